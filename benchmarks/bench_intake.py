@@ -1,6 +1,9 @@
-"""How many posts a second the intake takes, in one row and in a thousand, and what files they make.
+"""How many posts a second the intake takes, of one row and of many, and what files they make.
 
-    python benchmarks/bench_intake.py [--seconds 4] [--connections 32]
+    python benchmarks/bench_intake.py [--seconds 4] [--connections 32] [--only flight]
+
+``--only flight`` compares Arrow over HTTP with Flight: batches of 1, 100 and 10,000 rows, by
+producers that wait for each answer, and by one that goes on while answers are on their way.
 
 Producers are threads of one process beside the server; each posts with a number, waits for the
 answer and posts the next. So the figures have the cost of the clients in them, on the same cores.
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.flight as flight
 
 from rstream import Appender
 
@@ -96,6 +100,58 @@ class Posts:
         assert answer.status == 200, answer.status
 
 
+class Puts:
+    """A call of Flight per producer."""
+
+    def __init__(self, url: str, rows: int, producers: int, run: str) -> None:
+        self.batch, self.run = batch(rows), run
+        self.clients = [flight.connect(url) for _ in range(producers)]
+        place = flight.FlightDescriptor.for_path("rooms")
+        self.calls = [client.do_put(place, SCHEMA) for client in self.clients]
+
+    def send(self, producer: int, number: int) -> None:
+        told = json.dumps({"producer": f"{self.run}-{producer}", "number": number}).encode()
+        self.calls[producer][0].write_with_metadata(self.batch, told)
+
+    def answer(self, producer: int) -> None:
+        told = json.loads(self.calls[producer][1].read().to_pybytes())
+        assert "error" not in told, told
+
+    def __call__(self, producer: int, number: int) -> None:
+        self.send(producer, number)
+        self.answer(producer)
+
+    def close(self) -> None:
+        for (writer, _), client in zip(self.calls, self.clients, strict=True):
+            writer.close()
+            client.close()
+
+
+def ahead(puts: Puts, seconds: float) -> tuple[int, float]:
+    """Acknowledged puts and their rate, of one producer with a thread that takes the answers."""
+    end_s = begin_s = time.perf_counter()
+    end_s += seconds
+    sent, more = 0, threading.Semaphore(0)
+    is_over = threading.Event()
+
+    def take() -> None:
+        taken = 0
+        while more.acquire() and not (is_over.is_set() and taken == sent):
+            puts.answer(0)
+            taken += 1
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    while time.perf_counter() < end_s:
+        puts.send(0, sent)
+        sent += 1
+        more.release()
+    is_over.set()
+    more.release()
+    thread.join()
+    return sent, sent / (time.perf_counter() - begin_s)
+
+
 def cpu_s(pid: int) -> float:
     """Processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -130,6 +186,39 @@ def over_http(folder: Path, seconds: float, connections: int) -> None:
                     f"{cpu_ms:.2f} ms of the server's processor time a post",
                     flush=True,
                 )
+        server.terminate()
+
+
+def over_both(folder: Path, seconds: float, connections: int) -> None:
+    """Arrow batches over HTTP and over Flight, one kind after the other."""
+    (folder / "intake.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "jobmanager", "intake", str(folder / "intake.toml"), "--json"]
+    command += ["--port", "0", "--flight-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+
+        def show(what: str, rows: int, run: Callable[[], tuple[int, float]]) -> None:
+            before_s = cpu_s(server.pid)
+            count, per_s = run()
+            cpu_us = (cpu_s(server.pid) - before_s) / (count * rows) * 1e6
+            print(
+                f"{what}, {rows} rows: {per_s:,.0f} batches/s, {per_s * rows:,.0f} rows/s, "
+                f"{cpu_us:,.2f} us of the server's processor time a row",
+                flush=True,
+            )
+
+        for rows in (1, 100, 10_000):
+            for producers in (1, connections):
+                name = f"h{rows}-{producers}"
+                posts = Posts(told["listening"], arrow(rows), ARROW, producers, name)
+                show(f"http, {producers} producers", rows, lambda: rate(posts, producers, seconds))  # noqa: B023
+                puts = Puts(told["flight"], rows, producers, f"f{rows}-{producers}")
+                show(f"flight, {producers} producers", rows, lambda: rate(puts, producers, seconds))  # noqa: B023
+                puts.close()
+            puts = Puts(told["flight"], rows, 1, f"a{rows}")
+            show("flight, 1 producer that goes on", rows, lambda: ahead(puts, seconds))  # noqa: B023
+            puts.close()
         server.terminate()
 
 
@@ -182,9 +271,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--only", choices=["flight"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        over_both(folder, given.seconds, given.connections)
+        if given.only:
+            return
         in_process(folder, given.seconds, given.connections)
         over_http(folder, given.seconds, given.connections)
         count_files(folder, given.connections)

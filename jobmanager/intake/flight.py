@@ -2,7 +2,8 @@
 
 The only file of the intake that knows Flight. A put has the stream's name as its descriptor's path;
 each batch is a post, its ``app_metadata`` names producer and number, and its answer comes through
-the metadata reader. An error ends the call; its ``extra_info`` is the document that HTTP answers.
+the metadata reader: the document that HTTP answers. If that is an error, the call ends with the
+error of Flight that fits, whose ``extra_info`` is the document again.
 
 Every call carries ``Authorization: Bearer TOKEN``, which is compared before anything else is read.
 """

@@ -4,8 +4,11 @@ The thread of the call reads the next batch while earlier ones become durable; a
 answers each as soon as it is. Knows nothing of Flight.
 
 Invariants: (1) answers come in the order of the batches; (2) the first batch that is refused is the
-last one that is looked at, and those before it are answered; (3) a call that has batches under way
-waits for them before it is refused for what others have under way.
+last one that is answered, at once, by the document of its error; (3) a call that has batches under
+way waits for them before it is refused for what others have under way.
+
+Some errors are known only while the call waits for the next batch, and a producer may wait for the
+answer before it sends one: so an error is an answer before it is the end of the call.
 """
 
 from __future__ import annotations
@@ -15,9 +18,14 @@ import json
 import threading
 from collections import deque
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jobmanager.intake.errors import BodyTooLargeError, OverloadedError, PostError
+from jobmanager.intake.errors import (
+    BodyTooLargeError,
+    OverloadedError,
+    PostError,
+    as_document,
+)
 from jobmanager.intake.ndjson import checked
 from jobmanager.intake.producer import Producer, Words, read_producer
 from rstream.clock import Clock, SystemClock
@@ -86,7 +94,9 @@ class Put:
             self._is_ending = True
             self._changed.notify_all()
         self._thread.join()
-        if self._failure is not None and self._failure is not error:
+        if self._failure is None and isinstance(error, StreamEngineError):
+            self._refuse(error)
+        elif self._failure is not None and self._failure is not error:
             raise self._failure
 
     def take(self, batch: pa.RecordBatch | None, metadata: bytes) -> None:
@@ -160,16 +170,24 @@ class Put:
                 self._changed.notify_all()
 
     def _answer(self, waiting: _Waiting) -> StreamEngineError | None:
+        """Send the answer when it is known; what the batch was refused for."""
         left_s = max(0.0, waiting.due_s - self._clock.monotonic_s())
         try:
             ack = waiting.future.result(left_s)
         except TimeoutError:
-            return self._service.too_late(self._name)
+            return self._refuse(self._service.too_late(self._name))
         except StreamEngineError as error:
-            return error
+            return self._refuse(error)
         waiting.room.close()
+        return self._tell(asdict(ack))
+
+    def _refuse(self, error: StreamEngineError) -> StreamEngineError:
+        self._tell(as_document(error))
+        return error
+
+    def _tell(self, document: dict[str, Any]) -> StreamEngineError | None:
         try:
-            self._send(json.dumps(asdict(ack)).encode())
+            self._send(json.dumps(document).encode())
         except Exception as error:  # the producer is gone; what was taken is durable
             return OperatingError(f"{self._name}: the producer took no answer: {error}")
         self.active_s = self._clock.monotonic_s()

@@ -64,13 +64,14 @@ def serve(
     check_tls()
     tokens = read_tokens(token_file)
     _check_address(host, bool(tokens), is_plain=is_plain)
-    listener = _listen(host, port)
+    listener = _listen(host, port, "--port")
     try:
         with contextlib.ExitStack() as opened:
             service = IntakeService(config)
             opened.callback(service.close)
             door = None
             if flight_port is not None:
+                _check_free(host, flight_port)
                 door = FlightDoor(service, tokens, host, flight_port)
                 opened.callback(door.close)
             opened.callback(service.close)  # first: what the door has taken is answered then
@@ -133,7 +134,13 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _check_free(host: str, port: int) -> None:
+    """Say why Flight cannot listen there; its own library does not."""
+    if port:
+        _listen(host, port, "--flight-port").close()
+
+
+def _listen(host: str, port: int, option: str) -> socket.socket:
     """A listening socket. It names its protocol: else asyncio leaves Nagle's delay on, 40 ms."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -142,7 +149,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:
-        raise IntakeConfigError(f"--host {host} --port {port}", str(error)) from error
+        raise IntakeConfigError(f"--host {host} {option} {port}", str(error)) from error
     return listener
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from jobmanager.intake.errors import AGAIN
 from tests.rooms import ROOT
-from tests.support import faulty_store
+from tests.support import faulty_store, flight_intake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,9 @@ segment_commits_max = 8
 #: Calls of a slow store take so long; set in the server's process.
 DELAY = "INTAKE_STORE_DELAY_S"
 ANSWER_WAIT_S = 30
+DOORS = ("http", "flight")
+#: What HTTP calls them, with ``_`` for ``-``.
+_HEADERS = {"number": "Sequence_Number", "epoch": "Producer_Epoch"}
 
 
 @dataclass
@@ -46,12 +50,26 @@ class Answer:
     body: dict[str, Any]
     headers: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def may_repeat(self) -> bool:
+        """Over HTTP the server says when; Flight's error means that (tests.support checks it)."""
+        return self.status in AGAIN and self.headers.get("retry-after", "1") == "1"
+
 
 class IntakeProcess:
-    """``jobmanager intake`` on a free port."""
+    """``jobmanager intake`` on a free port; ``post`` goes over HTTP or over Flight."""
 
-    def __init__(self, config: Path, *options: str, delay_s: float = 0, **environment: str) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *options: str,
+        over: str = "http",
+        delay_s: float = 0,
+        **environment: str,
+    ) -> None:
+        self.over = over
         command = [sys.executable, "-m", "tests.support.intake", str(config), "--port", "0"]
+        command += ["--flight-port", "0"] if over == "flight" else []
         env = {"STREAMSCOPE_INTAKE_TOKEN": TOKEN, DELAY: str(delay_s), "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             [*command, "--json", *options],
@@ -61,7 +79,8 @@ class IntakeProcess:
             text=True,
         )
         assert self.process.stdout is not None
-        self.url = str(json.loads(self.process.stdout.readline())["listening"])
+        told = json.loads(self.process.stdout.readline())
+        self.url, self.flight_url = str(told["listening"]), str(told.get("flight"))
 
     def __enter__(self) -> IntakeProcess:
         return self
@@ -82,15 +101,47 @@ class IntakeProcess:
         self.send(signal.SIGTERM)
         return self.process.wait(ANSWER_WAIT_S)
 
-    def post(self, rows: list[dict[str, Any]], **headers: object) -> Answer:
-        """Post rows as NDJSON; header names with ``_`` for ``-``."""
+    def post(
+        self,
+        rows: list[dict[str, Any]],
+        *,
+        producer: str | None = None,
+        token: str = TOKEN,
+        **given: object,
+    ) -> Answer:
+        """Post rows of a producer with ``number=`` and ``epoch=``, as NDJSON or as one batch."""
+        if self.over == "flight":
+            told = given if producer is None else given | {"producer": producer}
+            batch = flight_intake.batch_of(rows)
+            options = flight_intake.call_options(token, ANSWER_WAIT_S)
+            with flight_intake.connected(self.flight_url) as client:
+                packed = flight_intake.metadata(**told)
+                return Answer(*flight_intake.put(client, batch, packed, options))
+        headers = {_HEADERS[name]: value for name, value in given.items()}
+        headers |= {} if producer is None else {"Producer_Id": producer}
         body = "\n".join(map(json.dumps, rows)).encode()
-        return self.request("POST", "/streams/clicks", body, **headers)
+        return self.request("POST", "/streams/clicks", body, token=token, **headers)
+
+    def open_producer(self, producer: str, token: str = TOKEN) -> Answer:
+        """A producer starts."""
+        return self._ask("POST", "open-producer", producer, token)
+
+    def position(self, producer: str, token: str = TOKEN) -> Answer:
+        """Where a producer stands."""
+        return self._ask("GET", "position", producer, token)
+
+    def _ask(self, method: str, action: str, producer: str, token: str) -> Answer:
+        if self.over == "http":
+            return self.request(method, f"/streams/clicks/producers/{producer}", token=token)
+        body = {"stream": "clicks", "producer": producer}
+        with flight_intake.connected(self.flight_url) as client:
+            options = flight_intake.call_options(token, ANSWER_WAIT_S)
+            return Answer(*flight_intake.act(client, action, body, options))
 
     def request(
         self, method: str, path: str, body: bytes = b"", *, token: str = TOKEN, **headers: object
     ) -> Answer:
-        """One request on a line of its own.
+        """One request over HTTP on a line of its own; header names with ``_`` for ``-``.
 
         Raises:
             OSError, http.client.HTTPException: the server did not answer.
@@ -109,9 +160,24 @@ class IntakeProcess:
 
 def write_config(folder: Path, root: str = "logs", limits: str = "") -> Path:
     """A file that declares the stream ``clicks``."""
+    folder.mkdir(exist_ok=True)
     path = folder / "intake.toml"
     path.write_text(CONFIG.format(root=root, limits=limits))
     return path
+
+
+def run_intake(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """``jobmanager intake`` that does not start."""
+    command = [sys.executable, "-m", "jobmanager", "intake", str(config), *options]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"STREAMSCOPE_INTAKE_TOKEN": TOKEN},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def main() -> None:

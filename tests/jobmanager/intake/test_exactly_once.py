@@ -8,20 +8,22 @@ from __future__ import annotations
 import http.client
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from rstream import open_store
+from rstream import open_log, open_store
 from rstream.intake.producers import Ack
-from tests.support.intake import IntakeProcess, write_config
+from tests.support.intake import DOORS, IntakeProcess, write_config
 from tests.support.pushed import Ledger, parquet_rows, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PRODUCERS, NUMBERS, KILLS = 6, 24, 4
-AGAIN = (429, 503)
+#: Each call of the slow store; there is one between durable rows and their answer.
+LOOK_S = 0.5
 
 
 class Producers:
@@ -48,12 +50,12 @@ class Producers:
             server = self.server
             try:
                 assert server is not None
-                answer = server.post(given, Producer_Id=producer, Sequence_Number=number)
+                answer = server.post(given, producer=producer, number=number)
             except (OSError, http.client.HTTPException):
                 with self.progress:  # until there is another one
                     self.progress.wait_for(lambda dead=server: self.server is not dead, 60)
                 continue
-            if answer.status in AGAIN:
+            if answer.may_repeat:
                 continue
             assert answer.status == 200, answer
             with self.progress:
@@ -63,15 +65,38 @@ class Producers:
             return
 
 
+@pytest.mark.parametrize("over", DOORS)
 @pytest.mark.slow
-def test_each_number_is_there_once_whatever_is_killed(tmp_path: Path) -> None:
+def test_a_lost_answer_is_given_to_the_repeat(tmp_path: Path, over: str) -> None:
+    """The server dies when the rows are durable and the answer is not on its way."""
+    config = write_config(tmp_path, f"faulty://{tmp_path}/logs")
+    store = open_store(str(tmp_path / "logs" / "clicks"))
+    given = rows("p", 0).to_pylist()
+    with IntakeProcess(config, over=over, delay_s=LOOK_S) as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(server.post, given, producer="p", number=0)
+        while open_log(store).read_next() is None:  # then the writer looks at its file
+            assert not answer.done()
+        server.send(signal.SIGKILL)
+        with pytest.raises((OSError, http.client.HTTPException)):
+            answer.result(60)
+    with IntakeProcess(config, over=over) as server:
+        again = server.post(given, producer="p", number=0)
+        assert (again.status, again.body["is_repeat"], again.body["first_seq"]) == (200, True, 0)
+        assert server.post(rows("p", 1).to_pylist(), producer="p", number=1).status == 200
+        assert server.stop() == 0
+    assert [number for _, number, _ in parquet_rows(store)] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("over", DOORS)
+@pytest.mark.slow
+def test_each_number_is_there_once_whatever_is_killed(tmp_path: Path, over: str) -> None:
     config = write_config(tmp_path)
     producers = Producers()
     names = [f"p{k}" for k in range(PRODUCERS)]
     threads = [threading.Thread(target=producers.run, args=(name,)) for name in names]
     every = PRODUCERS * NUMBERS // (KILLS + 1)
     for kill in range(KILLS + 1):
-        with IntakeProcess(config) as server:
+        with IntakeProcess(config, over=over) as server:
             with producers.progress:
                 producers.server = server
                 producers.progress.notify_all()

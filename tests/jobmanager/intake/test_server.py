@@ -1,5 +1,7 @@
 """The intake server as a process: posts, refusals, limits, a full disk, a slow store, the end.
 
+What HTTP and Flight have in common is shown of both; what is Flight's own, in ``test_flight.py``.
+
 Cannot catch: what a proxy in front of it changes.
 """
 
@@ -11,8 +13,6 @@ import resource
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rstream import open_log
-from tests.rooms import ROOT
 from tests.rstream.transport.test_flight import write_certificate
-from tests.support.intake import TOKEN, IntakeProcess, write_config
+from tests.support.intake import DOORS, TOKEN, IntakeProcess, run_intake, write_config
 from tests.support.pushed import SCHEMA, rows
 
 if TYPE_CHECKING:
@@ -36,14 +35,19 @@ if TYPE_CHECKING:
 LIMITS = "body_bytes_max = 20000\nrows_in_flight_max = 600\nposts_waiting_max = 4"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("intake")
+@pytest.fixture(scope="module", params=DOORS)
+def over(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[IntakeProcess]:
-    with IntakeProcess(write_config(folder, limits=LIMITS)) as running:
+def folder(over: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp(f"intake-{over}")
+
+
+@pytest.fixture(scope="module")
+def server(over: str, folder: Path) -> Iterator[IntakeProcess]:
+    with IntakeProcess(write_config(folder, limits=LIMITS), over=over) as running:
         yield running
 
 
@@ -53,10 +57,10 @@ def row(producer: str, number: int, part: int = 0) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_posts_are_taken_once(server: IntakeProcess, folder: Path) -> None:
-    first = server.post([row("a", 0), row("a", 0, 1)], Producer_Id="a", Sequence_Number=0)
+    first = server.post([row("a", 0), row("a", 0, 1)], producer="a", number=0)
     assert (first.status, first.body["is_repeat"]) == (200, False)
     assert first.body["last_seq"] == first.body["first_seq"] + 1
-    again = server.post([row("a", 0), row("a", 0, 1)], Producer_Id="a", Sequence_Number=0)
+    again = server.post([row("a", 0), row("a", 0, 1)], producer="a", number=0)
     assert again.body == first.body | {"is_repeat": True}
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA) as writer:
@@ -72,22 +76,45 @@ def test_posts_are_taken_once(server: IntakeProcess, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_producers_are_told_where_they_are(server: IntakeProcess) -> None:
-    server.post([row("p", 0)], Producer_Id="p", Sequence_Number=0)
-    gap = server.post([row("p", 5)], Producer_Id="p", Sequence_Number=5)
+    server.post([row("p", 0)], producer="p", number=0)
+    gap = server.post([row("p", 5)], producer="p", number=5)
     assert (gap.status, gap.body["kind"], gap.body["next_number"]) == (409, "ProducerGap", 1)
-    unknown = server.post([row("q", 5)], Producer_Id="q", Sequence_Number=5)
+    unknown = server.post([row("q", 5)], producer="q", number=5)
     assert (unknown.status, unknown.body["kind"]) == (409, "UnknownProducer")
-    opened = server.request("POST", "/streams/clicks/producers/p")
+    opened = server.open_producer("p")
     assert opened.body == {"producer": "p", "epoch": 1, "next_number": 1}
-    zombie = server.post([row("p", 1)], Producer_Id="p", Sequence_Number=1)
+    zombie = server.post([row("p", 1)], producer="p", number=1)
     assert (zombie.status, zombie.body["newest_epoch"]) == (409, 1)
-    headers = {"Producer_Id": "p", "Producer_Epoch": 1}
-    assert server.post([row("p", 1)], Sequence_Number=1, **headers).status == 200
-    found = server.request("GET", "/streams/clicks/producers/p")
+    who = {"producer": "p", "epoch": 1}
+    assert server.post([row("p", 1)], number=1, **who).status == 200
+    found = server.position("p")
     assert found.body == {"producer": "p", "epoch": 1, "next_number": 2}
-    assert server.request("GET", "/streams/clicks/producers/nobody").status == 404
+    nobody = server.position("nobody")
+    assert (nobody.status, nobody.body["error"]) == (404, "producer nobody is not known")
 
 
+@pytest.mark.slow
+def test_a_post_that_says_who_wrongly_is_refused(server: IntakeProcess) -> None:
+    place = "header" if server.over == "http" else "app_metadata:"
+    for given, message in (
+        ({"number": 3}, " needs "),
+        ({"epoch": 3}, " needs "),
+        ({"producer": "a"}, "dense from 0"),
+        ({"producer": "a", "number": "-1"}, "is a number from 0 on, not '-1'"),
+        ({"producer": "a", "number": "9" * 20}, "is a number from 0 on"),
+        ({"producer": "a", "number": 0, "epoch": "x"}, "is a number from 0 on, not 'x'"),
+    ):
+        answer = server.post([row("a", 1)], **given)  # type: ignore[arg-type]
+        assert (answer.status, answer.body["kind"]) == (400, "Post"), given
+        assert answer.body["error"].startswith(place), answer
+        assert message in answer.body["error"], answer
+    long = server.post([row("a", 1)], producer="x" * 300, number=0)
+    assert (long.status, "1 to 200 characters" in long.body["error"]) == (400, True)
+    large = server.post([row("a" * 1000, 1)] * 30)
+    assert (large.status, large.body["bytes_max"]) == (413, 20000)
+
+
+@pytest.mark.parametrize("over", ["http"], indirect=True)
 @pytest.mark.slow
 def test_bad_posts_are_refused_whole(server: IntakeProcess, folder: Path) -> None:
     log = open_log(str(folder / "logs" / "clicks"))
@@ -98,22 +125,28 @@ def test_bad_posts_are_refused_whole(server: IntakeProcess, folder: Path) -> Non
     assert bad.body["error"] == (
         'line 2, column number: "1" is not int64; nothing of the post was taken'
     )
-    for status, headers in (
-        (415, {"Content_Type": "text/plain"}),
-        (400, {"Sequence_Number": 3}),
-        (400, {"Producer_Id": "a"}),
-        (400, {"Producer_Id": "a", "Sequence_Number": "-1"}),
-        (400, {"Producer_Id": "x" * 300, "Sequence_Number": "0"}),
-        (400, {"Content_Type": "application/vnd.apache.arrow.stream"}),
-    ):
-        assert server.post([row("a", 1)], **headers).status == status, headers
+    for status, media_type in ((415, "text/plain"), (400, "application/vnd.apache.arrow.stream")):
+        path, body = "/streams/clicks", b'{"producer": "a", "number": 1}'
+        answer = server.request("POST", path, body, Content_Type=media_type)
+        assert answer.status == status, media_type
     assert server.request("POST", "/streams/none", b"{}").status == 404
     assert server.request("POST", "/streams/clicks", b"null").status == 400
-    large = server.post([row("a" * 1000, 1)] * 30)
-    assert (large.status, large.body["bytes_max"]) == (413, 20000)
     assert log.positions() == before
 
 
+@pytest.mark.slow
+def test_only_who_has_a_token_is_heard(server: IntakeProcess) -> None:
+    for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
+        for answer in (
+            server.post([row("a", 0)], token=token),
+            server.open_producer("a", token),
+            server.position("a", token),
+        ):
+            told = "the request needs Authorization: Bearer TOKEN"
+            assert (answer.status, answer.body["error"]) == (401, told)
+
+
+@pytest.mark.parametrize("over", ["http"], indirect=True)
 @pytest.mark.slow
 def test_a_stranger_is_refused_before_anything_is_read(server: IntakeProcess) -> None:
     for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
@@ -125,12 +158,11 @@ def test_a_stranger_is_refused_before_anything_is_read(server: IntakeProcess) ->
 
 
 @pytest.mark.slow
-def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path) -> None:
+def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path, over: str) -> None:
     """A store that takes its time, so that posts pile up."""
     path = folder / "piled"
-    path.mkdir()
     config = write_config(path, f"faulty://{path}/logs", LIMITS)
-    with IntakeProcess(config, delay_s=0.1) as server, ThreadPoolExecutor(12) as threads:
+    with IntakeProcess(config, over=over, delay_s=0.1) as server, ThreadPoolExecutor(12) as threads:
         many = [[row(f"p{k}", n) for n in range(250)] for k in range(12)]
         answers = list(threads.map(server.post, many))
         statuses = {answer.status for answer in answers}
@@ -138,7 +170,7 @@ def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path) 
         assert 200 in statuses
         refused = [answer for answer in answers if answer.status != 200]
         assert refused
-        assert {answer.headers["retry-after"] for answer in refused} == {"1"}
+        assert all(answer.may_repeat for answer in refused)
         taken = sum(
             a.body["last_seq"] - a.body["first_seq"] + 1 for a in answers if a.status == 200
         )
@@ -146,28 +178,57 @@ def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path) 
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_503_and_no_loss(tmp_path: Path) -> None:
+def test_what_takes_too_long_may_come_again_and_is_there_once(tmp_path: Path, over: str) -> None:
+    config = write_config(tmp_path, f"faulty://{tmp_path}/logs", "answer_wait_s = 0.1")
+    with IntakeProcess(config, over=over, delay_s=0.2) as server:
+        late = server.post([row("p", 0)], producer="p", number=0)
+        assert (late.status, late.may_repeat, late.body["kind"]) == (503, True, "Store")
+        assert "not durable after 0.1 s; it may become so" in late.body["error"]
+        while server.position("p").status != 200:  # ends when it has become so
+            assert server.process.poll() is None
+        again = server.post([row("p", 0)], producer="p", number=0)
+        assert (again.status, again.body["first_seq"], again.body["is_repeat"]) == (200, 0, True)
+        assert server.stop() == 0
+    assert pq.read_table(tmp_path / "logs" / "clicks")["number"].to_pylist() == [0]
+
+
+@pytest.mark.slow
+def test_small_posts_do_not_make_small_files(tmp_path: Path, over: str) -> None:
+    """Their commits become a segment; posts that come at one time share a commit."""
+    with IntakeProcess(write_config(tmp_path), over=over) as server, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: server.post([row("a", n)]), range(160)))
+        assert {answer.status for answer in answers} == {200}
+        assert server.stop() == 0
+    files = [file for file in (tmp_path / "logs" / "clicks").rglob("*") if file.is_file()]
+    segments = [file for file in files if file.suffix == ".parquet"]
+    assert len(segments) <= 160 // 8  # eight commits a segment, were each post alone in one
+    assert len(files) - len(segments) <= 6
+    assert pq.read_table(tmp_path / "logs" / "clicks").num_rows == 160
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_503_and_no_loss(tmp_path: Path, over: str) -> None:
     """Its process may write no byte more; then it may again."""
-    with IntakeProcess(write_config(tmp_path)) as server:
-        headers = {"Producer_Id": "p"}
-        assert server.post([row("p", 0)], Sequence_Number=0, **headers).status == 200
+    with IntakeProcess(write_config(tmp_path), over=over) as server:
+        who = {"producer": "p"}
+        assert server.post([row("p", 0)], number=0, **who).status == 200
         unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (0, unlimited[1]))
-        full = server.post([row("p", 1)], Sequence_Number=1, **headers)
+        full = server.post([row("p", 1)], number=1, **who)
         assert (full.status, full.body["kind"]) == (503, "Store")
-        assert full.headers["retry-after"] == "1"
+        assert full.may_repeat
         assert "File too large" in full.body["error"]
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited)
-        taken = server.post([row("p", 1)], Sequence_Number=1, **headers)
+        taken = server.post([row("p", 1)], number=1, **who)
         assert (taken.status, taken.body["first_seq"]) == (200, 1)
         assert server.stop() == 0
     assert pq.read_table(tmp_path / "logs" / "clicks")["number"].to_pylist() == [0, 1]
 
 
 @pytest.mark.slow
-def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
+def test_a_stop_answers_what_is_under_way(tmp_path: Path, over: str) -> None:
     config = write_config(tmp_path, f"faulty://{tmp_path}/logs")
-    with IntakeProcess(config, delay_s=0.2) as server, ThreadPoolExecutor(8) as threads:
+    with IntakeProcess(config, over=over, delay_s=0.2) as server, ThreadPoolExecutor(8) as threads:
         url = urlsplit(server.url)
         futures = [threads.submit(server.post, [row(f"p{k}", 0)]) for k in range(8)]
         while not any(future.done() for future in futures):  # ends when the first is answered
@@ -183,16 +244,16 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_slept_is_refused_after_its_successor(tmp_path: Path) -> None:
+def test_a_server_that_slept_is_refused_after_its_successor(tmp_path: Path, over: str) -> None:
     config = write_config(tmp_path)
-    with IntakeProcess(config) as zombie:
-        headers = {"Producer_Id": "p"}
-        assert zombie.post([row("p", 0)], Sequence_Number=0, **headers).status == 200
+    with IntakeProcess(config, over=over) as zombie:
+        who = {"producer": "p"}
+        assert zombie.post([row("p", 0)], number=0, **who).status == 200
         zombie.send(signal.SIGSTOP)
-        with ThreadPoolExecutor(1) as threads, IntakeProcess(config) as successor:
-            late = threads.submit(zombie.post, [row("p", 1)], Sequence_Number=1, **headers)
+        with ThreadPoolExecutor(1) as threads, IntakeProcess(config, over=over) as successor:
+            late = threads.submit(zombie.post, [row("p", 1)], number=1, **who)
             for number in range(1, 30):  # several segments, so that numbers are free again
-                answer = successor.post([row("p", number)], Sequence_Number=number, **headers)
+                answer = successor.post([row("p", number)], number=number, **who)
                 assert answer.status == 200
             zombie.send(signal.SIGCONT)
             answer = late.result()
@@ -216,16 +277,7 @@ def test_a_server_that_slept_is_refused_after_its_successor(tmp_path: Path) -> N
 def test_what_would_serve_strangers_does_not_start(
     tmp_path: Path, options: list[str], message: str
 ) -> None:
-    command = [sys.executable, "-m", "jobmanager", "intake", str(write_config(tmp_path)), *options]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={"STREAMSCOPE_INTAKE_TOKEN": TOKEN},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_intake(write_config(tmp_path), *options)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,95 @@
+"""Calls of Flight: how many there are, which are silent, and that their connections can be ended.
+
+Cannot catch: a peer that gRPC writes in another way (a proxy's, a Unix socket's).
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+import pytest
+
+from jobmanager.intake.errors import OverloadedError
+from jobmanager.intake.flight_calls import OpenCalls, address_of, disconnect
+from rstream import ManualClock
+from rstream.errors import AppenderClosedError
+
+
+@dataclass(eq=False)
+class StandIn:
+    """A call of which the test says when something came last."""
+
+    active_s: float = 0.0
+    is_drained: bool = False
+
+    def drain(self, wait_s: float) -> None:
+        self.is_drained = True
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:127.0.0.1:5", ("127.0.0.1", 5)),
+        ("ipv6:%5B::1%5D:5", ("::1", 5)),
+        ("ipv6:[::ffff:10.0.0.1]:5", ("10.0.0.1", 5)),
+        ("ipv6:%5Bfe80::1%25eth0%5D:5", ("fe80::1", 5)),
+        ("unix:", None),
+        ("unix:/tmp/s", None),
+        ("", None),
+    ],
+)
+def test_peers_are_read_as_grpc_writes_them(peer: str, address: tuple[str, int] | None) -> None:
+    assert address_of(peer) == address
+
+
+def test_a_caller_is_silent_when_all_its_calls_are() -> None:
+    clock = ManualClock()
+    calls = OpenCalls(3, 10, clock=clock)
+    a, b, c = StandIn(), StandIn(), StandIn()
+    with (
+        calls.open(a, "ipv4:127.0.0.1:1"),
+        calls.open(b, "ipv4:127.0.0.1:1"),
+        calls.open(c, "ipv4:127.0.0.1:2"),
+    ):
+        with pytest.raises(OverloadedError, match="calls of Flight: at most 3"):
+            calls.open(StandIn(), "").__enter__()
+        assert not calls.silent()
+        clock.advance(10_000_000)
+        b.active_s = 1
+        assert calls.silent() == {("127.0.0.1", 2)}
+        b.active_s = 0
+        assert calls.silent() == {("127.0.0.1", 1), ("127.0.0.1", 2)}
+    assert not calls.silent()
+
+
+def test_a_server_that_stops_drains_calls_and_takes_no_more() -> None:
+    calls = OpenCalls(3, 10)
+    call = StandIn()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        calls.watch(port)
+        with calls.open(call, "ipv4:127.0.0.1:1"):
+            calls.close(5)
+            assert call.is_drained
+            with pytest.raises(AppenderClosedError, match=f"port {port}"):
+                calls.open(StandIn(), "").__enter__()
+
+
+def test_only_the_connections_that_are_meant_are_ended() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as first,
+        server.accept()[0] as to_first,
+        socket.create_connection(server.getsockname()) as second,
+        server.accept()[0] as to_second,
+    ):
+        port = server.getsockname()[1]
+        disconnect(port + 1, None)
+        disconnect(port, {first.getsockname()})
+        assert first.recv(1) == b""
+        to_second.sendall(b"x")
+        assert second.recv(1) == b"x"
+        disconnect(port, None)
+        assert second.recv(1) == b""
+        assert to_first.fileno() >= 0
