@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,10 +20,12 @@ import pyarrow.flight as flight
 import pyarrow.parquet as pq
 import pytest
 
+from tests.rooms import ROOT
 from tests.rstream.transport.test_flight import write_certificate
 from tests.support.flight_intake import call_options, connected, metadata, put, refused
 from tests.support.intake import ANSWER_WAIT_S, TOKEN, IntakeProcess, run_intake, write_config
 from tests.support.pushed import SCHEMA, rows
+from tests.test_docs import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,3 +208,27 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, server: IntakeProcess) ->
     assert done.returncode == 2
     assert f"--host 127.0.0.1 --flight-port {port}: " in done.stderr
     assert "Address already in use" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_how_to_puts_what_it_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "push-events.md").read_text()
+    program = dict(blocks("file"))["put_rooms.py"]
+    (tmp_path / "put_rooms.py").write_text(program)
+    config = tmp_path / "intake.toml"
+    config.write_text(re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0])
+    with IntakeProcess(config, over="flight") as server:
+        done = subprocess.run(
+            [sys.executable, "put_rooms.py"],
+            cwd=tmp_path,
+            env=os.environ | {"INTAKE": server.flight_url, "STREAMSCOPE_INTAKE_TOKEN": TOKEN},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert server.stop() == 0
+    assert f"```text\n{done.stdout}```" in page
+    table = pq.read_table(tmp_path / "logs" / "rooms")
+    assert table["celsius"].to_pylist() == [18.5, 19.5, 20.5]
