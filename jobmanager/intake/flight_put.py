@@ -46,7 +46,7 @@ _KNOWN = {METADATA.producer, METADATA.epoch, METADATA.number}
 _SHOWN_CHARS_MAX = 80
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Waiting:
     future: Future[Ack]
     #: When its answer is due.
