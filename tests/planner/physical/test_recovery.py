@@ -85,3 +85,32 @@ def test_the_longest_lifetime_of_one_that_never_ends() -> None:
     (vertex, *_) = lower(stream.to_parquet(), root="r").vertices
     assert vertex.source is not None
     assert longest_us(vertex.source.spec) == INF_TIME + 5
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "said"),
+    [
+        ("replication", 1, "recovery='replication' takes replicas=2 or more"),
+        ("replication", 0, "replicas=0: it is between 1 and "),
+        (None, 10**6, "replicas=1000000: it is between 1 and "),
+        ("replay", 2, "recovery='replay' has one instance of each vertex; replicas=2 goes with "),
+    ],
+)
+def test_replicas_that_a_run_cannot_have(strategy: str | None, replicas: int, said: str) -> None:
+    query = counts(source()).to_parquet()
+    with pytest.raises(InvalidPlanError) as caught:
+        strategies(query, strategy, replicas)
+    assert str(caught.value).startswith(said)
+
+
+def test_replicas_that_a_run_can_have() -> None:
+    query = counts(source()).to_parquet()
+    for strategy, replicas, found in (
+        ("replication", None, 2),
+        ("replication", 2, 2),
+        ("replication", 3, 3),
+        ("replay", 1, 1),
+        (None, 2, 2),
+    ):
+        made = strategies(query, strategy, replicas)
+        assert {count for _, count in made.values()} == {found}  # type: ignore[attr-defined]

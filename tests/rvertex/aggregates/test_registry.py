@@ -6,7 +6,9 @@ functions do.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -15,8 +17,14 @@ from planner.api import agg
 from planner.batch.spark_sql.aggregates import WRITERS
 from rvertex.aggregates.function import Lane
 from rvertex.aggregates.registry import FUNCTIONS
-from rvertex.aggregates.spec import AggregateSpec
+from rvertex.aggregates.spec import AggregateSpec, is_order_free, lanes_of, result_fields
 from rvertex.errors import OperatorTypeError
+from tests.rooms import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOLDEN = ROOT / "tests" / "golden" / "rvertex" / "aggregates.txt"
 
 
 def test_each_function_is_known_by_its_own_name() -> None:
@@ -52,3 +60,49 @@ def test_a_sum_of_integers_travels_with_its_carry() -> None:
     fields = Lane(kind, "x", pa.int64()).fields
     assert [field.name for field in fields] == ["@sum(x)", "@sum(x).carry"]
     assert [field.name for field in Lane(kind, "x", pa.float64()).fields] == ["@sum(x)"]
+
+
+KINDS = {
+    "int": pa.int64(),
+    "double": pa.float64(),
+    "decimal": pa.decimal128(10, 2),
+    "text": pa.string(),
+    "bool": pa.bool_(),
+    "time": pa.timestamp("us"),
+    "list": pa.list_(pa.int64()),
+}
+
+
+def said_of(name: str) -> Iterator[str]:
+    """What a function says of itself, and for each type what it makes of it."""
+    function = FUNCTIONS[name]
+    flags = [
+        flag
+        for flag in ("takes_rows", "takes_ranks", "adds_booleans", "needs_sequence")
+        if getattr(function, flag)
+    ]
+    yield f"{name}: needs {function.needs}{''.join(f', {flag}' for flag in flags)}"
+    for called, kind in KINDS.items():
+        spec = AggregateSpec(name, "x", "out")
+        payload = pa.schema([("x", kind)])
+        if not function.takes(kind):
+            continue
+        with contextlib.suppress(AssertionError, TypeError):  # it has an argument
+            lanes = lanes_of([spec], payload)
+            (field,) = result_fields([spec], lanes)
+            facts = {
+                "holistic": spec.is_holistic,
+                "order free": is_order_free([spec], payload),
+                "runs": spec.can_run,
+            }
+            shown = "".join(f", {fact}" for fact, holds in facts.items() if holds)
+            parts = " ".join(f.name for lane in lanes for f in lane.fields)
+            yield f"  {called} -> {field.type}{shown}: {parts}"
+
+
+def test_what_functions_say_of_themselves(rewrite: bool) -> None:
+    """The table is read as a diff: it decides which plans, orders and messages there are."""
+    found = "\n".join(line for name in FUNCTIONS for line in said_of(name)) + "\n"
+    if rewrite:
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text()

@@ -1,0 +1,58 @@
+"""What ``from_arrow`` and ``from_spark`` leave behind: files of tables, and settings of Spark.
+
+Cannot catch: what Spark makes of a setting (``tests/jobmanager/test_frames.py``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from planner.api.inputs.frames import _TIMESTAMPS, _plain_timestamps
+from rstream.errors import UsageError
+from rvertex.sources.formats.given_tables import stored_table
+
+TABLE = pa.table({"x": [1, 2]})
+
+
+class Settings(dict[str, str]):
+    """The settings of a Spark session."""
+
+    set = dict.__setitem__
+    unset = dict.__delitem__
+
+
+@pytest.mark.parametrize("before", [{}, {_TIMESTAMPS: "INT96", "other": "1"}])
+def test_settings_of_spark_are_put_back(before: dict[str, str]) -> None:
+    settings = Settings(before)
+    with _plain_timestamps(SimpleNamespace(conf=settings)):
+        assert settings == {**before, _TIMESTAMPS: "TIMESTAMP_MICROS"}
+    assert settings == before
+    with pytest.raises(ZeroDivisionError), _plain_timestamps(SimpleNamespace(conf=settings)):
+        raise ZeroDivisionError
+    assert settings == before
+
+
+def test_a_table_is_stored_once_and_beside_others(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "deeper"
+    path = stored_table(TABLE, str(folder))
+    other = stored_table(TABLE.slice(1), str(folder))
+    assert stored_table(TABLE, str(folder)) == path != other
+    assert sorted(map(str, folder.iterdir())) == sorted([path, other])
+    assert [pq.read_table(p).num_rows for p in (path, other)] == [2, 1]
+    again = [Path(stored_table(TABLE, None)) for _ in range(2)]
+    assert again[0] == again[1]
+    assert again[0].name == Path(path).name
+
+
+def test_folders_that_cannot_hold_a_table(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written to"):
+        stored_table(TABLE, str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="it is a local folder"):
+        stored_table(TABLE, "s3://bucket/tables")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
