@@ -5,7 +5,6 @@ Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 130 interrupted.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import sys
@@ -28,6 +27,8 @@ from jobmanager.cli.intake import intake
 from jobmanager.cli.leaving import leave
 from jobmanager.cli.logs import logs as show_logs
 from jobmanager.cli.requests import status_of
+from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE, follow, print_end, print_result
+from jobmanager.cli.standby import standby
 from jobmanager.cli.view import (
     ProgressView,
     print_lost_rows,
@@ -53,31 +54,8 @@ from rstream.errors import StreamEngineError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobmanager.driver.job import Job
 
 P = ParamSpec("P")
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
-#: The keys of a status that ``run --json`` prints.
-SUMMARY = (
-    "job",
-    "state",
-    "error",
-    "events_in",
-    "events_out",
-    "late_events",
-    "late",
-    "bad_rows",
-    "bad",
-    "poisoned_events",
-    "restarts",
-    "elapsed_s",
-    "startup_s",
-    "root",
-    "output",
-    "output_digest",
-    "notes",
-    "query_changed",
-)
 
 app = typer.Typer(
     add_completion=False,
@@ -167,17 +145,9 @@ def run(
             fsync=fsync,
             query_file=None if target is None else query_file(target),
         )
-        is_interrupted = _follow(job)
+        is_interrupted = follow(job)
     is_day = continue_root is not None and job.status()["state"] == "stopped" and not as_json
-    _print_end(job, before if is_day else None, as_json=as_json, is_interrupted=is_interrupted)
-
-
-def _print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bool) -> None:
-    """``before``: of a job that is continued, the events of the days before."""
-    if before is None:
-        _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
-    else:
-        days.print_day(job, before)
+    print_end(job, before if is_day else None, as_json=as_json, is_interrupted=is_interrupted)
 
 
 app.command(name="sql", help="Run a query written in SQL: run FILE.sql under another name.")(run)
@@ -230,46 +200,8 @@ def resume(
             accept_changed_inputs=accept_changed_inputs,
         )
         view.note(job.status())
-        is_interrupted = _follow(job)
-    _print_result(job, as_json=as_json, is_interrupted=is_interrupted)
-
-
-def _follow(job: Job) -> bool:
-    """Wait for the end; an interrupt cancels the job first. Whether there was one."""
-    is_interrupted = False
-    with contextlib.suppress(JobFailedError):  # told by _print_result
-        try:
-            job.wait()
-        except KeyboardInterrupt:
-            is_interrupted = True
-            job.cancel()
-            job.wait()
-    return is_interrupted
-
-
-def _print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
-    status = job.status()
-    if as_json:
-        print(json.dumps({k: status.get(k) for k in SUMMARY}))
-    elif status["state"] == "finished":
-        print(
-            f"{status['job']}: {status['events_in']:,} events in, {status['events_out']:,} out, "
-            f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
-            f"output: {status['output']}\ndigest: {status['output_digest']}"
-        )
-        print_lost_rows(status)
-    if status["state"] == "failed":
-        hint = f"resume with: {_again(job)}; it goes on with the query as it was"
-        raise JobFailedError(status["job"], f"{status['error']} ({hint})")
-    if status["state"] == "stopped":
-        print(f"{status['job']}: stopped (resume with: {_again(job)})", file=sys.stderr)
-    if status["state"] == "cancelled":
-        print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
-
-
-def _again(job: Job) -> str:
-    return f"jobmanager resume {job.root}"
+        is_interrupted = follow(job)
+    print_result(job, as_json=as_json, is_interrupted=is_interrupted)
 
 
 @app.command()
@@ -350,7 +282,7 @@ def list_jobs(
             print(f"jobmanager: {row['error']}", file=sys.stderr)
 
 
-for _verb in (requests.cancel, requests.stop, requests.drain, deliver, show_logs):
+for _verb in (standby, requests.cancel, requests.stop, requests.drain, deliver, show_logs):
     app.command()(_reports_errors(_verb))
 
 

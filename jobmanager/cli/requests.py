@@ -18,7 +18,7 @@ from jobmanager.errors import (
 )
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import CANCEL, DRAIN, FINISH, STOP, JobRoot
-from jobmanager.storage.shown import shown_status
+from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.clock import SystemClock
 
 
@@ -81,7 +81,7 @@ def _running_status(root: str, what: str) -> dict[str, Any]:
         NotRunningError: nobody does.
     """
     found = status_of(root)
-    if found["state"] == "interrupted":
+    if found["state"] == INTERRUPTED:
         raise NoJobManagerError(root, _time_of(found["written_us"]), what)
     if found["state"] not in OPEN_STATES:
         can_go_on = found["state"] in ("stopped", "cancelled", "failed")

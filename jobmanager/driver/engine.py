@@ -60,6 +60,21 @@ def open_executor(
     )
 
 
+def warm_up(name: ExecutorName, master: str | None, fallback: str | None) -> None:
+    """Have what a job will run on: Spark with its Python workers; ``spark_context`` says where.
+
+    Raises:
+        OperatingError: Spark is not to be had.
+    """
+    if name == "local":
+        return
+    from rvertex.host.spark import spark_context  # starting Java is not for every command
+
+    context = spark_context(master, SPARK_DAEMON, fallback=fallback)
+    slots = context.defaultParallelism
+    context.parallelize(range(slots), slots).foreach(lambda _: None)
+
+
 def open_for_job(
     plan: PhysicalPlan,
     executor: ExecutorName,

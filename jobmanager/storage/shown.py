@@ -17,6 +17,8 @@ from rstream.errors import StreamEngineError
 
 #: How a list shows a job whose files cannot be read.
 BROKEN = "broken"
+#: The state of an open job whose manager is gone.
+INTERRUPTED = "interrupted"
 
 
 def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     found = root.read_status() or _rebuilt(root, settings, now_us)
     is_open = found["state"] in OPEN_STATES
     if is_open and "written_us" in found and not _is_worked_on(root, found, now_us):
-        found["state"] = "interrupted"
+        found["state"] = INTERRUPTED
         found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
     return found
 

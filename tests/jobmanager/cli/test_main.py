@@ -19,7 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from jobmanager import logs
-from jobmanager.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, SUMMARY, app
+from jobmanager.cli.main import app
+from jobmanager.cli.results import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, SUMMARY
 from jobmanager.storage.root import JobRoot
 from tests.rooms import ROOT
 from tests.support.jobs import ROWS, WAIT_S, output_items, write_events

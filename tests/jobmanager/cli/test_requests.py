@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from jobmanager.cli.main import EXIT_USAGE, app
+from jobmanager.cli.main import app
+from jobmanager.cli.results import EXIT_USAGE
 from jobmanager.storage.root import STOP, JobRoot
 from rstream.clock import SystemClock
 

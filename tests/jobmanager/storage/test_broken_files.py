@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager import JobConfig, logs
-from jobmanager.cli.main import EXIT_FAILED, EXIT_USAGE, app
+from jobmanager.cli.main import app
+from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE
 from jobmanager.errors import JobExistsError
 from jobmanager.storage.root import JobRoot
 from planner import Stream, agg, hopping

@@ -17,7 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jobmanager
-from jobmanager.cli.main import EXIT_USAGE, app
+from jobmanager.cli.main import app
+from jobmanager.cli.results import EXIT_USAGE
 from jobmanager.errors import UntrustedRootError
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot
 from tests.support.jobs import WAIT_S

@@ -1,0 +1,86 @@
+"""What the verbs that run a job say when it has ended, and their exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from jobmanager.cli import days
+from jobmanager.cli.view import print_lost_rows
+from jobmanager.errors import JobFailedError
+
+if TYPE_CHECKING:
+    from jobmanager.driver.job import Job
+
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+#: The keys of a status that ``run --json`` prints.
+SUMMARY = (
+    "job",
+    "state",
+    "error",
+    "events_in",
+    "events_out",
+    "late_events",
+    "late",
+    "bad_rows",
+    "bad",
+    "poisoned_events",
+    "restarts",
+    "elapsed_s",
+    "startup_s",
+    "root",
+    "output",
+    "output_digest",
+    "notes",
+    "query_changed",
+)
+
+
+def follow(job: Job) -> bool:
+    """Wait for the end; an interrupt cancels the job first. Whether there was one."""
+    is_interrupted = False
+    with contextlib.suppress(JobFailedError):  # told by print_result
+        try:
+            job.wait()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            job.cancel()
+            job.wait()
+    return is_interrupted
+
+
+def print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
+    status = job.status()
+    if as_json:
+        print(json.dumps({k: status.get(k) for k in SUMMARY}))
+    elif status["state"] == "finished":
+        print(
+            f"{status['job']}: {status['events_in']:,} events in, {status['events_out']:,} out, "
+            f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
+            f"output: {status['output']}\ndigest: {status['output_digest']}"
+        )
+        print_lost_rows(status)
+    if status["state"] == "failed":
+        hint = f"resume with: {_again(job)}; it goes on with the query as it was"
+        raise JobFailedError(status["job"], f"{status['error']} ({hint})")
+    if status["state"] == "stopped":
+        print(f"{status['job']}: stopped (resume with: {_again(job)})", file=sys.stderr)
+    if status["state"] == "cancelled":
+        print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)
+
+
+def _again(job: Job) -> str:
+    return f"jobmanager resume {job.root}"
+
+
+def print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bool) -> None:
+    """``before``: of a job that is continued, the events of the days before."""
+    if before is None:
+        print_result(job, as_json=as_json, is_interrupted=is_interrupted)
+    else:
+        days.print_day(job, before)

@@ -1,0 +1,88 @@
+"""A standby: a process that has Spark and all code ready, and goes on with a job whose driver dies.
+
+It does what :func:`jobmanager.driver.running.run.resume` does, later; so whatever keeps two job
+managers apart there does so here, and any number of standbys may wait for one job.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.driver.engine import check_executor, warm_up
+from jobmanager.driver.running.run import resume
+from jobmanager.errors import JobRunningError
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.shown import INTERRUPTED, shown_status
+from rstream.clock import SystemClock
+from rstream.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.driver.engine import ExecutorName
+    from jobmanager.driver.job import Job, StatusCallback
+
+#: How often a standby looks whether the job's driver is alive.
+LOOK_EVERY_S = 0.5
+
+
+def stand_by(
+    root: str,
+    *,
+    executor: ExecutorName | None = None,
+    master: str | None = None,
+    hosts: int | None = None,
+    trust: bool = False,
+    on_waiting: Callable[[dict[str, Any]], None] = lambda status: None,
+    on_status: StatusCallback | None = None,
+) -> Job | None:
+    """Go on with a job once its driver is gone; None: it has ended otherwise, nothing was done.
+
+    Options are those of ``resume``. ``on_waiting`` gets the status each time that the standby is
+    ready and another process works on the job. It waits as long as that lives; a store that does
+    not answer tells nothing, so it waits then, too.
+
+    Raises:
+        NoJobError: the root holds no job.
+        UntrustedRootError: others may have written there.
+    """
+    job_root = JobRoot(root, trust=trust)
+    job_root.check_trusted()
+    settings = job_root.readable_settings()
+    name = executor or settings["executor"]
+    check_executor(name, job_root.uri)
+    warm_up(name, master, settings["master"])
+    while True:  # ends when the job ends or is ours
+        status = _orphaned_or_ended(job_root, on_waiting)
+        if status["state"] != INTERRUPTED:
+            return None
+        try:
+            return resume(
+                root,
+                executor=executor,
+                master=master,
+                hosts=hosts,
+                trust=trust,
+                on_status=on_status,
+            )
+        except JobRunningError:  # somebody else was faster
+            continue
+
+
+def _orphaned_or_ended(
+    root: JobRoot, on_waiting: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    is_told = False
+    while True:  # ends when the job's driver does
+        try:
+            status = shown_status(root, SystemClock().now_us())
+        except StoreError:
+            status = {}
+        if status and status["state"] not in OPEN_STATES:
+            return status
+        if status and not is_told:
+            on_waiting(status)
+            is_told = True
+        time.sleep(LOOK_EVERY_S)
