@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import date
 from typing import Any
 
@@ -10,11 +11,17 @@ import pytest
 
 from planner import col, lit, when
 from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
+from planner.batch.spark_sql.aggregates import _first_difference
 from planner.batch.spark_sql.expressions import WRITERS, java_replacement
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import literal, text
+from planner.errors import InvalidPlanError
 from planner.expressions.functions import FUNCTIONS
 from planner.expressions.nodes import Literal, resolve
+from tests.rooms import ROOT
+from tests.support.signatures import ROWS, calls
+
+GOLDEN = ROOT / "tests" / "golden" / "planner" / "spark_sql.txt"
 
 SCHEMA = pa.schema([("a", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
 COLUMNS = {"a": "c0", "x": "c1", "s": "c2"}
@@ -124,4 +131,28 @@ def test_what_cannot_be_exact_is_refused() -> None:
         to_sql(resolve(col("x").cast(str).node, SCHEMA), COLUMNS)
     assert to_sql(resolve((col("a") + lit(None)).node, SCHEMA), COLUMNS) == (
         "(c0 + cast(null as bigint))"
+    )
+
+
+def test_texts_of_all_functions(rewrite: bool) -> None:
+    """Of all types; tests/spark runs them, where these are what it ran."""
+    columns = {name: f"c{k}" for k, name in enumerate(ROWS.schema.names)}
+    lines = []
+    for name, call in calls():
+        with contextlib.suppress(InvalidPlanError, AssertionError, KeyError, ValueError, TypeError):
+            node = resolve(call, ROWS.schema)
+            try:
+                lines.append(f"{name}: {to_sql(node, columns)}")
+            except UnsupportedInBatchError as error:
+                lines.append(f"{name}: {error}")
+    found = "\n".join(lines) + "\n"
+    if rewrite:
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text()
+
+
+def test_what_comes_before_goes_by_the_first_difference() -> None:
+    assert _first_difference(["a"]) == "(a)"
+    assert _first_difference(["a", "b", "c"]) == (
+        "(case when (a) <> 0 then (a) when (b) <> 0 then (b) else (c) end)"
     )

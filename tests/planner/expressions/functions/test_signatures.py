@@ -2,67 +2,37 @@
 
 The table is ``tests/golden/planner/signatures.txt``; ``--rewrite`` writes it anew, to be read as a
 diff: a function that takes another type, or gives another one, is a change for users.
-Cannot catch: options other than those here; values of other rows (``test_catalogue.py`` compares
-these with DuckDB).
+Cannot catch: values of other rows (``test_catalogue.py`` compares these with DuckDB).
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-from datetime import UTC, datetime
-from decimal import Decimal
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import EvaluationError, InvalidPlanError
-from planner.expressions.functions import FUNCTIONS
-from planner.expressions.nodes import Call, Column, evaluate_all, resolve
+from planner.expressions.nodes import evaluate_all, resolve
 from tests.rooms import ROOT
+from tests.support.signatures import ROWS, calls
+
+if TYPE_CHECKING:
+    from planner.expressions.nodes import Node
 
 GOLDEN = ROOT / "tests" / "golden" / "planner" / "signatures.txt"
-#: Columns of each kind; the last row is null.
-COLUMNS: dict[str, pa.Array] = {
-    "int": pa.array([7, -3, None], pa.int64()),
-    "double": pa.array([2.5, -0.5, None]),
-    "decimal": pa.array([Decimal("1.25"), Decimal("-9.50"), None], pa.decimal128(10, 2)),
-    "text": pa.array(["b7", "", None]),
-    "bool": pa.array([True, False, None]),
-    "time": pa.array(
-        [datetime(2024, 2, 29, 23, 59, tzinfo=UTC), datetime(1969, 1, 1, tzinfo=UTC), None],
-        pa.timestamp("us"),
-    ),
-    "list": pa.array([[2, 7], [], None], pa.list_(pa.int64())),
-    "null": pa.nulls(3),
-}
-ROWS = pa.table(COLUMNS).to_batches()[0]
-#: Of functions that have some.
-OPTIONS: dict[str, tuple[tuple[str, Any], ...]] = {
-    "round": (("digits", 1),),
-    "trunc": (("digits", 0),),
-    "slice": (("start", 1), ("stop", None)),
-    "repeat": (("times", 2),),
-    "width_bucket": (("low", -1.0), ("high", 3.0), ("buckets", 1)),
-    "add_months": (("months", 1),),
-}
 #: It takes other types; or another number of columns, or options.
 OTHER = (InvalidPlanError, AssertionError, KeyError, ValueError, TypeError)
 
 
 def signatures() -> list[str]:
-    """Each call that there is of one or two columns, its type and its values."""
+    """Each call that there is, its type and its values."""
     lines = []
-    for name in FUNCTIONS:
-        for count in (1, 2):
-            for columns in itertools.product(COLUMNS, repeat=count):
-                call = Call(name, tuple(map(Column, columns)), OPTIONS.get(name, ()))
-                with contextlib.suppress(*OTHER):
-                    lines.append(f"{name}({', '.join(columns)}): {answer(call)}")
+    for name, call in calls():
+        with contextlib.suppress(*OTHER):
+            lines.append(f"{name}: {answer(call)}")
     return lines
 
 
-def answer(call: Call) -> str:
+def answer(call: Node) -> str:
     """Its type and values; or why it refuses the rows."""
     node = resolve(call, ROWS.schema)
     try:
