@@ -41,6 +41,7 @@ def print_day(job: Job, before: int) -> None:
         f"{status['events_in']:,} so far, {status['events_out']:,} out, "
         f"{status['restarts']} restarts, {status['elapsed_s']:.1f} s\n"
         f"output: {status['output']}\n"
-        f"windows that are open stay open; go on with: jobmanager run --continue {job.root}"
+        f"windows that are open stay open, rows that others may precede wait; go on with: "
+        f"jobmanager run --continue {job.root}"
     )
     print_lost_rows(status)

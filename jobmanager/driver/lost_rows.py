@@ -55,7 +55,7 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
     """What to tell a person at the end, a line for each source and each reason."""
     root = status.get("root", "")
     lines = [_late_line(found, root) for found in status.get("late", [])]
-    is_whole = status.get("state") != "cancelled"
+    is_whole = status.get("state", "finished") == "finished"
     lines += [_bad_line(found, root, is_whole=is_whole) for found in status.get("bad", [])]
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
@@ -98,7 +98,7 @@ def _delay(spec: SourceSpec) -> str:
 
 
 def _late_line(found: dict[str, Any], root: str) -> str:
-    kept = f" (ss.read_late({root!r}) has them)" if root else ""
+    kept = f" (ss.read_late({root!r}, {found['source']!r}) has them)" if root else ""
     became = {"drop": f"dropped{kept}", "adjust": "moved to a later time"}
     most = found["delay_for_99_us"]
     most = "" if most is None else f', about "{format_us(_rounded_up(most))}" 99 %'

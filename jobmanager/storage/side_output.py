@@ -73,5 +73,9 @@ def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
             raise UsageError(
                 f"{asked}: only {only[folder]} makes it; this job has nothing of this kind"
             )
-        raise UsageError(f"{asked}: say which; this job can put aside {', '.join(known)}")
+        call = {LATE: "ss.read_late", DEAD_LETTERS: "ss.read_dead_letters"}[folder]
+        raise UsageError(
+            f"{asked}: say which, as {call}(root, {known[0]!r}); this job can put aside "
+            f"{', '.join(known)}"
+        )
     return f"{folder}/{found[0]}"

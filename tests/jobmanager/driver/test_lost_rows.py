@@ -76,7 +76,7 @@ def test_the_command_says_it_last(orders: Path, tmp_path: Path) -> None:
     last = run("run", query, "--root", root, "--executor", "local").stdout.splitlines()[-1]
     late = late_rows(1_000_000)
     assert f"late: {late:,} of 5,000 rows of {orders} (s01-orders)" in last
-    kept = f"(ss.read_late({str(root)!r}) has them)"
+    kept = f"(ss.read_late({str(root)!r}, 's01-orders') has them)"
     assert f"later than delay=1s allows and were dropped {kept}" in last
     assert "5,000 events in" in run("resume", root).stdout
     assert run("resume", root).stdout.splitlines()[-1] == last
@@ -153,12 +153,10 @@ def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) ->
     assert jobmanager.resume(root).wait(WAIT_S)["late"] == [expected]
 
 
-def test_a_job_that_was_cancelled_counts_no_rows_that_wait_for_their_time() -> None:
+def test_a_job_that_was_stopped_counts_no_rows_that_wait_for_their_time() -> None:
     bad = {"source": "s01-a", "path": "a.csv", "rows": 5, "bad": 2, "policy": "fail"}
-    said = {
-        state: lost_lines({"state": state, "bad": [bad]}) for state in ("cancelled", "finished")
-    }
-    assert said["cancelled"][0].startswith("bad rows: 2 of the rows read so far of a.csv")
+    said = {state: lost_lines({"state": state, "bad": [bad]}) for state in ("stopped", "finished")}
+    assert said["stopped"][0].startswith("bad rows: 2 of the rows read so far of a.csv")
     assert said["finished"][0].startswith("bad rows: 2 of 5 rows of a.csv")
 
 

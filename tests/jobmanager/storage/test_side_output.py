@@ -122,7 +122,9 @@ def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
 def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
     root = str(tmp_path / "job")
     jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
-    with pytest.raises(UsageError, match="can put aside s01-clicks"):
+    with pytest.raises(
+        UsageError, match=r"say which, as ss.read_late\(root, 's01-clicks.*can put aside s01-clicks"
+    ):
         jobmanager.read_late(root, "orders")
     with pytest.raises(UsageError, match="nothing of this kind"):
         jobmanager.read_dead_letters(root)
