@@ -37,7 +37,7 @@ TOP_LEVEL = {
 FENCES = {
     "pyspark": (
         *("rvertex/host/spark.py", "planner/batch/compile.py", "jobmanager/spark_daemon.py"),
-        "jobmanager/delivery/answer.py",
+        *("planner/batch/windowed.py", "jobmanager/delivery/answer.py"),
     ),
     "fsspec": ("rstream/store/blobs.py",),
     "s3fs": ("rstream/store/blobs.py",),

@@ -27,27 +27,27 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
+from planner.batch import windowed
 from planner.batch.firsts import ordered
 from planner.batch.nearest import nearest
 from planner.batch.rows import source_events
 from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical, restored
-from planner.batch.spark_sql.aggregates import Take, register
 from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.spark_sql.types import type_name
-from planner.batch.temporal import clock_windows, data_windows, frames, pairs
+from planner.batch.temporal import data_windows, frames, pairs
 from planner.batch.temporal.final_cti import reached
-from planner.batch.temporal.lifetimes import gaps, keeps_order, moved, with_change
+from planner.batch.temporal.lifetimes import gaps, keeps_order, with_change
 from planner.batch.user_code.code import with_user_code
 from planner.logical import nodes as logical
 from planner.logical.query import grid_us
 from planner.logical.traversal import NodeMap, topological
-from planner.logical.windows import CountWindow, SessionWindow
+from planner.logical.windows import CountWindow, RunningSession, SessionWindow
 from rstream.items.batch import VE, VS, event_schema
 from rstream.types import INF_TIME
 from rvertex.host.spark import spark_context
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark import SparkContext
 
@@ -154,15 +154,17 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
             return _union(node, [_join(node, left, right), _anti(node, left, right)])
         case logical.WindowAgg():
             assert node.phase == "complete", "phases are put in by the optimizer"
-            return _aggregate(node, *inputs)
+            return windowed.of_clock(node, *inputs)
         case logical.DataWindowAgg(window=SessionWindow() as window):
-            return _sessions(node, window, *inputs)
+            return windowed.sessions(node, window, *inputs)
+        case logical.DataWindowAgg(window=RunningSession() as window):
+            return windowed.running_sessions(node, window, *inputs)
         case logical.DataWindowAgg(window=CountWindow(count)):
-            return _counted(node, count, *inputs)
+            return windowed.counted(node, count, *inputs)
         case logical.DataWindowAgg():
             return _snapshots(node, *inputs)
         case logical.Stitch():
-            return _stitched(node, *inputs)
+            return windowed.stitched(node, *inputs)
         case logical.Distinct():
             return _deduplicated(node, *inputs)
         case logical.Sorted() | logical.Limited():
@@ -273,85 +275,6 @@ def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
     return df
 
 
-def _aggregate(node: logical.WindowAgg, below: Frame) -> Frame:
-    """Each event once per window that its lifetime overlaps, then grouped."""
-    bounded = below.df.selectExpr("*", *clock_windows.bounds(node))
-    rows = bounded.selectExpr("*", clock_windows.spread(node))
-    return _grouped(node, below, rows, ["_window"], clock_windows.lifetime(node), node.size_us)
-
-
-def _grouped(
-    node: logical.WindowAgg | logical.DataWindowAgg,
-    below: Frame,
-    rows: DataFrame,
-    by: Sequence[str],
-    times: tuple[str, str],
-    lifetime_us: int,
-    more: Mapping[str, str] | None = None,
-    kept: str = "true",
-) -> Frame:
-    """Aggregates of ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
-    keys = [below.columns[key] for key in node.keys]
-    takes = [Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
-    for i, aggregate in enumerate(node.aggregates):
-        if aggregate.function == "user":
-            register(rows.sparkSession, i, aggregate, below.schema)
-    partial = {name: sql for take in takes for name, sql in take.partial.items()} | dict(more or {})
-    grouped = rows.groupBy(*by, *keys).agg(
-        *(expr(f"{sql} as {name}") for name, sql in {"_rows": "count(1)", **partial}.items())
-    )
-    made = [*keys, *(take.result for take in takes)]
-    df = grouped.where(kept).selectExpr(
-        f"{times[0]} as `{VS}`",
-        f"{times[1]} as `{VE}`",
-        *(f"{sql} as c{i}" for i, sql in enumerate(made)),
-    )
-    return Frame(df, node.schema, lifetime_us)
-
-
-def _sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -> Frame:
-    """Each event with the start of its session, then grouped."""
-    keys = [below.columns[key] for key in node.keys]
-    rows = _with_islands(below.df, keys, moved(f"({VE} - 1L)", window.gap_us), touch=False)
-    if window.max_us is None:
-        rows = rows.selectExpr("*", "_island as _start")
-    else:
-        found = expr(f"{data_windows.cuts(window.max_us)} as _cuts")
-        cuts = rows.groupBy(*keys, "_island").agg(found)
-        cuts = cuts.selectExpr(*(f"{key} as s{key}" for key in keys), "explode(_cuts) as _cut")
-        on = expr(" and ".join([*(f"{key} <=> s{key}" for key in keys), f"{VS} = _cut"]))
-        rows = rows.join(cuts, on=on, how="left")
-        rows = rows.selectExpr("*", f"{data_windows.session_start(keys)} as _start")
-    more = {"_end": data_windows.session_end(window.max_us)}
-    lifetime_us = min(INF_TIME, below.lifetime_us + window.gap_us)
-    return _grouped(node, below, rows, ["_start"], ("_start", "_end"), lifetime_us, more)
-
-
-def _with_islands(df: DataFrame, keys: Sequence[str], until: str, *, touch: bool) -> DataFrame:
-    """The events of each key with ``_island``, the start of the activity that each belongs to."""
-    for step in data_windows.islands(keys, until, touch=touch):
-        df = df.selectExpr("*", *step)
-    return df
-
-
-def _stitched(node: logical.Stitch, below: Frame) -> Frame:
-    """One event per island, with the payload of its first."""
-    keys = [below.columns[name] for name in node.on]
-    takes = [
-        Take.of(logical.Aggregate("first", name, name), i, below)
-        for i, name in enumerate(below.schema.names)
-    ]
-    partial = {name: sql for take in takes for name, sql in take.partial.items()}
-    made = [expr(f"{sql} as {name}") for name, sql in partial.items()]
-    grouped = _with_islands(below.df, keys, VE, touch=True).groupBy("_island", *keys)
-    df = grouped.agg(expr(f"max({VE}) as _end"), *made).selectExpr(
-        f"_island as `{VS}`",
-        f"_end as `{VE}`",
-        *(f"{t.result} as c{i}" for i, t in enumerate(takes)),
-    )
-    return Frame(df, node.schema, below.lifetime_us)
-
-
 def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
     """The starts at which an event of its key is kept, and there the first."""
     if not below.has_place:
@@ -367,24 +290,6 @@ def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
     return replace(below, df=kept)
 
 
-def _counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:
-    """Each event with the number of its window, then grouped; windows that are full."""
-    keys = [below.columns[key] for key in node.keys]
-    payload = list(below.columns.values())[2:]
-    number = data_windows.number(keys, count, below.order)
-    checked = (
-        "_number"
-        if below.has_place
-        else data_windows.checked_number(keys, payload, "count_window: events of a key")
-    )
-    rows = below.df.selectExpr("*", f"{number} as _number")
-    rows = rows.selectExpr("*", f"{checked} as _window")
-    more = {"_from": f"min({VS})", "_to": data_windows.after_last()}
-    kept = f"_rows = {count}"
-    lifetime_us = below.lifetime_us * min(count, 1_000)
-    return _grouped(node, below, rows, ["_window"], ("_from", "_to"), lifetime_us, more, kept)
-
-
 def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
     """Each event once per endpoint of its key at which it is alive, then grouped."""
     keys = [below.columns[key] for key in node.keys]
@@ -397,4 +302,6 @@ def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
     found = _overlapping(same, below, Frame(points, below.schema, 1), "inner")
     columns = [f"l{name} as {name}" for name in (*below.columns.values(), *below.place)]
     rows = found.selectExpr(*columns, f"r{VS} as _from", "r_next as _to")
-    return _grouped(node, below, rows, ["_from", "_to"], ("_from", "_to"), below.lifetime_us)
+    return windowed.grouped(
+        node, below, rows, ["_from", "_to"], ("_from", "_to"), below.lifetime_us
+    )

@@ -25,7 +25,7 @@ from planner.cost.selectivity import selectivity
 from planner.expressions.nodes import Column, Literal
 from planner.logical import nodes as logical
 from planner.logical.traversal import NodeMap, topological
-from planner.logical.windows import CountWindow, SessionWindow
+from planner.logical.windows import CountWindow, RunningSession, SessionWindow
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
@@ -263,6 +263,8 @@ def _of_data_windows(node: logical.DataWindowAgg, below: Estimate) -> Estimate:
             rows = min(below.rows, panes * below.groups(node.keys))
         case SessionWindow():
             rows = max(below.groups(node.keys), below.rows / 10)
+        case RunningSession():
+            rows = below.rows
         case _ if node.endless:
             rows = below.rows
         case _:

@@ -1,8 +1,8 @@
 """The time columns of an answer as users read it: their names, and whether they can be left out.
 
-Lifetimes of windows are called ``window_start`` and ``window_end``, others ``start`` and ``end``. A
-column of the query may stand for one of them if it is ``vs()`` or ``ve()`` by its definition, or
-the column of timestamps from which a source takes the time. One
+Lifetimes of windows are called ``window_start`` and ``window_end``, others, as those of sessions as
+they grow, ``start`` and ``end``. A column of the query may stand for one of them if it is ``vs()``
+or ``ve()`` by its definition, or the column of timestamps from which a source takes the time. One
 that is left out must follow from what is there: from such a column, or from a length that all
 events have.
 """
@@ -31,6 +31,7 @@ from planner.logical.nodes import (
     Union,
     WindowAgg,
 )
+from planner.logical.windows import RunningSession
 from rstream.format.table import TableForm
 from rstream.items.batch import EVENT, RESERVED, VE, VS, int64_column, kinds, lifetimes
 from rstream.types import INF_TIME
@@ -85,6 +86,8 @@ def side_form(taken: Collection[str]) -> TableForm:
 def is_of_windows(plan: LogicalNode) -> bool:
     """Whether the lifetime of every event is a window."""
     match plan:
+        case DataWindowAgg(window=RunningSession()):
+            return False
         case WindowAgg() | DataWindowAgg():
             return True
         case Union(branches=branches):

@@ -60,6 +60,17 @@ class SessionWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningSession:
+    """The windows of :class:`SessionWindow` so far, from each start of their events to the next."""
+
+    gap_us: int
+    max_us: int | None
+
+    def __str__(self) -> str:
+        return f"running {SessionWindow(self.gap_us, self.max_us)}"
+
+
+@dataclass(frozen=True, slots=True)
 class CountWindow:
     """A window for every ``count`` events of a key."""
 
@@ -70,7 +81,7 @@ class CountWindow:
 
 
 #: Windows that the events of a key make.
-DataWindow = SnapshotWindow | SessionWindow | CountWindow
+DataWindow = SnapshotWindow | SessionWindow | RunningSession | CountWindow
 AnyWindow = Window | CumulatingWindow | DataWindow
 
 
@@ -110,15 +121,13 @@ def snapshot() -> SnapshotWindow:
     return SnapshotWindow()
 
 
-def session(gap: Duration, max: Duration | None = None) -> SessionWindow:
-    """A window from a key's first event until nothing has come for ``gap``.
-
-    An event that starts ``gap`` or more after the last instant of those before it begins another
-    session; so does one that starts ``max`` or more after the session's start. The window ends
-    ``gap`` after the last instant of its events, at the latest ``max`` after its start.
-    """
+def session(
+    gap: Duration, max: Duration | None = None, *, running: bool = False
+) -> SessionWindow | RunningSession:
+    """See :func:`planner.api.grouped.sessions.session`."""
     longest = None if max is None else positive_duration_us(max, what="session max")
-    return SessionWindow(positive_duration_us(gap, what="session gap"), longest)
+    kind = RunningSession if running else SessionWindow
+    return kind(positive_duration_us(gap, what="session gap"), longest)
 
 
 def count_window(n: int) -> CountWindow:

@@ -196,6 +196,13 @@ CASES: dict[str, tuple[Stream, Sequence[Row]]] = {
         .agg(x=agg.sum("x")),
         [(1, 10, "a", 3), (5, 11, "b", 3), (20, 26, "a", 4)],
     ),
+    "sessions as they grow": (
+        keyed((1, 2, "a", 1), (4, 5, "a", 2), (4, 5, "a", 6), (5, 6, "b", 3), (12, 13, "a", 4))
+        .group_by("k")
+        .window(session(5, running=True))
+        .agg(x=agg.sum("x")),
+        [(1, 4, "a", 1), (4, 9, "a", 9), (5, 10, "b", 3), (12, 17, "a", 4)],
+    ),
     "aggregates of aggregates": (
         READINGS.group_by("k")
         .window(tumbling(10))

@@ -167,6 +167,19 @@ def test_all_windows_and_aggregates(keys: list[str]) -> None:
     assert assert_twins(made[0].union(*made[1:])).num_rows > 20
 
 
+@pytest.mark.parametrize("keys", [[], ["g", "k"]], ids=["all", "g-k"])
+def test_sessions_as_they_grow(keys: list[str]) -> None:
+    stream = events(spans=True).filter(col("x").is_null() | (col("x") < 1e300))
+    whole = ("low", "high", "often_g", "often_k", "user", "latest")
+    more = {name: one for name, one in MORE.items() if name not in whole}
+    windows = (session(3, running=True), session(4, max=11, running=True))
+    made = [
+        stream.group_by(*keys).window(w).agg(n=agg.count(), **more).with_columns(w=lit(number))
+        for number, w in enumerate(windows)
+    ]
+    assert assert_twins(made[0].union(*made[1:])).num_rows > 20
+
+
 def test_count_windows() -> None:
     apart = events(spans=True).with_columns(i=col("n")).filter(col(VS) % 2 == 0)
     alone = [event(i * 3, i * 3 + i % 5 + 1, k=i % 3, n=i * 7 % 11) for i in range(40)]
@@ -182,7 +195,13 @@ def test_count_windows() -> None:
 def test_data_windows_of_events_without_end() -> None:
     items = [event(0, INF_TIME, k=1), event(3, 9, k=1), event(20, 30, k=2), event(40, INF_TIME)]
     stream = Stream.from_items({"k": "int64"}, items).group_by("k")
-    for window in (snapshot(), session(5), session(5, max=7), session(col("k"), max=9)):
+    for window in (
+        snapshot(),
+        session(5),
+        session(5, max=7),
+        session(col("k"), max=9),
+        session(5, max=7, running=True),
+    ):
         assert_twins(stream.window(window).agg(n=agg.count()))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.logical import nodes as plans
-from planner.logical.windows import CountWindow, SessionWindow
+from planner.logical.windows import CountWindow, RunningSession, SessionWindow
 from rstream.items.batch import EVENT, KIND, VE, VS, event_schema
 from tests.support import naive, naive_lifetimes, naive_windows
 from tests.support.naive_lifetimes import naive_lifetime_rows
@@ -146,6 +146,8 @@ def _of_data_windows(node: DataWindowAgg) -> list[Row]:
     match node.window:
         case SessionWindow(gap_us, max_us):
             windows = partial(naive_windows.sessions, gap=gap_us, longest=max_us)
+        case RunningSession(gap_us, max_us):
+            windows = partial(naive_windows.running_sessions, gap=gap_us, longest=max_us)
         case CountWindow(count):
             windows = partial(naive_windows.counts, n=count)
         case _:

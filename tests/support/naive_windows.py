@@ -39,6 +39,18 @@ def sessions(rows: Sequence[Row], gap: int, longest: int | None) -> list[Seen]:
     return found
 
 
+def running_sessions(rows: Sequence[Row], gap: int, longest: int | None) -> list[Seen]:
+    """Each session so far, at each start of its events."""
+    found: list[Seen] = []
+    for session in sessions(rows, gap, longest):
+        times = sorted({row[VS] for row in session.rows})
+        for at, upto in itertools.zip_longest(times, times[1:]):
+            so_far = [row for row in session.rows if row[VS] <= at]
+            (end,) = [seen.end for seen in sessions(so_far, gap, longest)]
+            found.append(Seen(at, end if upto is None else upto, so_far))
+    return found
+
+
 def counts(rows: Sequence[Row], n: int) -> list[Seen]:
     """Every n rows; the last window may be unfilled."""
     parts = [list(rows[at : at + n]) for at in range(0, len(rows), n)]

@@ -33,6 +33,7 @@ from planner import (
     when,
 )
 from planner.logical import nodes as plans
+from planner.logical.windows import RunningSession
 from rstream.types import INF_TIME
 from tests.support.random_user_code import Greatest, user_steps
 
@@ -368,7 +369,16 @@ CLOCK: list[AnyWindow] = [
     hopping(4, 6),
     hopping(7, 3, offset=-1),
 ]
-DATA: list[AnyWindow] = [snapshot(), session(6), session(3, max=8), session(30)]
+DATA: list[AnyWindow] = [
+    snapshot(),
+    session(6),
+    session(3, max=8),
+    session(30),
+    session(6, running=True),
+    session(4, max=9, running=True),
+]
+#: Functions that need all rows at once.
+WHOLE = ("middle", "user", "great")
 COUNTS: list[AnyWindow] = [count_window(1), count_window(3)]
 
 
@@ -409,11 +419,14 @@ def _grouped(draw: st.DrawFn, stream: Stream, windows: list[AnyWindow], ordered:
         "spread": _near(col("spread"), 997.3),
         "deviation": _near(col("deviation"), 997.3),
     }
-    known = sorted(f for f in functions if ordered or f not in ("best", "first", "last"))
+    window = draw(st.sampled_from(windows)) if windows else None
+    refused = () if ordered else ("best", "first", "last")
+    refused += WHOLE if isinstance(window, RunningSession) else ()
+    known = sorted(f for f in functions if f not in refused)
     picked = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
     used = {name: functions[name] for name in dict.fromkeys(["n", "word", *picked])}
     grouped = stream.group_by(*keys)
-    found = (grouped.window(draw(st.sampled_from(windows))) if windows else grouped).agg(**used)
+    found = (grouped if window is None else grouped.window(window)).agg(**used)
     k = col("k") if "k" in keys else col("n")
     s = col("s") if "s" in keys else col("word")
     x = draw(st.sampled_from([p for p in picked if p not in ("word", "best")] or ["n"]))

@@ -30,10 +30,11 @@ from planner.logical.nodes import (
     WindowAgg,
     identity_columns,
 )
-from planner.logical.windows import CumulatingWindow, SnapshotWindow, Window
+from planner.logical.windows import CumulatingWindow, RunningSession, SnapshotWindow, Window
 from rstream.items.batch import VS
 from rstream.types import INF_TIME
 from rvertex.aggregates.registry import FUNCTIONS
+from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.extend_by import ExtendBy
@@ -58,6 +59,8 @@ def aggregated(
         raise InvalidPlanError("agg() needs the name of each result: write agg(n=agg.count())")
     if not aggregates:
         raise InvalidPlanError("agg() takes at least one aggregate, as n=agg.count()")
+    if isinstance(window, RunningSession) or (isinstance(window, SessionBy) and window.running):
+        _check_running(aggregates)
     columns = {key: Column(key, below.schema.field(key).type) for key in keys}
     specs: list[Aggregate] = []
     inputs: dict[str, Node] = dict(columns)
@@ -73,6 +76,19 @@ def aggregated(
     gap = free_column("gap", [*inputs, *below.schema.names])
     plan = Project(below, (*inputs.items(), (gap, window.gap_us(below.schema))))
     return _above(Lifetime(plan, ExtendBy(gap)), keys, window.window, tuple(specs))
+
+
+def _check_running(aggregates: Mapping[str, Agg]) -> None:
+    """Refuse what a session so far does not carry on."""
+    for name, aggregate in aggregates.items():
+        if isinstance(aggregate, Agg):
+            spec = AggregateSpec(aggregate.function, "x", name, aggregate.argument)
+            if not spec.can_run:
+                raise InvalidPlanError(
+                    f"agg({name}=...): results of a session as it grows follow from event to "
+                    f"event, and {aggregate.function} needs all events at once; leave out "
+                    "running=True (in SQL EMIT CHANGES), or the function"
+                )
 
 
 def running(

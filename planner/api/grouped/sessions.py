@@ -13,7 +13,7 @@ from planner.api.expressions import Expr
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.logical import windows
-from planner.logical.windows import SessionWindow
+from planner.logical.windows import RunningSession, SessionWindow
 
 if TYPE_CHECKING:
     from planner.expressions.nodes import Node
@@ -25,6 +25,7 @@ class SessionBy:
 
     gap: Expr
     max_us: int | None
+    running: bool = False
 
     def gap_us(self, schema: pa.Schema) -> Node:
         """The gap of each event, us, at least 1."""
@@ -40,16 +41,20 @@ class SessionBy:
         return naming.resolved(when(us > 1).then(us).otherwise(1), schema)
 
     @property
-    def window(self) -> SessionWindow:
+    def window(self) -> SessionWindow | RunningSession:
         """The window over events that live on for their gaps."""
-        return SessionWindow(1, self.max_us)
+        return (RunningSession if self.running else SessionWindow)(1, self.max_us)
 
 
 @overload
-def session(gap: Duration, max: Duration | None = None) -> SessionWindow: ...
+def session(
+    gap: Duration, max: Duration | None = None, *, running: bool = False
+) -> SessionWindow | RunningSession: ...
 @overload
-def session(gap: Expr, max: Duration | None = None) -> SessionBy: ...
-def session(gap: Duration | Expr, max: Duration | None = None) -> SessionWindow | SessionBy:
+def session(gap: Expr, max: Duration | None = None, *, running: bool = False) -> SessionBy: ...
+def session(
+    gap: Duration | Expr, max: Duration | None = None, *, running: bool = False
+) -> SessionWindow | RunningSession | SessionBy:
     """A window from a key's first event until nothing has come for ``gap``.
 
     An event that starts ``gap`` or more after the last instant of those before it begins another
@@ -59,8 +64,13 @@ def session(gap: Duration | Expr, max: Duration | None = None) -> SessionWindow 
     ``gap``: a duration, or an expression over the event, of durations or whole microseconds: each
     event keeps its key active for its own gap. Null, and less than a microsecond, is none: such an
     event keeps it active while it lives.
+
+    ``running``: results of the session so far, one at each start of its events. Each lives until
+    the next, the last one until the session ends, and comes out when the next has come or the gap
+    has passed, so a session that goes on holds back no more than its gap. Functions that need all
+    events at once, as ``quantile``, are refused.
     """
     if not isinstance(gap, Expr):
-        return windows.session(gap, max)
+        return windows.session(gap, max, running=running)
     longest = None if max is None else positive_duration_us(max, what="session max")
-    return SessionBy(gap, longest)
+    return SessionBy(gap, longest, running)

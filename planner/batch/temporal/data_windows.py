@@ -87,6 +87,13 @@ def session_end(longest_us: int | None) -> str:
     return end if longest_us is None else f"least({end}, {moved('_start', longest_us)})"
 
 
+def step_end(keys: Sequence[str], longest_us: int | None) -> str:
+    """Of the starts ``_vs`` of a session, each once, with ``_until``: where its results end."""
+    following = f"lead({VS}) {over([*keys, '_start'], f'order by {VS}')}"
+    end = "_until" if longest_us is None else f"least(_until, {moved('_start', longest_us)})"
+    return f"coalesce({following}, {end})"
+
+
 def after_last() -> str:
     """Of a group of events: just after the start of the last."""
     return f"max({VS}) + {integer(1)}"

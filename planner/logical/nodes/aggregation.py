@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step, same_partitioning
-from planner.logical.windows import CountWindow, DataWindow, SessionWindow
+from planner.logical.windows import CountWindow, DataWindow, RunningSession, SessionWindow
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
-from rvertex.operators.windows.running.aggregate import RunningAggregate
+from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
@@ -164,6 +164,7 @@ class WindowAgg(_Grouped):
 
 DataWindowOperator = (
     RunningAggregate
+    | RunningSessionAggregate
     | SnapshotAggregate
     | SessionAggregate
     | PartialSession
@@ -220,6 +221,8 @@ class DataWindowAgg(_Grouped):
                 return FinalSession(self.keys, gap_us, specs)
             case SessionWindow(gap_us, max_us):
                 return SessionAggregate(self.keys, gap_us, max_us, specs)
+            case RunningSession(gap_us, max_us):
+                return RunningSessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):
                 return CountWindowAggregate(self.keys, count, specs)
             case _ if self.runs:

@@ -14,20 +14,23 @@ from sqlglot import exp
 
 from planner.api import agg
 from planner.api.expressions import Expr, col, ve, vs
+from planner.api.grouped.sessions import SessionBy
 from planner.expressions.nodes import Column, Node, resolve
-from planner.logical.windows import CumulatingWindow, SessionWindow, snapshot
+from planner.logical.windows import CumulatingWindow, RunningSession, SessionWindow, snapshot
 from planner.sql.clauses.window_tables import BOUNDS, at_the_end, bound_of
 from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, WindowInFrom, free_name
 from planner.sql.expressions.windowing import OVER, is_window, window_of
 from planner.sql.reading.errors import SqlError
+from rstream.items.batch import VS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.agg import Agg
     from planner.api.stream import GroupedStream, Stream, WindowedStream
+    from planner.logical.windows import AnyWindow
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
 
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
     #: Joins the subqueries of some expressions: the stream, the expressions, the columns added.
     Attach = Callable[[Stream, list[exp.Expr]], tuple[Stream, list[exp.Expr], tuple[str, ...]]]
 
+_ONLY_SESSIONS = (
+    "EMIT CHANGES is for sessions, and for GROUP BY without a window, which it says anyway; how "
+    "far a window of the clock is, CUMULATE tells every so often"
+)
 _BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
 
 
@@ -73,6 +80,7 @@ def group(
     grouping = _Grouping(names, scope)
     grouping.window = scope.window if window_node is not None and _is_bound(window_node) else None
     grouping.runs = window_node is None
+    grouping.emit = node.args.get("emit")
     for key_node in key_nodes:
         grouping.add_key(key_node, items)
     for item in items:
@@ -81,6 +89,8 @@ def group(
     if having is not None:
         having = _without_aliases(having.this, items, scope)
         grouping.add_aggregates(having, "")
+    if window_node is not None and grouping.emits_changes:
+        grouping.add_start([*(item.node for item in items), *filter(None, [having])])
     if not grouping.aggregates:
         grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
     made = grouping.stream(node if window_node is None else window_node, window_node)
@@ -138,6 +148,9 @@ class _Grouping:
     window: WindowInFrom | None = None
     #: There is no window: results hold until the next row of their key, or the end of one.
     runs: bool = False
+    #: What EMIT says, if it is there; of sessions that are given as they grow: where they begin.
+    emit: exp.Expr | None = None
+    start: str | None = None
     #: Columns of subqueries.
     hidden: tuple[str, ...] = ()
 
@@ -175,10 +188,42 @@ class _Grouping:
         for part in node.iter_expressions():
             self.add_aggregates(part, "")
 
+    @property
+    def emits_changes(self) -> bool:
+        """Whether results are asked for as they grow."""
+        return self.emit is not None and self.emit.name == "CHANGES"
+
+    def add_start(self, nodes: list[exp.Expr]) -> None:
+        """The start of a session as an aggregate, if it is asked for: a result is not as long."""
+        if any(self._is_bound(part) for node in nodes for part in node.find_all(exp.Column)):
+            self.start = free_name("window_start", {*self.taken, *self.keys.values()})
+            self.taken.add(self.start)
+            self.aggregates[exp.Min(this=exp.column(VS))] = (self.start, agg.min(vs()))
+
+    def _window(self, node: exp.Expr) -> AnyWindow | SessionBy:
+        """The window, of a session so far if EMIT CHANGES says so."""
+        text = self.names.text
+        found = (
+            window_of(node, text, self.before.compile) if self.window is None else self.window.spec
+        )
+        if not self.emits_changes:
+            return found
+        if isinstance(found, SessionBy):
+            return replace(found, running=True)
+        if isinstance(found, SessionWindow):
+            return RunningSession(found.gap_us, found.max_us)
+        assert self.emit is not None, node
+        raise text.error(self.emit, _ONLY_SESSIONS)
+
     def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
         """The aggregates by key and window; without one, those of all that is alive."""
         text = self.names.text
         stream, window_us = self.scope.stream, self.scope.window_us
+        if window_node is None and self.emit is not None:
+            if window_us is not None and self.emits_changes:
+                raise text.error(self.emit, _ONLY_SESSIONS)
+            if window_us is None and not self.emits_changes:
+                raise text.error(self.emit, "without a window no result is final; leave it out")
         bound = next(filter(_is_bound, filter(None, [window_node, *self.key_nodes])), None)
         if bound is not None and window_us is not None:
             stream = at_the_end(stream, bound, self.before.compile(bound), window_us)
@@ -189,11 +234,7 @@ class _Grouping:
         elif window_node is None:
             grouped = stream.group_by(*self.key_columns)
         else:
-            grouped = stream.group_by(*self.key_columns).window(
-                window_of(window_node, text, self.before.compile)
-                if self.window is None
-                else self.window.spec
-            )
+            grouped = stream.group_by(*self.key_columns).window(self._window(window_node))
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
@@ -212,6 +253,12 @@ class _Grouping:
         """The column for a part of the SELECT list: an aggregate, a bound or a key."""
         if is_aggregate(node):
             return col(self.aggregates[node][0])
+        if self._is_bound(node) and self.start is not None:
+            if node.name == "window_start":
+                return col(self.start)
+            raise self.names.text.error(
+                node, "a session that goes on has no end yet; ve() is the end of a result"
+            )
         if self._is_bound(node):
             return _BOUNDS[node.name]() if self.window is None else bound_of(self.window, node.name)
         if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _UNNAMED = "(subquery)"
 _SELECT_PARTS = (
     *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
-    *("laterals", "qualify", "order", "limit", "offset"),
+    *("laterals", "qualify", "order", "limit", "offset", "emit"),
 )
 _TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
@@ -182,6 +182,8 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     if is_grouped(node):
         found = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
         return _ordered(node, _distinct(node, found, names), items, scope, names)
+    if node.args.get("emit") is not None:
+        raise text.error(node.args["emit"], "EMIT is said of results that grow: it needs GROUP BY")
     items, scope = ranked(node, items, scope, names, bounds, lambda w: by_time(w, scope, names))
     items, scope = over_frames(items, scope, names)
     items, scope = _without_scalars(items, scope, names)

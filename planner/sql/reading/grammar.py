@@ -2,8 +2,8 @@
 
 Ours are ``CREATE STREAM | SOURCE | SINK``, read as ``CREATE TABLE``; options ``name = expression``
 in ``WITH (...)``; ``WATERMARK FOR`` and ``METADATA`` among columns; and tables of windows in FROM,
-in Flink's spellings: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``. Nothing is
-passed on unparsed.
+in Flink's spellings: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``; and ``EMIT
+CHANGES`` as in ksqlDB. Nothing is passed on unparsed.
 """
 
 from __future__ import annotations
@@ -71,6 +71,12 @@ class Descriptor(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class Emit(exp.Expression):
+    """``EMIT CHANGES | FINAL`` behind a SELECT; ``this`` is the second word."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class StreamDialect(Dialect):
     """Names may stand in double quotes or, as Flink and Spark have it, in backquotes."""
 
@@ -126,6 +132,18 @@ class StreamParser(Parser):
         key = self._parse_string() if self._match(TokenType.FROM) else None
         self._match_text_seq("VIRTUAL")
         return self.expression(Metadata(this=key))
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        """``EMIT CHANGES`` stands last, as in ksqlDB."""
+        found = super()._parse_query_modifiers(this)
+        first, second = self._curr, self._next
+        words = [token.text.upper() for token in (first, second) if token]
+        if isinstance(found, exp.Select) and words in (["EMIT", "CHANGES"], ["EMIT", "FINAL"]):
+            emit = Emit(this=exp.var(words[1]))
+            emit.update_positions(first)
+            found.set("emit", emit)
+            self._advance(2)
+        return found
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         return self._parse_window_table() or super()._parse_table(*args, **options)

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from planner.sql.reading.grammar import (
     Descriptor,
+    Emit,
     Metadata,
     TableArgument,
     Watermark,
@@ -49,8 +50,9 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     # Queries.
     exp.Select: (
         *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
-        *("laterals", "qualify", "order", "limit", "offset"),
+        *("laterals", "qualify", "order", "limit", "offset", "emit"),
     ),
+    Emit: ("this",),
     exp.Qualify: ("this",),
     exp.Limit: ("expression",),
     exp.Offset: ("expression",),

@@ -58,9 +58,7 @@ class SessionAggregate:
     aggregates: tuple[AggregateSpec, ...]
 
     def __post_init__(self) -> None:
-        for name, value in (("gap", self.gap_us), ("max", self.max_us)):
-            if value is not None and not 0 < value <= INF_TIME:
-                raise InvalidWindowError(f"{name} must be at least 1 microsecond, got {value}")
+        check_lengths(self.gap_us, self.max_us)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates."""
@@ -84,29 +82,61 @@ class SessionAggregate:
         return SingleWindow(assigner, *gathering(self.keys, self.aggregates, payload))
 
 
-class Sessions:
-    """By key: start and number of its last session, and how long it is active."""
+def check_lengths(gap_us: int, max_us: int | None) -> None:
+    """The lengths of a session.
+
+    Raises:
+        InvalidWindowError: one is no length.
+    """
+    for name, value in (("gap", gap_us), ("max", max_us)):
+        if value is not None and not 0 < value <= INF_TIME:
+            raise InvalidWindowError(f"{name} must be at least 1 microsecond, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Events of some keys by (key, start), below each key's last session as a row of its own."""
+
+    #: The place of each row among the sessions that go on, then the events.
+    order: np.ndarray
+    #: How many sessions go on.
+    carried: int
+    key: np.ndarray
+    #: The start, and how long the key is active from there.
+    time: np.ndarray
+    until: np.ndarray
+    #: The last row of a key, and the rows that begin a session (or stand for one).
+    is_last: np.ndarray
+    begins: np.ndarray
+    #: The first row of each row's session.
+    first: np.ndarray
+    is_event: np.ndarray
+
+    def ends(self, longest: int | None) -> np.ndarray:
+        """Where the session of each row ends, by what is known up to the row."""
+        if longest is None:
+            return self.until
+        most: np.ndarray = np.minimum(self.until, moved(self.time[self.first], longest))
+        return most
+
+
+class SessionStarts:
+    """By key: the start of its last session, and how long it is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._gap = gap
-        self._longest = longest
-        self._window = GroupArray(np.int64, -1)
-        self._start = GroupArray(np.int64, MIN_TIME)
-        self._active = GroupArray(np.int64, MIN_TIME)
+        self.longest = longest
+        self.start = GroupArray(np.int64, MIN_TIME)
+        self.active = GroupArray(np.int64, MIN_TIME)
 
-    def assign(
-        self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
-    ) -> np.ndarray:
-        """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`.
-
-        The last session of a key comes before its events as a row of its own.
-        """
-        window, start = self._window.writable(keys), self._start.writable(keys)
-        active = self._active.writable(keys)
+    def follow(
+        self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, known: np.ndarray
+    ) -> Activity:
+        """Take events in, which come by ``vs``; ``known``: the keys that have had a session."""
+        start, active = self.start.writable(keys), self.active.writable(keys)
         present = np.zeros(keys, bool)
         present[codes] = True
-        carried = np.flatnonzero(present & (window >= 0))
-        before = len(carried)
+        carried = np.flatnonzero(present & known)
         key = np.concatenate([carried, codes])
         order = sorting(key)
         key = key[order]
@@ -116,63 +146,69 @@ class Sessions:
         until = running_max(until, heads)
         begins = self._begins(time, until, heads)
         first = group_start(begins)
-        is_new = begins & (order >= before)
-        # Numbers go by place in the sequence, so by start.
-        at = np.flatnonzero(is_new)
-        at = at[np.argsort(order[at])]
-        of_row = np.full(len(key), -1)
-        of_row[begins & ~is_new] = window[key[begins & ~is_new]]
-        of_row[at] = log.add(time[at])
-        of_row = of_row[first]
-        self._end_sessions(of_row, time[first], until, order >= before, begins, log)
-        ends = np.append(heads[1:], True)
-        window[key[ends]], start[key[ends]] = of_row[ends], time[first][ends]
-        active[key[ends]] = until[ends]
-        result = np.empty(len(key), np.int64)
-        result[order] = of_row
-        return result[before:]
-
-    def needed(self, promise: int) -> np.ndarray:
-        mask: np.ndarray = self._active.read() > promise
-        return mask
-
-    def keep(self, codes: np.ndarray) -> None:
-        for column in (self._window, self._start, self._active):
-            column.adopt(column.read()[codes])
-
-    def save(self) -> pa.Table:
-        columns = (self._window, self._start, self._active)
-        return pa.table({f"c{i}": c.shared() for i, c in enumerate(columns)})
-
-    def restore(self, table: pa.Table) -> None:
-        for i, column in enumerate((self._window, self._start, self._active)):
-            column.adopt(numbers(as_one_array(table.column(i))))
+        is_last = np.append(heads[1:], True)
+        start[key[is_last]] = time[first][is_last]
+        active[key[is_last]] = until[is_last]
+        before = len(carried)
+        return Activity(order, before, key, time, until, is_last, begins, first, order >= before)
 
     def _begins(self, time: np.ndarray, until: np.ndarray, heads: np.ndarray) -> np.ndarray:
-        """The rows that begin a session (or stand for one)."""
         fresh = heads.copy()
         fresh[1:] |= time[1:] >= until[:-1]
-        if self._longest is None:
+        if self.longest is None:
             return fresh
         # For every row, the first row of its activity that is too late for a session from it.
         period = np.cumsum(fresh) - 1
         distinct, rank = np.unique(time, return_inverse=True)
-        late = np.searchsorted(distinct, moved(time, self._longest))
+        late = np.searchsorted(distinct, moved(time, self.longest))
         base = period * (len(distinct) + 1)
         return orbit(fresh, np.searchsorted(base + rank, base + late))
 
-    def _end_sessions(
-        self,
-        windows: np.ndarray,
-        starts: np.ndarray,
-        until: np.ndarray,
-        is_event: np.ndarray,
-        begins: np.ndarray,
-        log: WindowLog,
-    ) -> None:
-        """Put the ends of the sessions that have got an event into the log."""
-        last = np.append(begins[1:], True) & is_event
-        ends = until[last]
-        if self._longest is not None:
-            ends = np.minimum(ends, moved(starts[last], self._longest))
-        log.set_ends(windows[last], ends, ends)
+
+class Sessions:
+    """By key: start and number of its last session, and how long it is active."""
+
+    def __init__(self, gap: int, longest: int | None) -> None:
+        self._window = GroupArray(np.int64, -1)
+        self._starts = SessionStarts(gap, longest)
+
+    def assign(
+        self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
+    ) -> np.ndarray:
+        """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
+        window = self._window.writable(keys)
+        found = self._starts.follow(codes, vs, ve, keys, window >= 0)
+        # Numbers go by place in the sequence, so by start.
+        at = np.flatnonzero(found.begins & found.is_event)
+        at = at[np.argsort(found.order[at])]
+        of_row = np.full(len(found.key), -1)
+        goes_on = found.begins & ~found.is_event
+        of_row[goes_on] = window[found.key[goes_on]]
+        of_row[at] = log.add(found.time[at])
+        of_row = of_row[found.first]
+        last = np.append(found.begins[1:], True) & found.is_event
+        ends = found.ends(self._starts.longest)[last]
+        log.set_ends(of_row[last], ends, ends)
+        window[found.key[found.is_last]] = of_row[found.is_last]
+        result = np.empty(len(of_row), np.int64)
+        result[found.order] = of_row
+        return result[found.carried :]
+
+    def needed(self, promise: int) -> np.ndarray:
+        mask: np.ndarray = self._starts.active.read() > promise
+        return mask
+
+    def keep(self, codes: np.ndarray) -> None:
+        for column in self._columns:
+            column.adopt(column.read()[codes])
+
+    def save(self) -> pa.Table:
+        return pa.table({f"c{i}": c.shared() for i, c in enumerate(self._columns)})
+
+    def restore(self, table: pa.Table) -> None:
+        for i, column in enumerate(self._columns):
+            column.adopt(numbers(as_one_array(table.column(i))))
+
+    @property
+    def _columns(self) -> tuple[GroupArray, ...]:
+        return (self._window, self._starts.start, self._starts.active)

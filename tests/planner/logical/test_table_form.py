@@ -45,6 +45,11 @@ def names(stream: Stream) -> tuple[str, str | None]:
     return form.start, form.end
 
 
+def test_a_session_as_it_grows_has_results_that_are_no_windows() -> None:
+    grown = POINTS.group_by("k").window(session("1s", running=True))
+    assert names(grown.agg(n=agg.count(), window_start=agg.min(vs()))) == ("start", "end")
+
+
 @pytest.mark.parametrize(
     "window", [tumbling("1s"), hopping("2s", "1s"), snapshot(), session("1s"), count_window(2)]
 )

@@ -29,6 +29,7 @@ from planner import (
     snapshot,
     tumbling,
 )
+from planner.explain.text import explain
 from planner.fingerprint import fingerprint
 from planner.physical.lower import lower
 from rvertex.operators.windows.session_phases import PartialSession
@@ -154,6 +155,22 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
     assert "PartialSession" in operators(session(50), n=agg.count(), kinds=agg.count_distinct("x"))
     assert "PartialSession" not in operators(session(50, max=90), n=agg.count())
     assert "PartialSession" not in operators(session(50), n=agg.count(), x=agg.last("x"))
+
+
+@pytest.mark.parametrize("keys", [("k",), ()])
+def test_sessions_as_they_grow(keys: tuple[str, ...]) -> None:
+    for window in (session(20, max=150, running=True), session(9, running=True)):
+        asked = {"n": agg.count(), "total": agg.sum("x"), "kinds": agg.count_distinct("x")}
+        stream = _stream().group_by(*keys).window(window).agg(**asked, top=agg.top_k("x", 2))
+        assert collect(stream) == sorted(naive_rows(stream.plan), key=repr)
+    four = _stream().with_columns(four=lit(4)).group_by(*keys)
+    constant = four.window(session(4, running=True)).agg(n=agg.count())
+    own = four.window(session(col("four"), running=True)).agg(n=agg.count())
+    assert collect(own) == collect(constant)
+    assert "running session" in explain(lower(constant.to_parquet(), root="memory://job"))
+    for refused in (agg.quantile("x", 0.5), agg.user(Span(1.0), "x")):
+        with pytest.raises(InvalidPlanError, match=r"all events at once; leave out running=True"):
+            four.window(session(4, running=True)).agg(n=refused)
 
 
 @pytest.mark.parametrize("longest", [None, 12])

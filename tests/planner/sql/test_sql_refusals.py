@@ -27,6 +27,8 @@ FAMILIES = {
     *("Expr", "Func", "AggFunc", "Query", "SetOperation"),
     *("SubqueryPredicate", "Binary", "Property"),
 }
+#: Parts that our grammar gives to nodes of the parser.
+OURS: dict[type[exp.Expr], set[str]] = {exp.Select: {"emit"}}
 ARGUMENTS = ["x", "'a'", "k", "1", "f"]
 
 
@@ -64,7 +66,8 @@ def test_all_that_is_translated_says_what_is_read_of_it() -> None:
 def test_a_part_that_nothing_reads_is_refused(kind: type[exp.Expr]) -> None:
     text, _ = parse("SELECT 1")
     needed = {n: exp.Literal.number(1) for n in ("this", "expression") if n in READ[kind]}
-    assert set(READ[kind]) <= set(kind.arg_types), "a later version calls it something else"
+    known = {*kind.arg_types, *OURS.get(kind, ())}
+    assert set(READ[kind]) <= known, "a later version calls it something else"
     for part in set(kind.arg_types) - set(READ[kind]):
         for value in (exp.Literal.number(1), True, "WORD", [exp.Literal.number(1)]):
             with pytest.raises(SqlError, match="is not supported"):

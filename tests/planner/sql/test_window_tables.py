@@ -9,7 +9,18 @@ from random import Random
 
 import pytest
 
-from planner import InvalidPlanError, SqlError, Stream, agg, cumulating, event, sql, vs
+from planner import (
+    InvalidPlanError,
+    SqlError,
+    Stream,
+    agg,
+    col,
+    cumulating,
+    event,
+    session,
+    sql,
+    vs,
+)
 from planner.physical.lower import lower
 from tests.support.catalogue.entry import streams
 from tests.support.plan_runner import answer
@@ -33,6 +44,42 @@ def test_plans_are_those_of_windows_in_group_by(in_from: str, form: str) -> None
     assert sql(f"{listed} {table} {by}", streams()) == expected
     renamed = f"{listed.replace('window', 'w.window', 1)} {table} AS w {by}"
     assert sql(renamed, streams()) == expected
+
+
+def test_sessions_as_they_grow() -> None:
+    grown = session("9s", "1m", running=True)
+    start = agg.min(vs())
+    expected = streams()["t"].group_by("k").window(grown).agg(n=agg.count(), window_start=start)
+    asked = "count(*) AS n, window_start FROM t GROUP BY k, SESSION('9s', '1m') EMIT CHANGES"
+    assert sql(f"SELECT k, {asked}", streams()) == expected
+    gap = session(col("i"), running=True)
+    own = streams()["t"].group_by("k").window(gap).agg(n=agg.count())
+    asked = "SELECT k, count(*) AS n FROM t GROUP BY k, SESSION(i) HAVING count(*) > 1 EMIT CHANGES"
+    assert sql(asked, streams()) == own.filter(col("n") > 1)
+    runs = "SELECT k, count(*) AS n FROM t GROUP BY k"
+    assert sql(f"{runs} EMIT CHANGES", streams()) == sql(runs, streams())
+
+
+EMITS = {
+    "SELECT window_end AS b, count(*) AS n FROM t GROUP BY SESSION('5s')": "has no end yet",
+    "SELECT count(*) AS n FROM t GROUP BY TUMBLE('5s')": "CUMULATE tells every so often",
+    "SELECT count(*) AS n FROM TUMBLE(t, ts, '5s') AS a JOIN TUMBLE(t, ts, '5s') AS b ON a.k = b.k "
+    "GROUP BY a.window_start, a.window_end": "CUMULATE tells every so often",
+    "SELECT k FROM t WHERE k IS NOT NULL": "it needs GROUP BY",
+    "SELECT median(i) AS m FROM t GROUP BY SESSION('5s')": "quantile needs all events at once",
+}
+
+
+@pytest.mark.parametrize("text", EMITS)
+def test_what_cannot_be_given_as_it_grows(text: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        sql(f"{text} EMIT CHANGES", streams())
+    assert EMITS[text] in str(raised.value)
+
+
+def test_without_a_window_nothing_is_final() -> None:
+    with pytest.raises(SqlError, match="no result is final"):
+        sql("SELECT k, count(*) AS n FROM t GROUP BY k EMIT FINAL", streams())
 
 
 REFUSED = {

@@ -30,6 +30,7 @@ from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.stitch import Stitch
 from rvertex.operators.user.transform import UserOperator
 from rvertex.operators.windows.count import CountWindowAggregate
+from rvertex.operators.windows.running.aggregate import RunningSessionAggregate
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from rvertex.user_code.code import UserCode
@@ -45,6 +46,7 @@ COUNT = (AggregateSpec("count", None, "n"),)
 ONE = [
     SessionAggregate(("k",), 4, None, COUNT),
     SessionAggregate(("k",), 4, 9, COUNT),
+    RunningSessionAggregate(("k",), 4, 9, COUNT),
     CountWindowAggregate(("k",), 2, COUNT),
     SnapshotAggregate(("k",), COUNT),
     Stitch(("k",)),

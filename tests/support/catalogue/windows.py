@@ -31,6 +31,17 @@ _DUCK_SESSION_OF_ALL = (
     .replace("SELECT k, min", "SELECT min")
     .replace("GROUP BY k, session", "GROUP BY session")
 )
+#: Each session so far, at each of its rows, and until when that is all.
+_DUCK_RUNNING = (
+    _DUCK_SESSION.split("  SELECT k, min")[0]
+    + """SELECT k, min(ts) OVER s AS a,
+    coalesce(lead(ts) OVER s, ts + INTERVAL 20 SECOND) AS b,
+    count(*) OVER s AS n, sum(i) OVER s AS total, count(DISTINCT i) OVER s AS kinds
+  FROM numbered WINDOW s AS (PARTITION BY k, session ORDER BY ts)"""
+)
+_RUNNING = (
+    "window_start AS a, ve() AS b, count(*) AS n, sum(i) AS total, count(DISTINCT i) AS kinds"
+)
 _BOUNDS = "window_start AS a, window_end AS b"
 _GROUPED = f"SELECT k, {_BOUNDS}, {_AGG} FROM {{}} GROUP BY k, window_start, window_end"
 _ROWS = "SELECT n, window_start AS a, window_end AS b FROM {}"
@@ -116,6 +127,27 @@ ENTRIES = (
         "SESSION in GROUP BY",
         f"SELECT k, {_BOUNDS}, {_AGG} FROM t GROUP BY k, SESSION('20 seconds')",
         _DUCK_SESSION,
+    ),
+    Entry(
+        "SESSION with EMIT CHANGES",
+        f"SELECT k, {_RUNNING} FROM t GROUP BY k, SESSION('20 seconds') EMIT CHANGES",
+        _DUCK_RUNNING,
+    ),
+    Entry(
+        "SESSION in FROM with EMIT CHANGES",
+        f"SELECT k, {_RUNNING} FROM TABLE({_SESSION}) GROUP BY k, window_start, window_end "
+        "EMIT CHANGES",
+        _DUCK_RUNNING,
+    ),
+    Entry(
+        "EMIT FINAL",
+        f"SELECT k, {_BOUNDS}, {_AGG} FROM t GROUP BY k, SESSION('20 seconds') EMIT FINAL",
+        _DUCK_SESSION,
+    ),
+    Entry(
+        "EMIT CHANGES of TUMBLE",
+        f"SELECT k, {_AGG} FROM t GROUP BY k, TUMBLE({_MINUTE}) EMIT CHANGES",
+        hint="CUMULATE tells every so often",
     ),
     Entry("rows of CUMULATE", _ROWS.format(_CUMULATE), hint="GROUP BY window_start, window_end"),
     Entry(

@@ -40,21 +40,29 @@ class CarriedLanes:
         self._stores = [ArrowStore(field.type) for field in self._fields]
 
     def merged(
-        self, code: np.ndarray, time: np.ndarray, partial: list[pa.Array], keys: int
+        self,
+        code: np.ndarray,
+        time: np.ndarray,
+        partial: list[pa.Array],
+        keys: int,
+        begins: np.ndarray | None = None,
     ) -> list[pa.Array]:
         """The lanes of each step with all before it of its key; carries the last of each.
 
-        ``code``, ``time`` int64[n]: the key and the time of each step, those of one key in order.
+        ``code``, ``time`` int64[n]: the key and the time of each step, those of one key in order;
+        steps of which ``begins`` bool[n] is true take nothing over from those before them.
         """
+        if begins is None:
+            begins = np.zeros(len(code), bool)
         given = self._batch(time, partial)
-        known = [store.grow(keys) for store in self._stores]
+        known = min(store.grow(keys) for store in self._stores)
         by_key = np.argsort(code, kind="stable")
         start = np.flatnonzero(heads_of(code[by_key]))
         length = np.diff(np.append(start, len(by_key)))
         longest = np.argsort(-length, kind="stable")
         start, length = start[longest], length[longest]
         key = code[by_key[start]]
-        had = np.flatnonzero(key < known[0]) if known else np.empty(0, np.int64)
+        had = np.flatnonzero((key < known) & ~begins[by_key[start]])
         before = [store.values(key[had]) for store in self._stores]
         carried = self._batch(np.zeros(len(had), np.int64), before)
         found: list[pa.RecordBatch] = []
@@ -62,8 +70,8 @@ class CarriedLanes:
         for turn in range(int(length[0])):
             now = by_key[start[: int((length > turn).sum())] + turn]
             if turn:
-                had = np.arange(len(now))
-                carried = found[-1].slice(0, len(now))
+                had = np.flatnonzero(~begins[now])
+                carried = found[-1].take(pa.array(had))
             found.append(self._folded(carried, had, given.take(pa.array(now))))
             steps.append(now)
         place = np.empty(len(code), np.int64)
@@ -74,6 +82,11 @@ class CarriedLanes:
             store.put(key, column.take(last))
         lanes: list[pa.Array] = made.columns[1:]
         return lanes
+
+    def keep(self, codes: np.ndarray) -> None:
+        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        for store in self._stores:
+            store.adopt(store.values(codes))
 
     def save(self) -> dict[str, pa.Table]:
         """What is carried, by reference."""
@@ -140,6 +153,16 @@ class FirstSeen:
             marks = pa.array(np.ones(len(codes), np.int64), mask=~is_new)
             rows = rows.append_column(mark, marks)
         return rows
+
+    def is_crowded(self) -> bool:
+        """Whether so many values came since the last :meth:`keep` that it is paid for."""
+        return any(table.is_crowded() for table in self._seen.values())
+
+    def keep(self, codes: np.ndarray) -> None:
+        """Forget the values of all codes but ``codes``, which stay as they are."""
+        for table in self._seen.values():
+            of = numbers(table.keys()[0])
+            table.keep(np.flatnonzero(np.isin(of, codes)))
 
     def save(self) -> dict[str, pa.Table]:
         """The values of all keys, by reference."""

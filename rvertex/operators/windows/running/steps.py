@@ -1,0 +1,168 @@
+"""Which steps of a key follow from one another: all that ever come, or those of a session.
+
+A *step* is a key and a time at which events of it start. :class:`Endless` steps last until the next
+of their key, the last one for ever. :class:`OfSessions` last until the next of their session or the
+end of it, and a session begins with nothing.
+
+Invariant: where steps end, and which begin anew, follows from the steps before them, not from how
+these came; so does the time that closes a step: its end, or the instant behind the start of the
+step that ended it, as all events of that start have to be there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.types import INF_TIME
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.events.group_arrays import GroupArray
+from rvertex.events.group_scan import heads_of
+from rvertex.operators.windows.session import SessionStarts
+
+if TYPE_CHECKING:
+    from rvertex.operators.windows.window_log import WindowLog
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """New steps: which take nothing over, and the number of the key or session of each."""
+
+    begins: np.ndarray
+    belongs: np.ndarray
+
+
+class Steps(Protocol):
+    """Gives steps their windows in the log, and ends those before them."""
+
+    def number(
+        self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
+    ) -> Numbered:
+        """Steps by (time, code), with the last end of their events; the log gets them in order."""
+        ...
+
+    def needed(self, promise: int) -> np.ndarray | None:
+        """Mask of the keys that still matter after a promise of ``promise``; None: all do."""
+        ...
+
+    def keep(self, codes: np.ndarray) -> None:
+        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        ...
+
+    def going_on(self) -> np.ndarray | None:
+        """The numbers of all to which steps may still belong; None: none has ended."""
+        ...
+
+    def save(self) -> pa.Table:
+        """The state by key code, by reference."""
+        ...
+
+    def restore(self, table: pa.Table) -> None:
+        """Continue from what ``save`` returned."""
+        ...
+
+
+class Endless:
+    """By key: its open step."""
+
+    def __init__(self) -> None:
+        self._window = GroupArray(np.int64, -1)
+
+    def number(
+        self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
+    ) -> Numbered:
+        """See :class:`Steps`."""
+        by_key = np.lexsort((time, code))
+        window = self._window.writable(keys)
+        new = log.add(time)
+        log.set_ends(new, np.full(len(new), INF_TIME), np.full(len(new), INF_TIME))
+        key, step = code[by_key], new[by_key]
+        heads = heads_of(key)
+        before = np.where(heads, window[key], np.concatenate([[-1], step[:-1]]))
+        ended = before >= 0
+        ends = time[by_key][ended]
+        log.set_ends(before[ended], ends, ends + 1)
+        last = np.append(heads[1:], True)
+        window[key[last]] = step[last]
+        return Numbered(np.zeros(len(code), bool), code)
+
+    def needed(self, promise: int) -> np.ndarray | None:
+        """See :class:`Steps`: no key is ever done with."""
+        return None
+
+    def keep(self, codes: np.ndarray) -> None:
+        raise AssertionError("no key is ever done with")
+
+    def going_on(self) -> np.ndarray | None:
+        """See :class:`Steps`."""
+        return None
+
+    def save(self) -> pa.Table:
+        return pa.table({"window": self._window.shared()})
+
+    def restore(self, table: pa.Table) -> None:
+        self._window.adopt(numbers(as_one_array(table.column(0))))
+
+
+class OfSessions:
+    """By key: its open step, and the session of that, which has the number of its first step."""
+
+    def __init__(self, gap: int, longest: int | None) -> None:
+        self._window = GroupArray(np.int64, -1)
+        self._session = GroupArray(np.int64, -1)
+        self._starts = SessionStarts(gap, longest)
+
+    def number(
+        self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
+    ) -> Numbered:
+        """See :class:`Steps`."""
+        window, session = self._window.writable(keys), self._session.writable(keys)
+        found = self._starts.follow(code, time, ve, keys, window >= 0)
+        step, belongs = np.empty(len(found.key), np.int64), np.full(len(found.key), -1)
+        new = log.add(time)
+        place = found.order - found.carried
+        is_event = found.is_event
+        step[is_event] = new[place[is_event]]
+        step[~is_event] = window[found.key[~is_event]]
+        belongs[~is_event] = session[found.key[~is_event]]
+        fresh = found.begins & is_event
+        belongs[fresh] = step[fresh]
+        belongs = belongs[found.first]
+        ends = found.ends(self._starts.longest)[is_event]
+        log.set_ends(step[is_event], ends, ends)
+        goes_on = np.flatnonzero(is_event & ~found.begins)  # not the first row of its key
+        upto = found.time[goes_on]
+        log.set_ends(step[goes_on - 1], upto, upto + 1)
+        window[found.key[found.is_last]] = step[found.is_last]
+        session[found.key[found.is_last]] = belongs[found.is_last]
+        begins, of_step = np.empty(len(code), bool), np.empty(len(code), np.int64)
+        begins[place[is_event]] = found.begins[is_event]
+        of_step[place[is_event]] = belongs[is_event]
+        return Numbered(begins, of_step)
+
+    def needed(self, promise: int) -> np.ndarray | None:
+        """See :class:`Steps`: a key is done with when it is not active any more."""
+        mask: np.ndarray = self._starts.active.read() > promise
+        return mask
+
+    def keep(self, codes: np.ndarray) -> None:
+        for column in self._columns:
+            column.adopt(column.read()[codes])
+
+    def going_on(self) -> np.ndarray | None:
+        """See :class:`Steps`: the last session of each key."""
+        return self._session.read()
+
+    def save(self) -> pa.Table:
+        return pa.table({f"c{i}": c.shared() for i, c in enumerate(self._columns)})
+
+    def restore(self, table: pa.Table) -> None:
+        for i, column in enumerate(self._columns):
+            column.adopt(numbers(as_one_array(table.column(i))))
+
+    @property
+    def _columns(self) -> tuple[GroupArray, ...]:
+        return (self._window, self._session, self._starts.start, self._starts.active)
