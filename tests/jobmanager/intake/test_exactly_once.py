@@ -5,23 +5,30 @@ Cannot catch: a loss of power (tests/rstream/store/test_local_files.py).
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import json
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.flight as flight
 import pytest
 
 from rstream import open_log, open_store
 from rstream.intake.producers import Ack
-from tests.support.intake import DOORS, IntakeProcess, write_config
-from tests.support.pushed import Ledger, parquet_rows, rows
+from tests.support.flight_intake import act, call_options, connected, metadata
+from tests.support.intake import ANSWER_WAIT_S, DOORS, TOKEN, IntakeProcess, write_config
+from tests.support.pushed import SCHEMA, Ledger, parquet_rows, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PRODUCERS, NUMBERS, KILLS = 6, 24, 4
+#: Batches of a producer that does not wait for answers.
+STREAMED = 6000
 #: Each call of the slow store; there is one between durable rows and their answer.
 LOOK_S = 0.5
 
@@ -120,3 +127,68 @@ def test_each_number_is_there_once_whatever_is_killed(tmp_path: Path, over: str)
     found = producers.ledger.check(store)
     assert {(p, n) for p, n, _ in found} == {(p, n) for p in names for n in range(NUMBERS)}
     assert parquet_rows(store) == found
+
+
+class Streaming:
+    """A producer that puts on while answers are on their way, and goes on where it stands."""
+
+    def __init__(self, name: str, numbers: int) -> None:
+        self.ledger, self.progress = Ledger(), threading.Condition()
+        self._name, self._numbers = name, numbers
+        self.calls = 0
+
+    def run(self, server: IntakeProcess) -> None:
+        """Put what the log has not got; returns when that is done, or the server is gone."""
+        self.calls += 1
+        options = call_options(TOKEN, ANSWER_WAIT_S)
+        with contextlib.suppress(pa.ArrowException, OSError), connected(server.flight_url) as to:
+            place = flight.FlightDescriptor.for_path("clicks")
+            status, position = act(
+                to, "open-producer", {"stream": "clicks", "producer": self._name}, options
+            )
+            assert status == 200, position
+            first = position["next_number"]
+            writer, reader = to.do_put(place, SCHEMA, options)
+            answers = threading.Thread(target=self._note, args=(reader, first))
+            answers.start()
+            try:
+                for number in range(first, self._numbers):
+                    told = metadata(producer=self._name, epoch=position["epoch"], number=number)
+                    writer.write_with_metadata(rows(self._name, number), told)
+                writer.done_writing()
+            finally:
+                answers.join()
+                writer.close()
+
+    def _note(self, reader: flight.FlightMetadataReader, number: int) -> None:
+        with contextlib.suppress(pa.ArrowException, OSError):
+            while (told := reader.read()) is not None:
+                with self.progress:
+                    self.ledger.note(self._name, number, Ack(**json.loads(told.to_pybytes())))
+                    self.progress.notify_all()
+                number += 1
+
+
+@pytest.mark.slow
+def test_what_one_call_has_under_way_is_there_once_whatever_is_killed(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    streaming = Streaming("p", STREAMED)
+    acks = streaming.ledger.acks
+    for kill in range(1, KILLS + 2):
+        with IntakeProcess(config, over="flight") as server:
+            thread = threading.Thread(target=streaming.run, args=(server,))
+            thread.start()
+            with streaming.progress:
+                wanted = min(STREAMED, kill * STREAMED // (KILLS + 2))
+                assert streaming.progress.wait_for(lambda n=wanted: len(acks) >= n, 60)
+            if kill <= KILLS:
+                server.send(signal.SIGKILL)
+                thread.join(60)
+                continue
+            thread.join(60)
+            assert server.stop() == 0
+    store = open_store(str(tmp_path / "logs" / "clicks"))
+    found = streaming.ledger.check(store)
+    assert {number for _, number, _ in found} == set(range(STREAMED))
+    assert parquet_rows(store) == found
+    assert streaming.calls == KILLS + 1
