@@ -299,3 +299,34 @@ def _is_loose(node: ast.ClassDef) -> bool:
             given = {} if call is None else {k.arg: ast.unparse(k.value) for k in call.keywords}
             return given.get("frozen") != "True"
     return False
+
+
+def test_private_names_are_used() -> None:
+    """By their own file, or by one that imports them: what nobody reads only misleads."""
+    imported = {name for file in NAMES for name in _names_imported(file)}
+    unused = []
+    for file in NAMES:
+        nodes = list(ast.walk(tree(file)))
+        read = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        read |= {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        private = (name for name in _names_made(file) if re.match("_[^_]", name))
+        unused += [f"{file}: {name}" for name in private if name not in read | imported]
+    assert not unused
+
+
+def _names_imported(file: str) -> Iterator[str]:
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+
+
+def _names_made(file: str) -> Iterator[str]:
+    """The names of a module's top level."""
+    for node in tree(file).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        for target in targets:
+            yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))

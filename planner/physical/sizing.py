@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: A vertex is given at most this share of a core at the rate of event time, ...
 UTILISATION_MAX = 0.7
 #: ... this much work for the whole input, but not less than is worth a vertex, ...
-WORK_S_MAX, WORK_S_MIN = 30.0, 1.0
+WORK_S_MAX = 30.0
 #: ... and this much state.
 STATE_BYTES_MAX = 512 * 2**20
 RECOMMENDED_MAX = 64

@@ -21,7 +21,6 @@ import pyarrow as pa
 from rvertex.user_code.durations import parse_duration
 
 DAY_US = 86_400_000_000
-_INT64 = 2**63
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
 #: Microseconds in a tick, and ticks in a microsecond.

@@ -46,7 +46,6 @@ MessageFormat = Literal["json", "avro", "arrow", "bytes"]
 #: "earliest", "latest", a time, or an offset for each partition.
 Place: TypeAlias = Time | Mapping[int, int]
 _VALUE = pa.schema([("value", pa.binary())])
-_ON_ERROR, _ON_LOST = get_args(OnBadRow), get_args(OnLost)
 _LATE = get_args(LatePolicy)
 _METADATA_PREFIX = "kafka_"
 _NAMES_OF_METADATA = tuple(name.removeprefix(_METADATA_PREFIX) for name in METADATA.names)

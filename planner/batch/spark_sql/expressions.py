@@ -43,10 +43,6 @@ def to_sql(node: Node, columns: Mapping[str, str]) -> str:
     return WRITERS[node.function](node, *args)
 
 
-def _infix(operator: str) -> Writer:
-    return lambda _call, a, b: f"({a} {operator} {b})"
-
-
 # Logic.
 
 

@@ -25,7 +25,6 @@ from rvertex.operators.joins.max_tree import MaxTree
 ORDINAL = SEQ
 
 _GROWTH = 3
-_FREE = -1
 
 
 class Rows:
