@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -17,6 +18,7 @@ from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions.nodes import Column, Node, resolve
 from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
+from planner.logical.traversal import transform
 from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema
 from rstream.store.part_files import split_part
 from rstream.types import INF_TIME, MIN_TIME
@@ -26,6 +28,7 @@ from rvertex.sources.formats.row_log import holds_log
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
 from rvertex.sources.logs.written import growing_streams
 from rvertex.sources.spec import (
+    NOT_NULL,
     ON_BAD_ROW,
     DelayOrigin,
     Format,
@@ -41,6 +44,9 @@ from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from planner.logical.nodes import LogicalNode
+    from planner.logical.traversal import Shared
 
 #: A ``pa.Schema``, or a dict from column name to type.
 SchemaLike: TypeAlias = Any
@@ -176,6 +182,20 @@ def _log_spec(given: FileOptions) -> LogSpec:
         idle_after_us=idle_after_us(given.idle_after),
         on_error=given.on_bad_row,
     )
+
+
+def without_nulls(plan: LogicalNode, columns: Sequence[str]) -> LogicalNode:
+    """The plan of a source whose rows are bad if one of ``columns`` is null."""
+
+    def required(node: LogicalNode, shared: Shared) -> LogicalNode:
+        del shared
+        if not isinstance(node, Source):
+            return node
+        option = (NOT_NULL, json.dumps(list(columns)))
+        spec = replace(node.spec, options=tuple(sorted((*node.spec.options, option))))
+        return replace(node, spec=spec)
+
+    return transform(plan, required)
 
 
 def checked_delimiter(given: str) -> None:

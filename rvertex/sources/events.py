@@ -44,6 +44,9 @@ def to_events(
     if isinstance(found, RowFault):
         return found
     raw = found
+    missing = _missing(raw, spec)
+    if missing is not None:
+        return missing
     if spec.vs is None:
         vs = np.arange(first_time, first_time + raw.num_rows)
     else:
@@ -108,6 +111,15 @@ def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch
                 raise SourceSchemaError(path, field.name, reason) from error
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=spec.columns)
+
+
+def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
+    """The first null of a column that has to have values."""
+    for name in spec.not_null:
+        if name in raw.schema.names and raw.column(name).null_count:
+            at = raw.column(name).is_null().index(True).as_py()
+            return RowFault(at, name, "null", "null, and the column is NOT NULL")
+    return None
 
 
 def _refused(array: pa.Array, field: pa.Field) -> RowFault:

@@ -10,6 +10,7 @@ the same partition read again gives the same rows, whatever ``rows_max`` or firs
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Literal
@@ -35,6 +36,8 @@ Given = Literal["no", "here", "copy"]
 OptionValue = str | int | bool
 #: The option of files that says what becomes of bad rows.
 ON_BAD_ROW = "on_bad_row"
+#: The columns that have to have values, as a list in JSON.
+NOT_NULL = "not_null"
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
 
@@ -109,7 +112,7 @@ class SourceSpec:
     #: The plan-wide grid of CTI times, us.
     cti_every_us: int = 1_000_000
     #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated); files: ``on_bad_row``
-    #: where it is not "fail".
+    #: where it is not "fail", :data:`NOT_NULL`.
     options: tuple[tuple[str, OptionValue], ...] = ()
     #: Items only: ``_kind, _vs, _ve, payload`` in the order in which they arrive.
     items: pa.RecordBatch | None = None
@@ -148,6 +151,11 @@ class SourceSpec:
             return self.log.on_error
         policy: OnBadRow = self.option(ON_BAD_ROW, "fail")  # type: ignore[assignment]
         return policy
+
+    @property
+    def not_null(self) -> tuple[str, ...]:
+        """The columns of which a null is a bad row, where they are read."""
+        return tuple(json.loads(str(self.option(NOT_NULL, "[]"))))
 
     @property
     def drops_late_rows(self) -> bool:

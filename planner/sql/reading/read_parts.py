@@ -41,6 +41,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.PrimaryKey: ("expressions", "include", "options"),
     exp.PrimaryKeyColumnConstraint: ("options",),
     exp.CommentColumnConstraint: ("this",),
+    exp.NotNullColumnConstraint: ("allow_null",),
     exp.Constraint: _LIST,
     exp.IndexParameters: (),
     Metadata: ("this",),

@@ -7,7 +7,7 @@ A column may be computed (``name AS expression``) or stand for what the connecto
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _MICROSECOND_DIGITS = 6
 _KEY = exp.PrimaryKeyColumnConstraint
+_NOT_NULL = exp.NotNullColumnConstraint
+#: What may stand beside a type.
+_BESIDE = (exp.CommentColumnConstraint, _KEY, _NOT_NULL)
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 
 
@@ -40,6 +43,8 @@ class Columns:
     #: How far rows may be out of order by the watermark.
     delay_us: int = 0
     primary_key: tuple[str, ...] = ()
+    #: Columns in which a null makes a bad row.
+    not_null: tuple[str, ...] = ()
 
 
 def columns_of(schema: exp.Expr, text: SqlText) -> Columns:
@@ -80,7 +85,10 @@ def columns_of(schema: exp.Expr, text: SqlText) -> Columns:
     for name in key:
         if name not in names:
             raise text.error(schema, f"PRIMARY KEY ({name}): there is no such column")
-    return Columns(tuple(names), types, nodes, computed, metadata, watermark, delay_us, key)
+    required = tuple(name for name, node in nodes.items() if _is_required(node))
+    return Columns(
+        tuple(names), types, nodes, computed, metadata, watermark, delay_us, key, required
+    )
 
 
 def _read_column(
@@ -93,25 +101,27 @@ def _read_column(
     """Puts a column where it belongs; whether it is the primary key."""
     kind, constraints = column.args.get("kind"), column.args.get("constraints") or []
     every = [constraint.args["kind"] for constraint in constraints]
-    said = [c for c in every if type(c) not in (exp.CommentColumnConstraint, _KEY)]
+    said = [c for c in every if type(c) not in _BESIDE]
     if kind is None and len(said) == 1 and type(said[0]) is exp.ComputedColumnConstraint:
         computed[column.name] = said[0].this
     elif kind is not None and len(said) == 1 and type(said[0]) is Metadata:
         key = said[0].this
         metadata[column.name] = column.name if key is None else key.name
         types[column.name] = _declared_type(kind, column, text)
+        if _is_required(column):
+            reason = "what the broker says of a record has no NOT NULL: leave it out"
+            raise text.error(column, reason)
     elif kind is not None and not said:
         types[column.name] = _declared_type(kind, column, text)
     else:
-        _refuse(column, said, text)
+        raise text.error(column, "a column is a name and a type")
     return any(type(c) is _KEY for c in every)
 
 
-def _refuse(column: exp.Expr, said: list[exp.Expr], text: SqlText) -> NoReturn:
-    if any(type(c) is exp.NotNullColumnConstraint for c in said):
-        reason = f"NOT NULL is not checked: leave it out, and write WHERE {column.name} IS NOT NULL"
-        raise text.error(column, reason)
-    raise text.error(column, "a column is a name and a type")
+def _is_required(column: exp.Expr) -> bool:
+    """Whether NOT NULL is said of it; NULL alone says nothing."""
+    constraints = [c.args["kind"] for c in column.args.get("constraints") or []]
+    return any(type(c) is _NOT_NULL and not c.args.get("allow_null") for c in constraints)
 
 
 def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.DataType:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from planner.api.expressions import col
+from planner.api.sources import without_nulls
 from planner.api.stream import Stream
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column
@@ -98,7 +99,12 @@ class Table:
                 raise self.text.error(node, f"no column {name!r}; there are: {known}")
 
     def declared(self, stream: Stream) -> Stream:
-        """The stream with the columns that are computed; but for CREATE STREAM with these alone."""
+        """The stream with the columns that are computed; but for CREATE STREAM with these alone.
+
+        A row with a null in a column that is NOT NULL is a bad one of its source.
+        """
+        if self.columns.not_null:
+            stream = Stream(without_nulls(stream.plan, self.columns.not_null))
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)
             made = Expressions(self.text, whole, {}).compile(node)
@@ -117,6 +123,12 @@ class Table:
         if self.columns.computed or self.columns.metadata:
             at = next(iter((*self.columns.computed, *self.columns.metadata)))
             raise self.text.error(self.columns.nodes[at], "a target has columns with types alone")
+        for name in self.columns.not_null:
+            raise self.text.error(
+                self.columns.nodes[name],
+                f"NOT NULL of a target is not checked: leave it out, and write WHERE {name} IS NOT "
+                "NULL in the query",
+            )
         names = self.columns.names
         if not names:
             return stream

@@ -25,6 +25,7 @@ from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.formats import delimited, json_lines, ranges
 from rvertex.sources.formats.rows import csv_rows
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, without_bad
+from rvertex.sources.spec import NOT_NULL
 from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.source_input import SourceInput, source_sides
@@ -180,6 +181,23 @@ def test_each_bad_row_alone_is_an_error_that_says_what_to_do(
         write(format, path, [good, raw, good])
         with pytest.raises(SourceRowError, match=r'data row 2 .*give on_bad_row="dead_letter"'):
             read(only_partition(spec_of(format, path, "fail")))
+
+
+@pytest.mark.parametrize("rows_max", [1, 2, 9])
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_null_in_a_column_that_has_to_have_values_is_bad(
+    format: str, rows_max: int, tmp_path: Path
+) -> None:
+    rows = {"csv": [b"1,a,1", b"2,,2", b"3,c,"], "json": [b'{"time": 1, "k": "a", "x": 1}']}
+    rows["json"] += [b'{"time": 2, "x": 2}', b'{"time": 3, "k": "c"}']
+    path = tmp_path / f"a.{format}"
+    write(format, path, rows[format])
+    options = {"on_bad_row": "skip", NOT_NULL: '["k"]', "null_values": ""}
+    spec = make_spec(format, path, options=tuple(options.items()))  # type: ignore[arg-type]
+    found = read(only_partition(spec, is_watched=False), rows_max=rows_max)
+    assert [found[0], found[2]] == [(1, "a", 1.0), (3, "c", None)]
+    assert (found[1]["column"], found[1]["line"]) == ("k", 3 if format == "csv" else 2)
+    assert found[1]["reason"] == "null, and the column is NOT NULL"
 
 
 def test_values_of_parquet_that_are_not_of_the_type_asked_for(tmp_path: Path) -> None:

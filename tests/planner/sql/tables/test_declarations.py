@@ -12,6 +12,8 @@ import pyarrow.csv as pacsv
 import pytest
 
 from planner import Query, SqlError, Stream, col, sinks, sql
+from planner.logical.nodes import Source
+from planner.logical.traversal import topological
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -274,6 +276,22 @@ def test_rows_are_versions_of_a_primary_key(columns: str, bids: Path) -> None:
     assert compiled(table(columns) + "SELECT * FROM bids", bids) == whole
 
 
+def test_columns_that_are_not_null(bids: Path) -> None:
+    for column in (" NOT NULL", " NOT NULL COMMENT 'x'", " PRIMARY KEY NOT ENFORCED NOT NULL"):
+        found = compiled(table(KEYED.format(column)) + "SELECT * FROM bids", bids)
+        assert isinstance(found, Stream)
+        (source,) = (n for n in topological(found.plan) if isinstance(n, Source))
+        assert source.spec.not_null == ("note",)
+    whole = read(bids).select("price", "ts", "note")
+    assert compiled(table(KEYED.format(" NULL")) + "SELECT * FROM bids", bids) == whole
+    found = topic(TIMED.replace("DOUBLE", "DOUBLE NOT NULL"))
+    assert isinstance(found, Stream)
+    (source,) = (n for n in topological(found.plan) if isinstance(n, Source))
+    assert source.spec.not_null == ("price",)
+    with pytest.raises(SqlError, match="says of a record has no NOT NULL"):
+        topic(f"{TIMED}, part INT METADATA FROM 'partition' NOT NULL")
+
+
 def test_rows_that_never_end(bids: Path) -> None:
     whole = read(bids).select("price", "ts", "note")
     found = compiled(table(f"{COLUMNS}, {MARK}", "ve = NULL") + "SELECT * FROM bids", bids)
@@ -341,7 +359,9 @@ REFUSED = {
     + "SELECT * FROM bids": "deleted is a condition, as op = 'd', and no DOUBLE",
     table(KEYED.format(" PRIMARY KEY NOT ENFORCED") + ", PRIMARY KEY (price) NOT ENFORCED")
     + "SELECT * FROM bids": "a table has one PRIMARY KEY",
-    table(KEYED.format(" NOT NULL")) + "SELECT * FROM bids": "write WHERE note IS NOT NULL",
+    table(f"{COLUMNS}, {MARK}")
+    + "CREATE SINK o (a DOUBLE NOT NULL) WITH (path = '/tmp/o');"
+    + "INSERT INTO o SELECT price FROM bids": "write WHERE a IS NOT NULL in the query",
     table(f"{COLUMNS}", f"static = TRUE, {UPSERT}") + "SELECT * FROM bids": (
         "rows of a static table have no times: no changelog.mode"
     ),

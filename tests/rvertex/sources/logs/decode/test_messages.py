@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
 from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, Messages
 from rvertex.sources.logs.errors import LogRowError
-from rvertex.sources.spec import LogSpec, SourceSpec
+from rvertex.sources.spec import NOT_NULL, LogSpec, SourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,6 +119,16 @@ def test_bad_messages_are_kept_with_all_they_had() -> None:
         (14, None, None),
     ]
     assert dead[0]["column"] == "t"
+
+
+def test_a_null_in_a_column_that_has_to_have_values_is_bad() -> None:
+    required = replace(spec("dead_letter"), options=((NOT_NULL, '["x", "gone"]'),))
+    rows, _ = MessageDecoder(required, JsonDecoder(VALUES)).decode(messages(10, GOOD))
+    events, dead = seen(rows)
+    assert [event["x"] for event in events] == [1]
+    assert [(row["column"], row["reason"]) for row in dead] == [
+        ("x", "null, and the column is NOT NULL")
+    ]
 
 
 def ipc(times: list[str]) -> bytes:
