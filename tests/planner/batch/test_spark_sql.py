@@ -12,6 +12,7 @@ import pytest
 from planner import col, lit, when
 from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
 from planner.batch.spark_sql.aggregates import _first_difference
+from planner.batch.spark_sql.errors import MARK, BatchDataError, BatchFailedError, explained
 from planner.batch.spark_sql.expressions import WRITERS, java_replacement
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import literal, text
@@ -156,3 +157,16 @@ def test_what_comes_before_goes_by_the_first_difference() -> None:
     assert _first_difference(["a", "b", "c"]) == (
         "(case when (a) <> 0 then (a) when (b) <> 0 then (b) else (c) end)"
     )
+
+
+def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
+    """Also where Spark puts its own around it, on several lines."""
+    ours = explained(f"[USER_RAISED] {MARK}no\nroom{MARK}; line 1\nat java")
+    assert (type(ours), ours.args) == (BatchDataError, ("no\nroom",))
+    for message, told in (
+        ("  broken\nat java", "broken"),
+        ("", "no message"),
+        ("x" * 999, "x" * 500),
+    ):
+        theirs = explained(message)
+        assert (type(theirs), theirs.args) == (BatchFailedError, (told,))

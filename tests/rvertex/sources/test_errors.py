@@ -270,3 +270,23 @@ def test_a_file_that_is_not_text_is_told_in_printable_words(tmp_path: Path) -> N
     columns = infer_schema("csv", str(path))
     spec = make_spec("csv", path, schema=columns, columns=columns, vs="PAR1")
     assert str(failure(spec, errors.SourceRowError)).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (b"", 0),
+        (b" \n\r\n ", 0),
+        (b"{}", 1),
+        (b'{"a": 1}\n{"a": 2}\n', 2),
+        (b'{"a": 1}\r\n{"a": 2}\r\n', 2),
+        (b'{"a": 1}\n\n  {"a": 2}  \n\t{}\r\n{}', 4),
+        (b'{"a": 1}{"a": 2}', 1),
+        (b'{"a":\n1}', None),
+        (b'{"a": 1}\n[1]\n{}', None),
+        (b'[{"a": 1}]', None),
+        (b'{"a": 1}\n7', None),
+    ],
+)
+def test_lines_that_are_laid_out_as_objects(text: bytes, lines: int | None) -> None:
+    assert json_lines.object_lines(text) == lines
