@@ -174,6 +174,36 @@ def test_a_silent_call_is_ended_and_an_active_one_is_not(tmp_path: Path) -> None
             assert status == 200
 
 
+#: A producer that has put a batch and waits.
+DYING = """
+import sys
+import pyarrow.flight as flight
+from tests.support.flight_intake import call_options
+from tests.support.pushed import SCHEMA, rows
+client = flight.connect(sys.argv[1])
+place = flight.FlightDescriptor.for_path("clicks")
+writer, reader = client.do_put(place, SCHEMA, call_options(sys.argv[2], 60))
+writer.write_batch(rows("dying", 0))
+print(reader.read().to_pybytes(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_producer_that_dies_leaves_its_place(tmp_path: Path) -> None:
+    config = write_config(tmp_path, limits="flight_calls_max = 1")
+    with IntakeProcess(config, over="flight") as server, connected(server.flight_url) as client:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", DYING, server.flight_url, TOKEN]
+        with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe) as dying:
+            assert dying.stdout is not None
+            assert b"first_seq" in dying.stdout.readline()
+            assert put(client, rows("a", 0), b"", OPTIONS)[0] == 429
+            dying.kill()
+        while put(client, rows("a", 0), b"", OPTIONS)[0] == 429:  # ends when its end is seen
+            assert server.process.poll() is None
+
+
 @pytest.mark.slow
 def test_a_stop_waits_for_no_silent_call(tmp_path: Path) -> None:
     config = write_config(tmp_path)
