@@ -72,6 +72,7 @@ def with_options() -> Iterator[Expr]:
         yield from (value.round(digits) for value in (number, double, decimal))
     yield from (number.is_in([7, 8]), double.is_in([2.5]), number.between(-3, 6))
     yield from (number.between(double, decimal), col("time").between(col("time"), col("time")))
+    yield from (double.width_bucket(-1, 3, 1), number.width_bucket(7, -3, 4))
     yield when(number > 0).then(number).when(col("bool")).then(double).otherwise(None)
     text = col("text").str
     for characters in (None, "b", "7"):

@@ -54,3 +54,21 @@ def test_a_store_that_stays_away_ends_the_job() -> None:
     assert "s3://x/y: nobody answers (its store failed for 3" in scene.manager.error
     assert "store_wait_s is 30 s" in scene.manager.error
     assert waiting(scene) == ""
+
+
+def test_the_first_restart_is_at_once_and_later_ones_wait() -> None:
+    limits: dict[str, float] = {"restart_pause_s": 1.0, "restart_pause_max_s": 4.0}
+    scene = Scene(hosts=1, store_wait_s=300.0, host_silence_s=1e9, **limits)
+    scene.start_all()
+    now_s = 0.0
+    for begun in ([0.0, 1.0, 2.0, 4.0, 4.0], [0.0, 1.0]):
+        pauses = []
+        for _ in begun:
+            fail(scene)
+            failed_s = now_s
+            while not scene.manager.vertices["b"].instances:
+                now_s += 0.5
+                scene.pass_time(now_s)
+            pauses.append(now_s - failed_s)
+        assert pauses == begun
+        scene.progress("b", scene.at("b").consumed[0] + 1, 1)

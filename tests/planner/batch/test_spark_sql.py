@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from datetime import date
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from planner import col, lit, when
 from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
-from planner.batch.spark_sql.aggregates import _first_difference
+from planner.batch.spark_sql.aggregates import _first_difference, _way
 from planner.batch.spark_sql.errors import MARK, BatchDataError, BatchFailedError, explained
 from planner.batch.spark_sql.expressions import WRITERS, java_replacement
 from planner.batch.spark_sql.let_bindings import let, let2
@@ -170,3 +171,26 @@ def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
     ):
         theirs = explained(message)
         assert (type(theirs), theirs.args) == (BatchFailedError, (told,))
+
+
+@pytest.mark.parametrize("nulls_first", [False, True])
+@pytest.mark.parametrize("down", [False, True])
+def test_which_value_comes_before(*, down: bool, nulls_first: bool) -> None:
+    """As Python reads it, with ``None`` for null."""
+    sql = _way("a", "b", down=down, nulls_first=nulls_first)
+    steps = re.findall(r"when (.*?) then (-?\d)", sql)
+    last = re.fullmatch(r"case .* else (-?\d) end", sql)
+    assert last is not None
+
+    def holds(test: str, a: int | None, b: int | None) -> bool:
+        known = {"a <=> b": a == b, "a is null": a is None, "b is null": b is None}
+        return known.get(test, a is not None and b is not None and a < b)
+
+    for a in (None, 1, 2):
+        for b in (None, 1, 2):
+            found = next((int(way) for test, way in steps if holds(test, a, b)), int(last[1]))
+            if a is None or b is None:
+                expected = (b is None) - (a is None) if nulls_first else (a is None) - (b is None)
+            else:
+                expected = ((a > b) - (a < b)) * (-1 if down else 1)
+            assert found == expected

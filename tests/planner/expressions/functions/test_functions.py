@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -353,3 +354,16 @@ def test_modulo_by_a_number_is_floored_at_the_ends_of_the_range() -> None:
     rows = pa.RecordBatch.from_pydict({"i": pa.array(ends, pa.int64())})
     for by in (1, -1, 7, -10, 123, 2**32 + 1, 2**63 - 1, -(2**63)):
         assert (col("i") % by).evaluate(rows).to_pylist() == [i % by for i in ends], by
+
+
+def test_every_code_of_a_format_is_pythons_or_refused() -> None:
+    moment = datetime(2024, 2, 29, 13, 5, 9, 123456)  # noqa: DTZ001 - as the column
+    rows = pa.RecordBatch.from_pydict({"t": pa.array([moment], pa.timestamp("us"))})
+    known = "ABHIMSYabdjmpy%"
+    for code in (*string.ascii_letters, "%", "0", " ", ""):
+        made = col("t").dt.format(f"at %{code}")
+        if code and code in known:
+            assert made.evaluate(rows).to_pylist() == [moment.strftime(f"at %{code}")]
+        else:
+            with pytest.raises(InvalidPlanError, match=f"no %{code} in a format"):
+                made.evaluate(rows)

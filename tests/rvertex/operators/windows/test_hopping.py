@@ -444,3 +444,12 @@ def test_many_pairs_are_emitted_in_parts(run: Run, keys: tuple[str, ...], pairs_
         with patch.object(gather, "_PAIRS_MAX", pairs_max):
             parts = spec.open([PAYLOAD]).process([run])
         assert_same_items(parts.events, whole.events, "in parts")
+
+
+@pytest.mark.parametrize("window", [(10, 10), (12, 5), (7, 9)])
+def test_windows_at_the_ends_of_the_axis_are_emitted(window: tuple[int, int]) -> None:
+    for at in (MIN_TIME, MIN_TIME + 25, INF_TIME - 25, INF_TIME - 2):
+        run = make_run([ev(at, k=1, n=1, x=1.0, s="a"), cti(INF_TIME)], PAYLOAD)
+        for points in (False, True):
+            spec = WindowAggregate(("k",), *window, AGGREGATES[:5], points=points)
+            _assert_naive(spec, run, spec.open([PAYLOAD]).process([run]))
