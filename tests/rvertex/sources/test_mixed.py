@@ -159,3 +159,33 @@ def test_columns_that_only_later_files_have_are_named(tmp_path: Path, format: Fo
     )
     alone = make_spec(format, tmp_path / f"f1.{format}")
     assert look(alone, discover(alone)) == ()
+
+
+#: Types whose values are the same.
+ALIKE: list[list[pa.DataType]] = [
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
+    [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4)],
+    [pa.time32("s"), pa.time64("us")],
+    [pa.duration("s"), pa.duration("ns")],
+    [pa.date32(), pa.date64()],
+    [pa.timestamp("s"), pa.timestamp("ns")],
+    [pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC")],
+    [pa.bool_()],
+    [pa.list_(pa.int8()), pa.large_list(pa.int8()), pa.list_(pa.int8(), 2)],
+    [pa.list_(pa.string()), pa.large_list(pa.string_view())],
+    [pa.struct([("x", pa.date32())]), pa.struct([("x", pa.date64())])],
+    [pa.struct([("y", pa.date32())])],
+    [pa.struct([("x", pa.date32()), ("y", pa.date32())])],
+    [pa.map_(pa.string(), pa.binary()), pa.map_(pa.large_string(), pa.binary_view())],
+    [pa.map_(pa.binary(), pa.string())],
+]
+
+
+def test_types_of_a_family_fit_and_no_others() -> None:
+    for k, these in enumerate(ALIKE):
+        for n, others in enumerate(ALIKE):
+            is_day = these[0] == pa.date32() and others[0] == pa.timestamp("s")
+            for there in these:
+                assert fits(pa.null(), there)
+                for wanted in others:
+                    assert fits(there, wanted) == (k == n or is_day), (there, wanted)
