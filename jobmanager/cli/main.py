@@ -28,6 +28,7 @@ from jobmanager.cli.leaving import leave
 from jobmanager.cli.logs import logs as show_logs
 from jobmanager.cli.requests import status_of
 from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE, follow, print_end, print_result
+from jobmanager.cli.show import show
 from jobmanager.cli.standby import standby
 from jobmanager.cli.view import (
     ProgressView,
@@ -282,7 +283,7 @@ def list_jobs(
             print(f"jobmanager: {row['error']}", file=sys.stderr)
 
 
-for _verb in (standby, requests.cancel, requests.stop, requests.drain, deliver, show_logs):
+for _verb in (standby, requests.cancel, requests.stop, requests.drain, show, deliver, show_logs):
     app.command()(_reports_errors(_verb))
 
 

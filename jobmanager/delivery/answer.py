@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from jobmanager.config import SPARK_DAEMON
@@ -36,15 +37,35 @@ class Answer:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in pieces, which are read as they are asked for."""
         for _, uri in self._plan.sink_streams():
-            reader = open_reader(uri)
-            try:
-                if reader.read_schema() is None:
-                    continue  # nothing is durable yet
-                while (items := reader.read_next()) is not None:
-                    if (rows := self._rows.of(items)) is not None:
-                        yield rows.table
-            finally:
-                reader.close()
+            yield from self._partition(uri)
+
+    def first(self, rows: int) -> pa.Table:
+        """The first of the rows that are durable, in order of time; reads no more than it needs."""
+        found: list[pa.RecordBatch] = []
+        for _, uri in self._plan.sink_streams():
+            left = rows
+            for batch in self._partition(uri):
+                found.append(batch.slice(0, left))
+                left -= found[-1].num_rows
+                if left == 0:
+                    break
+        table = pa.Table.from_batches(found, schema=self.schema).combine_chunks()
+        starts = (
+            table.column(self._rows.start).cast(pa.timestamp("us", "UTC"), safe=False).cast("int64")
+        )
+        order = np.argsort(starts.to_numpy(), kind="stable")[:rows]
+        return table.take(pa.array(order))
+
+    def _partition(self, uri: str) -> Iterator[pa.RecordBatch]:
+        reader = open_reader(uri)
+        try:
+            if reader.read_schema() is None:
+                return  # nothing is durable yet
+            while (items := reader.read_next()) is not None:
+                if (rows := self._rows.of(items)) is not None:
+                    yield rows.table
+        finally:
+            reader.close()
 
     def to_arrow(self) -> pa.Table:
         """All rows."""

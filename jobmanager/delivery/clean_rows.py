@@ -22,6 +22,8 @@ class CleanRows:
     def __init__(self, items: pa.Schema, form: TableForm | None) -> None:
         """``items``: their schema. ``form``: None where files have a row for every item."""
         self._form = form or _free_form(items.names)
+        #: The column that says when a row starts.
+        self.start = self._form.start
         #: The columns of the rows.
         self.schema = self._form.file_schema(items)
 

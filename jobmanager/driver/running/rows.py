@@ -68,7 +68,11 @@ def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
 
 def show(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") -> None:
     """Print the first events of a stream; see :func:`head`."""
-    found = _head(stream, rows, executor)
+    print_rows(_head(stream, rows, executor))
+
+
+def print_rows(found: pa.Table) -> None:
+    """Print rows below the names of their columns, times as people read them."""
     cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
     widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
     for line in (found.column_names, *zip(*cells, strict=True)):
