@@ -71,7 +71,8 @@ class CarriedLanes:
             now = by_key[start[: int((length > turn).sum())] + turn]
             if turn:
                 had = np.flatnonzero(~begins[now])
-                carried = found[-1].take(pa.array(had))
+                carried = found[-1].slice(0, len(now))  # by reference where nothing begins
+                carried = carried if len(had) == len(now) else carried.take(pa.array(had))
             found.append(self._folded(carried, had, given.take(pa.array(now))))
             steps.append(now)
         place = np.empty(len(code), np.int64)
