@@ -24,6 +24,7 @@ from planner import (
     when,
 )
 from planner.expressions.failure import failure
+from planner.expressions.nodes import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -367,3 +368,16 @@ def test_every_code_of_a_format_is_pythons_or_refused() -> None:
         else:
             with pytest.raises(InvalidPlanError, match=f"no %{code} in a format"):
                 made.evaluate(rows)
+
+
+def test_parentheses_around_the_whole_are_not_shown() -> None:
+    """But those that close before the end are."""
+    x, y = col("x"), col("y")
+    shown = [
+        (x + y, "x + y"),
+        ((x + y) * 2, "(x + y) * 2"),
+        ((x + 1) * (y + 2), "(x + 1) * (y + 2)"),
+        ((x > 1) & (y > 2), "(x > 1) & (y > 2)"),
+        (x.abs(), "x.abs()"),
+    ]
+    assert [bare(expr.node) for expr, _ in shown] == [text for _, text in shown]
