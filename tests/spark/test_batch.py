@@ -452,7 +452,7 @@ def test_queries(name: str) -> None:
 
 
 @examples(
-    16,
+    12,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

@@ -26,11 +26,11 @@ from tests.support.pushed import SCHEMA, Ledger, parquet_rows, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
-PRODUCERS, NUMBERS, KILLS = 6, 24, 4
+PRODUCERS, NUMBERS, KILLS = 6, 24, 2
 #: Batches of a producer that does not wait for answers.
 STREAMED = 6000
 #: Each call of the slow store; there is one between durable rows and their answer.
-LOOK_S = 0.5
+LOOK_S = 0.3
 
 
 class Producers:
