@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner import col, when
+from planner import col, lit, struct, when
 from planner.expressions.functions import FUNCTIONS
 from planner.expressions.nodes import Call, Column
 
@@ -91,3 +91,5 @@ def with_options() -> Iterator[Expr]:
         yield time.floor(unit)
     yield from (time.add_months(1), time.add_months(-13), time.truncate("7h"))
     yield from (time.format("%Y-%m-%d %H:%M"), col("list").list.contains(7))
+    for made in (struct(x=number, y=col("text")), struct(x=lit(1), y=number), struct(x=lit(1))):
+        yield from (made, made.field("x"))
