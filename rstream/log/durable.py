@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -27,13 +27,14 @@ from rstream.store.segment_names import SegmentIndex, parse_segment_name, segmen
 from rstream.types import SeqRange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rstream.format.table import TableForm
     from rstream.items.batch import Items
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
 
+_Seen = TypeVar("_Seen")
 #: Segments that a reader finds deleted, one after the other, before it takes an item for lost.
 LOOKS_MAX = 8
 #: Prefix and suffix of the name of a damaged segment. Readers that skip ``_*`` ignore it, and so do
@@ -193,7 +194,15 @@ class DurableLog:
     def _set_aside_torn(self) -> None:
         """Set aside what a crash has left half written at the end."""
         while (seqs := self._last()) is not None and not self._has_complete(seqs):
-            self.set_aside(seqs)
+            if not self._is_gone(seqs):
+                self.set_aside(seqs)
+
+    def _is_gone(self, seqs: SeqRange) -> bool:
+        """Whether another writer has collected a segment since it was listed; lists again if so."""
+        if self.store.exists(segment_name(seqs)):
+            return False
+        self.refresh()
+        return seqs not in self.segments()
 
     def _last(self) -> SeqRange | None:
         with self._lock:
@@ -298,32 +307,24 @@ class DurableLog:
         return SegmentFile(data, path, seqs, columns=columns)
 
     def read_schema(self) -> pa.Schema | None:
-        """The item schema of the last segment, None if there is no segment.
-
-        Raises:
-            CorruptSegmentError: the last segment cannot be opened.
-        """
-        file = self._open_last()
-        if file is None:
-            return None
-        with contextlib.closing(file):
-            return file.schema
+        """The item schema of the last segment; None: none is there. Raises CorruptSegmentError."""
+        return self._of_last(lambda file: file.schema)
 
     def read_form(self) -> TableForm | None:
-        """The table form of the last segment; None: a row for every item, or no segment.
+        """The table form of the last segment; None: a row for every item, or no segment."""
+        return self._of_last(lambda file: file.form)
 
-        Raises:
-            CorruptSegmentError: the last segment cannot be opened.
-        """
-        file = self._open_last()
-        if file is None:
-            return None
-        with contextlib.closing(file):
-            return file.form
-
-    def _open_last(self) -> SegmentFile | None:
-        segments = self.segments()
-        return self.open(segments[-1]) if segments else None
+    def _of_last(self, look: Callable[[SegmentFile], _Seen]) -> _Seen | None:
+        for _ in range(LOOKS_MAX):
+            segments = self.segments()
+            if not segments:
+                return None
+            try:
+                with contextlib.closing(self.open(segments[-1])) as file:
+                    return look(file)
+            except FileNotFoundError:  # another writer of the stream has collected it
+                self.refresh()
+        raise StoreError(self.uri, "it lists segments that are not there")
 
     def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
         """Refuse a folder that holds another kind of item, or one whose last segment is damaged.

@@ -27,12 +27,14 @@ from rstream import (
     SequenceNotReadyError,
     StoreError,
     ThreadBackground,
+    open_reader,
     open_store,
 )
 from rstream.errors import SegmentFormatError
 from rstream.format.codec import FORMAT_VERSION
 from rstream.log.damage import find_damage
 from tests.support.content import PAYLOAD, items, open_inline, read_all, rows_of, small_limits
+from tests.support.interrupted_store import Interrupted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,6 +227,36 @@ def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes)
     assert not list(tmp_path.glob("*.parquet"))
     (tmp_path / "_low_water_mark").write_bytes(mark)
     assert open_inline(str(tmp_path)).next_seq == 32
+
+
+def test_a_replica_opens_while_another_one_writes_and_collects() -> None:
+    """What it has listed may be gone; it writes what is still wanted, and nothing is missing."""
+    alone = open_beside_a_collector(-1)
+    assert alone > 2
+    for at in range(alone):
+        open_beside_a_collector(at)
+
+
+def open_beside_a_collector(at: int) -> int:
+    """The other writes and collects before call number ``at`` of the opening; how many it makes."""
+    shared = MemoryBlobs()
+    other = open_inline(shared, shared=True)
+    other.write(0, items(0, 32))
+    other.flush()
+
+    def go_on() -> None:
+        other.write(32, items(32, 64))
+        other.flush()
+        other.garbage_collect(48)
+
+    store = Interrupted(shared.blobs, at, go_on)
+    mine = open_inline(store, shared=True, start_seq=16)
+    calls = store.calls
+    mine.write(16, items(16, 80))
+    mine.flush()
+    found = rows_of(read_all(open_reader(shared, 48)))
+    assert found == items(48, 80).to_pylist(), at
+    return calls
 
 
 def test_sync_is_durable_before_it_is_visible() -> None:

@@ -22,6 +22,7 @@ from rvertex.sinks.spec import DeliveryPlace
 from tests.rvertex.sinks.conformance import Conformance, deliver
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+from tests.support.interrupted_store import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rstream.store.protocol import BlobStore, Paths
+    from rstream.store.protocol import BlobStore
 
 
 def keep(folder: str, first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
@@ -174,39 +175,6 @@ def test_died_at_every_call() -> None:
         rows = [row for _, rows in sorted(seen.items()) for row in rows]
         assert rows == expected(0, 14), death
         assert len(store.list()) == 2
-
-
-class Interrupted(MemoryBlobs):
-    """A store on which something else happens before call number ``at``."""
-
-    def __init__(self, blobs: dict[str, bytes], at: int, act: Callable[[], object]) -> None:
-        super().__init__(blobs)
-        self._at, self._act, self.calls = at, act, 0
-
-    def child(self, path: str) -> Interrupted:
-        self._root += f"{path}/"
-        return self
-
-    def _enter(self) -> None:
-        self.calls += 1
-        if self.calls == self._at + 1:
-            self._act()
-
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        self._enter()
-        super().put(path, data)
-
-    def get(self, path: str) -> bytes:
-        self._enter()
-        return super().get(path)
-
-    def list(self, folder: str = "") -> Paths:
-        self._enter()
-        return super().list(folder)
-
-    def delete(self, path: str) -> None:
-        self._enter()
-        super().delete(path)
 
 
 @pytest.mark.parametrize(("first", "within"), [(2, 3), (3, 2)])
