@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Longest wait for an answer of the brokers to one question.
 ANSWER_WAIT_S = 20.0
+#: Progress is put into a transaction within so many of them.
+OFFSETS_WAITS = 3
 #: For the progress before a writer has ended the open transaction of the one before it. Brokers
 #: tell it only when that has ended, so more would only be waited for the dead.
 LOOK_WAIT_S = 1.0
@@ -184,8 +186,8 @@ def new_producer(sink: KafkaSink, **added: Any) -> Producer:
     usual = {
         "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
         "partitioner": "murmur2_random",
-        # Of a question that is on its way. ``send_offsets_to_transaction`` knows no other limit,
-        # whatever it is given, and would wait as long as a broker is frozen.
+        # Of a question that is on its way: ``send_offsets_to_transaction`` does not keep to the
+        # limit that it is given.
         "socket.timeout.ms": int(ANSWER_WAIT_S * 1e3),
     }
     try:

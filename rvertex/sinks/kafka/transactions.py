@@ -10,10 +10,11 @@ the offset says which end it had.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
+from rstream.store.limited import with_limit
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DeliveryUnknownError,
@@ -23,6 +24,8 @@ from rvertex.sinks.kafka import client
 from rvertex.sinks.kafka.records import RecordEncoder
 
 if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
     from rvertex.sinks.spec import DeliveryPlace, KafkaSink
 
@@ -114,10 +117,7 @@ class KafkaTransactions:
         self._begin()
         offsets = self._group.position(self._epoch, progress)
         member = self._group.consumer.consumer_group_metadata()
-        try:
-            self._producer.send_offsets_to_transaction(offsets, member, client.ANSWER_WAIT_S)
-        except KafkaException as error:
-            raise client.failed(self._label, error, self._epoch) from error
+        self._send_offsets(self._producer, offsets, member)
         try:
             self._producer.commit_transaction(client.ANSWER_WAIT_S)
         except KafkaException as error:
@@ -125,6 +125,25 @@ class KafkaTransactions:
                 raise DeliveryUnknownError(self._label, error.args[0].str()) from error
             raise client.failed(self._label, error, self._epoch) from error
         self._is_begun = False
+
+    def _send_offsets(self, producer: Producer, offsets: list[TopicPartition], member: Any) -> None:
+        """Put the progress into the transaction.
+
+        The client's call ends by the limit of its connection, but for one narrow phase: if that is
+        lost while the broker is frozen, it waits for as long as that lasts. It is left behind then;
+        who opens next makes a new producer, which ends the transaction of this one.
+        """
+
+        def send() -> bool:
+            producer.send_offsets_to_transaction(offsets, member, client.ANSWER_WAIT_S)
+            return True
+
+        try:
+            with_limit(send, client.OFFSETS_WAITS * client.ANSWER_WAIT_S)
+        except KafkaException as error:
+            raise client.failed(self._label, error, self._epoch) from error
+        except TimeoutError as error:
+            raise DestinationError(self._label, str(error)) from error
 
     def _refuse_if_older(self, kept: client.KeptProgress) -> None:
         if kept.epoch > self._epoch:

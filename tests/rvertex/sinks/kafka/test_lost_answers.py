@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 ROUNDS = 6
 STEP = 5
 FROZEN_S_MAX = 20.0
-#: Offsets and commit have ANSWER_WAIT_S each, and the client looks at its clock once a second.
+#: Offsets have OFFSETS_WAITS times ANSWER_WAIT_S, the commit once that; the client looks at its
+#: clock once a second.
 COMMIT_S_MAX = 10.0
 
 
