@@ -78,8 +78,8 @@ def test_they_are_read_from_their_beginning_when_the_job_is_resumed(
 
 @pytest.mark.parametrize(
     ("recovery", "config"),
-    [("checkpoint", QUICK), ("replay", NEVER), ("replay", QUICK), ("replication", QUICK)],
-    ids=["checkpoint", "from the start", "replay", "replication"],
+    [("checkpoint", QUICK), ("replay", NEVER), ("replication", QUICK)],
+    ids=["checkpoint", "from the start", "replication"],
 )
 def test_they_are_read_from_their_beginning_while_the_job_runs(
     broker: Broker, tmp_path: Path, recovery: Strategy, config: JobConfig

@@ -18,6 +18,7 @@ import jobmanager
 from jobmanager.storage.root import STOP, JobRoot
 from planner import Stream, agg, tumbling
 from rstream import read_events
+from rvertex.sinks.kafka import client
 from tests.rooms import ROOT
 from tests.support.jobs import WAIT_S, two_exchanges, write_events
 
@@ -99,8 +100,9 @@ def test_a_job_waits_for_a_frozen_broker_alone_at_its_end(
 
 
 def test_a_job_that_only_delivers_is_told_to_stop_from_outside(
-    own_broker: Broker, events: Path, tmp_path: Path
+    own_broker: Broker, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(client, "ANSWER_WAIT_S", 2.0)  # the job waits for what is under way
     topic = own_broker.create_topic("t", 2)
     query = windows(events).to_kafka(topic, servers=own_broker.servers)
     root = tmp_path / "job"
