@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+import jobmanager
 from jobmanager.driver import engine
 from rvertex.host.executor import LocalExecutor
+from tests.support.jobs import WAIT_S, two_exchanges, write_events
 from tests.support.trouble import BrittleWiring, Gate
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -26,3 +33,18 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     gate = Gate()
     gate.stand(monkeypatch)
     return gate
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The events of :func:`tests.support.jobs.two_exchanges`; some modules have others."""
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
+    """The job over them that nothing disturbs, ended."""
+    root = tmp_path_factory.mktemp("expected") / "job"
+    job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
+    job.wait(WAIT_S)
+    return job

@@ -22,7 +22,6 @@ from tests.support.jobs import (
     outcome,
     output_items,
     two_exchanges,
-    write_events,
 )
 from tests.support.killed_driver import CONFIG
 from tests.support.trouble import Disturber
@@ -36,19 +35,6 @@ if TYPE_CHECKING:
 REPOSITORY = ROOT
 PACE = 40.0
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
-
-
-@pytest.fixture(scope="module")
-def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
-    root = tmp_path_factory.mktemp("expected") / "job"
-    job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
-    job.wait(WAIT_S)
-    return job
 
 
 Status = dict[str, object]

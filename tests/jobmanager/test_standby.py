@@ -15,28 +15,16 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-import jobmanager
 from jobmanager.cli.main import app
 from tests.rooms import ROOT
-from tests.support.jobs import ROWS, WAIT_S, output_items, two_exchanges, write_events
+from tests.support.jobs import ROWS, WAIT_S, output_items
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import jobmanager
+
 PACE = 40.0
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
-
-
-@pytest.fixture(scope="module")
-def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
-    root = tmp_path_factory.mktemp("expected") / "job"
-    job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
-    job.wait(WAIT_S)
-    return job
 
 
 def test_of_a_job_that_has_ended_nothing_is_done(expected: jobmanager.Job) -> None:

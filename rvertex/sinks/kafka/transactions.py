@@ -133,13 +133,11 @@ class KafkaTransactions:
         lost while the broker is frozen, it waits for as long as that lasts. It is left behind then;
         who opens next makes a new producer, which ends the transaction of this one.
         """
-
-        def send() -> bool:
-            producer.send_offsets_to_transaction(offsets, member, client.ANSWER_WAIT_S)
-            return True
-
         try:
-            with_limit(send, client.OFFSETS_WAITS * client.ANSWER_WAIT_S)
+            with_limit(
+                lambda: producer.send_offsets_to_transaction(offsets, member, client.ANSWER_WAIT_S),
+                client.OFFSETS_WAITS * client.ANSWER_WAIT_S,
+            )
         except KafkaException as error:
             raise client.failed(self._label, error, self._epoch) from error
         except TimeoutError as error:

@@ -19,7 +19,6 @@ from tests.support.jobs import (
     output_items,
     two_exchanges,
     with_limits,
-    write_events,
 )
 
 if TYPE_CHECKING:
@@ -30,19 +29,6 @@ if TYPE_CHECKING:
 
 PACE = 16.0
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
-
-
-@pytest.fixture(scope="module")
-def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
-    root = tmp_path_factory.mktemp("expected") / "job"
-    job = jobmanager.run(two_exchanges(events), root=str(root), executor="local")
-    job.wait(WAIT_S)
-    return job
 
 
 class Drainer:
