@@ -26,16 +26,20 @@ from rvertex.messages import (
     Confirm,
     Counts,
     EndSource,
+    HostBusy,
     HostReady,
     LogProgress,
     Progress,
     Reached,
+    StartVertex,
+    VertexFailed,
     VertexProgress,
     VertexStarted,
 )
 from rvertex.vertex.spec import OutputEdge, VertexId
 from tests.support.logs import log_vertex
 from tests.support.scene import Scene
+from tests.support.shapes import vertex
 
 if TYPE_CHECKING:
     from jobmanager.config import AtEnd
@@ -159,6 +163,36 @@ def test_readers_have_to_have_consumed_all() -> None:
 
 def test_or_nobody_gets_further_as_what_a_merge_holds_back_is_never_consumed() -> None:
     assert Feed(StopRequested()) in at_its_end().pass_time(4.5)
+
+
+def test_nobody_is_at_its_end_who_has_not_said_so() -> None:
+    found = manager(2, JobConfig(at_end="stop"))
+    assert [i for i in found.handle(Tick(1)) if isinstance(i, Feed)] == []
+
+
+def test_nobody_is_quiet_whose_step_lasts_or_who_has_yet_to_start() -> None:
+    working = at_its_end()
+    at = working.at("b")
+    working.tell(HostBusy(at.host, "b", at.epoch, "a call", 3, 0))
+    assert Feed(StopRequested()) not in working.pass_time(4.5)
+    starting = at_its_end()
+    starting.lose(starting.at("c").host)
+    assert Feed(StopRequested()) not in starting.pass_time(4.5)
+
+
+def test_a_source_that_restarts_is_told_what_its_reader_has_consumed() -> None:
+    """Beyond the reader's checkpoint, too: what was used cannot come again otherwise."""
+    spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
+    edge = OutputEdge(("ab",), ("mem/ab",), (), "async")
+    source = replace(spec, id=VertexId("a"), outputs=(edge,))
+    scene = Scene(Topology([source, vertex("b", reads=["ab"], writes=["out"], is_sink=True)]))
+    scene.start_all()
+    scene.checkpoint("b", "b4", 4, 4)
+    scene.progress("b", 9, 9)
+    out = scene.tell(VertexFailed("a", scene.at("a").epoch, "operating", "gone", ""))
+    told = [i.instruction for i in out if isinstance(i, Tell)]
+    (order,) = [order for order in told if isinstance(order, StartVertex)]
+    assert order.consumed == (9,)
 
 
 def _ends(told: Tell) -> bool:

@@ -42,11 +42,12 @@ def test_correlation_and_covariance() -> None:
 
 def test_what_does_not_vary_has_no_correlation() -> None:
     items = [event(0, x=1.0, y=2.0), event(1, x=1.0, y=3.0), event(10, x=1.0, y=1.0)]
+    items += [event(20, x=2.0, y=1.0), event(21, x=3.0, y=1.0), event(22, x=9.0, y=None)]
     rows = Stream.from_items({"x": "float64", "y": "float64"}, items)
     made = rows.window(tumbling(10)).agg(r=agg.corr("x", "y"), c=agg.covariance("x", "y"))
     plan = lower(made.to_parquet(), root="memory://n", parallelism=1)
     found = [(row["r"], row["c"]) for row in _rows(plan, Schedule((0,)))]
-    assert found == [(None, 0.0), (None, None)]
+    assert found == [(None, 0.0), (None, None), (None, 0.0)]
 
 
 @pytest.mark.parametrize("kind", ["int64", "float64", "float32", "int8"])
@@ -62,6 +63,15 @@ def test_different_values_once(kind: str) -> None:
     assert row["s"] == sum(different)
     assert row["m"] == statistics.mean(different)
     assert row["n"] == len(together)
+
+
+def test_different_doubles_are_added_as_they_first_came() -> None:
+    """Least first, the 1 would be lost in the sum."""
+    values = [1e16, -1e16, 1e16, 1.0, -1e16]
+    rows = Stream.from_items({"x": "float64"}, [event(t, x=x) for t, x in enumerate(values)])
+    made = rows.window(tumbling(10)).agg(s=agg.sum_distinct("x"))
+    plan = lower(made.to_parquet(), root="memory://o", parallelism=1)
+    assert [row["s"] for row in _rows(plan, Schedule((0,)))] == [1.0]
 
 
 def test_values_of_several_columns_are_equal_as_those_of_one_are() -> None:

@@ -72,6 +72,22 @@ def test_blobs_are_named_once_all_their_entries_took_effect_but_never_the_newest
     assert intake.names() == ()
 
 
+def test_a_blob_is_read_again_until_all_of_its_entries_are_in_the_snapshot() -> None:
+    blobs: dict[str, bytes] = {}
+    vertex, intake = opened(blobs, 1)
+    write(intake, advance(0, 0, 0, 7))
+    later = write(intake, advance(0, 1, 0, 8), advance(1, 0, 3, 9))
+    write(intake, advance(0, 2, 0, 11))
+    successor = RVertex(SPEC, pending_rows_max=100)
+    successor.load(vertex.get_snapshot())
+    assert successor.log is not None
+    again = open_intake(SPEC, successor.log, MemoryBlobs(blobs), 2)
+    assert [again.next_index(partition) for partition in (0, 1)] == [3, 1]
+    successor.log.offer(1, log_rows(1, LogPartition((Row(0, 5),), later[1:]), 0, 3))
+    assert successor.consumed == (0, 3, 3, 1)
+    assert successor.log.bound == 9
+
+
 def test_no_blob_is_left_over_however_many_instances_come() -> None:
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)

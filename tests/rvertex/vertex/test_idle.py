@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream.types import MIN_TIME
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.logs.protocol import LogEnd
 from rvertex.sources.spec import LogSpec
 from rvertex.vertex.idle import (
@@ -96,6 +96,25 @@ def test_who_is_not_idle_promises_nothing(partition: PartitionFacts) -> None:
 def test_if_all_are_idle_time_stands_unless_others_of_the_stage_are_not() -> None:
     assert asked(facts(10), facts(40)) == {}
     assert asked(facts(10), facts(40), others_us=60 * S) == {0: 60.5 * S, 1: 60.5 * S}
+
+
+def test_whichever_is_slower_of_its_siblings_here_and_elsewhere_is_followed() -> None:
+    active = facts(40, silent_s=0.1)
+    assert asked(facts(10), active, others_us=30 * S) == {0: 30.5 * S}
+    assert asked(facts(10), active, others_us=60 * S) == {0: 40.5 * S}
+
+
+def test_one_that_has_ended_is_neither_followed_nor_promises_anything() -> None:
+    ended = replace(facts(0), frontier=INF_TIME, is_ended=True)
+    assert asked(facts(10), ended) == {}
+    assert asked(facts(10), ended, facts(40, silent_s=0.1)) == {0: 40.5 * S}
+    assert asked(ended, facts(40, silent_s=0.1), policy="clock") == {}
+
+
+def test_one_that_has_read_nothing_yet_holds_all_back() -> None:
+    beginning = replace(facts(0, silent_s=0.1), frontier=MIN_TIME)
+    idle = replace(facts(0), frontier=MIN_TIME)
+    assert asked(idle, beginning, facts(40, silent_s=0.1)) == {}
 
 
 def test_by_the_clock_or_not_at_all() -> None:

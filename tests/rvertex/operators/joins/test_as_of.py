@@ -34,13 +34,7 @@ def spec_of(strategy: Strategy, tolerance: int | None, *, is_outer: bool = True)
     return AsOfJoin(("s",), ("s",), OUTPUT, strategy, tolerance, is_outer)  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=[2, 1 << 14], ids=lambda n: f"slack {n}")
-def _slack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rvertex.operators.joins.as_of._SLACK", request.param)
-    monkeypatch.setattr("rvertex.operators.joins.as_of._CODES_SLACK", request.param)
-
-
-@examples(8)
+@examples(12)
 @given(
     ports([PAYLOAD, OTHER], times=times(0, 12), duration_max=9, max_size=12),
     st.sampled_from(STRATEGIES),
@@ -48,7 +42,6 @@ def _slack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     st.booleans(),
     splits(),
 )
-@pytest.mark.usefixtures("_slack")
 def test_equals_a_search(
     inputs: list[Run], strategy: Strategy, tolerance: int | None, is_outer: bool, cuts: list[int]
 ) -> None:
@@ -103,6 +96,39 @@ def test_worked() -> None:
         (6, 9, 2, "a", 2),
     ]
     assert out.ctis.tolist() == [2, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "left", "right", "matches"),
+    [
+        ("backward", 5, 2, [2, None]),
+        ("nearest", 5, 2, [2, None]),
+        ("forward", 2, 5, [0, 1]),
+        ("nearest", 2, 5, [2, 3]),
+    ],
+)
+def test_a_match_at_the_tolerance_waits_for_the_last_that_may_take_it(
+    strategy: Strategy, left: int, right: int, matches: list[int | None]
+) -> None:
+    """Also where all matches that nothing can choose are thrown away at every step."""
+    times = [cti(t) for t in range(1, 12)]
+    lefts = make_run([ev(left, k=1, s="a"), ev(left + 1, k=2, s="b"), *times], PAYLOAD)
+    rights = make_run([ev(right, s=s, j=j) for j, s in enumerate("abab")] + times, OTHER)
+    out = assert_cut_invariant(spec_of(strategy, 3), [lefts, rights], [PAYLOAD, OTHER])
+    assert out.events.column("j").to_pylist() == matches
+
+
+def test_a_match_may_come_when_those_that_it_is_too_late_for_are_long_gone() -> None:
+    operator = spec_of("forward", 5).open([PAYLOAD, OTHER])
+    for start in range(0, 30_000, 10_000):
+        rows = [ev(t, k=t, s="a") for t in range(start, start + 10_000, 10)]
+        ctis = [cti(start + 9_999)]
+        out = operator.process([make_run([*rows, *ctis], PAYLOAD), make_run(ctis, OTHER)])
+        assert out.events.column("j").to_pylist() == [None] * len(rows)
+    ctis = [cti(INF_TIME)]
+    left = make_run([ev(30_000, k=1, s="a"), *ctis], PAYLOAD)
+    out = operator.process([left, make_run([ev(30_005, s="a", j=7), *ctis], OTHER)])
+    assert out.events.column("j").to_pylist() == [7]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from rvertex.events.run import Run
 from rvertex.operators.ordered import deduplicate
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from tests.support.budget import examples
+from tests.support.builders import cti, ev, make_run
 from tests.support.exact import exact_rows
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, runs, splits
@@ -30,16 +30,13 @@ if TYPE_CHECKING:
 @given(
     run=runs(max_size=16),
     cuts=splits(),
-    rounds=st.sampled_from([0, 1, deduplicate.ROUNDS_MAX]),
     keys=st.sampled_from([("k",), ("s", "k")]),
     within=st.sampled_from([1, 3, int(INF_TIME)]),
 )
 def test_the_first_of_each_key(
-    run: Run, cuts: list[int], rounds: int, keys: tuple[str, ...], within: int
+    run: Run, cuts: list[int], keys: tuple[str, ...], within: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deduplicate, "ROUNDS_MAX", rounds)
-        out = assert_cut_invariant(Deduplicate(keys, within), [run], [PAYLOAD], cuts)
+    out = assert_cut_invariant(Deduplicate(keys, within), [run], [PAYLOAD], cuts)
     free: dict[Any, int] = {}
     expected = []
     for row, exact in zip(run.events.to_pylist(), exact_rows(run.events), strict=True):
@@ -49,6 +46,15 @@ def test_the_first_of_each_key(
             expected.append(exact)
     assert exact_rows(out.events) == expected
     assert out.ctis.tolist() == run.ctis.tolist()
+
+
+def test_an_event_is_kept_as_soon_as_the_time_of_the_one_before_it_has_passed() -> None:
+    starts = [0, 2, 3, 5, 6, 6, 7, 9, 12, 14, 15]
+    events = [ev(t, k=k, s="") for t in starts for k in (1, 2)]
+    run = make_run([*events, cti(INF_TIME)], PAYLOAD)
+    out = assert_cut_invariant(Deduplicate(("k",), 3), [run], [PAYLOAD])
+    kept = [row[VS] for row in out.events.to_pylist()]
+    assert kept == [t for t in (0, 3, 6, 9, 12, 15) for _ in (1, 2)]
 
 
 def test_many_rows_of_one_key_are_not_gone_through_for_each_that_is_kept() -> None:

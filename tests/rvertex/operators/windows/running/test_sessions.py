@@ -84,6 +84,26 @@ def test_worked() -> None:
     ]
 
 
+def test_a_session_counts_each_value_once_and_lives_by_the_longest_of_its_events() -> None:
+    """Of events that start together the first does not decide how long; the next begins anew."""
+    items: list[Item] = [ev(1, 2, k=1, x=3.0), ev(1, 9, k=1, x=3.0), cti(4), ev(4, k=1, x=3.0)]
+    items = [*items, ev(12, k=1, x=5.0), cti(12), ev(12, k=1, x=3.0), cti(15), ev(16, k=1, x=5.0)]
+    items = [*items, ev(30, 31, k=1, x=3.0), ev(30, 35, k=1, x=3.0), cti(INF_TIME)]
+    distinct = AggregateSpec("count_distinct", "x", "kinds")
+    spec = RunningSessionAggregate(("k",), 5, None, (*COUNT, distinct))
+    assert table_of(assert_cut_invariant(spec, [make_run(items, ONE)], [ONE], [2, 4, 6])) == [
+        cti(1),
+        ev(1, 4, k=1, rows=2, kinds=1),
+        cti(4),
+        ev(4, 12, k=1, rows=3, kinds=1),
+        cti(12),
+        ev(12, 16, k=1, rows=5, kinds=2),
+        ev(16, 21, k=1, rows=6, kinds=2),
+        ev(30, 39, k=1, rows=2, kinds=1),
+        cti(INF_TIME),
+    ]
+
+
 def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
     """A session that goes on for ever comes out as it grows, and so does all beside it."""
     items: list[Item] = [item for t in range(0, 100, 2) for item in (ev(t, k=1, x=0.0), cti(t + 1))]

@@ -1,0 +1,12 @@
+"""What the result of top rows calls its places. That they are right shows tests/planner."""
+
+from __future__ import annotations
+
+from rvertex.aggregates.ranked.top_rows import TopOrder
+
+
+def test_places_have_names_that_no_column_of_the_rows_has() -> None:
+    order = TopOrder("row_number", 3, ((False, False),), copies=True)
+    assert order.place_names(["x"]) == ("place", "position", "copy")
+    assert order.place_names(["place", "place_", "copy"]) == ("place__", "position", "copy_")
+    assert TopOrder("rank", 3, ((True, True),)).place_names(["position"]) == ("place", "position_")
