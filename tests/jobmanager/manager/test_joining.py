@@ -213,6 +213,27 @@ def test_a_replica_goes_on_while_readers_need_its_memory() -> None:
     assert scene.instances("b") == [(2, "h1.0")]
 
 
+@pytest.mark.parametrize("is_host_lost", [False, True])
+def test_a_vertex_has_finished_again_when_who_was_to_write_again_is_gone(
+    *, is_host_lost: bool
+) -> None:
+    """The other one had ended, so nobody else would say so."""
+    scene = Scene(chain("volatile", b=TWO))
+    scene.start_all()
+    for epoch in (2, 3):
+        scene.finish("b", 100, 50, epoch=epoch)
+    scene.obey(scene.tell(ItemsLost("c", scene.at("c").epoch, "bc", 5, (2, 3))))
+    (_, (writer, host)) = scene.instances("b")
+    assert writer > 3
+    assert not scene.manager.vertices["b"].is_finished
+    if is_host_lost:
+        scene.lose(host)
+    else:
+        scene.obey(scene.tell(VertexFailed("b", writer, "operating", "disk full", "")))
+    assert scene.manager.vertices["b"].is_finished
+    assert [epoch for epoch, _ in scene.instances("b")] == [2]
+
+
 def test_replicas_that_end_differently_fail_the_job() -> None:
     scene = Scene(chain("volatile", b=TWO))
     scene.start_all()

@@ -285,6 +285,20 @@ def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
     assert whole[4] == len(whole[3]) == len(rows) - good
 
 
+def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    good, bad = b'{"time": 1, "k": "a", "x": 0.5}', b"null"
+    write("json", path, [bad, good, bad, good])
+    spec = make_spec("json", path, options=(("on_bad_row", "dead_letter"),))
+    partition = only_partition(spec, is_watched=False)
+    source, again = SourceInput(partition, sides=[]), SourceInput(partition, sides=[])
+    batch = open_reader(partition, 0).read_next(3)
+    assert batch is not None
+    source.offer(0, Items(0, batch))
+    again.replay(source.scalars(), source.consumed, source.consumed)
+    assert again.dead_rows == source.dead_rows == 2
+
+
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(

@@ -11,21 +11,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream.items.batch import CTI, KIND, VS, item_schema
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
+from rvertex.sources.logs.entries import LogEntry
 from rvertex.vertex.rvertex import RVertex
 from tests.support.budget import examples
 from tests.support.exact import assert_same_items
-from tests.support.logs import expected, log_partitions, log_rows, log_vertex
+from tests.support.logs import (
+    LogPartition,
+    Row,
+    expected,
+    log_partitions,
+    log_rows,
+    log_vertex,
+)
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import LatePolicy
     from rvertex.vertex.log_input import LogInput
     from rvertex.vertex.spec import VertexSpec
-    from tests.support.logs import LogPartition
 
 STEP, RESTORE, TELL = -1, -2, -3
 
@@ -167,6 +175,19 @@ def test_the_output_does_not_know_how_the_log_was_polled(
     assert cut.lost() == whole.lost()
     if late == "drop":
         check_expected(whole, log, delay_us)
+
+
+@pytest.mark.parametrize("replays", [False, True])
+def test_what_the_log_no_longer_had_is_counted_through_restores(*, replays: bool) -> None:
+    entries = LogEntry("lost", 0, 0, 2, 0, 6), LogEntry("end", 0, 1, 8)
+    log = [LogPartition((Row(0, 1), Row(1, 2), Row(7, 3)), entries)]
+    spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=replays)
+    schedule = [(2, 0), (TELL, 0), (RESTORE, 0), (1, 0), (RESTORE, 0)]
+    for _ in range(2):
+        life = run(spec, log, schedule)
+        assert life.lost() == [4]
+        assert [row["at"] for row in life.items()[0].to_pylist() if row[KIND] != CTI] == [0, 1, 7]
+        schedule = []
 
 
 def check_expected(life: LogLife, log: list[LogPartition], delay_us: int) -> None:
