@@ -225,12 +225,12 @@ def test_a_vertex_has_finished_again_when_who_was_to_write_again_is_gone(
     scene.obey(scene.tell(ItemsLost("c", scene.at("c").epoch, "bc", 5, (2, 3))))
     (_, (writer, host)) = scene.instances("b")
     assert writer > 3
-    assert not scene.manager.vertices["b"].is_finished
+    assert scene.manager.vertices["b"].state != "finished"
     if is_host_lost:
         scene.lose(host)
     else:
         scene.obey(scene.tell(VertexFailed("b", writer, "operating", "disk full", "")))
-    assert scene.manager.vertices["b"].is_finished
+    assert scene.manager.vertices["b"].state == "finished"
     assert [epoch for epoch, _ in scene.instances("b")] == [2]
 
 
