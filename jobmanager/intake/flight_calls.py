@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import logging
 import os
 import socket
 import threading
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _OWN_FILES = "/dev/fd"
 #: How often silent calls are looked for, as a part of the silence that a call may have.
 _LOOKS = 10
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+_log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
@@ -91,13 +94,20 @@ class OpenCalls:
             calls = list(self._calls)
         for call in calls:
             call.drain(max(0.0, end_s - self._clock.monotonic_s()))
-        disconnect(self._port, None)
+        self._disconnect(None)
 
     def _watch(self) -> None:
         """Body of the thread; ends with :meth:`close`."""
         while not self._closed.wait(self._silence_s / _LOOKS):
             if silent := self.silent():
-                disconnect(self._port, silent)
+                self._disconnect(silent)
+
+    def _disconnect(self, peers: set[Address] | None) -> None:
+        """End their connections; if this process can open no file, the next look does."""
+        try:
+            disconnect(self._port, peers)
+        except OSError as error:
+            _log.warning("connections stay open", extra={"reason": str(error)})
 
 
 def address_of(peer: str) -> Address | None:
@@ -110,7 +120,11 @@ def address_of(peer: str) -> Address | None:
 
 
 def disconnect(port: int, peers: set[Address] | None) -> None:
-    """Shut down this process's connections from ``peers`` to its ``port``; None: from anybody."""
+    """Shut down this process's connections from ``peers`` to its ``port``; None: from anybody.
+
+    Raises:
+        OSError: the files of this process cannot be listed.
+    """
     for name in os.listdir(_OWN_FILES):
         with contextlib.suppress(OSError, ValueError):  # it was closed meanwhile, or is no socket
             copy = os.dup(int(name))
@@ -120,6 +134,8 @@ def disconnect(port: int, peers: set[Address] | None) -> None:
                 os.close(copy)
                 continue
             with line:
+                if line.family not in _INTERNET:
+                    continue
                 host, peer_port = line.getpeername()[:2]
                 is_meant = peers is None or (_plain(host), peer_port) in peers
                 if is_meant and line.getsockname()[1] == port:

@@ -5,15 +5,25 @@ Cannot catch: a peer that gRPC writes in another way (a proxy's, a Unix socket's
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import resource
 import socket
+import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
+from jobmanager.intake import flight_calls
 from jobmanager.intake.errors import OverloadedError
 from jobmanager.intake.flight_calls import OpenCalls, address_of, disconnect
 from rstream import ManualClock
 from rstream.errors import AppenderClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(eq=False)
@@ -93,3 +103,65 @@ def test_only_the_connections_that_are_meant_are_ended() -> None:
         disconnect(port, None)
         assert second.recv(1) == b""
         assert to_first.fileno() >= 0
+
+
+def test_sockets_of_other_kinds_are_passed_over() -> None:
+    """As one that asks the system for its addresses, whose peer is a pair of numbers."""
+    a, b = socket.socketpair()
+    with a, b, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        disconnect(port, {("127.0.0.1", 1)})
+        if hasattr(socket, "AF_NETLINK"):
+            with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as asking:
+                asking.bind((0, 0))
+                disconnect(port, {("127.0.0.1", 1)})
+        a.sendall(b"x")
+        assert b.recv(1) == b"x"
+
+
+@contextlib.contextmanager
+def no_files_left() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(map(int, os.listdir("/dev/fd"))) + 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    files: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:  # ends: there is no other file to be had
+                files.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for file in files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Told(logging.Handler):
+    """Says that something was logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.set()
+
+
+def test_a_process_without_files_left_ends_silent_calls_once_it_has_some() -> None:
+    calls, told = OpenCalls(3, 0.01), Told()
+    log = logging.getLogger(flight_calls.__name__)
+    log.addHandler(told)
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), 10) as silent,
+            server.accept()[0],
+            calls.open(StandIn(-1e9), f"ipv4:127.0.0.1:{silent.getsockname()[1]}"),
+        ):
+            with no_files_left():
+                calls.watch(server.getsockname()[1])
+                assert told.seen.wait(10)
+            assert silent.recv(1) == b""
+        calls.close(0)
+    finally:
+        log.removeHandler(told)

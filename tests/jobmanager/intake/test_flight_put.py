@@ -1,0 +1,40 @@
+"""What a call of Flight does with batches that nobody has checked.
+
+Cannot catch: what pyarrow itself does with them before they are ours.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from jobmanager.intake.config import IntakeConfig
+from jobmanager.intake.errors import PostError
+from jobmanager.intake.flight_put import Put
+from jobmanager.intake.service import IntakeService
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_offsets_of_a_stranger_are_not_followed_before_they_are_checked(tmp_path: Path) -> None:
+    """They may point beyond all memory; here they say that a text has a gigabyte."""
+    batch = pa.record_batch({"x": ["abc", "defgh"]})
+    true, lying = (struct.pack("<3i", 0, 3, end) for end in (8, 1 << 30))
+    message = batch.serialize().to_pybytes()
+    assert message.count(true) == 1
+    schema, batch = (
+        batch.schema,
+        pa.ipc.read_record_batch(message.replace(true, lying), batch.schema),
+    )
+    answers: list[bytes] = []
+    service = IntakeService(IntakeConfig(str(tmp_path), {"s": schema}))
+    try:
+        with pytest.raises(PostError, match="no Arrow"), Put(service, "s", answers.append) as put:
+            put.take(batch, b"")
+    finally:
+        service.close()
+    assert b"no Arrow" in answers[0]
