@@ -356,8 +356,18 @@ def _without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Exp
     for column in list(node.find_all(exp.Column)):
         if column.table or column.name not in made or scope.candidates(column):
             continue
-        copy = made[column.name].copy()
+        copy = _at(made[column.name], column.this)
         if column is node:
             return copy
         column.replace(copy)
     return node
+
+
+def _at(node: exp.Expr, place: exp.Expr) -> exp.Expr:
+    """A copy of ``node`` that messages show at another place."""
+    copy = node.copy()
+    for part in copy.walk():
+        part.meta.pop("start", None)
+        part.meta.pop("end", None)
+    copy.update_positions(place)
+    return copy

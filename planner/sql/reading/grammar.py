@@ -8,6 +8,7 @@ CHANGES`` as in ksqlDB. Nothing is passed on unparsed.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlglot import exp, tokens
@@ -133,17 +134,51 @@ class StreamParser(Parser):
         self._match_text_seq("VIRTUAL")
         return self.expression(Metadata(this=key))
 
+    def _parse_column_def(self, *args: Any, **options: Any) -> exp.Expr | None:
+        """``NOT NULL`` behind a computed column is of the column; sqlglot reads ``IS NOT NULL``."""
+        begin = self._index
+        found = super()._parse_column_def(*args, **options)
+        if found is not None and found.find(exp.ComputedColumnConstraint):
+            required = self._required(begin)
+            if required is not None:
+                kind = exp.NotNullColumnConstraint()
+                kind.update_positions(required)
+                found.append("constraints", exp.ColumnConstraint(kind=kind))
+        return found
+
+    def _required(self, begin: int) -> Token | None:
+        """The ``NOT`` of a ``NOT NULL`` that was read since and is in no brackets, without IS."""
+        depth, before = 0, None
+        for token, after in itertools.pairwise(self._tokens[begin : self._index]):
+            depth += token.token_type is TokenType.L_PAREN
+            depth -= token.token_type is TokenType.R_PAREN
+            is_pair = (token.token_type, after.token_type) == (TokenType.NOT, TokenType.NULL)
+            if is_pair and depth == 0 and before is not TokenType.IS:
+                return token
+            before = token.token_type
+        return None
+
+    def _emit_word(self) -> str | None:
+        """What EMIT says, if it stands here."""
+        first, second = self._curr, self._next
+        if not (first and second and first.text.upper() == "EMIT"):
+            return None
+        word = second.text.upper()
+        return word if word in ("CHANGES", "FINAL") else None
+
     def _parse_query_modifiers(self, this: Any) -> Any:
         """``EMIT CHANGES`` stands last, as in ksqlDB."""
         found = super()._parse_query_modifiers(this)
-        first, second = self._curr, self._next
-        words = [token.text.upper() for token in (first, second) if token]
-        if isinstance(found, exp.Select) and words in (["EMIT", "CHANGES"], ["EMIT", "FINAL"]):
-            emit = Emit(this=exp.var(words[1]))
-            emit.update_positions(first)
+        word = self._emit_word()
+        if isinstance(found, exp.Select) and word is not None:
+            emit = Emit(this=exp.var(word))
+            emit.update_positions(self._curr)
             found.set("emit", emit)
             self._advance(2)
         return found
+
+    def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
+        return None if self._emit_word() else super()._parse_table_alias(*args, **options)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         return self._parse_window_table() or super()._parse_table(*args, **options)

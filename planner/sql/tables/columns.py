@@ -104,6 +104,13 @@ def _read_column(
     said = [c for c in every if type(c) not in _BESIDE]
     if kind is None and len(said) == 1 and type(said[0]) is exp.ComputedColumnConstraint:
         computed[column.name] = said[0].this
+        if _is_required(column):
+            reason = (
+                f"NOT NULL of a computed column is not checked: leave it out, and write WHERE "
+                f"{column.name} IS NOT NULL in the query, or NOT NULL behind the columns of files "
+                "that it is made of"
+            )
+            raise text.error(column, reason)
     elif kind is not None and len(said) == 1 and type(said[0]) is Metadata:
         key = said[0].this
         metadata[column.name] = column.name if key is None else key.name

@@ -58,6 +58,10 @@ def test_sessions_as_they_grow() -> None:
     assert sql(asked, streams()) == own.filter(col("n") > 1)
     runs = "SELECT k, count(*) AS n FROM t GROUP BY k"
     assert sql(f"{runs} EMIT CHANGES", streams()) == sql(runs, streams())
+    for place in ("t", "t AS emit", "(SELECT k FROM t)"):  # the word is no alias of it
+        runs = f"SELECT count(*) AS n FROM {place}"
+        assert sql(f"{runs} EMIT CHANGES", streams()) == sql(runs, streams())
+    assert sql("SELECT emit.k FROM t emit", streams()) == streams()["t"].select("k")
 
 
 EMITS = {
@@ -65,7 +69,9 @@ EMITS = {
     "SELECT count(*) AS n FROM t GROUP BY TUMBLE('5s')": "CUMULATE tells every so often",
     "SELECT count(*) AS n FROM TUMBLE(t, ts, '5s') AS a JOIN TUMBLE(t, ts, '5s') AS b ON a.k = b.k "
     "GROUP BY a.window_start, a.window_end": "CUMULATE tells every so often",
-    "SELECT k FROM t WHERE k IS NOT NULL": "it needs GROUP BY",
+    "SELECT k FROM t WHERE k IS NOT NULL": "rows come as they are: leave it out",
+    "SELECT k FROM t": "rows come as they are: leave it out",
+    "SELECT a.k FROM t AS a JOIN t AS b ON a.k = b.k": "rows come as they are: leave it out",
     "SELECT median(i) AS m FROM t GROUP BY SESSION('5s')": "quantile needs all events at once",
 }
 

@@ -292,6 +292,18 @@ def test_columns_that_are_not_null(bids: Path) -> None:
         topic(f"{TIMED}, part INT METADATA FROM 'partition' NOT NULL")
 
 
+def test_computed_columns_are_no_conditions(bids: Path) -> None:
+    """``NOT NULL`` behind one is of the column, and not of what it is computed from."""
+    for end in (" NOT NULL", " NOT NULL COMMENT 'x'", " COMMENT 'x' NOT NULL"):
+        for made in ("price", "price + 1", "(price)", "COALESCE(price, 0)"):
+            with pytest.raises(SqlError, match="write WHERE z IS NOT NULL"):
+                compiled(table(f"{COLUMNS}, z AS {made}{end}, {MARK}") + "SELECT z FROM bids", bids)
+    for made in ("price IS NOT NULL", "(note NOT NULL)", "NOT (price > 1)"):
+        found = compiled(table(f"{COLUMNS}, z AS {made}, {MARK}") + "SELECT z FROM bids", bids)
+        assert isinstance(found, Stream)
+        assert found.schema.field("z").type == "bool"
+
+
 def test_rows_that_never_end(bids: Path) -> None:
     whole = read(bids).select("price", "ts", "note")
     found = compiled(table(f"{COLUMNS}, {MARK}", "ve = NULL") + "SELECT * FROM bids", bids)
