@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from jobmanager.delivery.answer import Answer
 from jobmanager.driver.running.rows import ROWS, ROWS_MAX, print_rows
 from jobmanager.errors import NoJobError
 from jobmanager.storage.root import JobRoot, display_uri
+from rvertex.sinks.json_text import json_text, plain_rows
 
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="At most so many.")]
 
@@ -30,8 +30,8 @@ def show(
     found = Answer(plan).first(rows + 1)
     shown = found.slice(0, rows)
     if as_json:
-        for row in shown.to_pylist():
-            print(json.dumps(row, default=str))
+        for row in plain_rows(shown):
+            print(json_text(row))
         return
     print_rows(shown)
     if found.num_rows > rows:

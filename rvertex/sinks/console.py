@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from rvertex.sinks.json_text import json_text
+from rvertex.sinks.json_text import json_text, plain_rows
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -35,14 +35,14 @@ class ConsolePrinter:
 
     def __call__(self, first_seq: int, batch: pa.RecordBatch) -> None:
         out = sys.stdout if self._out is None else self._out
-        lines = self._aligned(batch) if out.isatty() else map(json_text, batch.to_pylist())
+        lines = self._aligned(batch) if out.isatty() else map(json_text, plain_rows(batch))
         with _printing:
             out.write("".join(f"{line}\n" for line in lines))
             out.flush()
 
     def _aligned(self, batch: pa.RecordBatch) -> list[str]:
         names = batch.schema.names
-        rows = [[_cell(value) for value in row.values()] for row in batch.to_pylist()]
+        rows = [[_cell(value) for value in row.values()] for row in plain_rows(batch)]
         before = self._widths or [0] * len(names)
         columns = zip(names, before, *rows, strict=True)
         self._widths = [max(len(name), width, *map(len, cells)) for name, width, *cells in columns]

@@ -1,7 +1,8 @@
 """Nested values as JSON text, for destinations that have no type for them.
 
 Records are objects, lists arrays, maps arrays of pairs. What JSON has no form for is text: numbers
-with a decimal point that is exact, times (ISO 8601), bytes (hexadecimal), NaN and infinities.
+with a decimal point that is exact, times (ISO 8601, after the year 9999 a number), bytes
+(hexadecimal), NaN and infinities.
 """
 
 from __future__ import annotations
@@ -9,14 +10,46 @@ from __future__ import annotations
 import json
 import math
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def plain_rows(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
+    """Each row as values of Python; times that its calendar lacks as numbers, of their unit."""
+    columns = [plain_values(column) for column in rows.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(rows.column_names, row, strict=True))
+
+
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """As :func:`plain_rows`, of one column."""
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        return [_value(value) for value in column]
+
+
+def _value(value: pa.Scalar) -> Any:
+    """As a value of Python; a time after the end of its calendar as the number that it is."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        if isinstance(value, pa.StructScalar):
+            return {name: _value(inner) for name, inner in value.items()}
+        if isinstance(value, pa.MapScalar):
+            return [tuple(pair.values()) for pair in plain_values(value.values)]
+        if hasattr(value, "values"):
+            return plain_values(value.values)
+        return value.value
 
 
 def json_texts(column: pa.Array) -> pa.Array:
     """The JSON text of each value; null stays null."""
-    texts = [None if value is None else json_text(value) for value in column.to_pylist()]
+    texts = [None if value is None else json_text(value) for value in plain_values(column)]
     return pa.array(texts, pa.string())
 
 

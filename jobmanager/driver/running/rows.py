@@ -16,6 +16,7 @@ from rstream.errors import UsageError
 from rstream.format.table import TIME_TYPE
 from rstream.items.batch import EVENT, VE, VS, event_schema, int64_column, kinds
 from rstream.types import MIN_TIME
+from rvertex.sinks.json_text import plain_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,7 @@ def _below(some: Sequence[pa.RecordBatch], time: int) -> int:
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """Values of Python; times that its calendar lacks as :data:`NO_END`."""
     if not pa.types.is_timestamp(column.type):
-        return [value.as_py() for value in column]
+        return plain_values(column)
     us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     least, greatest = _CALENDAR_US
     return [
@@ -120,4 +121,5 @@ def _cell(value: Any) -> str:
         return "null"
     text = str(value).removesuffix("+00:00")
     whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
-    return whole.replace("\n", "\\n")
+    # Nothing of a value moves the cursor.
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)

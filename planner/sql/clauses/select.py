@@ -183,7 +183,9 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
         found = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
         return _ordered(node, _distinct(node, found, names), items, scope, names)
     if node.args.get("emit") is not None:
-        reason = "EMIT is said of results that grow, of GROUP BY; rows come as they are: leave it out"
+        reason = (
+            "EMIT is said of results that grow, of GROUP BY; rows come as they are: leave it out"
+        )
         raise text.error(node.args["emit"], reason)
     items, scope = ranked(node, items, scope, names, bounds, lambda w: by_time(w, scope, names))
     items, scope = over_frames(items, scope, names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,8 +47,22 @@ def test_all_rows_as_json(root: str) -> None:
     done = shown(root, "--json")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["n"] for row in rows] == [5] * 8
-    assert rows[0]["window_end"] == "1970-01-01 00:00:20+00:00"
+    assert rows[0]["window_end"] == "1970-01-01T00:00:20+00:00"
     assert done.stderr == ""
+
+
+def test_values_that_json_lacks(tmp_path: Path) -> None:
+    """A program reads each line, whatever is in it."""
+    items = [event(5, x=math.nan, b=b"\xff", s="\x1b[2J\n"), event(1 << 60, x=0.5, b=None, s=None)]
+    stream = Stream.from_items({"x": "double", "b": "binary", "s": "string"}, items)
+    root = str(tmp_path / "job")
+    jobmanager.run(stream.to_parquet(), root=root, executor="local", parallelism=1).wait(WAIT_S)
+    first, second = map(json.loads, shown(root, "--json").stdout.splitlines())
+    assert (first["x"], first["b"]) == ("nan", "ff")
+    assert second == {"start": 1 << 60, "end": (1 << 60) + 1, "x": 0.5, "b": None, "s": None}
+    _, near, far = shown(root).stdout.splitlines()
+    assert near.split()[-1] == r"\x1b[2J\n"
+    assert far.split() == ["-", "-", "0.5", "null", "null"]
 
 
 def test_where_nothing_is(tmp_path: Path) -> None:

@@ -49,3 +49,10 @@ def test_nothing_of_a_value_moves_the_cursor() -> None:
     ConsolePrinter(out)(0, pa.RecordBatch.from_pydict({"text": ["a\x1b[2Jb\nc"]}))
     assert "\x1b" not in out.getvalue()
     assert len(out.getvalue().splitlines()) == 2
+
+
+def test_times_after_the_end_of_the_calendar() -> None:
+    out = Terminal()
+    times = pa.array([1 << 60], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    ConsolePrinter(out)(0, pa.record_batch({"t": times}))
+    assert out.getvalue().split() == ["t", str(1 << 60)]
