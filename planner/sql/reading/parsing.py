@@ -175,8 +175,8 @@ class SqlText:
             if isinstance(node, kind):
                 return self._word_before(node, word)
         if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
-            skip = (TokenType.L_PAREN,)  # of a call without arguments
-            return self.token_after(node.this, skip=skip) or self._first(node)
+            of_call = (TokenType.L_PAREN,)  # of one without arguments
+            return self.token_after(node.this, skip=of_call) or self._first(node)
         if isinstance(node, exp.Cast):
             skip = (TokenType.ALIAS, TokenType.DCOLON)
             return self.token_after(node.this, skip=skip) or self._first(node)
