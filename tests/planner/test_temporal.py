@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobmanager import collect
-from planner import InvalidPlanError, Stream, UnknownColumnError, col, cti, event, lit
+from planner import InvalidPlanError, Stream, UnknownColumnError, agg, col, cti, event, lit
 from planner.cost.options import PlanOptions
 from planner.logical.nodes.partitioning import Partitioning
 from planner.logical.text import logical_text
@@ -115,6 +115,23 @@ def test_filters_pass_unless_they_read_lifetimes(change: Callable[[Stream], Stre
     assert pushed(change(SPANS).filter(col("k") > 1))[1].startswith("filter k > 1")
     for reads in (col("_vs") > 1, col("_ve") > col("k"), lit(1) / col("_ve") > 0):
         assert pushed(change(SPANS).filter(reads))[0].startswith("filter")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda s: s.deduplicate("k", within=3), "deduplicate"),
+        (lambda s: s.group_by("k").rolling(rows=2).with_columns(n=agg.count()), "over"),
+        (lambda s: s.limit(2), "limit"),
+    ],
+)
+def test_a_filter_stays_above_what_other_rows_have_a_say_in(
+    change: Callable[[Stream], Stream], what: str
+) -> None:
+    lines = pushed(change(SPANS).filter(col("x") > 1))
+    (at,) = (k for k, line in enumerate(lines) if line.startswith("filter"))
+    (node,) = (k for k, line in enumerate(lines) if line.startswith(what))
+    assert at < node
 
 
 def test_a_filter_on_what_a_stitch_merges_stays() -> None:

@@ -166,6 +166,7 @@ def test_a_newcomer_that_fails_is_tried_again_after_a_pause() -> None:
     assert scene.pass_time(0.9) == []
     assert scene.pass_time(1.1)[0] == Feed(RestartDue("b"))
     assert len(scene.instances("b")) == 2
+    assert scene.instances("b")[0] == (3, "h2.0"), "who is at work is not disturbed"
     scene.tell(VertexFailed("b", scene.instances("b")[1][0], "operating", "disk full", ""))
     assert scene.pass_time(3.0) == [], "the second pause is twice as long"
     assert scene.pass_time(3.2)[0] == Feed(RestartDue("b"))
@@ -191,6 +192,19 @@ def test_what_a_reader_lacks_is_written_again_though_a_newcomer_has_failed() -> 
     assert scene.manager.vertices["b"].due_us is not None
     out = scene.tell(ItemsLost("c", c, "bc", 0, (b,)))
     assert started(out) == [("b", "b-2-0")]
+
+
+def test_a_twin_that_writes_again_what_a_reader_lacks_is_still_a_twin() -> None:
+    scene = Scene(chain("volatile"))
+    scene.start_all()
+    elder = scene.at("b").epoch
+    scene.obey(scene.tell(StragglerFound("b", elder)))
+    (_, (twin, _)) = scene.instances("b")
+    scene.obey(scene.tell(ItemsLost("c", scene.at("c").epoch, "bc", 0, (elder, twin))))
+    instances = scene.manager.vertices["b"].instances
+    assert instances[1].epoch > twin
+    assert [i.replaces for i in instances] == [None, elder]
+    assert instances[1].reason == "slow"
 
 
 def test_when_one_replica_finishes_the_other_is_stopped() -> None:

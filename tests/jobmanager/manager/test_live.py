@@ -180,6 +180,21 @@ def test_nobody_is_quiet_whose_step_lasts_or_who_has_yet_to_start() -> None:
     assert Feed(StopRequested()) not in starting.pass_time(4.5)
 
 
+def test_what_was_written_before_a_takeover_has_to_be_consumed_too() -> None:
+    """The writer has ended, and no instance of it is left."""
+    former = Scene(durability="async", at_end="stop")
+    former.start_all()
+    former.finish("a", 10, 10)
+    scene = Scene(durability="async", at_end="stop", log=former.log())
+    scene.start_all()
+    assert scene.instances("a") == []
+    for consumed in (9, 10):
+        scene.progress("b", consumed, consumed)
+        scene.progress("c", consumed, consumed)
+        out = scene.pass_time(1.0)
+        assert (Feed(StopRequested()) in out) == (consumed == 10)
+
+
 def test_a_source_that_restarts_is_told_what_its_reader_has_consumed() -> None:
     """Beyond the reader's checkpoint, too: what was used cannot come again otherwise."""
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)

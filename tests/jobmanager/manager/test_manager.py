@@ -17,10 +17,14 @@ from jobmanager.state.messages import (
     Feed,
     HostLost,
     JobResumed,
+    JobStarted,
+    OutputObsolete,
+    PartitionsAdded,
     Refuse,
     StartHost,
     Tell,
     Tick,
+    is_logged,
 )
 from rvertex.messages import (
     Collect,
@@ -228,6 +232,17 @@ def test_limits_on_silence_and_on_starting() -> None:
     assert scene.tell(Tick(6 * SECOND)) == [Feed(HostLost("h0.0", "silent for 6 s"))]
 
 
+def test_the_wait_for_a_host_that_starts_begins_when_it_is_ordered() -> None:
+    scene = Scene(host_start_wait_s=5.0, host_silence_s=1_000.0)
+    scene.start_all()
+    scene.pass_time(100)
+    scene.lose("h1.0")
+    scene.pass_time(104)
+    assert scene.manager.state == "running"
+    scene.pass_time(106)
+    assert scene.manager.error.startswith("host h1.1 did not start within host_start_wait_s = 5 s")
+
+
 def test_a_job_that_gets_no_further_fails_with_a_diagnosis() -> None:
     scene = Scene(hosts=1, host_silence_s=1e9, stall_wait_s=10.0)
     scene.start_all()
@@ -256,6 +271,14 @@ def test_a_host_that_is_busy_is_not_silent_and_has_a_limit_of_its_own() -> None:
     assert scene.manager.state == "failed"
     assert scene.manager.error.startswith("vertex b on h0.1 did not return from its step for 60 s")
     assert "(step_wait_s = 60 s)" in scene.manager.error
+
+
+def test_what_comes_again_by_itself_is_not_logged() -> None:
+    busy = HostBusy("h0.0", "a", 1, "a call", 3, 0)
+    for notice in (Progress("h0.0", ()), busy, OutputObsolete((Mark("out", 3),)), Tick(1)):
+        assert not is_logged(notice)
+    for logged in (JobStarted(1, 0), HostLost("h0.0", "killed"), PartitionsAdded(())):
+        assert is_logged(logged)
 
 
 def test_cancel() -> None:

@@ -180,6 +180,16 @@ UNTOUCHED: dict[str, tuple[Rule, Callable[[], Stream]]] = {
         push_down_filter,
         lambda: readings().filter(col("y") < 2).union(readings()),
     ),
+    "push down: what an as-of join finds": (
+        push_down_filter,
+        lambda: readings()
+        .join_asof(counts().select("k", "n"), by="k", how="left")
+        .filter(col("n").is_null() | (col("n") > 2)),
+    ),
+    "push down: past the first rows of a key, of which others would be the first": (
+        push_down_filter,
+        lambda: readings().deduplicate("k", within=9).filter(col("x") > 4),
+    ),
     "merges: a branch that others read": (
         remove_merges,
         lambda: _union_of_shared(),

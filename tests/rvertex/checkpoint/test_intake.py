@@ -88,6 +88,20 @@ def test_a_blob_is_read_again_until_all_of_its_entries_are_in_the_snapshot() -> 
     assert successor.log.bound == 9
 
 
+def test_files_that_were_taken_are_known_once_however_often_they_are_told() -> None:
+    blobs: dict[str, bytes] = {}
+    vertex, intake = opened(blobs, 1)
+    one, other = (LogEntry("file", 0, k, 0, path=f"{k}.json") for k in range(2))
+    write(intake, one, advance(1, 0, 3, 9))  # which waits, so the blob is read again
+    write(intake, other)
+    successor = RVertex(SPEC, pending_rows_max=100)
+    successor.load(vertex.get_snapshot())
+    assert vertex.log is not None
+    assert successor.log is not None
+    open_intake(SPEC, successor.log, MemoryBlobs(blobs), 2)
+    assert successor.log.files() == vertex.log.files() == [one, other]
+
+
 def test_no_blob_is_left_over_however_many_instances_come() -> None:
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)

@@ -8,6 +8,7 @@ Cannot catch: what the host decides and when (tests/sim, with --live).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -188,6 +189,38 @@ def test_what_the_log_no_longer_had_is_counted_through_restores(*, replays: bool
         assert life.lost() == [4]
         assert [row["at"] for row in life.items()[0].to_pylist() if row[KIND] != CTI] == [0, 1, 7]
         schedule = []
+
+
+@pytest.mark.parametrize("replays", [False, True])
+def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
+    """It became durable after the snapshot, at the position of that; no row follows."""
+    log = [LogPartition((Row(0, 1), Row(1, 6)), (LogEntry("end", 0, 0, 2),))]
+    spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=replays)
+    life = LogLife(spec, log)
+    life.offer(0, 2)
+    life.step()
+    life.restore()
+    life.tell(0)
+    life.input.decide(log[0].entries)
+    life.drain()
+    assert [row["at"] for row in life.items()[0].to_pylist() if row[KIND] != CTI] == [0, 1]
+
+
+def test_rows_of_several_partitions_are_sorted_though_nobody_needs_it() -> None:
+    """Only so is what leaves below a time the same however the partitions were polled."""
+    log = [
+        LogPartition(
+            tuple(Row(at, time + number) for at, time in enumerate((9, 3, 7, 14, 11))),
+            (LogEntry("end", number, 0, 5),),
+        )
+        for number in (0, 1)
+    ]
+    spec = log_vertex(2, delay_us=6, cti_every_us=4, replays=False)
+    assert spec.source is not None
+    source = replace(spec.source, spec=replace(spec.source.spec, sorts=False))
+    schedule = [(5, 0), (STEP, 0), (3, 1), (STEP, 0), (RESTORE, 0)]
+    lives = [run(s, log, schedule) for s in (spec, replace(spec, source=source))]
+    assert_same_items(lives[1].items()[0], lives[0].items()[0], "not sorted")
 
 
 def check_expected(life: LogLife, log: list[LogPartition], delay_us: int) -> None:

@@ -1,0 +1,107 @@
+"""What says when an event starts, and which events never end, through every kind of node.
+
+Cannot catch: what those that ask make of it (tests/planner/sql).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from planner import Stream, agg, col, event, lit, tumbling, vs
+from planner.logical.event_time import is_event_time, never_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = {"k": "int64", "x": "int64"}
+SPANS = Stream.from_items(SCHEMA, [event(1, 5, k=1, x=1)]).with_columns(t=vs())
+POINTS = Stream.from_items(SCHEMA, [event(1, k=1, x=1)]).with_columns(t=vs())
+OTHERS = POINTS.select("k", y=col("x"))
+
+
+def renamed(stream: Stream) -> Stream:
+    return stream.select("k", u=col("t"))
+
+
+TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
+    "as it is": (lambda: SPANS, "t"),
+    "renamed": (lambda: renamed(SPANS), "u"),
+    "another end": (lambda: SPANS.set_duration(9), "t"),
+    "a later end": (lambda: SPANS.extend(9).for_ever(), "t"),
+    "filtered": (lambda: SPANS.filter(col("x") > 1), "t"),
+    "the first of a key": (lambda: SPANS.deduplicate("k", within=9), "t"),
+    "sorted": (lambda: SPANS.sort("x"), "t"),
+    "with a frame": (
+        lambda: SPANS.group_by("k").rolling(rows=3).with_columns(n=agg.count()),
+        "t",
+    ),
+    "of all branches": (lambda: SPANS.union(POINTS), "t"),
+    "a point in a pair": (lambda: POINTS.join(SPANS.select("k", y=col("x")), on="k"), "t"),
+    "the right one of two points": (lambda: OTHERS.join(renamed(POINTS), on="k"), "u"),
+    "the left one of an outer join": (lambda: POINTS.join(OTHERS, on="k", how="left"), "t"),
+    "the left one of the nearest": (lambda: SPANS.join_asof(OTHERS, by="k"), "t"),
+}
+NO_TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
+    "another start": (lambda: SPANS.shift(3), "t"),
+    "the end": (lambda: SPANS.point_at_end(), "t"),
+    "later pieces": (lambda: SPANS.chop(2), "t"),
+    "computed": (lambda: POINTS.with_columns(t=col("t") + lit(timedelta(seconds=1))), "t"),
+    "of one branch": (lambda: SPANS.union(SPANS.shift(3)), "t"),
+    "what a frame made": (
+        lambda: SPANS.group_by("k").rolling(rows=3).with_columns(n=agg.max("t")),
+        "n",
+    ),
+    "of the first of what was merged": (lambda: SPANS.stitch("k"), "t"),
+    "a span in a pair": (lambda: SPANS.join(OTHERS, on="k"), "t"),
+    "a match that may be none": (
+        lambda: SPANS.join(renamed(POINTS), on="k", how="left"),
+        "u",
+    ),
+    "the nearest": (lambda: POINTS.join_asof(renamed(POINTS), by="k"), "u"),
+    "of a group": (lambda: POINTS.group_by("k").window(tumbling(9)).agg(t=agg.min("t")), "t"),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_column_that_says_when_events_start(name: str) -> None:
+    make, column = TIMES[name]
+    assert is_event_time(make().plan, column)
+
+
+@pytest.mark.parametrize("name", NO_TIMES)
+def test_a_column_that_does_not(name: str) -> None:
+    make, column = NO_TIMES[name]
+    assert not is_event_time(make().plan, column)
+
+
+ENDLESS = SPANS.for_ever()
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: SPANS, False),
+        (lambda: SPANS.extend(2**40), False),
+        (lambda: ENDLESS, True),
+        (lambda: ENDLESS.shift(3).filter(col("x") > 1).select("k"), True),
+        (lambda: ENDLESS.deduplicate("k").sort("x").limit(3), True),
+        (lambda: ENDLESS.group_by("k").rolling(rows=3).with_columns(n=agg.count()), True),
+        (lambda: ENDLESS.set_duration(3), False),
+        (lambda: ENDLESS.clip(ENDLESS, on="k"), False),
+        (lambda: ENDLESS.union(ENDLESS), True),
+        (lambda: ENDLESS.union(SPANS), False),
+        (lambda: ENDLESS.join(ENDLESS.select("k", y=col("x")), on="k"), True),
+        (lambda: ENDLESS.join(OTHERS, on="k"), False),
+        (lambda: OTHERS.join(ENDLESS, on="k"), False),
+        (lambda: ENDLESS.join(ENDLESS.select("k", y=col("x")), on="k", how="left"), False),
+        (lambda: ENDLESS.join(ENDLESS, on="k", how="anti"), False),
+        (lambda: ENDLESS.join_asof(OTHERS, by="k"), True),
+        (lambda: SPANS.join_asof(ENDLESS.select("k", y=col("x")), by="k"), False),
+        (lambda: ENDLESS.group_by("k").agg(n=agg.count()), False),
+    ],
+)
+def test_what_never_ends(make: Callable[[], Stream], expected: bool) -> None:
+    assert never_ends(make().plan) is expected
