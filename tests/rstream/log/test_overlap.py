@@ -118,3 +118,14 @@ def test_what_was_collected_and_is_there_again_is_not_named() -> None:
     first = segment_name(SeqRange(0, 2))
     store.put(first, again[first])
     assert seal(store) == (segment_name(SeqRange(5, 7)), segment_name(SeqRange(7, 9)))
+
+
+def test_a_segment_of_which_a_part_was_collected_is_named() -> None:
+    """Of two writers that cut otherwise, one has a segment across the mark; the other's goes."""
+    store = MemoryBlobs()
+    log = DurableLog(store, "s")
+    for lo, hi in ((0, 5), (5, 8), (3, 9)):
+        log.write(items(lo, hi))
+    log.collect(5)
+    assert seal(store) == (segment_name(SeqRange(3, 9)),)
+    assert read_events(store)["x"].to_pylist()[-4:] == [5, 6, 7, 8]

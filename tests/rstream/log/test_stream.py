@@ -5,8 +5,9 @@ The model machine in test_stream_model.py combines them.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -32,6 +33,7 @@ from rstream import (
 )
 from rstream.errors import SegmentFormatError
 from rstream.format.codec import FORMAT_VERSION
+from rstream.items.digest import StreamDigest
 from rstream.log.damage import find_damage
 from tests.support.content import PAYLOAD, items, open_inline, read_all, rows_of, small_limits
 from tests.support.interrupted_store import Interrupted
@@ -78,6 +80,20 @@ def test_first_write_wins_and_repeats_are_counted() -> None:
     assert stream.write(5, items(5, 15)) == 5
     assert stream.duplicates == 15
     assert rows_of(read_all(stream.register(0))) == items(0, 15).to_pylist()
+
+
+@pytest.mark.parametrize("durability", ["async", "sync"])
+def test_a_digest_of_items_that_are_partly_there_is_not_that_of_the_rest(durability: Any) -> None:
+    """A writer that goes on within a batch: its segment would count as damaged."""
+    store = MemoryBlobs()
+    with contextlib.closing(open_inline(store, durability=durability)) as stream:
+        stream.write(0, items(0, 5))
+        digest = StreamDigest()
+        digest.update(0, items(0, 12))
+        assert stream.write(0, items(0, 12), digest=digest.to_bytes()) == 7
+        stream.flush()
+    assert rows_of(read_all(open_reader(store))) == items(0, 12).to_pylist()
+    assert find_damage(store, "s", 12, contents=True) == []
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
