@@ -36,6 +36,7 @@ from rvertex.messages import Endpoint, Locate
 from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveryProgress
 from tests.support.builders import Ev, Item, cti, ev, make_items
+from tests.support.interrupted_store import Interrupted
 from tests.support.ledger import Ledger, Row
 
 if TYPE_CHECKING:
@@ -196,10 +197,11 @@ def test_rows_are_a_clean_table_and_progress_is_at_the_end() -> None:
 @settings(max_examples=12, deadline=None)
 @given(faults=st.lists(st.sampled_from(FAULTS), max_size=8), cut=st.integers(1, 30))
 def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
-    ledger = Ledger(faults=faults)
+    ledger = Ledger(faults=list(faults))
     found = delivery(written(ITEMS, cut), ledger)
     found.run()
     assert found.state == "finished"
+    assert found.view().rows == ROWS or "lost" in faults
     assert values(ledger.rows) == list(range(ROWS))
     assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
 
@@ -319,6 +321,48 @@ def test_rows_whose_writer_is_replaced_wait_for_the_check(is_recomputed: bool) -
     delivered = len(ITEMS) if is_recomputed else 4
     assert ledger.progress == DeliveryProgress(delivered, digest(ITEMS[:delivered]))
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[:delivered] if isinstance(i, Ev)]
+
+
+def test_pauses_double_up_to_their_limit_and_begin_anew_after_a_commit() -> None:
+    clock, pauses = ManualClock(), list[float]()
+
+    class Pauses(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            pauses.append(timeout)
+            clock.advance(int(timeout * 1e6))
+            return False
+
+    ledger = Ledger(faults=["open"] * 4)
+    limits = DeliveryLimits(
+        commit_interval_ms=0, commit_rows_max=3, retry_pause_s=1.0, retry_pause_max_s=4.0
+    )
+    found = delivery(
+        written(ITEMS), ledger, limits=limits, wake=Pauses(), wiring=HandedWiring(clock)
+    )
+    note_begun = found._claim.note_begun
+
+    def fail_once_more() -> None:
+        if not found.view().commits:
+            ledger.faults.append("commit")
+        note_begun()
+
+    found._claim.note_begun = fail_once_more  # type: ignore[method-assign]
+    found.run()
+    assert (found.state, found.view().error) == ("finished", "")
+    assert pauses == pytest.approx([1.0, 2.0, 4.0, 4.0, 1.0])
+
+
+def test_who_looked_before_others_claimed_and_forgot_claims_anew() -> None:
+    """The number that it had seen was taken, passed and deleted: it is free, and too low."""
+    blobs: dict[str, bytes] = {}
+
+    def claim_thrice() -> None:
+        assert [DeliveryClaim(MemoryBlobs(blobs), "d", 0).take(0) for _ in range(3)] == [1, 2, 3]
+
+    late = DeliveryClaim(Interrupted(blobs, 1, claim_thrice), "d", 0)
+    assert late.take(0) == 4
+    assert late.is_newest()
 
 
 def test_stopping_ends_a_wait() -> None:

@@ -84,9 +84,27 @@ def test_a_job_has_not_finished_before_its_answer_is_in_its_place(tmp_path: Path
     assert JobRoot(job.root).read_status()["state"] == "finished"
 
 
-def test_folders_by_value(tmp_path: Path) -> None:
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files and folders that were synced, in order."""
+    paths, real = list[str](), os.fsync
+
+    def fsync(handle: int) -> None:
+        paths.append(os.readlink(f"/proc/self/fd/{handle}"))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return paths
+
+
+def test_folders_by_value(tmp_path: Path, synced: list[str]) -> None:
+    """All of it is on the disk before it is in its place, and then its name is, too."""
     table = tmp_path / "table"
     run(rows_of(0).to_parquet(str(table), partition_by="day"), tmp_path / "one")
+    drafts = [path for path in synced if path.startswith(f"{tmp_path}/.table.")]
+    on_disk = {path.removeprefix(f"{tmp_path}/.table.").partition("/")[2] for path in drafts}
+    assert {str(path.relative_to(table)) for path in table.rglob("*") if path != table} <= on_disk
+    assert str(tmp_path) in synced[synced.index(drafts[-1]) :]
     assert {path.name for path in table.glob("day=*")} == {"day=d0", "day=d1", "day=d2"}
     assert values(table) == list(range(ROWS))
     with pytest.raises(CannotPublishError, match='mode="overwrite" replaces it'):

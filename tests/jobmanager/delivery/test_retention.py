@@ -15,6 +15,7 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
+from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.positions import tell_position, told_positions
 from jobmanager.delivery.retention import AGES, OutputRetention
@@ -30,6 +31,7 @@ from rstream import MemoryBlobs
 from rstream.clock import ManualClock
 from rstream.errors import OutputCollectedError, UsageError
 from rvertex.messages import Mark
+from rvertex.sinks.limits import DeliveryLimits
 from tests.support.content import items, open_inline
 from tests.support.jobs import WAIT_S, outcome, with_limits, write_events
 from tests.support.live import Watch, write_file
@@ -296,6 +298,34 @@ def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
     needed.clear()
     kept.look()
     assert [mark.seq for mark in told[-1]] == [20]
+    needed[0] = 5  # too late: that may be gone already
+    kept.look()
+    assert [mark.seq for mark in told[-1]] == [20]
+    with kept.opening() as kept_from:
+        assert kept_from == {0: 20}
+
+
+def test_of_several_deliveries_the_slowest_one_counts(events: Path, tmp_path: Path) -> None:
+    plan, store = one_partition(events, tmp_path), MemoryBlobs()
+    found = Deliveries(
+        [sinks.console(name=name) for name in "abc"],
+        plan,
+        job_id="j",
+        store=store,
+        endpoints=Endpoints(),
+        secret="",
+        has_ended=lambda: False,
+        limits=DeliveryLimits(),
+    )
+    parts = [part for _, _, part in found._parts]
+    for part, seq in zip(parts, (7, 4, 9), strict=True):
+        part._delivered_seq = seq
+    assert found.positions() == {0: 4}
+    parts[1].state = "fenced"
+    tell_position(store, "b", 0, 3, 0)
+    assert found.positions() == {0: 4}, "the other process tells less often than it delivers"
+    tell_position(store, "b", 0, 8, 0)
+    assert found.positions() == {0: 7}
 
 
 def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
