@@ -120,13 +120,13 @@ class OutputTap:
         """
         if self.is_over:
             return None
-        reader = self._current(has_ended)
-        if reader is None:
-            return None
-        try:
-            items = reader.read_next(max_items)
-        except SequenceDiscardedError:  # collected meanwhile: ask anew where to begin
-            self.close()
+        while (reader := self._current(has_ended)) is not None:  # ends: above it, or refused
+            try:
+                items = reader.read_next(max_items)
+                break
+            except SequenceDiscardedError:  # collected meanwhile: ask anew where to begin
+                self.close()
+        else:
             return None
         if items is None:
             return None

@@ -19,6 +19,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobmanager.errors import JobRunningError
 from jobmanager.manager.collection import checkpoints_kept, kept_marks
 from jobmanager.manager.manager import JobManager
 from jobmanager.options import RunOptions, applied, merged
@@ -117,7 +118,9 @@ def _owned_for_a_while(
         finally:
             log.close()
     finally:
-        root.write_status(status)
+        with contextlib.suppress(JobRunningError):  # then the status is another's
+            root.check_owner()
+            root.write_status(status)
 
 
 def _record(log: NoticeLog, job: JobState, streams: Iterable[_Stream]) -> None:

@@ -27,9 +27,11 @@ from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, sinks, tumbling
 from planner.physical.lower import lower
-from rstream import MemoryBlobs
+from rstream import MemoryBlobs, open_store
 from rstream.clock import ManualClock
 from rstream.errors import OutputCollectedError, UsageError
+from rstream.log.durable import DurableLog
+from rstream.log.retention import collect
 from rvertex.messages import Mark
 from rvertex.sinks.limits import DeliveryLimits
 from tests.support.content import items, open_inline
@@ -280,6 +282,25 @@ def test_a_subscription_begins_above_what_writers_were_told_to_collect(
     assert [mark.seq for mark in told[-1]] == [20]
     with kept.opening() as kept_from, subscribed(plan, kept_from) as found:
         assert found.positions == {0: 20}
+
+
+def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_ended(
+    events: Path, tmp_path: Path
+) -> None:
+    plan = one_partition(events, tmp_path)
+    ((_, uri),) = plan.sink_streams()
+    with subscribed(plan, {}) as found:
+        next(found)
+        (seq,) = found.positions.values()
+        assert seq < 20
+        stream = open_inline(uri)
+        stream.write(20, items(20, 60))
+        stream.close()
+        log = DurableLog(open_store(uri), "s")
+        log.keeps_digest = True
+        collect(log, 40)
+        with pytest.raises(OutputCollectedError, match=f"seq {seq} is gone"):
+            next(found)
 
 
 def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(

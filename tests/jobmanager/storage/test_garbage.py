@@ -11,6 +11,8 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig, JobRunningError
+from jobmanager.state.messages import CheckpointsKept
+from jobmanager.storage import garbage
 from jobmanager.storage.garbage import Garbage, collect_garbage
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
@@ -85,8 +87,9 @@ def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
 
 
 def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
-    events: Path, gate: Gate, tmp_path: Path
+    events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Before anything goes it is written down what is left, and looked who owns the root then."""
     root = tmp_path / "job"
     cancelled(events, root, gate, retain="all")
     notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))
@@ -94,7 +97,24 @@ def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
     assert len(announced) > 10
     gc(root)
     assert [name for name in announced if not (root / name).exists()] == []
+    status, recorded = JobRoot(str(root)).read_status(), list[object]()
+
+    def overtaken(*given: Any) -> None:
+        record(*given)
+        recorded.append(read_notices(JobRoot(str(root)).store)[-1][1])
+        JobRoot(str(root), pid=1, machine="elsewhere").claim(0)
+
+    record = garbage._record
+    with monkeypatch.context() as patch:
+        patch.setattr(garbage, "_record", overtaken)
+        with pytest.raises(JobRunningError):
+            gc(root, retain=0)
+    assert [type(notice) for notice in recorded] == [CheckpointsKept]
+    assert [name for name in announced if not (root / name).exists()] == []
+    assert JobRoot(str(root)).read_status()["machine"] == "elsewhere", "it is no more its own"
+    JobRoot(str(root)).write_status(status)
     gc(root, retain=0)
+    assert JobRoot(str(root)).read_status()["state"] == "cancelled"
     assert [name for name in announced if not (root / name).exists()] != []
 
 

@@ -141,6 +141,17 @@ def test_a_copy_says_what_the_notices_said() -> None:
     assert successor.job.retain_us == 0, "what was read before the copy is forgotten"
 
 
+def test_with_a_copy_that_is_not_durable_nothing_begins() -> None:
+    run = Run(MemoryBlobs())
+    run.begin()
+    run.take(*(DrainRequested("nobody") for _ in range(CONFIG.log_notices_max)))
+    assert run.log.is_long
+    run.log.append_copy(run.manager.copy_state())
+    assert not run.log.has_durable_copy
+    run.log.flush()
+    assert run.log.has_durable_copy
+
+
 def test_a_copy_is_never_most_of_what_is_written() -> None:
     run = Run(MemoryBlobs(), replace(CONFIG, log_notices_max=10_000, log_bytes_max=1))
     run.begin()
@@ -180,6 +191,7 @@ def test_a_claim_that_was_forgotten_is_not_claimed_again() -> None:
     with pytest.raises(JobRunningError):
         late.claim(1_000_000, after=seen)
     run.root.check_owner()
+    assert store.list(EPOCHS) == [f"{EPOCHS}/{run.root.epoch:010d}"]
 
 
 def test_an_owner_whose_claim_was_forgotten_knows_that_it_was_replaced() -> None:

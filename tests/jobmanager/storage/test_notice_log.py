@@ -5,7 +5,7 @@ Cannot catch: what a job manager does that has found out (test_driver.py, tests/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -13,10 +13,12 @@ from jobmanager.config import JobConfig
 from jobmanager.state.messages import DrainRequested
 from jobmanager.storage.notice_log import NoticeLog, fence, folder_of, read_notices
 from jobmanager.storage.root import JobRoot
-from rstream import InlineBackground, MemoryBlobs
+from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from rstream import BlobStore
 
 
@@ -113,4 +115,32 @@ def test_a_log_from_before_there_were_epochs_is_gone_on_with() -> None:
     assert again.found == "ab"
     again.append("c")
     again.flush()
+    assert durable(store) == "abc"
+
+
+def test_a_notice_that_is_told_of_an_earlier_failure_is_in_the_log_all_the_same() -> None:
+    class Busy(MemoryBlobs):
+        """Segments cannot be put for a while."""
+
+        is_busy: ClassVar = [False]
+
+        def child(self, folder: str) -> Busy:
+            return Busy(self.blobs, f"{self._root}{folder}/")
+
+        def put(self, path: str, data: bytes | pa.Buffer) -> None:
+            if self.is_busy[0] and path.endswith(".parquet"):
+                raise StoreError(path, "busy")
+            super().put(path, data)
+
+    store = Busy()
+    manager = Manager(store, "m1")
+    store.is_busy[0] = True
+    manager.append("a")
+    with pytest.raises(StoreError, match="busy"):
+        manager.flush()
+    manager.append("b")
+    manager.log._stream._on_flush_timer()  # it fails, and nobody is told yet
+    store.is_busy[0] = False
+    manager.append("c")
+    manager.flush()
     assert durable(store) == "abc"

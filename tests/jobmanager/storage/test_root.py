@@ -19,8 +19,10 @@ import pytest
 
 from jobmanager.config import JobConfig
 from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
+from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.liveness import STATUS_STALE_US, is_owned
+from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.root import (
     CANCEL,
@@ -38,6 +40,7 @@ from planner import col
 from planner.physical.lower import lower
 from rstream.clock import SystemClock
 from rstream.errors import StoreError
+from rstream.log.background import InlineBackground
 from rstream.store.blobs import MemoryBlobs
 from tests.support.queries import bids, stateless
 
@@ -219,6 +222,47 @@ def test_a_job_is_begun_once(root: JobRoot) -> None:
         first.write_plan(lower(stateless(), root="ROOT", parallelism=2))
 
 
+def test_a_plan_that_one_wrote_who_was_replaced_meanwhile_is_not_replaced(root: JobRoot) -> None:
+    """That one may have begun: whoever is the owner now has to be resumed."""
+    first, second = rivals(root.store, 2)
+    for each in (first, second):
+        each.claim(NOW_US)
+    plan = lower(stateless(), root="ROOT", parallelism=1)
+    first.write_plan(plan)
+    with pytest.raises(JobRunningError, match="pid 7 on m1"):
+        second.write_plan(lower(bids().to_parquet(), root="ROOT", parallelism=1))
+    found = root.read_plan()
+    assert found is not None
+    assert found.plan_hash == plan.plan_hash
+
+
+def test_a_failure_of_one_who_was_replaced_is_not_that_of_the_job(root: JobRoot) -> None:
+    first, second = rivals(root.store, 2)
+    first.claim(NOW_US)
+    first.record_failure("my disk", NOW_US)
+    assert root.read_status()["error"] == "my disk"
+    second.claim(NOW_US)
+    first.record_failure("my network", NOW_US)
+    status = root.read_status()
+    assert (status["state"], status["machine"]) == ("starting", "m1")
+
+
+def test_how_a_job_ended_counts_until_it_was_resumed(root: JobRoot) -> None:
+    """Told from the log alone, where the status is lost."""
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    told: list[str] = []
+    for life, ending in enumerate((StopRequested(), CancelRequested()), start=1):
+        owner = JobRoot(root.store, pid=7, machine=f"m{life}")
+        owner.claim(0)
+        log = NoticeLog(owner, SystemClock(), JobConfig(), InlineBackground())
+        for notice in (JobResumed(1, 0) if life > 1 else JobStarted(1, 0), ending):
+            log.append(notice)
+            log.flush()
+            root.store.delete(STATUS)
+            told.append(shown_status(root, NOW_US)["state"])
+    assert told == ["unknown", "stopped", "unknown", "cancelled"]
+
+
 @pytest.mark.parametrize(
     ("fields", "later_us", "expected"),
     [
@@ -250,6 +294,14 @@ def test_one_that_has_ended_owns_nothing_though_its_parent_has_not_looked() -> N
     assert not is_owned(owned_by(pid=process.pid), time.time_ns() // 1000)
     process.stdout.close()
     process.wait()
+
+
+def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError(pid, number)
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert is_owned(owned_by(), NOW_US)
 
 
 def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:

@@ -27,6 +27,18 @@ def test_thread_runs_in_order_and_reports_failures() -> None:
         background.submit(lambda: None).result(WAIT_S)
 
 
+def test_no_thread_is_left_of_one_that_is_closed() -> None:
+    background = ThreadBackground("closed-test")
+    background.submit_later(1e6, lambda: None)
+    background.submit(lambda: None).result(WAIT_S)
+    threads = [t for t in threading.enumerate() if t.name.startswith("closed-test-")]
+    assert sorted(t.name for t in threads) == ["closed-test-0", "closed-test-timer"]
+    background.close()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
 def test_delayed_tasks_run_when_due() -> None:
     background = ThreadBackground("test")
     seen: list[str] = []

@@ -20,6 +20,7 @@ import pytest
 import rstream.store.blobs
 from rstream import FsspecBlobs, MemoryBlobs, StoreError, open_store
 from rstream.store.blobs import ATTEMPTS_MAX, remove_temporaries
+from rstream.store.part_files import PartFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +126,16 @@ def test_temporaries_are_invisible_and_removable(tmp_path: Path) -> None:
     assert store.list() == ["b.parquet"]
     assert remove_temporaries(store) == 1
     assert os.listdir(tmp_path) == ["b.parquet"]
+
+
+def test_temporaries_of_another_stream_in_the_folder_stay() -> None:
+    """Its writer is at work; the names of the two begin alike."""
+    store = MemoryBlobs()
+    names = [f".part-{k}-{0:020d}-{9:020d}.parquet.1.2.tmp" for k in (1, 10)]
+    for name in names:
+        store.put(name, b"half")
+    assert remove_temporaries(PartFiles(store, "part-1")) == 1
+    assert store.temporaries() == names[1:]
 
 
 def test_a_folder_removed_in_between_is_made_again(tmp_path: Path) -> None:
