@@ -323,6 +323,7 @@ def test_a_newcomer_begins_only_where_its_inputs_are_in_memory(*, is_waiting: bo
     assert started(out) == []
     out = scene.tell(Tick(2 * SECOND))
     assert len(said(out, TakeCheckpoint)) == 1, "it is asked again"
+    assert said(scene.tell(Tick(2 * SECOND + 1)), TakeCheckpoint) == [], "once in a while"
     out = scene.tell(dataclasses.replace(replayed_from(scene, "late", 45, reads=30), asked=True))
     assert started(out) == [("c", "late")]
 
@@ -360,6 +361,11 @@ def test_a_drain_that_leaves_too_few_hosts_is_refused_with_a_reason() -> None:
     alone.start_all()
     assert alone.tell(DrainRequested("h0.0")) == []
     assert refusals(alone) == {"h0.0": "there is no other host"}
+    left = Scene(chain("async"), hosts=2)
+    left.start_all()
+    left.obey(left.tell(DrainRequested("h1.0")))
+    assert refusals(left)["h0.0"] == "there is no other host", "the other one is about to leave"
+    assert not left.manager.hosts[0].is_draining
 
 
 def test_a_host_that_dies_while_it_is_drained_is_not_replaced() -> None:
@@ -425,6 +431,23 @@ def test_a_straggler_has_a_twin_and_the_slower_one_is_retired(rewrite: bool) -> 
     assert scene.progress("b1", 12, 12, epoch=4) == [Feed(TwinLevel("b1", 3, 4))]
     assert scene.instances("b1") == [(4, "h1.0")]
     scene.check("straggler", rewrite=rewrite)
+
+
+def test_a_twin_runs_against_where_its_elder_is_by_now() -> None:
+    scene = slow_one()
+    scene.pass_time(11.5)
+    scene.progress("b1", 11, 11, epoch=3, cti=11 * SECOND)
+    assert scene.progress("b1", 10, 10, epoch=4) == []
+    scene.progress("b1", 15, 15, epoch=3, cti=15 * SECOND)
+    assert scene.progress("b1", 12, 12, epoch=4) == []
+    assert scene.progress("b1", 15, 15, epoch=4) == [Feed(TwinLevel("b1", 3, 4))]
+
+
+def test_a_twin_gets_no_twin() -> None:
+    scene = slow_one(hosts=3, twins_max=9)
+    scene.pass_time(11.5)
+    assert scene.tell(StragglerFound("b1", 4)) == []
+    assert scene.manager.vertices["b1"].joins == []
 
 
 def test_a_twin_that_is_no_faster_is_retired_itself_and_not_tried_again_soon() -> None:

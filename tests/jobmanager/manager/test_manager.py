@@ -232,6 +232,15 @@ def test_limits_on_silence_and_on_starting() -> None:
     assert scene.tell(Tick(6 * SECOND)) == [Feed(HostLost("h0.0", "silent for 6 s"))]
 
 
+def test_losses_of_a_slot_count_whichever_host_has_it() -> None:
+    scene = Scene(host_restarts_max=2)
+    scene.start_all()
+    for generation in range(3):
+        assert scene.manager.state == "running"
+        scene.lose(f"h1.{generation}")
+    assert scene.manager.error.startswith("host of slot 1 was lost 3 times within")
+
+
 def test_the_wait_for_a_host_that_starts_begins_when_it_is_ordered() -> None:
     scene = Scene(host_start_wait_s=5.0, host_silence_s=1_000.0)
     scene.start_all()

@@ -11,6 +11,15 @@ from jobmanager.state.tracker import SnapshotTracker
 from tests.support.shapes import diamond, snapshot_at
 
 
+def test_what_rests_on_lost_items_is_forgotten_and_what_ends_where_they_begin_is_kept() -> None:
+    tracker = SnapshotTracker(diamond())
+    tracker.add("t", snapshot_at("below", (2, 2), (4,)))
+    assert not tracker.discard_beyond("t", 0, 4)
+    tracker.add("t", snapshot_at("beyond", (3, 3), (5,)))
+    assert tracker.discard_beyond("t", 0, 4)
+    assert [ref.name for ref in tracker.refs("t")] == ["", "below"]
+
+
 def test_figure_5_largest_snapshot_at_or_below_the_lost_item() -> None:
     tracker = SnapshotTracker(diamond())
     s1 = snapshot_at("s1", (2, 7), (12,))
