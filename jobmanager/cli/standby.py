@@ -59,6 +59,8 @@ def _print_ended(status: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({key: status.get(key) for key in SUMMARY}))
     else:
-        print(f"{status['job']}: {status['state']}; the standby was not needed", file=sys.stderr)
+        reason = f" ({status['error']})" if status.get("error") else ""
+        told = f"{status['job']}: {status['state']}{reason}; the standby was not needed"
+        print(told, file=sys.stderr)
     if status["state"] == "failed":
         raise typer.Exit(EXIT_FAILED)

@@ -17,8 +17,9 @@ from rstream.errors import StreamEngineError
 
 #: How a list shows a job whose files cannot be read.
 BROKEN = "broken"
-#: The state of an open job whose manager is gone.
-INTERRUPTED = "interrupted"
+#: The state of an open job whose manager is gone; of a job of which no file tells the state, and on
+#: which nobody works.
+INTERRUPTED, UNKNOWN = "interrupted", "unknown"
 
 
 def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def row_of(root: str, now_us: int) -> dict[str, str]:
 def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:
     """What the other files tell: who works on the job, its answer, its log."""
     here = display_uri(root.uri)
-    found = {"job": root.name, "state": "unknown", "error": "", "root": here}
+    found = {"job": root.name, "state": UNKNOWN, "error": "", "root": here}
     owner = root.owner()
     if _is_worked_on(root, owner, now_us):
         return {**found, **owner}

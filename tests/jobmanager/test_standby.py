@@ -7,22 +7,29 @@ Cannot catch: a driver on another machine, which is gone once its status is old 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import threading
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+import jobmanager
+from jobmanager import JobFailedError
 from jobmanager.cli.main import app
+from jobmanager.driver.running.standby import LOOK_EVERY_S, stand_by
+from jobmanager.storage.root import STATUS, JobRoot, epoch_name
+from planner import Stream, col, event
+from rstream.clock import SystemClock
 from tests.rooms import ROOT
 from tests.support.jobs import ROWS, WAIT_S, output_items
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import jobmanager
 
 PACE = 40.0
 
@@ -39,6 +46,62 @@ def test_where_there_is_no_job_it_says_so(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["standby", str(tmp_path)])
     assert (found.exit_code, found.stdout) == (2, "")
     assert "holds no job" in found.stderr
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> JobRoot:
+    """A job that fails each time it runs."""
+    words = Stream.from_items({"x": "string"}, [event(1, x="a")])
+    root = str(tmp_path / "job")
+    query = words.select(n=col("x").cast("int64")).to_parquet()
+    with pytest.raises(JobFailedError):
+        jobmanager.run(query, root=root, executor="local", parallelism=1).wait(WAIT_S)
+    return JobRoot(root)
+
+
+def test_a_failed_job_is_not_taken_over_and_says_why(failed: JobRoot) -> None:
+    found = CliRunner().invoke(app, ["standby", failed.uri])
+    assert found.exit_code == 1
+    assert re.search(r"failed \(.*cast.*\); the standby was not needed", found.stderr)
+
+
+def test_a_job_of_which_no_file_tells_the_state_is_gone_on_with(failed: JobRoot) -> None:
+    """A driver may die before it writes the first status."""
+    failed.store.delete(STATUS)
+    job = stand_by(failed.uri, executor="local")
+    assert job is not None
+    with pytest.raises(JobFailedError):
+        job.wait(WAIT_S)
+
+
+def test_it_waits_between_two_tries_to_take_a_job_over(
+    failed: JobRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine has claimed the job and then nothing was heard of it."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(WAIT_S)
+    now_us = SystemClock().now_us()
+    status = failed.read_status() | {"state": "running", "pid": gone.pid, "written_us": now_us}
+    failed.store.put(STATUS, json.dumps(status).encode())
+    epoch = status["manager_epoch"] + 1
+    claim = {"state": "starting", "pid": 1, "machine": "another", "written_us": now_us}
+    failed.store.put(epoch_name(epoch), json.dumps(claim | {"manager_epoch": epoch}).encode())
+    waits: list[float] = []
+    real, here = time.sleep, threading.current_thread()
+
+    def sleep(wait_s: float) -> None:
+        if threading.current_thread() is not here:
+            real(wait_s)
+            return
+        waits.append(wait_s)
+        failed.store.delete(epoch_name(epoch))
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    job = stand_by(failed.uri, executor="local")
+    assert job is not None
+    assert waits[0] == LOOK_EVERY_S
+    with pytest.raises(JobFailedError):
+        job.wait(WAIT_S)
 
 
 @pytest.mark.slow

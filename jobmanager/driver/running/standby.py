@@ -6,6 +6,7 @@ managers apart there does so here, and any number of standbys may wait for one j
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from jobmanager.driver.running.run import resume
 from jobmanager.errors import JobRunningError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JobRoot
-from jobmanager.storage.shown import INTERRUPTED, shown_status
+from jobmanager.storage.shown import INTERRUPTED, UNKNOWN, shown_status
 from rstream.clock import SystemClock
 from rstream.errors import StoreError
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from jobmanager.driver.engine import ExecutorName
     from jobmanager.driver.job import Job, StatusCallback
 
-#: How often a standby looks whether the job's driver is alive.
+#: How often a standby looks whether the job's driver is alive, and tries to go on without it.
 LOOK_EVERY_S = 0.5
+_log = logging.getLogger(__name__)
 
 
 def stand_by(
@@ -56,7 +58,7 @@ def stand_by(
     warm_up(name, master, settings["master"])
     while True:  # ends when the job ends or is ours
         status = _orphaned_or_ended(job_root, on_waiting)
-        if status["state"] != INTERRUPTED:
+        if status["state"] not in (INTERRUPTED, UNKNOWN):
             return None
         try:
             return resume(
@@ -67,8 +69,9 @@ def stand_by(
                 trust=trust,
                 on_status=on_status,
             )
-        except JobRunningError:  # somebody else was faster
-            continue
+        except (JobRunningError, StoreError) as error:  # somebody else was faster, or none answers
+            _log.info("the job cannot be taken over yet", extra={"reason": str(error)})
+            time.sleep(LOOK_EVERY_S)
 
 
 def _orphaned_or_ended(
