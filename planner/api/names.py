@@ -116,7 +116,10 @@ def require_aggregable(function: str, name: str, node: Node) -> None:
             f"agg({name}={function}(...)): {function!r} cannot compare by {_rank_type(kind)}"
         )
     if not good:
-        raise InvalidPlanError(f"agg({name}={function}({node})): {function!r} does not take {kind}")
+        raise InvalidPlanError(
+            f"agg({name}={function}({node})): {function!r} does not take {kind}; it takes "
+            f"{definition.needs}"
+        )
 
 
 def _rank_type(kind: pa.DataType) -> pa.DataType:

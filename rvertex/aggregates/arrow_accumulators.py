@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rvertex.aggregates.accumulators import Extreme, is_numpy_ordered
-from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
+from rvertex.aggregates.function import AN_ORDER, AggregateFunction, LaneKind, has_order
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore, GroupArray
 
@@ -148,7 +148,7 @@ def _extreme(name: str, *, is_max: bool) -> AggregateFunction:
         merger=lambda lane: opened(lane.name, lane.type),
         fold=fold,
     )
-    return AggregateFunction(name, (lane,), takes=has_order, needs="a type that has an order")
+    return AggregateFunction(name, (lane,), takes=has_order, needs=AN_ORDER)
 
 
 def _picked(name: str, *, is_last: bool) -> AggregateFunction:

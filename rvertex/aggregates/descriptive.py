@@ -18,7 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order, is_number
+from rvertex.aggregates.function import (
+    A_NUMBER,
+    AN_ORDER,
+    AggregateFunction,
+    LaneKind,
+    has_order,
+    is_number,
+)
 from rvertex.aggregates.holistic import Holistic, no_partial_rows
 from rvertex.aggregates.mergeable import first_values
 from rvertex.events.arrays import doubles, one_nan
@@ -146,7 +153,7 @@ def _of_pairs(name: str) -> AggregateFunction:
 
 def _of_values(name: str, lane: LaneKind, *, is_numeric: bool) -> AggregateFunction:
     takes = is_number if is_numeric else has_order
-    needs = "a number" if is_numeric else "a type that has an order"
+    needs = A_NUMBER if is_numeric else AN_ORDER
     return AggregateFunction(name, (lane,), takes=takes, needs=needs, is_holistic=lambda _: True)
 
 

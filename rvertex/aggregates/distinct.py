@@ -26,6 +26,7 @@ from rstream.items.batch import VS
 from rvertex.aggregates import sums
 from rvertex.aggregates.accumulators import Rows
 from rvertex.aggregates.function import (
+    AN_ORDER,
     AggregateFunction,
     Lane,
     LaneKind,
@@ -376,6 +377,7 @@ FUNCTIONS = (
         "count_distinct",
         (_LANES,),
         takes=has_order,
+        needs=AN_ORDER,
         result_type=lambda *_: pa.int64(),
         finish=lambda merged: counted(merged.value, merged.place),
     ),

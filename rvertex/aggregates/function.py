@@ -160,6 +160,11 @@ class AggregateFunction:
     needs_sequence: bool = False
 
 
+#: What takes numbers, and what takes values that :func:`has_order` has, for messages.
+A_NUMBER = "a number: cast it"
+AN_ORDER = "a type that has an order: of a list, map or struct take an item"
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Integers, floats and decimals."""
     types = pa.types

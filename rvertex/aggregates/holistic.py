@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.aggregates.function import AggregateFunction, LaneKind, is_number
+from rvertex.aggregates.function import A_NUMBER, AggregateFunction, LaneKind, is_number
 from rvertex.aggregates.user_defined import Custom, UserFold, result_column, user_results
 from rvertex.events.arrays import doubles, one_nan
 
@@ -196,7 +196,9 @@ _USER = LaneKind(
 )
 _VALUES = _list_lane("values", keeps_nulls=False)
 FUNCTIONS = (
-    AggregateFunction("quantile", (_QUANTILE,), takes=is_number, is_holistic=lambda _: True),
+    AggregateFunction(
+        "quantile", (_QUANTILE,), takes=is_number, needs=A_NUMBER, is_holistic=lambda _: True
+    ),
     AggregateFunction(
         "user",
         (_USER,),
@@ -210,7 +212,7 @@ FUNCTIONS = (
         "string_agg",
         (_VALUES,),
         takes=lambda kind: bool(pa.types.is_string(kind) or pa.types.is_large_string(kind)),
-        needs="text",
+        needs="text: cast it",
         result_type=lambda *_: pa.string(),
         finish=_joined,
         is_holistic=_always,

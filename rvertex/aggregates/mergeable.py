@@ -22,7 +22,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order, is_number
+from rvertex.aggregates.function import (
+    A_NUMBER,
+    AN_ORDER,
+    AggregateFunction,
+    LaneKind,
+    has_order,
+    is_number,
+)
 from rvertex.events.arrays import doubles, numbers, one_nan
 from rvertex.events.timeline import sorting
 
@@ -225,6 +232,7 @@ FUNCTIONS = (
         "variance",
         (_MOMENT_LANES,),
         takes=is_number,
+        needs=A_NUMBER,
         result_type=lambda *_: pa.float64(),
         finish=_variance,
     ),
@@ -232,8 +240,9 @@ FUNCTIONS = (
         "stddev",
         (_MOMENT_LANES,),
         takes=is_number,
+        needs=A_NUMBER,
         result_type=lambda *_: pa.float64(),
         finish=lambda merged: pc.sqrt(_variance(merged)),
     ),
-    AggregateFunction("top_k", (_TOP_LANES,), takes=has_order),
+    AggregateFunction("top_k", (_TOP_LANES,), takes=has_order, needs=AN_ORDER),
 )

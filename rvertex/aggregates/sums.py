@@ -15,7 +15,7 @@ from rvertex.aggregates.accumulators import (
     SumFloat,
 )
 from rvertex.aggregates.exact_sums import ExactSum, exact_means, has_carry
-from rvertex.aggregates.function import AggregateFunction, LaneKind, is_number
+from rvertex.aggregates.function import A_NUMBER, AggregateFunction, LaneKind, is_number
 from rvertex.errors import SumOverflowError
 
 if TYPE_CHECKING:
@@ -101,16 +101,16 @@ FUNCTIONS = (
         "sum",
         (_SUMS,),
         takes=is_number,
-        needs="a number",
+        needs=A_NUMBER,
         finish=_fitting_sum,
         adds_booleans=True,
     ),
-    AggregateFunction("product", (_PRODUCTS,), takes=is_number, needs="a number"),
+    AggregateFunction("product", (_PRODUCTS,), takes=is_number, needs=A_NUMBER),
     AggregateFunction(
         "mean",
         (_SUMS, _COUNTS),
         takes=is_number,
-        needs="a number",
+        needs=A_NUMBER,
         result_type=lambda *_: pa.float64(),
         finish=_mean,
         adds_booleans=True,
