@@ -15,6 +15,7 @@ from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import (
     Feed,
     FinishRequested,
+    HostLost,
     JobStarted,
     StopRequested,
     Tell,
@@ -43,6 +44,7 @@ from tests.support.shapes import vertex
 
 if TYPE_CHECKING:
     from jobmanager.config import AtEnd
+    from rvertex.vertex.spec import Durability
 
 HOST = "h0.0"
 
@@ -141,9 +143,9 @@ def test_a_job_that_works_up_what_is_there_ends_when_all_sources_are_at_their_en
     assert reported(manager(2), 2, True, True) == [], "others wait for more"
 
 
-def at_its_end() -> Scene:
+def at_its_end(durability: Durability = "volatile") -> Scene:
     """The only source of a chain has ended, and one reader has not consumed all of it."""
-    scene = Scene(at_end="stop", stop_lag_s=2.0)
+    scene = Scene(durability=durability, at_end="stop", stop_lag_s=2.0)
     scene.start_all()
     scene.finish("a", 10, 10)
     scene.progress("b", 9, 9)
@@ -175,8 +177,8 @@ def test_nobody_is_quiet_whose_step_lasts_or_who_has_yet_to_start() -> None:
     at = working.at("b")
     working.tell(HostBusy(at.host, "b", at.epoch, "a call", 3, 0))
     assert Feed(StopRequested()) not in working.pass_time(4.5)
-    starting = at_its_end()
-    starting.lose(starting.at("c").host)
+    starting = at_its_end("async")
+    starting.tell(HostLost(starting.at("c").host, "killed"))
     assert Feed(StopRequested()) not in starting.pass_time(4.5)
 
 
