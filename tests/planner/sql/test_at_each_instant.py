@@ -30,6 +30,8 @@ QUERIES = [
     "SELECT x FROM a WHERE x > (SELECT COALESCE(MAX(z), 0) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x > 2 * (SELECT MIN(z) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FROM b WHERE b.k = a.k)",
+    "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FILTER (WHERE z > 9) FROM b WHERE b.k = a.k)",
+    "SELECT x FROM a WHERE COALESCE((SELECT MAX(z) FROM b WHERE b.k = a.k), 0) < x",
     "SELECT x FROM a WHERE (SELECT MAX(z) FROM b WHERE b.k = a.k) > "
     "CASE WHEN (SELECT MAX(w) FROM c WHERE c.k = a.k) IS NULL THEN 0 ELSE 9 END",
     "SELECT x FROM a WHERE x BETWEEN (SELECT MIN(z) FROM b) "
@@ -60,6 +62,7 @@ UNBOUNDED = [
     f"SELECT b.z FROM b SEMI JOIN ({RANKED}) r ON r.k = b.k WHERE n <= 1",
     f"WITH r AS ({RANKED}) SELECT q.n FROM r p JOIN r q ON p.k = q.k WHERE p.n <= 1",
     f"WITH r AS ({RANKED}) SELECT b.z FROM b SEMI JOIN r ON r.k = b.k WHERE n <= 1",
+    f"WITH r AS ({RANKED}) SELECT p.x FROM r p SEMI JOIN r q ON p.k = q.k WHERE p.n <= 1",
     f"WITH r(n, x, m) AS ({RANKED}) SELECT m FROM r WHERE n <= 1",
     f"SELECT m FROM ({RANKED}) AS t(n, x, m) WHERE n <= 1",
     f"SELECT n FROM ({RANKED} ORDER BY x DESC LIMIT 3) WHERE n <= 1",
@@ -153,6 +156,30 @@ def test_in_a_subquery_with_nulls(
     table = answer(lower(found.to_parquet(), root="memory://nulls", parallelism=2))
     given = [(row["x"], row["what"]) for row in table.to_pylist()]
     assert sorted(given, key=repr) == sorted(connection.execute(text).fetchall(), key=repr)
+
+
+def test_what_may_fail_is_asked_behind_the_subquery_before_it() -> None:
+    rows = [event(0, 9, k=1, s="7"), event(0, 9, k=2, s="word")]
+    streams = {"t": Stream.from_items({"k": "int64", "s": "string"}, rows)}
+    streams["one"] = Stream.from_items({"k": "int64"}, [event(0, 9, k=1)])
+    matched = "EXISTS (SELECT 1 FROM one WHERE one.k = t.k)"
+    found = sql(f"SELECT k FROM t WHERE {matched} AND CAST(s AS INT) > 1", streams)
+    assert isinstance(found, Stream)
+    table = answer(lower(found.to_parquet(), root="memory://behind", parallelism=1))
+    assert table.column("k").to_pylist() == [1]
+
+
+def test_versions_that_end_by_themselves_hold_no_longer() -> None:
+    points = [event(t, k=1) for t in (1, 4, 8)]
+    spans = [event(0, 3, k=1, v=7), event(7, 20, k=1, v=9)]
+    streams = {
+        "p": Stream.from_items({"k": "int64"}, points),
+        "s": Stream.from_items({"k": "int64", "v": "int64"}, spans),
+    }
+    found = sql("SELECT v FROM p LEFT JOIN s FOR SYSTEM_TIME AS OF vs() ON p.k = s.k", streams)
+    assert isinstance(found, Stream)
+    table = answer(lower(found.to_parquet(), root="memory://versions", parallelism=1))
+    assert table.column("v").to_pylist() == [7, None, 9]
 
 
 def refused(text: str) -> Refusal:

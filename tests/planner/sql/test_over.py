@@ -143,6 +143,30 @@ def test_the_first_row_of_a_key_comes_at_once() -> None:
     assert set(table.column("_ve").to_pylist()) == {INF_TIME}
 
 
+@pytest.mark.parametrize(
+    ("function", "order", "lifetimes", "wanted"),
+    [
+        ("ROW_NUMBER", "vs(), n DESC", [(0, 1), (0, 1)], [(0, INF_TIME, 1)]),
+        ("RANK", "vs()", [(0, 1), (0, 1)], [(0, INF_TIME, 0), (0, INF_TIME, 1)]),
+        ("ROW_NUMBER", "vs()", [(0, 2), (1, 9)], [(0, 2, 0), (2, 9, 1)]),
+    ],
+    ids=["another may come before it", "several are the first", "it ends"],
+)
+def test_the_first_row_of_a_key_is_not_known_at_once(
+    function: str,
+    order: str,
+    lifetimes: list[tuple[int, int]],
+    wanted: list[tuple[int, int, int]],
+) -> None:
+    rows = [event(*lifetime, k=1, n=n) for n, lifetime in enumerate(lifetimes)]
+    over = f"{function}() OVER (PARTITION BY k ORDER BY {order})"
+    query = f"SELECT n FROM (SELECT *, {over} AS r FROM t) WHERE r = 1"
+    found = sql(query, {"t": Stream.from_items({"k": "int64", "n": "int64"}, rows)})
+    assert isinstance(found, Stream)
+    made = answer(lower(found.to_parquet(), root="memory://g", parallelism=1)).to_pylist()
+    assert sorted((row["_vs"], row["_ve"], row["n"]) for row in made) == wanted
+
+
 def test_set_operations_at_each_instant() -> None:
     left = [event(0, 10, x=1.0), event(2, 4, x=None), event(3, 6, x=1.0)]
     right = [event(4, 6, x=1.0), event(3, 9, x=None), event(20, 21, x=1.0)]

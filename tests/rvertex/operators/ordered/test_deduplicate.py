@@ -52,7 +52,7 @@ def test_an_event_is_kept_as_soon_as_the_time_of_the_one_before_it_has_passed() 
     starts = [0, 2, 3, 5, 6, 6, 7, 9, 12, 14, 15]
     events = [ev(t, k=k, s="") for t in starts for k in (1, 2)]
     run = make_run([*events, cti(INF_TIME)], PAYLOAD)
-    out = assert_cut_invariant(Deduplicate(("k",), 3), [run], [PAYLOAD])
+    out = assert_cut_invariant(Deduplicate(("k",), 3), [run], [PAYLOAD], [4, 8, 12, 18])
     kept = [row[VS] for row in out.events.to_pylist()]
     assert kept == [t for t in (0, 3, 6, 9, 12, 15) for _ in (1, 2)]
 
