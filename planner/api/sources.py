@@ -19,7 +19,7 @@ from planner.expressions.nodes import Column, Node, resolve
 from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
 from planner.logical.traversal import transform
-from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema
+from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema, kinds
 from rstream.store.part_files import split_part
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
@@ -133,7 +133,7 @@ TEXT = FileOptions(vs=None, delay="0s")
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     """A source node over files; looks at the first of them for its columns."""
     path, shown = _path_of(paths)
-    options = given.reader_options(format)
+    options = tuple(sorted((*given.reader_options(format), *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
     columns = _overridden(infer_schema(format, path, options), given.schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
@@ -182,6 +182,12 @@ def _log_spec(given: FileOptions) -> LogSpec:
         idle_after_us=idle_after_us(given.idle_after),
         on_error=given.on_bad_row,
     )
+
+
+def not_null_option(schema: SchemaLike | None) -> tuple[tuple[str, OptionValue], ...]:
+    """The option of a source that says which columns of a schema are not nullable, if any is."""
+    names = [f.name for f in schema if not f.nullable] if isinstance(schema, pa.Schema) else []
+    return ((NOT_NULL, json.dumps(names)),) if names else ()
 
 
 def without_nulls(plan: LogicalNode, columns: Sequence[str]) -> LogicalNode:
@@ -261,10 +267,20 @@ def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
     return "given", delay_us, None
 
 
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The columns as streams have them: where a null is refused is said by the source."""
+    return pa.schema([pa.field(f.name, f.type) for f in schema])
+
+
 def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
     """A source node over items given in the query."""
-    payload = schema_of(schema)
+    given = schema_of(schema)
+    payload = nullable(given)
     batch = _items_batch(payload, list(items))
+    is_event = pa.array(kinds(batch) == EVENT)
+    for f in given:
+        if not f.nullable and batch.column(f.name).filter(is_event).null_count:
+            raise InvalidPlanError(f"from_items: null in column {f.name!r}, which is not nullable")
     spec = SourceSpec(
         format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=batch
     )

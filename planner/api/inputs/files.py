@@ -66,12 +66,13 @@ class FileInputs:
         (:func:`jobmanager.read_late` has them), adjusted or an error as ``late`` says.
         ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
         1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
-        column types.
+        column types; where it is one of Arrow, a field that is not nullable has to have a value.
 
-        A row is bad if it has no usable time, a value that is not of its column's type, or (CSV,
-        JSON) is no row at all. It is an error that names file, row, column and value
-        (``on_bad_row="fail"``), is counted and left out (``"skip"``), or is counted and kept with
-        these and the reason (``"dead_letter"``; :func:`jobmanager.read_dead_letters` has them).
+        A row is bad if it has no usable time, a value that is not of its column's type or lacks one
+        that it has to have, or (CSV, JSON) is no row at all. It is an error that names file, row,
+        column and value (``on_bad_row="fail"``), is counted and left out (``"skip"``), or is
+        counted and kept with these and the reason (``"dead_letter"``;
+        :func:`jobmanager.read_dead_letters` has them).
 
         ``follow=True``: the folder grows, and the job reads each file once, as it comes and is
         complete; it looks every ``poll_every``. The ``delay`` must be given then. ``partitions``

@@ -20,6 +20,8 @@ from planner.api.sources import (
     end_source,
     idle_after_us,
     label_of,
+    not_null_option,
+    nullable,
     time_source,
 )
 from planner.durations import Duration, Time, positive_duration_us, time_us
@@ -115,8 +117,9 @@ class KafkaTopics:
     ) -> Self:
         """Records of a Kafka topic as they come, those of committed transactions only.
 
-        ``schema`` has the columns of a message: a field that it lacks is null, one that the schema
-        does not have is passed over. ``format``: ``"json"``, an object each; ``"avro"``, a record
+        ``schema`` has the columns of a message: a field that it lacks is null (a bad message where
+        a schema of Arrow says that it is not nullable), one that the schema does not have is passed
+        over. ``format``: ``"json"``, an object each; ``"avro"``, a record
         each, with an Avro ``schema``, or a registry as ``config["schema.registry.url"]``;
         ``"arrow"``, an IPC stream of any number of rows, which share an offset; ``"bytes"``, one
         column ``value``. ``metadata`` adds columns: ``("key", "offset")`` those named ``kafka_key``
@@ -152,6 +155,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
     """A source node over a topic; no broker is asked before the job is planned."""
     _check(topic, given)
     values, avro_schema = _values(topic, given)
+    values = nullable(values)
     names = [_METADATA_PREFIX + name for name in given.metadata]
     payload = pa.schema([*values, *(METADATA.field(name) for name in names)])
     vs: TimeColumn = given.vs
@@ -266,7 +270,7 @@ def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionVa
         options[AWAY_MAX_US] = positive_duration_us(given.away_max, what="away_max")
     if avro_schema:
         options[AVRO_SCHEMA] = avro_schema
-    return tuple(sorted(options.items()))
+    return tuple(sorted((*options.items(), *not_null_option(given.schema))))
 
 
 def _place(place: Place, role: str) -> str:

@@ -104,8 +104,8 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
-    """Whether there are columns that few units need."""
-    if spec.on_bad_row != "fail":
+    """Whether there are columns that few units need, and nulls in their place hurt nobody."""
+    if spec.on_bad_row != "fail" or spec.not_null:
         return False
     keeps_more = spec.format == "parquet" and spec.late_schema is not None
     return bool(spec.wanted) or (keeps_more and isinstance(spec.vs, str))

@@ -1,0 +1,66 @@
+"""Columns that have to have values: a null that is there is told, and no other.
+
+Cannot catch: messages of a broker (tests of the Kafka source have the decoder).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from planner import InvalidPlanError, Stream, col, event, sql
+from planner.logical.nodes import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS, GROUP = 100, 10
+X = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+
+
+@pytest.mark.parametrize("query", ["SELECT x FROM s WHERE x > 94 AND y < 98", "SELECT y FROM s"])
+@pytest.mark.parametrize("options", ["", ", delay = '1s'", ", late = 'adjust'"])
+def test_parquet_that_is_not_read_has_no_nulls(tmp_path: Path, query: str, options: str) -> None:
+    """Payload of row groups that no filter passes, and columns that only late rows would keep."""
+    numbers = list(range(ROWS))
+    table = pa.table({"t": [1 + n for n in numbers], "x": numbers, "y": numbers})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=GROUP)
+    source = (
+        "CREATE SOURCE s (t BIGINT, x BIGINT NOT NULL, y BIGINT NOT NULL) "
+        f"WITH (path = '{tmp_path / 'a.parquet'}', vs = t{options});"
+    )
+    found = sql(source + query)
+    assert isinstance(found, Stream)
+    rows = jobmanager.collect(found, executor="local").column(2).to_pylist()
+    assert rows == (numbers if query == "SELECT y FROM s" else [95, 96, 97])
+
+
+def test_a_field_of_arrow_says_it_in_python(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ({"t": 1, "x": 1}, {"t": 2})))
+    given: dict[str, Any] = {"vs": "t", "schema": X}
+    with pytest.raises(jobmanager.JobFailedError, match="the column is NOT NULL"):
+        jobmanager.collect(Stream.from_json(str(path), **given), executor="local")
+    skipping = Stream.from_json(str(path), **given, on_bad_row="skip")
+    assert skipping.schema.field("x").nullable
+    with pytest.warns(jobmanager.BadRowsWarning):
+        rows = jobmanager.collect(skipping.select("x", y=col("x")), executor="local")
+    assert rows["x"].to_pylist() == [1]
+
+
+def test_of_messages_too() -> None:
+    stream = Stream.from_kafka("t", servers="h:1", vs="timestamp", delay="1s", schema=X)
+    assert isinstance(stream.plan, Source)
+    assert stream.plan.spec.not_null == ("x",)
+    assert stream.schema.field("x").nullable
+
+
+def test_items_that_lack_a_value_are_refused() -> None:
+    assert Stream.from_items(X, [event(1, x=1)]).schema.field("x").nullable
+    with pytest.raises(InvalidPlanError, match="null in column 'x', which is not nullable"):
+        Stream.from_items(X, [event(1, x=1), event(2, x=None)])
