@@ -14,10 +14,19 @@ from jobmanager.driver.driver import PAUSE_MAX_S, Driver
 from jobmanager.errors import JobRunningError
 from jobmanager.manager.manager import JobManager
 from jobmanager.storage.notice_log import FLUSHES_MAX, NoticeLog, read_notices
-from jobmanager.storage.root import CANCEL, JobRoot
+from jobmanager.storage.root import CANCEL, DRAIN, STOP, JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
-from rvertex.messages import NOTICE_CODEC, CheckpointTaken, HostReady, Progress
+from rvertex.messages import (
+    INSTRUCTION_CODEC,
+    NOTICE_CODEC,
+    CheckpointTaken,
+    Collect,
+    HostReady,
+    Progress,
+    StopHost,
+    VertexStarted,
+)
 from tests.support.shapes import chain
 
 if TYPE_CHECKING:
@@ -25,7 +34,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobmanager.state.topology import Topology
     from rvertex.host.host import HostSpec
+    from rvertex.messages import HostInstruction, HostNotice
 
 CONFIG = JobConfig(host_silence_s=30.0, host_start_wait_s=30.0)
 
@@ -55,8 +66,10 @@ class Lines:
     ) -> None:
         self.on_message = on_message
         self.is_closed = False
+        self.on_send: Callable[[str, HostInstruction], object] = lambda peer, said: None
 
-    def send(self, peer: str, message: bytes) -> None: ...
+    def send(self, peer: str, message: bytes) -> None:
+        self.on_send(peer, INSTRUCTION_CODEC.decode(message))
 
     def close(self) -> None:
         self.is_closed = True
@@ -66,10 +79,13 @@ class Scene:
     """A driver of one host that has reported."""
 
     def __init__(
-        self, store: MemoryBlobs, on_status: Callable[[dict[str, Any]], None] = lambda status: None
+        self,
+        store: MemoryBlobs,
+        on_status: Callable[[dict[str, Any]], None] = lambda status: None,
+        shape: Topology | None = None,
     ) -> None:
         self.clock = ManualClock(1_000_000)
-        self.manager = JobManager(chain("volatile"), CONFIG)
+        self.manager = JobManager(shape or chain("volatile"), CONFIG)
         self.lines: list[Lines] = []
         root = JobRoot(store)
         root.claim(self.clock.now_us())
@@ -100,6 +116,11 @@ class Scene:
     ) -> Lines:
         self.lines.append(Lines(secret, on_message, on_disconnect=on_disconnect, host=host))
         return self.lines[-1]
+
+    def hear(self, notice: HostNotice) -> None:
+        """The host says this, and the driver takes it."""
+        self.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(notice))
+        self.driver.poll(0)
 
     def hear_host(self) -> None:
         """The host reports, so that it is not taken for dead."""
@@ -318,3 +339,98 @@ def test_files_obsolete_when_the_job_ends_are_deleted_too() -> None:
     assert store.exists("checkpoints/a/zombie")
     scene.driver.close()
     assert not store.exists("checkpoints/a/zombie")
+
+
+class Overtaken(MemoryBlobs):
+    """Another job manager claims the root as soon as the next notices are durable."""
+
+    is_due = False
+
+    def child(self, folder: str) -> MemoryBlobs:
+        child = MemoryBlobs(self.blobs, f"{folder}/")
+
+        def put(path: str, data: bytes | pa.Buffer) -> None:
+            MemoryBlobs.put(child, path, data)
+            if self.is_due:
+                self.is_due = False
+                JobRoot(MemoryBlobs(self.blobs), pid=1, machine="elsewhere").claim(1_000_000)
+
+        child.put = put  # type: ignore[method-assign]
+        return child
+
+
+def test_one_that_is_replaced_while_its_notices_become_durable_does_nothing_of_it() -> None:
+    """It looks who owns the root *after* that: a successor that read before knows nothing."""
+    store = Overtaken()
+    scene = Scene(store)
+    scene.driver.cancel()
+    store.is_due = True
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        scene.driver.poll(0)
+    assert not store.is_due
+    assert scene.driver.ended_s is None
+
+
+def test_what_makes_items_obsolete_is_durable_before_they_go() -> None:
+    store = MemoryBlobs()
+    scene = Scene(store, shape=chain("async"))
+    known: list[bool] = []
+
+    def note(peer: str, said: HostInstruction) -> None:
+        if isinstance(said, Collect):
+            told = [notice for _, notice in read_notices(store)]
+            known.append(any(isinstance(n, CheckpointTaken) for n in told))
+
+    scene.lines[0].on_send = note
+    for name in ("a", "b", "c"):
+        (instance,) = scene.manager.vertices[name].instances
+        scene.hear(VertexStarted("h0.0", name, instance.epoch, (0,)))
+    for name in ("c", "b"):
+        (instance,) = scene.manager.vertices[name].instances
+        at = (10,)
+        scene.hear(
+            CheckpointTaken(
+                name, instance.epoch, f"checkpoints/{name}/1", at, at, 5, at, (), 1, asked=False
+            )
+        )
+    assert known
+    assert all(known)
+
+
+def test_a_host_that_reports_when_the_job_has_ended_is_told_to_leave() -> None:
+    scene = Scene(MemoryBlobs())
+    told: list[tuple[str, HostInstruction]] = []
+    scene.driver.cancel()
+    scene.driver.poll(0)
+    scene.lines[0].on_send = lambda peer, said: told.append((peer, said))
+    late = HostReady("h0.0", 1, 1, "m", "grpc://h0.0")
+    scene.lines[0].on_message("h0.0#1", NOTICE_CODEC.encode(late))
+    assert told == [("h0.0#1", StopHost("h0.0", flush=True))]
+
+
+def test_a_second_attempt_that_leaves_or_speaks_says_nothing_of_the_host() -> None:
+    """Spark has run its task again; that was refused, and the first one is at work."""
+    scene = Scene(MemoryBlobs())
+    scene.driver._disconnected("h0.0#1")
+    scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.0"]
+    for _ in range(40):
+        scene.lines[0].on_message("h0.0#1", NOTICE_CODEC.encode(Progress("h0.0", ())))
+        scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.1"]
+    scene.driver._disconnected("h0.1#0")
+    scene.pass_time(1.0)
+    assert [h.name for h in scene.manager.hosts] == ["h0.2"]
+
+
+def test_a_request_is_handed_on_once() -> None:
+    store, taken = MemoryBlobs(), list[str]()
+    scene = Scene(store)
+    scene.driver._take_request = taken.append  # type: ignore[method-assign]
+    root = JobRoot(store)
+    for what in (STOP, DRAIN + "h0.0"):
+        root.request(what)
+    for _ in range(3):
+        scene.pass_time(1.0)
+    assert sorted(taken) == [DRAIN + "h0.0", STOP]
+    assert root.requests() == [STOP], "the next job manager takes it, should this one die"

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import rvertex.host.host
 import rvertex.host.input_channel
 from rstream import MemoryBlobs, RStream, StreamLimits, open_reader
-from rstream.errors import StoreError
+from rstream.errors import SequenceConflictError, StoreError
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.host.environment import HostLimits
 from rvertex.messages import (
@@ -46,6 +47,7 @@ from tests.support.lives import NotNegative
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rvertex.host.opening import PreparedInstance
     from rvertex.operators.protocol import OperatorSpec
 
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
@@ -319,6 +321,40 @@ def test_a_failed_start_leaves_nothing_behind(managers: Callable[..., ScriptedMa
     finish(manager, "a.0")
 
 
+def test_streams_of_an_instance_that_does_not_begin_are_closed(
+    managers: Callable[..., ScriptedManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[PreparedInstance] = []
+
+    def refuse(epoch: int, opened: PreparedInstance, *_: object) -> None:
+        given.append(opened)
+        raise RuntimeError("a bug of ours")
+
+    manager = managers([source("a.0", table(50), edge("a", "async"))], "h1")
+    monkeypatch.setattr(rvertex.host.host, "VertexRunner", refuse)
+    manager.start("h1", "a.0", 1)
+    assert "a bug of ours" in manager.wait_for(VertexFailed).message
+    (stream,) = given[0].outputs
+    with pytest.raises(StoreError, match="the stream is closed"):
+        stream.append(table(1))
+
+
+def test_to_verify_it_is_compared_what_another_instance_has_made_durable(
+    managers: Callable[..., ScriptedManager],
+) -> None:
+    """One that was replaced and has flushed since: of its items, too, there is one version."""
+    spec = source("a.0", table(50), edge("a", "async"))
+    manager = managers([spec], "h1", verify=True)
+    (stream,) = manager.hosts["h1"]._env.open_outputs(spec, (0,))
+    zombie = RStream.open(manager.hosts["h1"]._env._open_store("a"), PAYLOAD, stream_id="a")
+    zombie.append(table(2, lifetime_us=3))
+    zombie.close()
+    stream.append(table(2))
+    with pytest.raises(SequenceConflictError):
+        stream.flush()
+    stream.close(flush=False)
+
+
 def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
     managers: Callable[..., ScriptedManager], gate: SourceGate
 ) -> None:
@@ -430,8 +466,11 @@ def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
     manager.tell("h1", Collect("h1", (Mark("a", 60),)))
     slow.gate.set()
     manager.wait_for(Progress, has_written("a.0", 1, 110))
-    (stream,) = manager.hosts["h1"]._runners["a.0"].outputs
+    runner = manager.hosts["h1"]._runners["a.0"]
+    (stream,) = runner.outputs
     assert stream.first_seq == stream.tail_first_seq == 100
+    runner.collect({"a": 60})
+    assert runner._obsolete_below == [100], "the mark of a message that came late"
 
 
 def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> None:

@@ -222,6 +222,42 @@ def test_a_loss_is_reported_once_when_every_site_was_tried(scene: Scene) -> None
     scene.locate(2, 1, 3)
     scene.read_until(3)
     assert len(scene.lost) == 1
+    four = scene.stream(4)
+    four.append(items(0, 10))
+    four.garbage_collect(9)
+    scene.locate(4)
+    scene._read_nothing_until(lambda: len(scene.lost) > 1)
+    scene.wait_at_none()
+    assert scene.lost[1:] == [("s", 3, (4,))], "another loss is another report"
+
+
+def test_a_site_that_is_listed_again_needs_no_pause(scene: Scene) -> None:
+    """It was left because it was not listed, not because it was broken."""
+    one = scene.stream(1)
+    one.append(items(0, 3))
+    scene.stream(2)
+    scene.locate(1)
+    scene.read_until(3)
+    scene.locate(2)
+    scene.read_nothing_at(2)
+    one.append(items(3, 6))
+    scene.locate(1)
+    scene.read_until(6)
+
+
+def test_patience_with_silent_sites_grows_and_begins_anew(scene: Scene) -> None:
+    one, _ = scene.stream(1), scene.stream(2)
+    scene.locate(1, 2)
+    scene.read_nothing_at(1)
+    for patience_s, epoch in ((SILENCE_S, 2), (2 * SILENCE_S, 1)):
+        scene.clock.advance(int(patience_s * 0.9e6))
+        scene.read_nothing_at(3 - epoch)
+        scene.clock.advance(int(patience_s * 0.2e6))
+        scene.read_nothing_at(epoch)
+    assert scene.reader._silence_s == 4 * SILENCE_S
+    one.append(items(0, 3))
+    scene.read_until(3)
+    assert scene.reader._silence_s == SILENCE_S
 
 
 def test_a_broken_site_is_no_loss_and_has_its_time(scene: Scene) -> None:
