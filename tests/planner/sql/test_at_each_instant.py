@@ -169,6 +169,20 @@ def test_what_may_fail_is_asked_behind_the_subquery_before_it() -> None:
     assert table.column("k").to_pylist() == [1]
 
 
+def test_what_may_fail_in_a_join_is_asked_behind_what_stands_before_it() -> None:
+    words = [event(0, 9, k=k, what=what) for k, what in ((1, "number"), (2, "text"))]
+    values = [event(0, 9, k=k, s=s) for k, s in ((1, "7"), (2, "word"))]
+    streams = {
+        "t": Stream.from_items({"k": "int64", "what": "string"}, words),
+        "u": Stream.from_items({"k": "int64", "s": "string"}, values),
+    }
+    condition = "t.k = u.k AND t.what = 'number' AND CAST(u.s AS INT) > 1"
+    found = sql(f"SELECT t.what, u.s FROM t LEFT JOIN u ON {condition}", streams)
+    assert isinstance(found, Stream)
+    table = answer(lower(found.to_parquet(), root="memory://on", parallelism=1))
+    assert {row["what"]: row["s"] for row in table.to_pylist()} == {"number": "7", "text": None}
+
+
 def test_versions_that_end_by_themselves_hold_no_longer() -> None:
     points = [event(t, k=1) for t in (1, 4, 8)]
     spans = [event(0, 3, k=1, v=7), event(7, 20, k=1, v=9)]

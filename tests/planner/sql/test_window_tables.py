@@ -158,6 +158,16 @@ def test_the_time_of_a_window_is_found_behind_a_join() -> None:
         sql(text, {"t": lasting, "u": streams()["u"]})
 
 
+def test_rows_of_a_table_are_in_the_windows_that_they_begin_in() -> None:
+    rows = [event(at * SECOND, x=at) for at in (1, 3, 25)]
+    table = Stream.from_items({"x": "int64"}, rows).with_columns(ts=vs()).for_ever()
+    text = "SELECT count(*) AS n FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND) "
+    stream = sql(f"{text} GROUP BY window_start, window_end", {"t": table})
+    assert isinstance(stream, Stream)
+    found = answer(lower(stream.to_parquet(), root="memory://begin", parallelism=1)).to_pylist()
+    assert [(r["_vs"] // SECOND, r["n"]) for r in found] == [(0, 2), (20, 1)]
+
+
 WINDOWS = {"TUMBLE": "INTERVAL '10' SECOND", "HOP": "INTERVAL '5' SECOND, INTERVAL '10' SECOND"}
 KINDS = {"a": ("k", "x"), "b": ("k", "z")}
 TIMES = {

@@ -125,9 +125,11 @@ def test_a_match_may_come_when_those_that_it_is_too_late_for_are_long_gone() -> 
         ctis = [cti(start + 9_999)]
         out = operator.process([make_run([*rows, *ctis], PAYLOAD), make_run(ctis, OTHER)])
         assert out.events.column("j").to_pylist() == [None] * len(rows)
+    waits = make_run([ev(30_000, k=1, s="a"), cti(30_001)], PAYLOAD)
+    assert operator.process([waits, make_run([cti(30_001)], OTHER)]).events.num_rows == 0
     ctis = [cti(INF_TIME)]
-    left = make_run([ev(30_000, k=1, s="a"), *ctis], PAYLOAD)
-    out = operator.process([left, make_run([ev(30_005, s="a", j=7), *ctis], OTHER)])
+    match = make_run([ev(30_005, s="a", j=7), *ctis], OTHER)
+    out = operator.process([make_run(ctis, PAYLOAD), match])
     assert out.events.column("j").to_pylist() == [7]
 
 
