@@ -127,6 +127,8 @@ def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
 WITH_NULLS = [(1, "null"), (None, "null"), (2, "some"), (3, None), (None, None)]
 IN = "x IN (SELECT i.x FROM t i WHERE i.what = '{}')"
 THREE_VALUED = [
+    "{}",
+    "NOT {}",
     "what = 'z' OR NOT ({})",
     "what = 'z' OR NOT {}",
     "NOT ({} AND what = 'some')",

@@ -240,6 +240,17 @@ def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) ->
     assert rows_of(text) == sorted(first)
 
 
+def test_pairs_of_windows_that_differ_are_grouped_as_rows_that_are_alive() -> None:
+    """They have no window in common: the row of b at 2 ends in the middle of that of a."""
+    tables = [
+        f"TUMBLE(TABLE {name}, DESCRIPTOR(vs()), INTERVAL '{size}' SECOND) AS {name}"
+        for name, size in (("a", 10), ("b", 5))
+    ]
+    joined = f"FROM {tables[0]} JOIN {tables[1]} ON a.k = b.k"
+    text = f"SELECT COUNT(*) AS n {joined} GROUP BY a.window_start, a.window_end"
+    assert rows_of(text) == [(2, 3, 1), (3, 5, 2), (6, 10, 2)]
+
+
 def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:
     """Those that are alive with the version that holds when the window ends."""
     table = f"TUMBLE(TABLE a, DESCRIPTOR(vs()), {WINDOWS['TUMBLE']}) AS v"
