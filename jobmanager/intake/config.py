@@ -6,6 +6,7 @@ A file in TOML has ``root`` (a folder or URL; relative to the file) and a table
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -143,8 +144,9 @@ def _limits(path: str, limits: Any, given: Any) -> Any:
         raise IntakeConfigError(path, "limits are a table of numbers")
     _check_keys(path, given, known)
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise IntakeConfigError(path, f"{name} is a number, not {value!r}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:
+            raise IntakeConfigError(path, f"{name} is a number from 0 on, not {value!r}")
     return replace(limits, **given)
 
 

@@ -56,7 +56,12 @@ def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
         ('root = "r"\n[streams."../a".columns]\nn = "int64"\n', "a name has letters"),
         ('root = "r"\n[streams.a.columns]\nn = "number"\n', "stream a, column n: no type"),
         (GOOD + "[limits]\nbody = 7\n", "'body' is not one of"),
-        (GOOD + '[limits]\nbody_bytes_max = "7"\n', "body_bytes_max is a number, not '7'"),
+        (
+            GOOD + '[limits]\nbody_bytes_max = "7"\n',
+            "body_bytes_max is a number from 0 on, not '7'",
+        ),
+        (GOOD + "[limits]\nflight_silence_s = nan\n", "is a number from 0 on, not nan"),
+        (GOOD + "[limits]\nflight_silence_s = inf\n", "is a number from 0 on, not inf"),
         (GOOD + "[more]\n", "'more' is not one of"),
     ],
 )
