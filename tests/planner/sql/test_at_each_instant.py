@@ -30,7 +30,7 @@ QUERIES = [
     "SELECT x FROM a WHERE x > (SELECT COALESCE(MAX(z), 0) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x > 2 * (SELECT MIN(z) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FROM b WHERE b.k = a.k)",
-    "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FILTER (WHERE z > 9) FROM b WHERE b.k = a.k)",
+    "SELECT x FROM a WHERE (SELECT COUNT(*) FILTER (WHERE z > 9) FROM b WHERE b.k = a.k + 9) < 1",
     "SELECT x FROM a WHERE COALESCE((SELECT MAX(z) FROM b WHERE b.k = a.k), 0) < x",
     "SELECT x FROM a WHERE (SELECT MAX(z) FROM b WHERE b.k = a.k) > "
     "CASE WHEN (SELECT MAX(w) FROM c WHERE c.k = a.k) IS NULL THEN 0 ELSE 9 END",

@@ -223,6 +223,18 @@ def test_rows_of_several_partitions_are_sorted_though_nobody_needs_it() -> None:
     assert_same_items(lives[1].items()[0], lives[0].items()[0], "not sorted")
 
 
+def test_late_rows_of_a_later_partition_wait_for_those_that_met_the_same_frontier() -> None:
+    log = [
+        LogPartition(
+            (Row(0, 5), Row(1, time), Row(2, 9)),
+            (LogEntry("end", number, 0, 3),),
+        )
+        for number, time in enumerate((2, 3))
+    ]
+    spec = log_vertex(2, delay_us=0, cti_every_us=4, replays=False)
+    check_expected(run(spec, log, [(1, 0), (2, 1), (STEP, 0)], ahead=100), log, 0)
+
+
 def check_expected(life: LogLife, log: list[LogPartition], delay_us: int) -> None:
     """The answer is the one that was worked out row by row."""
     want = expected(log, delay_us, 4)

@@ -17,7 +17,7 @@ from rvertex.errors import OperatorTypeError
 from rvertex.operators.windows.running.frames import FrameAggregate
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
-from tests.support.operator_harness import assert_cut_invariant
+from tests.support.operator_harness import assert_cut_invariant, assert_horizon
 from tests.support.strategies import PAYLOAD, runs, splits
 
 if TYPE_CHECKING:
@@ -154,6 +154,15 @@ def test_what_no_frame_reaches_is_forgotten() -> None:
         of_time.process([run])
     for operator in (of_time, of_rows):
         assert operator.snapshot().tables["held"].num_rows < 4_000
+
+
+def test_its_horizon_is_where_a_frame_begins() -> None:
+    rows = [ev(t, k=1, x=float(t)) for t in range(0, 30, 2)]
+    run = make_run([*rows, *(cti(t) for t in range(1, 30, 3))], ONE)
+    spec = FrameAggregate(("k",), False, 9, 6, (AggregateSpec("sum", "x", "total"),))
+    assert spec.horizon_us((1,)) == 9
+    assert_horizon(spec, [run], [ONE], 9, range(4, 24, 3))
+    assert FrameAggregate(("k",), True, 9, 6, spec.aggregates).horizon_us((1,)) is None
 
 
 def test_refused() -> None:
