@@ -187,6 +187,48 @@ def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
         open_two(first, within, at, is_noted=is_noted)
 
 
+@pytest.mark.parametrize("is_opening", [True, False])
+def test_a_commit_meets_the_opening_of_a_successor(is_opening: bool) -> None:
+    """Each within any call of the other; the successor cuts the rows otherwise."""
+    for at in range(10):  # more calls than either makes
+        seen: dict[int, list[Row]] = {}
+
+        def keep_same(first_seq: int, batch: pa.RecordBatch, seen: Any = seen) -> None:
+            rows = batch.to_pylist()
+            assert seen.setdefault(first_seq, rows) == rows
+
+        shared = MemoryBlobs()
+        found: list[int] = []
+        plain = [open_memory(MemoryBlobs(shared.blobs), keep_same) for _ in range(2)]
+
+        def succeed(writer: FunctionDestination, found: list[int] = found) -> None:
+            done = writer.open(2)
+            found.append(0 if done is None else done.next_seq)
+
+        def commit(writer: FunctionDestination) -> None:
+            with contextlib.suppress(DeliveryFencedError, DestinationError):
+                deliver(writer, 0, 0, 4)
+
+        if is_opening:
+            old, successor = plain
+            old.open(1)
+            store = Interrupted(shared.blobs, at, functools.partial(commit, old))
+            successor = open_memory(store, keep_same)
+            succeed(successor)
+        else:
+            before, successor = plain
+            before.open(1)
+            store = Interrupted(shared.blobs, -1, functools.partial(succeed, successor))
+            old = open_memory(store, keep_same)
+            old.open(1)
+            store._at = store.calls + at
+            commit(old)
+            if not found:
+                succeed(successor)
+        deliver(successor, 0, found[0], 9)
+        assert [row for _, rows in sorted(seen.items()) for row in rows] == expected(0, 9), at
+
+
 def open_two(first: int, within: int, at: int, *, is_noted: bool) -> int:
     """``within`` opens before call number ``at`` of ``first``; how many calls that one made."""
     seen: dict[int, list[Row]] = {}

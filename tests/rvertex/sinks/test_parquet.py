@@ -15,8 +15,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from rstream import MemoryBlobs
-from rvertex.sinks.errors import DeliveryFencedError
+from rstream import MemoryBlobs, StoreError
+from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
 from rvertex.sinks.opening import destination
 from rvertex.sinks.parquet import KEY, ROW_GROUP_ROWS, ParquetDestination
 from rvertex.sinks.spec import DeliveryPlace, ParquetSink
@@ -97,18 +97,22 @@ def test_large_commits_have_several_row_groups(tmp_path: Path) -> None:
     assert ParquetPlace(str(tmp_path)).rows() == expected(0, seqs)
 
 
-def life(store: BlobStore, epoch: int, next_seq: int) -> int:
-    """A writer's life: rows, CTIs alone, rows. Gives how far it was told that it is."""
+def life(store: BlobStore, epoch: int, answered: list[int]) -> int:
+    """A writer's life: rows, CTIs alone, rows. Gives how far it was told that it is.
+
+    ``answered``: commits of all lives; what lies below may not be there to be read again.
+    """
     writer = open_memory(store)
     found = writer.open(epoch)
     told = 0 if found is None else found.next_seq
-    assert told >= next_seq
+    assert told >= max(answered, default=0)
     for end in (5, 9, 10, 14):
         if end > told:
             if end != 10:  # item 9 is a CTI
                 writer.write(items(0, told, end))
             writer.commit(progress(0, end))
             told = end
+            answered.append(told)
     return told
 
 
@@ -128,17 +132,40 @@ def rows_in(store: BlobStore) -> list[Row]:
 def test_died_at_every_call() -> None:
     """Whatever call of the store it dies in, and again in the next life."""
     undisturbed = Life()
-    life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, 0)
+    life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, [])
     ways = deaths(undisturbed.calls, is_atomic=True)
     assert len(ways) >= 8
     for at, how in ways:
         for second, second_how in ways:
-            store = MemoryBlobs()
+            store, answered = MemoryBlobs(), list[int]()
             for epoch, death in enumerate([(at, how), (second, second_how)], 1):
                 with contextlib.suppress(DiedError):
-                    life(CrashingBlobs(store, Life(*death)), epoch, 0)
-            assert life(store, 3, 0) == 14
+                    life(CrashingBlobs(store, Life(*death)), epoch, answered)
+            assert life(store, 3, answered) == 14
             assert rows_in(store) == expected(0, 14), (at, how, second, second_how)
+
+
+def test_after_a_failure_it_has_to_be_opened() -> None:
+    """What it had is gone: a commit without it would tell progress past rows that are not there."""
+
+    class Busy(MemoryBlobs):
+        is_busy = False
+
+        def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+            if self.is_busy:
+                raise StoreError(path, "busy")
+            return super().put_new(path, data)
+
+    store = Busy()
+    writer = open_memory(store)
+    writer.open(1)
+    store.is_busy = True
+    with pytest.raises(DeliveryUnknownError, match="busy"):
+        deliver(writer, 0, 0, 4)
+    store.is_busy = False
+    with pytest.raises(DestinationError, match="not open"):
+        writer.commit(progress(0, 4))
+    assert writer.open(1) is None
 
 
 def test_note_that_a_successor_reads() -> None:

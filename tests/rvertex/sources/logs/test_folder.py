@@ -101,6 +101,7 @@ def test_files_are_taken_once_when_two_scans_saw_them_alike(folder: Folder) -> N
     assert folder.scan() == []
     folder.write("b.json", [9])
     assert folder.scan() == ["a.json"]
+    assert folder.reader.found() == [], "it was entered, though nobody has looked again"
     folder.write("b.json", [9, 10])
     assert folder.scan() == []
     assert folder.scan() == ["b.json"]
@@ -175,7 +176,11 @@ def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder)
     assert folder.scan() == []
     assert folder.reader.end(0) is None, "it was not read"
     folder.read()
-    assert folder.reader.end(0) is not None
+    looked_s = folder.clock.monotonic_s()
+    folder.clock.advance(500_000)
+    end = folder.reader.end(0)
+    assert end is not None
+    assert end.seen_s == looked_s, "since then a file may have come"
 
 
 def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Path) -> None:
@@ -232,6 +237,30 @@ def test_a_store_that_fails_does_not_make_files_be_gone(
         assert folder.reader.end(0) is None
     assert folder.scan() == []
     assert (folder.reader.waiting, folder.reader.end(0) is None) == ("", False)
+
+
+def test_of_several_folders_one_that_is_not_there_says_nothing_of_one_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    folder = Folder(here)
+    assert folder.spec.log is not None
+    log = replace(folder.spec.log, taken_files="kept")
+    folder.spec = replace(folder.spec, log=log, path=f"{here}\n{tmp_path}/none")
+    folder.reader = folder.open((0,), ())
+    folder.write("a.json", [1])
+    folder.scan()
+    assert folder.scan() == ["a.json"]
+    scandir = os.scandir
+
+    def fail(path: str) -> object:
+        if Path(path) == here:
+            raise OSError(errno.EIO, "Input/output error")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    assert folder.scan() == []
 
 
 def test_a_file_that_was_taken_may_not_change_but_may_go(tmp_path: Path) -> None:
