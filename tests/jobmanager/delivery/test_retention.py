@@ -326,6 +326,18 @@ def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
         assert kept_from == {0: 20}
 
 
+def test_partitions_of_a_subscription_take_turns(events: Path, tmp_path: Path) -> None:
+    """One that has much to give keeps none of the others waiting."""
+    plan = lower(windows(events).to_parquet(), root=str(tmp_path), parallelism=2)
+    for _, uri in plan.sink_streams():
+        stream = open_inline(uri)
+        stream.write(0, items(0, 40))
+        stream.close()
+    with subscribed(plan, {}) as found:
+        turns = [next(found)["partition"][0].as_py() for _ in range(4)]
+    assert turns == [0, 1, 0, 1]
+
+
 def test_of_several_deliveries_the_slowest_one_counts(events: Path, tmp_path: Path) -> None:
     plan, store = one_partition(events, tmp_path), MemoryBlobs()
     found = Deliveries(

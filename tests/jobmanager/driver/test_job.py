@@ -27,9 +27,11 @@ from jobmanager import (
     OutputTakenError,
 )
 from jobmanager.driver.input_positions import InputPositions
+from jobmanager.driver.job import Job
 from jobmanager.storage.root import CANCEL, JobRoot
 from planner import Query, Stream, agg, col, tumbling
-from rstream import StreamLimits
+from planner.physical.lower import lower
+from rstream import MemoryBlobs, StreamLimits
 from rstream.errors import StoreError, UsageError
 from tests.support.budget import one_in
 from tests.support.jobs import (
@@ -427,3 +429,16 @@ def test_a_failure_is_raised_by_wait(events: Path, tmp_path: Path) -> None:
     status = JobRoot(str(tmp_path / "job")).read_status()
     assert status["state"] == "failed"
     assert "late" in status["error"]
+
+
+def test_one_who_was_replaced_while_it_delivers_reports_nothing_more(
+    events: Path, tmp_path: Path
+) -> None:
+    root = JobRoot(MemoryBlobs())
+    plan = lower(two_exchanges(events), root=str(tmp_path), parallelism=1)
+    job = Job(root, plan, None, job_id="j")
+    root.claim(1_000_000)
+    JobRoot(root.store, pid=1, machine="elsewhere").claim(1_000_000)
+    with pytest.raises(JobRunningError, match="pid 1 on elsewhere"):
+        job._report_again()
+    assert root.read_status()["machine"] == "elsewhere"

@@ -1,0 +1,51 @@
+"""What the deliveries and subscriptions of a driver still need of the output.
+
+Cannot catch: what retention makes of it (tests/jobmanager/delivery/test_retention.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager.config import JobConfig
+from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.storage.root import JobRoot
+from planner import Stream, event, sinks
+from planner.physical.lower import lower
+from rstream import MemoryBlobs
+from tests.jobmanager.delivery.test_retention import subscribed
+from tests.jobmanager.driver.test_driver import Scene
+from tests.support.content import items, open_inline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("is_delivered", [True, False])
+def test_who_is_furthest_behind_counts_while_it_is_open(tmp_path: Path, is_delivered: bool) -> None:
+    stream = Stream.from_items({"x": "int64"}, [event(1, x=1)])
+    query = stream.deliver(sinks.console()) if is_delivered else stream.to_parquet()
+    plan = lower(query, root=str(tmp_path), parallelism=1)
+    ((_, uri),) = plan.sink_streams()
+    output = open_inline(uri)
+    output.write(0, items(0, 40))
+    output.close()
+    store = MemoryBlobs()
+    found = JobDeliveries(plan, JobRoot(store), "j", Scene(store).driver, JobConfig())
+    for _, _, part in found._deliveries._parts:
+        part._delivered_seq = 30
+    with found.opening() as opening:
+        first, second = (subscribed(plan, opening.kept_from) for _ in range(2))
+        for one in (first, second):
+            opening.keep_for(one)
+    next(first)
+    assert found._needed() == {0: 0}
+    next(second)
+    next(second)
+    assert found._needed() == first.positions == {0: 16}
+    first.close()
+    assert found._needed() == {0: min(32, *([30] if is_delivered else [32]))}
+    second.close()
+    assert found._needed() == ({0: 30} if is_delivered else {})
