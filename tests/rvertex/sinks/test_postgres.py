@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rstream.errors import OperatingError
+from rstream.errors import OperatingError, StreamEngineError
 from rvertex.sinks.errors import (
     DeliveryUnknownError,
     DestinationError,
@@ -233,6 +233,26 @@ def test_secrets_stand_in_the_environment(
         with pytest.raises(DestinationError) as failed:
             PostgresDestination(sink, place).open(1)
         assert "hush" not in str(failed.value), dsn
+
+
+@pytest.mark.slow
+def test_one_that_sleeps_before_its_end_of_a_transaction_holds_nobody_up(
+    postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """It has moved the progress, whose lock a successor would wait for longer than it may."""
+    table = f"{postgres_schema}.held"
+    old, successor = (destination_of(postgres, table, KEYED) for _ in range(2))
+    old.open(1)
+    old.write(rows_of(0, k=["a"], v=[1]))
+    assert old._prepare(progress(0, 1))
+    assert successor.open(2) is None
+    successor.write(rows_of(0, k=["b"], v=[2]))
+    successor.commit(progress(0, 1))
+    with pytest.raises(StreamEngineError):
+        old.commit(progress(0, 1))
+    assert postgres.query(f"SELECT k FROM {table}") == [("b",)]
+    old.close()
+    successor.close()
 
 
 def test_ended_connection_is_an_operating_error(
