@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 SEED = 13
+#: What the job reads is kept so long, as the broker has it in memory: an hour of it is 20 GB.
+RETENTION_MS = 600_000
 FROZEN_S = 3.0
 RUNNING_S_MAX = 120.0
 #: From a fault until answers come again; more counts as a failure.
@@ -74,7 +76,7 @@ def main() -> None:
         broker = Broker(folder / "broker", waits=True)
         broker.start()
         cleanup.callback(broker.kill)
-        broker.create_topic(TOPIC, PARTITIONS)
+        broker.create_topic(TOPIC, PARTITIONS, RETENTION_MS)
         broker.create_topic(OUT, 1)
         result = Soak(broker, folder, args, cleanup).run()
     print(json.dumps(result))

@@ -122,12 +122,15 @@ class Broker:
         finally:
             self.thaw()
 
-    def create_topic(self, topic: str, partitions: int = 1) -> str:
-        """A new topic that keeps all records, also those with times long ago; its name."""
+    def create_topic(self, topic: str, partitions: int = 1, retention_ms: int = -1) -> str:
+        """A new topic; its name. It keeps all records, or those with later times than so long ago.
+
+        The broker has a topic in memory, 300 bytes a record and more.
+        """
         from confluent_kafka.admin import NewTopic
 
         admin = self._admin()  # it has to outlive its answers
-        made = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
+        made = NewTopic(topic, partitions, 1, config={"retention.ms": str(retention_ms)})
         admin.create_topics([made])[topic].result(ANSWER_S_MAX)
         return topic
 
