@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionAggregate:
-    """Aggregates per key and session. ``max_us`` None: sessions of any length."""
+class OverSessions:
+    """What is aggregated per key and session. ``max_us`` None: sessions of any length."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -70,6 +70,11 @@ class SessionAggregate:
         While a key stays active, where a session begins follows from the one before it.
         """
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAggregate(OverSessions):
+    """Aggregates per key and session, once it has ended."""
 
     def output_duration(self, durations: Durations) -> int | None:
         """The greatest length, if there is one."""

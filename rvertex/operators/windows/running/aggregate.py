@@ -48,7 +48,7 @@ from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
 from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
 from rvertex.operators.windows.running.steps import Endless, OfSessions
-from rvertex.operators.windows.session import check_lengths
+from rvertex.operators.windows.session import OverSessions
 from rvertex.operators.windows.window_log import WindowLog
 
 if TYPE_CHECKING:
@@ -88,26 +88,8 @@ class RunningAggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningSessionAggregate:
+class RunningSessionAggregate(OverSessions):
     """Aggregates per key of a session so far; no function needs all of its events at once."""
-
-    holds_ctis: ClassVar[bool] = True
-
-    keys: tuple[str, ...]
-    gap_us: int
-    max_us: int | None
-    aggregates: tuple[AggregateSpec, ...]
-
-    def __post_init__(self) -> None:
-        check_lengths(self.gap_us, self.max_us)
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Keys, then aggregates."""
-        return aggregated_schema(self.keys, self.aggregates, inputs)
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: where a session begins follows from the one before it."""
-        return None
 
     def output_duration(self, durations: Durations) -> int | None:
         """The gap behind the last instant of an event, or the greatest length of a session."""
