@@ -20,7 +20,7 @@ import queue
 import secrets
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.report import status_of
@@ -32,6 +32,7 @@ from jobmanager.state.messages import (
     CancelRequested,
     CheckOutput,
     DeleteFiles,
+    DeleteLeftovers,
     DrainRequested,
     EndJob,
     Feed,
@@ -289,14 +290,14 @@ class Driver:
                 self._notices.put(notice)
             case DeleteFiles(names=names):
                 self._keeper.make_obsolete(names)
+            case DeleteLeftovers():
+                self._keeper.note_leftovers(instruction)
             case CheckOutput(ends=ends):
                 self._keeper.insist(lambda: self._check(ends))
-            case Record():
-                pass  # it was logged before all else
             case EndJob():
                 self._end()
             case _:
-                assert_never(instruction)
+                assert isinstance(instruction, Record)  # it was logged before all else
 
     def _send(self, peer: str, data: bytes) -> None:
         assert self._server is not None
@@ -307,11 +308,9 @@ class Driver:
 
     def _check(self, ends: Mapping[str, int | None]) -> None:
         """Say what is lost of the output, or that nothing is; digests are compared to verify."""
-        found = self._check_outputs(ends, contents=self._config.host.verify)
-        for lost in found:
-            self._notices.put(lost)
-        if not found:
-            self._notices.put(OutputWhole())
+        lost = self._check_outputs(ends, contents=self._config.host.verify)
+        for notice in lost or (OutputWhole(),):
+            self._notices.put(notice)
 
     def _host_spec(self, host: str) -> HostSpec:
         assert self._server is not None

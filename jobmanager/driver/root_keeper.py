@@ -15,21 +15,27 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import JobRunningError
-from jobmanager.storage.root import DRAIN
+from jobmanager.storage.root import CHECKPOINTS, DRAIN
 from rstream.errors import OperatingError
+from rstream.store.blobs import temporaries
+from rvertex.checkpoint.codec import epoch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from jobmanager.config import JobConfig
     from jobmanager.manager.manager import JobManager
+    from jobmanager.state.messages import DeleteLeftovers
     from jobmanager.storage.notice_log import NoticeLog
     from jobmanager.storage.root import JobRoot
     from rstream.clock import Clock
+    from rstream.store.protocol import BlobStore
 
 _log = logging.getLogger(__name__)
 #: Tries of an action that the job needs before the first pause; the store retries within each.
 TRIES_MIN = 4
+#: So long after the first of several restarts, what was left behind is deleted: with one listing.
+LEFTOVERS_WAIT_S = 30.0
 
 
 class RootKeeper:
@@ -50,6 +56,10 @@ class RootKeeper:
         self._config, self._clock = config, clock
         #: Files to delete, for reasons that are durable.
         self._obsolete: deque[str] = deque()
+        self.leftovers_wait_s = LEFTOVERS_WAIT_S
+        #: By vertex, what dead instances may have left behind, and when it is looked for.
+        self._leftovers: dict[str, DeleteLeftovers] = {}
+        self._leftovers_s = 0.0
         #: Requests that stay in the root until the job has ended, and were handed on.
         self._taken: set[str] = set()
         self.is_replaced = False
@@ -75,6 +85,12 @@ class RootKeeper:
     def make_obsolete(self, names: Iterable[str]) -> None:
         """Have these files deleted."""
         self._obsolete.extend(names)
+
+    def note_leftovers(self, found: DeleteLeftovers) -> None:
+        """Have them deleted, before long; a later one of a vertex stands for the earlier ones."""
+        if not self._leftovers:
+            self._leftovers_s = self._clock.monotonic_s() + self.leftovers_wait_s
+        self._leftovers[found.vertex] = found
 
     def delete_obsolete(self) -> None:
         """Delete them; what fails stays to be deleted."""
@@ -103,6 +119,9 @@ class RootKeeper:
                 self.make_obsolete(self._log.begin_anew())
             elif self._log.is_long and manager.job.is_open:
                 self._log.append_copy(manager.copy_state())
+            if self._leftovers and now >= self._leftovers_s:
+                self.make_obsolete(left_behind(self._root.store, self._leftovers))
+                self._leftovers.clear()
             self.delete_obsolete()
             write_status()
         except OperatingError as error:
@@ -166,3 +185,17 @@ class RootKeeper:
         if self.waiting:
             _log.warning("the root can be reached again")
         self.waiting = ""
+
+
+def left_behind(store: BlobStore, told: Mapping[str, DeleteLeftovers]) -> list[str]:
+    """Files of checkpoints, and what puts that broke off left of such, that nobody needs."""
+    found = []
+    for path in (*store.list(CHECKPOINTS), *temporaries(store)):
+        folder, _, name = path.partition("/")
+        leftovers, epoch = told.get(name.partition("/")[0]), epoch_of(path)
+        if folder != CHECKPOINTS or leftovers is None or epoch is None:
+            continue
+        is_dead = epoch < leftovers.before and epoch not in leftovers.present
+        if is_dead and path not in leftovers.needed:
+            found.append(path)
+    return found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
 from jobmanager.manager import live
+from jobmanager.manager.instances import named_files
 from jobmanager.manager.joining import answered
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.low_water_marks import LowWaterMarks, low_water_marks
@@ -221,8 +222,7 @@ def take_up(job: JobState, notice: CheckpointsKept) -> None:
 
 def _delete(job: JobState, vertex: VertexState, names: list[str]) -> None:
     """Delete checkpoints, and of the parts of the vertex what no one names."""
-    named = {p for ref in job.tracker.refs(vertex.shape.id) for p in ref.parts}
-    named.update(p for i in vertex.instances for p in i.parts)
+    named = named_files(job, vertex)
     obsolete = [p for p in vertex.parts if p not in named]
     for part in obsolete:
         del vertex.parts[part]

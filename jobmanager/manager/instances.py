@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jobmanager.errors import NotDeterministicError
 from jobmanager.manager.live import tell_end
 from jobmanager.state.job_state import US_PER_S
-from jobmanager.state.messages import Feed
+from jobmanager.state.messages import DeleteLeftovers, Feed
 from jobmanager.state.placement import slots_for_restart
 from jobmanager.state.records import InstanceState, count_recent
 from jobmanager.state.recovery import plan_restarts
@@ -39,6 +39,10 @@ def new_instance(
 ) -> InstanceState:
     """An instance that begins from a checkpoint; not yet among those of its vertex."""
     job.epoch += 1
+    if job.takeovers or vertex.restarts or vertex.instances:  # others were there before
+        present = tuple(i.epoch for i in vertex.instances)
+        needed = tuple(sorted(named_files(job, vertex).union(filter(None, (ref.name, *ref.parts)))))
+        job.out.append(DeleteLeftovers(vertex.shape.id, job.epoch, present, needed))
     volatile = [s for s in vertex.shape.outputs if not s.is_durable]
     return InstanceState(
         epoch=job.epoch,
@@ -51,6 +55,13 @@ def new_instance(
         released={s.id: ref.outputs[s.writer.index] for s in volatile},
         opened_us=job.now_us,
     )
+
+
+def named_files(job: JobState, vertex: VertexState) -> set[str]:
+    """Checkpoints of a vertex, their parts, and those that a present instance may name again."""
+    found = {p for ref in job.tracker.refs(vertex.shape.id) for p in (ref.name, *ref.parts) if p}
+    found.update(p for i in vertex.instances for p in i.parts)
+    return found
 
 
 def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:

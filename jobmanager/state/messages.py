@@ -245,6 +245,20 @@ class DeleteFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteLeftovers:
+    """Delete what dead instances of a vertex stored of checkpoints that nobody announced.
+
+    Those below epoch ``before`` are dead but for the ``present`` ones. What is ``needed`` stays.
+    Nothing else of them can become needed, so this has no time by which it must be done.
+    """
+
+    vertex: str
+    before: int
+    present: tuple[int, ...]
+    needed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckOutput:
     """All vertices have finished: see whether what they wrote is there, and say so.
 
@@ -292,7 +306,9 @@ class Feed:
     notice: Notice
 
 
-Instruction = StartHost | Tell | Refuse | Feed | Record | DeleteFiles | CheckOutput | EndJob
+Instruction = (
+    StartHost | Tell | Refuse | Feed | Record | DeleteFiles | DeleteLeftovers | CheckOutput | EndJob
+)
 
 LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
 

@@ -1,12 +1,12 @@
 """``jobmanager gc``: deletes files that a stopped job no longer needs; it can still be resumed.
 
 Theory of operation. A running job collects by itself. It leaves files that retention held, files
-kept while the job ran, and files that no notice names (a checkpoint whose host died
-while it was stored, the state of a production that another instance made). The log decides what is
-needed, as for a job manager that takes over: no instance lives. So every resume that was possible
-before is possible after. The remaining checkpoints are logged before anything is deleted, so a
-resume neither starts from deleted files nor reads them. If all inputs of a damaged answer are
-deleted, it cannot be computed again, and the resume says so at once.
+kept while the job ran, and files that no notice names (a checkpoint whose host died while it was
+stored, if nothing was restarted after it; the state of a production that another instance made).
+The log decides what is needed, as for a job manager that takes over: no instance lives. So every
+resume that was possible before is possible after. The remaining checkpoints are logged before
+anything is deleted, so a resume neither starts from deleted files nor reads them. If all inputs of
+a damaged answer are deleted, it cannot be computed again, and the resume says so at once.
 
 Invariants: (1) gc owns the root meanwhile, with an epoch of its own; (2) it never touches the
 answer (sinks and side outputs) or the log; (3) it leaves volatile channels of an unfinished job
@@ -26,7 +26,7 @@ from jobmanager.options import RunOptions, applied, merged
 from jobmanager.state.messages import StateCopied
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import NoticeLog, read_notices
-from jobmanager.storage.root import display_uri
+from jobmanager.storage.root import CHECKPOINTS, display_uri
 from rstream.clock import SystemClock
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
-
-CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)

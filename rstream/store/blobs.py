@@ -354,14 +354,20 @@ def unsynced(store: BlobStore) -> BlobStore:
 
 def remove_temporaries(store: BlobStore) -> int:
     """Remove what crashed puts left; returns how many. Only while nobody else writes."""
-    part = store if isinstance(store, PartFiles) else None
-    folder = store if part is None else part.folder
-    if not isinstance(folder, MemoryBlobs | FsspecBlobs):
-        return 0
-    names = [n for n in folder.temporaries() if part is None or part.is_own(n)]
+    names = temporaries(store)
+    folder = store.folder if isinstance(store, PartFiles) else store
     for name in names:
         folder.delete(name)
     return len(names)
+
+
+def temporaries(store: BlobStore) -> list[str]:
+    """What puts write to first: ``.NAME.PROCESS.THREAD.tmp`` beside NAME, on disks."""
+    part = store if isinstance(store, PartFiles) else None
+    folder = store if part is None else part.folder
+    if not isinstance(folder, MemoryBlobs | FsspecBlobs):
+        return []
+    return [n for n in folder.temporaries() if part is None or part.is_own(n)]
 
 
 def _get_or_none(store: BlobStore, path: str) -> bytes | None:

@@ -158,6 +158,12 @@ def checkpoint_path(folder: str, epoch: int, count: int) -> str:
     return f"{folder}/{epoch:08d}-{count:06d}.ckpt"
 
 
+def epoch_of(path: str) -> int | None:
+    """Which instance stored a checkpoint, a part of one, or began to; None: none did."""
+    number = path.rpartition("/")[2].removeprefix(".").partition("-")[0]
+    return int(number) if number.isdecimal() else None
+
+
 def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The snapshot as one blob without parts; linear in its state."""
     body = _Body(snapshot)

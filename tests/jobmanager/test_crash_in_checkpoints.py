@@ -2,7 +2,8 @@
 
 One process is the job manager and the host of one vertex; who comes next takes the root over, loads
 what the log names and goes on. Laws: all that it knows of can be loaded and is what was stored at
-that position; it is at or after what was acknowledged as durable; no name is used twice.
+that position; it is at or after what was acknowledged as durable; no name is used twice; once the
+next one is done, no file is left that nobody names.
 
 Cannot catch: a host and a job manager of which one lives on (tests/sim).
 """
@@ -16,8 +17,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from jobmanager.config import JobConfig
+from jobmanager.driver.root_keeper import left_behind
 from jobmanager.manager.manager import JobManager
-from jobmanager.state.messages import DeleteFiles, JobResumed, JobStarted, Record, Tell, is_logged
+from jobmanager.state.messages import (
+    DeleteFiles,
+    DeleteLeftovers,
+    JobResumed,
+    JobStarted,
+    Record,
+    Tell,
+    is_logged,
+)
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.root import JobRoot
@@ -73,6 +83,9 @@ class Work:
             self._log.append(notice)
         out = self.manager.handle(notice)
         assert not [i for i in out if isinstance(i, Record)]
+        leftovers = {i.vertex: i for i in out if isinstance(i, DeleteLeftovers)}
+        for name in left_behind(self.store, leftovers) if leftovers else ():
+            self.store.delete(name)
         if [i for i in out if isinstance(i, DeleteFiles)]:
             self.make_durable()
         for name in (n for i in out if isinstance(i, DeleteFiles) for n in i.names):
@@ -179,3 +192,10 @@ def dies_at(at: int, how: str) -> None:
     assert told[-1] <= found <= told[-1] + 1, where
     work(store, told)
     assert newest(store) == told[-1] == found + ROUNDS, where
+    assert set(store.list("checkpoints")) == named(store), where
+
+
+def named(store: BlobStore) -> set[str]:
+    """Files that the log names."""
+    refs = Work(store).manager.tracker.refs("a")
+    return {name for ref in refs for name in (ref.name, *ref.parts) if name}

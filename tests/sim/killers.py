@@ -35,6 +35,8 @@ KILLERS = {
     "joins_do_not_hold_the_marks": 42,
     "a_twin_counts_as_level_at_once": 17,
     "a_newcomer_has_no_parts": 6,
+    "what_the_living_store_is_left_behind": 1,
+    "what_is_named_is_left_behind": 0,
     "a_checkpoint_takes_all_its_parts_along": 6,
     "a_replaced_manager_goes_on": 12,
     "a_successor_applies_the_marks_less_often": 0,

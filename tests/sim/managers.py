@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 PID = 1
+#: So soon that instances of the one that is replaced still store what nobody will know.
+LEFTOVERS_WAIT_S = 0.05
 
 
 class SimDriver(Driver):
@@ -45,6 +47,7 @@ class SimDriver(Driver):
     def __init__(self, world: World, process: Process, **how: Any) -> None:
         super().__init__(**how)
         self._world, self._process = world, process
+        self._keeper.leftovers_wait_s = LEFTOVERS_WAIT_S
 
     def collect_output(self, marks: tuple[Mark, ...]) -> None:
         now_s, name = self._world.scheduler.now_s, self._process.name

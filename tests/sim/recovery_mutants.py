@@ -15,6 +15,7 @@ import jobmanager.manager.collection
 import jobmanager.manager.instances
 import jobmanager.manager.joining
 import jobmanager.manager.takeover
+from jobmanager.driver.root_keeper import RootKeeper
 from jobmanager.state import low_water_marks
 from jobmanager.state.job_state import JobState
 from jobmanager.state.messages import DeleteFiles, Feed, TwinLevel
@@ -136,6 +137,26 @@ def a_newcomer_has_no_parts() -> Mutant:
     return Mutant(jobmanager.manager.instances, "new_instance", new_instance, ("crash_host",), more)
 
 
+def what_the_living_store_is_left_behind() -> Mutant:
+    """Files of an instance that is still there count as those of a dead one."""
+    original = RootKeeper.note_leftovers
+
+    def note(self: Any, found: Any) -> None:
+        original(self, replace(found, present=()))
+
+    return Mutant(RootKeeper, "note_leftovers", note, ("crash_host",))
+
+
+def what_is_named_is_left_behind() -> Mutant:
+    """Files of a dead instance go even if a checkpoint that is kept has them."""
+    original = RootKeeper.note_leftovers
+
+    def note(self: Any, found: Any) -> None:
+        original(self, replace(found, needed=()))
+
+    return Mutant(RootKeeper, "note_leftovers", note, DEATHS)
+
+
 def a_checkpoint_takes_all_its_parts_along() -> Mutant:
     """Parts are deleted with the first checkpoint that goes, whoever else names them."""
 
@@ -196,6 +217,8 @@ RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     joins_do_not_hold_the_marks,
     a_twin_counts_as_level_at_once,
     a_newcomer_has_no_parts,
+    what_the_living_store_is_left_behind,
+    what_is_named_is_left_behind,
     a_checkpoint_takes_all_its_parts_along,
     a_replaced_manager_goes_on,
     a_successor_applies_the_marks_less_often,

@@ -13,6 +13,7 @@ import pytest
 from jobmanager.state.messages import (
     CancelRequested,
     DeleteFiles,
+    DeleteLeftovers,
     EndJob,
     Feed,
     HostLost,
@@ -75,7 +76,8 @@ def test_a_durable_channel_keeps_the_upstream_out_of_it() -> None:
     scene.checkpoint("b", "b40", 40, 20)
     scene.progress("b", 60, 30)
     out = scene.tell(HostLost("h1.0", "SIGKILL"))
-    assert out == [Refuse("h1.0", 0), StartHost("h1.1")]
+    leftovers = DeleteLeftovers("b", scene.manager.job.epoch, (), ("b40",))
+    assert out == [Refuse("h1.0", 0), StartHost("h1.1"), leftovers]
     out = scene.tell(HostReady("h1.1", 0, 7, "m", "grpc://h1.1"))
     assert started(out) == [("b", "b40")]
 

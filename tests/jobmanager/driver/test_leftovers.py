@@ -1,0 +1,49 @@
+"""What dead hosts leave of checkpoints, and when a driver deletes it.
+
+Cannot catch: that something deleted was needed after all (tests/sim, test_crash_in_checkpoints.py).
+"""
+
+from __future__ import annotations
+
+from jobmanager.driver.root_keeper import LEFTOVERS_WAIT_S
+from rstream import MemoryBlobs, StoreError
+from rvertex.messages import NOTICE_CODEC, VertexFailed
+from tests.jobmanager.driver.test_driver import Scene
+
+
+def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> None:
+    """Names of the store's own, and of what comes later, stay; a listing that fails comes again."""
+
+    class Fragile(MemoryBlobs):
+        failures = 2
+
+        def list(self, folder: str = "") -> list[str]:
+            if folder == "checkpoints" and self.failures:
+                self.failures -= 1
+                raise StoreError(folder, "busy")
+            return super().list(folder)
+
+    store = Fragile()
+    scene = Scene(store)
+    epochs = {v.shape.id: v.instances[0].epoch for v in scene.manager.vertices.values()}
+    dead = [
+        f"checkpoints/b/{epochs['b']:08d}-000001.ckpt",
+        f"checkpoints/b/parts/{epochs['b']:08d}-000001-ab",
+        f"checkpoints/b/.{epochs['b']:08d}-000002.ckpt.7.7.tmp",
+    ]
+    later = [f"checkpoints/b/{99:08d}-000001.ckpt", "checkpoints/b/README", "checkpoints/d/1-1"]
+    for path in (*dead, *later):
+        store.put(path, b"state")
+    failed = VertexFailed("b", epochs["b"], "store", "away", "")
+    scene.lines[0].on_message("h0.0#0", NOTICE_CODEC.encode(failed))
+    scene.pass_time(1.0)
+    while_s = 1.0
+    while store.exists(dead[0]) and while_s < 100:
+        assert all(map(store.exists, (*dead, *later)))
+        scene.hear_host()
+        scene.pass_time(1.0)
+        while_s += 1.0
+    assert while_s >= LEFTOVERS_WAIT_S
+    assert store.failures == 0
+    assert not any(map(store.exists, dead))
+    assert all(map(store.exists, later))
