@@ -37,8 +37,6 @@ class ArrowFold:
         self._store.grow(rows.groups)
         if len(codes) == 0:
             return
-        if column.type != self._kind:
-            column = column.cast(self._kind)
         touched, folded = self._folded(codes, column)
         carried = self._store.values(touched)
         if carried.null_count < len(carried):

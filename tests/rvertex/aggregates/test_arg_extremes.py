@@ -127,6 +127,7 @@ def test_snapshots_are_cut_invariant(run: Run, cuts: list[int]) -> None:
     [
         (pa.uint64(), [2**63 + 1, 1, 2**64 - 1, 0]),
         (pa.int8(), [-128, 127, 0, 5]),
+        (pa.int64(), [2**53, 2**53 + 1, -(2**53) - 1, -(2**53)]),
         (pa.bool_(), [False, True, False, True]),
         (pa.timestamp("us"), [datetime(2026, 1, d) for d in (3, 1, 4, 2)]),  # noqa: DTZ001
         (pa.float32(), [-0.0, 0.0, -1.5, float("inf")]),

@@ -278,9 +278,12 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.usefixtures("small_pieces")
-@given(histories())
-def test_any_history_is_written_as_it_is(history: list[tuple[int, int, int]]) -> None:
-    store, writer = Blobs(), small_writer()
+@given(histories(), st.sampled_from([0, 500, 1 << 20]))
+def test_any_history_is_written_as_it_is(
+    history: list[tuple[int, int, int]], inline_bytes_max: int
+) -> None:
+    store = Blobs()
+    writer = CheckpointWriter(FOLDER, 1, inline_bytes_max=inline_bytes_max)
     chunks: list[pa.RecordBatch] = [big(20)]
     kept: set[str] = set()
     for count, (grow, drop, copy) in enumerate(history, 1):

@@ -160,6 +160,16 @@ def test_files_without_statistics_are_read(tmp_path: Path) -> None:
     assert answer(plan).equals(answer(plain))
 
 
+def test_times_that_python_lacks_exclude_nothing(tmp_path: Path) -> None:
+    """Statistics of times after the year 9999 cannot be compared, so the group is read."""
+    far = pa.array([2**58, 2**58 + 1], pa.timestamp("us"))
+    columns = {"t": pa.array([START, START], pa.timestamp("us", "UTC")), "far": far}
+    table = pa.table({**columns, "x": pa.array([1, 2], pa.int32()), "s": ["a", "b"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    new, _ = plans(str(tmp_path / "a.parquet"), col("far") > lit(datetime(2020, 1, 1)))  # noqa: DTZ001
+    assert skipped(new) == []
+
+
 def test_a_source_that_two_read_is_read_whole(path: str) -> None:
     source = Stream.from_parquet(path, vs="t", partitions=1).select("x")
     query = source.filter(col("x") > 30).union(source.filter(col("x") < 3)).to_parquet()
