@@ -4,8 +4,7 @@ Every host is a Spark job of its own, submitted from its own thread in its own j
 attempt per task: a lost worker fails just that job. The body drains its input first (a task that
 does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until told to stop.
 
-Sessions are shared: a process has one SparkContext, started at the first use (its log goes to a
-file) and left running for the next job. Source: DESIGN §5; measured facts in docs/ARCHITECTURE.md.
+A process has one SparkContext, started at the first use and left running for the next job.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ from rvertex.host.spark_connections import (
     is_local,
     local_sockets,
     loopback_settings,
+    silence_dead_java,
 )
 from rvertex.host.wiring import FlightWiring
 from rvertex.user_code.errors import UnknownCodeError
@@ -146,9 +146,8 @@ def spark_context(
     """The process's SparkContext on ``master``; starts it, or moves ours there if it is idle.
 
     Without ``master``: the context that is active; before there is one, the master that
-    spark-submit was given, then ``fallback``, then what Spark itself is configured with, which is
-    all cores of this machine unless somebody has said otherwise. ``daemon_module`` is what Spark
-    runs to fork Python workers from.
+    spark-submit was given, then ``fallback``, then what Spark itself is configured with, or else
+    all cores of this machine. ``daemon_module`` is what Spark forks Python workers from.
 
     Raises:
         SparkUnavailableError: no Java, or the master does not answer.
@@ -167,6 +166,7 @@ def spark_context(
             if active is not _started or active.statusTracker().getActiveJobsIds():
                 raise WrongMasterError(str(active.master), master)
             active.stop()
+        silence_dead_java()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault(*_JAVA_OPTIONS)
         try:

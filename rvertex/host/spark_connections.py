@@ -1,8 +1,9 @@
-"""Spark's own connections: the address of its Java, and whether its tasks travel encrypted."""
+"""Spark's own connections: the address of its Java, what that says, if tasks travel encrypted."""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -40,6 +41,18 @@ class PlainSparkError(UsageError):
         "spark.network.crypto.enabled to true (or spark.ssl.rpc.enabled), or unset "
         "STREAMSCOPE_TLS"
     )
+
+
+def silence_dead_java() -> None:
+    """Have Py4J not print a traceback when Java dies within a call: the call raises, too.
+
+    It logs by the root logger, which prints to standard error unless a program says otherwise.
+    """
+    logging.getLogger().addFilter(_is_said_by_nobody_else)
+
+
+def _is_said_by_nobody_else(record: logging.LogRecord) -> bool:
+    return not (record.msg == "Exception while sending command." and "py4j" in record.pathname)
 
 
 def is_local(master: str) -> bool:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.java_gateway import GatewayClient, GatewayParameters
 
 from rstream.transport.tls import TLS_FOLDER
 from rvertex.host.spark import LOG_KEPT_US, remove_old_logs
 from rvertex.host.spark_connections import (
     ENCRYPTING,
+    LOOPBACK,
     PlainSparkError,
     check_encrypted,
     loopback_settings,
+    silence_dead_java,
 )
 
 if TYPE_CHECKING:
@@ -68,3 +75,26 @@ def test_logs_of_processes_that_are_gone_are_removed(
     assert old.exists(), "somebody may want to read it"
     remove_old_logs(written_us + LOG_KEPT_US + 60_000_000)
     assert [path.exists() for path in (old, mine, other)] == [False, True, True]
+
+
+def test_a_java_that_dies_within_a_call_prints_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In place of Java something that resets the connection once it has read a call."""
+    with socket.create_server((LOOPBACK, 0)) as server:
+
+        def die() -> None:
+            line, _ = server.accept()
+            line.recv(1 << 16)
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            line.close()
+
+        java = threading.Thread(target=die)
+        java.start()
+        silence_dead_java()
+        where = GatewayParameters(address=LOOPBACK, port=server.getsockname()[1])
+        assert GatewayClient(gateway_parameters=where).send_command("c\n") == "x"
+        java.join()
+    assert caplog.records == []
+    logging.getLogger().error("Exception while sending command.")
+    assert len(caplog.records) == 1, "of anybody else"
