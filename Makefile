@@ -13,8 +13,8 @@ CODE := streamscope.py rstream rvertex planner jobmanager
 LINTED := $(CODE) tests examples benchmarks docs
 # A test that ends its process fails the run at once: others would wait for it in vain.
 PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
-# Slow tests wait for processes that start, die and are missed: three for two cores.
-SLOW_WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+# Tests wait for disks, and for processes that start, die and are missed: three for two cores.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
 # Per cent of branches and lines of the pure rooms, and the tests that are counted.
 COVERAGE_MIN := 92
 PURE_TESTS := $(addprefix tests/,rvertex planner rstream jobmanager/state jobmanager/manager)
@@ -43,7 +43,7 @@ live: setup  ## flights as they happen: broker, live job, failures, exactly-once
 	$(BIN)/python examples/live.py
 
 test: setup lint fast  ## everything: lint, types, all tests
-	$(PYTEST) -n $(SLOW_WORKERS) --dist loadgroup -m "spark or slow"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
 
@@ -138,7 +138,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(CODE) tests
 
 fast: $(STAMP)
-	$(PYTEST) -n auto -m "not spark and not slow"
+	$(PYTEST) -n $(WORKERS) -m "not spark and not slow"
 
 java:
 	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \
