@@ -190,10 +190,11 @@ class RootKeeper:
 def left_behind(store: BlobStore, told: Mapping[str, DeleteLeftovers]) -> list[str]:
     """Files of checkpoints, and what puts that broke off left of such, that nobody needs."""
     found = []
-    for path in (*store.list(CHECKPOINTS), *temporaries(store)):
-        folder, _, name = path.partition("/")
-        leftovers, epoch = told.get(name.partition("/")[0]), epoch_of(path)
-        if folder != CHECKPOINTS or leftovers is None or epoch is None:
+    broken_off = (f"{CHECKPOINTS}/{name}" for name in temporaries(store.child(CHECKPOINTS)))
+    for path in (*store.list(CHECKPOINTS), *broken_off):
+        _, vertex, *_ = path.split("/")
+        leftovers, epoch = told.get(vertex), epoch_of(path)
+        if leftovers is None or epoch is None:
             continue
         is_dead = epoch < leftovers.before and epoch not in leftovers.present
         if is_dead and path not in leftovers.needed:
