@@ -16,8 +16,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
-from jobmanager.manager import live
-from jobmanager.manager.instances import named_files
+from jobmanager.manager import instances, live
 from jobmanager.manager.joining import answered
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.low_water_marks import LowWaterMarks, low_water_marks
@@ -222,7 +221,7 @@ def take_up(job: JobState, notice: CheckpointsKept) -> None:
 
 def _delete(job: JobState, vertex: VertexState, names: list[str]) -> None:
     """Delete checkpoints, and of the parts of the vertex what no one names."""
-    named = named_files(job, vertex)
+    named = instances.named_files(job, vertex)
     obsolete = [p for p in vertex.parts if p not in named]
     for part in obsolete:
         del vertex.parts[part]

@@ -92,9 +92,9 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     line("volatile_outputs_do_not_bind", low_water_marks, "_limit", "None if", "None if True or"),
     line(
         "parts_of_instances_are_not_held",
-        collection,
-        "_delete",
-        "named.update(p for i in vertex.instances for p in i.parts)",
+        instances,
+        "named_files",
+        "found.update(p for i in vertex.instances for p in i.parts)",
         "pass",
     ),
     line("a_name_is_given_twice", takeover, "recall", "job.take_over()", "pass"),
