@@ -41,6 +41,7 @@ from tests.support.plan_runner import answer, sorted_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from planner.api.agg import Agg
     from planner.logical.nodes import LogicalNode
     from planner.optimizer.optimizer import Rule
 
@@ -260,6 +261,19 @@ def test_a_rule_leaves_alone_what_it_is_not_for(name: str) -> None:
     for parallelism in (1, 2, 3):
         plan = lower(query, root="r", parallelism=parallelism)
         assert sorted_rows(answer(plan)) == sorted_rows(plain), parallelism
+
+
+@pytest.mark.parametrize("extreme", [agg.max, agg.min])
+def test_rows_that_cannot_be_the_greatest_or_the_least_are_left_out(
+    extreme: Callable[[str], Agg],
+) -> None:
+    made = with_best(counts().window(tumbling(10)).agg(best=extreme("n")))
+    before, after = plans_around(made, keep_extremes)
+    assert logical_text(after) != logical_text(before)
+    query = made.to_parquet()
+    plain = answer(lower(query, root="r", rules=(place_exchange,)))
+    assert plain.num_rows > 2
+    assert sorted_rows(answer(lower(query, root="r"))) == sorted_rows(plain)
 
 
 def union_with_unpartitioned() -> Stream:

@@ -208,6 +208,7 @@ def one_event(**payload: Any) -> Stream:
         (date(2013, 1, 1), pa.date32(), date(2013, 1, 1)),
         (AT_US // DAY_US * DAY_US, pa.date32(), date(2013, 1, 1)),
         (time(5, 30), pa.time64("us"), time(5, 30)),
+        (time(5, 30, 1, 7), pa.time64("us"), time(5, 30, 1, 7)),
         (1_500_000, pa.duration("ms"), timedelta(seconds=1.5)),
         (timedelta(seconds=2), pa.duration("s"), timedelta(seconds=2)),
         (AT, pa.timestamp("s"), None),

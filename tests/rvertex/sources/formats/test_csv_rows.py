@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rvertex.sources.formats.rows import csv_rows
@@ -49,6 +49,8 @@ def test_rows_are_those_of_arrow(text: bytes) -> None:
         assert len(rows.starts) == rows_by_arrow(text)
 
 
+@example(b'a"\n"')
+@example(b'"\n"a\n"')
 @given(text=TEXTS)
 def test_both_ways_find_the_same_ends(text: bytes) -> None:
     ends, is_open = csv_rows._slow_ends(text, ",", is_last=True)

@@ -175,7 +175,9 @@ def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder)
     assert folder.scan() == ["a.json"]
     assert folder.scan() == []
     assert folder.reader.end(0) is None, "it was not read"
+    assert folder.reader.lag(0) is None, "how many rows it has is not known"
     folder.read()
+    assert folder.reader.lag(0) == 0
     looked_s = folder.clock.monotonic_s()
     folder.clock.advance(500_000)
     end = folder.reader.end(0)
