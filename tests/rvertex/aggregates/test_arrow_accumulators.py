@@ -13,10 +13,10 @@ from rvertex.aggregates.arrow_accumulators import Pick
 
 @pytest.mark.parametrize("groups", [3, 1_000])
 def test_the_first_and_the_last_of_few_rows_among_few_and_many_groups(groups: int) -> None:
-    batch = pa.record_batch({VS: pa.array([0, 1, 2, 3]), "c": pa.array(["a", "b", "c", "d"])})
-    for is_last, expected in ((True, {2: "d", 1: "c"}), (False, {2: "a", 1: "b"})):
+    batch = pa.record_batch({VS: pa.array([0, 1, 2]), "c": pa.array(["a", "b", "c"])})
+    for is_last, expected in ((True, {2: "a", 1: "c"}), (False, {2: "a", 1: "b"})):
         picked = Pick("c", pa.string(), is_last=is_last, by=None)
-        picked.update(Rows(np.array([2, 1, 1, 2]), groups, batch))
+        picked.update(Rows(np.array([2, 1, 1]), groups, batch))
         values = picked.columns()[0]
         assert {group: values[group].as_py() for group in expected} == expected
         assert values.null_count == groups - len(expected)
