@@ -142,6 +142,11 @@ class PartitionDelivery:
         except OperatingError as error:
             self._pause(error)
         except StreamEngineError as error:
+            if self._claim.epoch and not self._is_still_mine():
+                # It slept, and what it needs may be gone since: its successor had it.
+                fenced = DeliveryFencedError(self._label, self._claim.epoch)
+                self.state, self._error = "fenced", str(fenced)
+                return
             self._fail(error)
             _log.error("delivery failed", extra={"delivery": self._label, "reason": str(error)})
 

@@ -30,6 +30,7 @@ from rstream import (
     StreamDigest,
     item_schema,
 )
+from rstream.errors import OutputCollectedError
 from rstream.format.table import TableForm
 from rstream.transport.receive import PushedReader
 from rvertex.messages import Endpoint, Locate
@@ -267,6 +268,25 @@ def test_an_old_process_that_opens_late_leaves_again() -> None:
     zombie.run()
     assert zombie.state == "fenced"
     assert values(ledger.rows) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_what_one_lacks_who_was_replaced_is_no_failure(
+    is_replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It slept; its successor has delivered, and retention deleted, what it would read next."""
+    uri, ledger = written(ITEMS), Ledger()
+    found = delivery(uri, ledger)
+
+    def read(*_: object) -> None:
+        if is_replaced:
+            delivery(uri, ledger).run()
+        raise OutputCollectedError("s", 4, 9)
+
+    monkeypatch.setattr(found._output, "read", read)
+    found.run()
+    assert found.state == ("fenced" if is_replaced else "failed")
+    assert values(ledger.rows) == (list(range(ROWS)) if is_replaced else [])
 
 
 def test_the_newest_that_was_fenced_claims_again() -> None:
