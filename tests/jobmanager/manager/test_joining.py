@@ -288,6 +288,18 @@ def test_a_drain_moves_vertices_by_twins(rewrite: bool) -> None:
     scene.check("drain", rewrite=rewrite)
 
 
+def test_a_twin_is_level_where_the_elder_was_at_the_first_look() -> None:
+    scene = Scene(chain("async"), hosts=2)
+    scene.start_all()
+    scene.progress("b", 60, 30)
+    scene.obey(scene.tell(DrainRequested("h1.0")))
+    level = Feed(TwinLevel("b", 2, 4))
+    assert level not in scene.progress("b", 80, 40, epoch=2)
+    assert level not in scene.progress("b", 90, 45, epoch=2)
+    assert level not in scene.progress("b", 79, 39, epoch=4)
+    assert level in scene.progress("b", 80, 40, epoch=4), "the elder is at 90 by now"
+
+
 def test_an_elder_stays_while_a_replayed_reader_may_read_its_memory() -> None:
     """``c`` has consumed 40 items and would read from 10 again; the twin of ``b`` begins at 30."""
     scene = Scene(chain("volatile", c=Recovery("replay", horizon_us=5)), hosts=4)
