@@ -53,7 +53,7 @@ def has_grown(name: str, by_tenth: Sequence[float | None]) -> bool:
     if third == 0:
         return False
     before, after = statistics.median(known[:third]), statistics.median(known[-third:])
-    between = statistics.median(known[third:-third] or known[:third])
+    between = statistics.median(known[third:-third])
     is_time = name.endswith(tuple(TIME_SLACK))
     slack = {**SLACK, **TIME_SLACK}
     room = next((value for end, value in slack.items() if name.endswith(end)), 0.0)

@@ -20,7 +20,7 @@ import queue
 import secrets
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.report import status_of
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rvertex.host.executor import Executor
-    from rvertex.messages import Mark
+    from rvertex.messages import HostInstruction, Mark
 
 _log = logging.getLogger(__name__)
 #: Work that keeps the driver from listening for longer than this is not the hosts' silence.
@@ -282,10 +282,9 @@ class Driver:
                 if self.started_s is None and isinstance(message, StartVertex):
                     self.started_s = self._clock.monotonic_s()
                     self._pace_started_us = 0 if self._is_resumed else self._clock.now_us()
-                self._send(peer_name(host, 0), INSTRUCTION_CODEC.encode(message))
+                self._send(peer_name(host, 0), message)
             case Refuse(host=host, attempt=attempt):
-                message = StopHost(host, flush=False)
-                self._send(peer_name(host, attempt), INSTRUCTION_CODEC.encode(message))
+                self._send(peer_name(host, attempt), StopHost(host, flush=False))
             case Feed(notice=notice):
                 self._notices.put(notice)
             case DeleteFiles(names=names):
@@ -294,15 +293,17 @@ class Driver:
                 self._keeper.note_leftovers(instruction)
             case CheckOutput(ends=ends):
                 self._keeper.insist(lambda: self._check(ends))
+            case Record():
+                pass  # it was logged before all else
             case EndJob():
                 self._end()
             case _:
-                assert isinstance(instruction, Record)  # it was logged before all else
+                assert_never(instruction)
 
-    def _send(self, peer: str, data: bytes) -> None:
+    def _send(self, peer: str, message: HostInstruction) -> None:
         assert self._server is not None
         try:
-            self._server.send(peer, data)
+            self._server.send(peer, INSTRUCTION_CODEC.encode(message))
         except OperatingError:
             _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
 
@@ -363,7 +364,7 @@ class Driver:
 
     def _stop_host(self, peer: str) -> None:
         host = peer.partition("#")[0]
-        self._send(peer, INSTRUCTION_CODEC.encode(StopHost(host, flush=True)))
+        self._send(peer, StopHost(host, flush=True))
 
     def _write_due_status(self) -> None:
         if self._clock.monotonic_s() >= self._status_due_s:
