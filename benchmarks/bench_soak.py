@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from confluent_kafka import TopicPartition  # noqa: E402
+from live.reading import next_messages  # noqa: E402
 from processes import end_in_order  # noqa: E402
 from soak.events import FLUSH_WAIT_S, OUT, PARTITIONS, TOPIC, answer  # noqa: E402
 from soak.samples import Sampler, Samples  # noqa: E402
@@ -272,7 +273,7 @@ class Arrivals:
         with self._broker.consumer(isolation_level="read_committed") as consumer:
             consumer.assign([TopicPartition(OUT, 0, 0)])
             while not self._over.is_set():
-                for message in consumer.consume(1000, 0.05):
+                for message in next_messages(consumer, 0.05):
                     if message.error() is None:
                         self._take(message)
 

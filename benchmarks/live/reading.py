@@ -54,7 +54,7 @@ def main(servers: str, topic: str) -> None:
 
     def read() -> None:
         while not stopped.is_set():  # ends with the input
-            reading.add(consumer.consume(_CONSUME_MAX, _CONSUME_S))
+            reading.add(next_messages(consumer, _CONSUME_S))
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -66,6 +66,12 @@ def main(servers: str, topic: str) -> None:
     stopped.set()
     thread.join()
     consumer.close()
+
+
+def next_messages(consumer: Consumer, wait_s: float) -> list[Message]:
+    """What is there, as soon as something is: one call for many would wait for all of them."""
+    found = consumer.consume(1, wait_s)
+    return found + consumer.consume(_CONSUME_MAX, 0) if found else found
 
 
 def consumer_of(
