@@ -88,6 +88,9 @@ class ProgressGroup:
             self.consumer = Consumer(given, logger=_log)
         except KafkaException as error:
             raise InvalidSinkError(self._label, error.args[0].str()) from error
+        #: It never joins the group, so this stays as it is. The client asks a thread of its own for
+        #: it, and holds Python's lock meanwhile.
+        self.member = self.consumer.consumer_group_metadata()
 
     def read(self, wait_s: float | None = None) -> KeptProgress:
         """What is kept; ``wait_s``: ANSWER_WAIT_S unless given.

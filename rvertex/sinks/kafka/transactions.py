@@ -116,8 +116,7 @@ class KafkaTransactions:
         assert self._group is not None
         self._begin()
         offsets = self._group.position(self._epoch, progress)
-        member = self._group.consumer.consumer_group_metadata()
-        self._send_offsets(self._producer, offsets, member)
+        self._send_offsets(self._producer, offsets, self._group.member)
         try:
             self._producer.commit_transaction(client.ANSWER_WAIT_S)
         except KafkaException as error:
