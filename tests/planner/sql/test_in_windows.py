@@ -1,0 +1,208 @@
+"""Whoever groups by the bounds of windows gets one result for each, however deep the windows lie.
+
+The model is a loop over windows and rows. Cannot catch: windows over lifetimes (the tests of the
+operators do), outer joins (``test_window_tables.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from planner import SqlError, Stream, event, sql
+from planner.physical.lower import lower
+from tests.support.plan_runner import answer
+
+SECOND = 1_000_000
+ROWS = {
+    "a": [(0, 1), (1, 2), (2, 1), (3, 1), (6, 1), (7, 2), (8, 1), (12, 2)],
+    "b": [(1, 1), (3, 2), (4, 1), (6, 1), (9, 2), (11, 2), (13, 1)],
+}
+Found = list[tuple[int, ...]]
+
+
+def streams() -> dict[str, Stream]:
+    return {
+        name: Stream.from_items({"k": "int64"}, [event(at * SECOND, k=k) for at, k in rows])
+        for name, rows in ROWS.items()
+    }
+
+
+def found(text: str) -> Found:
+    """Start and end of each row in seconds, and its numbers; times are starts of windows."""
+    stream = sql(text, streams())
+    assert isinstance(stream, Stream)
+    table = answer(lower(stream.to_parquet(), root="memory://windows", parallelism=2))
+    rows = []
+    for row in table.to_pylist():
+        times = [int(v.timestamp()) for v in row.values() if hasattr(v, "timestamp")]
+        assert times == [row["_vs"] // SECOND] * len(times), row
+        numbers = [row[name] for name in stream.schema.names if isinstance(row[name], int)]
+        rows.append((row["_vs"] // SECOND, row["_ve"] // SECOND, *numbers))
+    return sorted(rows)
+
+
+def of(name: str, size: int, every: int | None = None) -> str:
+    kind = "TUMBLE" if every is None else "HOP"
+    lengths = ", ".join(f"INTERVAL '{one}' SECOND" for one in (every, size) if one is not None)
+    return f"TABLE({kind}(TABLE {name}, DESCRIPTOR(vs()), {lengths}))"
+
+
+def counted(name: str, size: int) -> str:
+    listed = "SELECT k, window_start, window_end, COUNT(*) AS c"
+    return f"({listed} FROM {of(name, size)} GROUP BY k, window_start, window_end)"
+
+
+def windows(at: int, size: int, every: int) -> list[int]:
+    return [start for start in range(-size, 20, every) if start <= at < start + size]
+
+
+def counts(size: int, every: int, *, by_key: bool = True) -> Found:
+    """What COUNT(*) of the rows of a is in each window, by key."""
+    n = Counter((w, k if by_key else 0) for at, k in ROWS["a"] for w in windows(at, size, every))
+    return sorted((w, w + size, *((k,) if by_key else ()), m) for (w, k), m in n.items())
+
+
+BY = "GROUP BY window_start, window_end, k"
+COUNTED = f"SELECT window_start, k, COUNT(*) AS n FROM {{}} {BY}"
+COPIES = {
+    "star": "(SELECT * FROM {})",
+    "named": "(SELECT window_end, k, window_start FROM {}) AS w",
+    "filtered": "(SELECT * FROM (SELECT * FROM {} WHERE k < 9) WHERE k > 0)",
+    "distinct": "(SELECT DISTINCT k, vs() AS at, window_start, window_end FROM {})",
+    "numbered": "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs()) AS z FROM {})",
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+@pytest.mark.parametrize("every", [None, 5])
+def test_rows_of_windows_in_a_subquery(copy: str, every: int | None) -> None:
+    table = COPIES[copy].format(of("a", 10, every))
+    assert found(COUNTED.format(table)) == counts(10, every or 10)
+
+
+def test_rows_of_windows_by_name_and_under_other_names() -> None:
+    rows = of("a", 5)
+    expected = counts(5, 5)
+    assert found(f"WITH w AS (SELECT * FROM {rows}) {COUNTED.format('w')}") == expected
+    assert found(f"CREATE VIEW w AS SELECT * FROM {rows}; {COUNTED.format('w')}") == expected
+    renamed = "SELECT from_, k, COUNT(*) AS n FROM {} GROUP BY from_, k"
+    listed = f"SELECT window_start AS from_, k FROM {rows}"
+    assert found(renamed.format(f"({listed})")) == expected
+    assert found(f"CREATE VIEW w (from_, k) AS {listed}; {renamed.format('w')}") == expected
+    aliased = f"(SELECT window_start, k FROM {rows}) AS w (from_, k)"
+    assert found(renamed.format(aliased)) == expected
+    both = f"(SELECT * FROM {rows} UNION ALL SELECT * FROM {rows})"
+    assert found(COUNTED.format(both)) == [(*row[:-1], 2 * row[-1]) for row in expected]
+
+
+def test_first_rows_and_counts_of_a_subquery() -> None:
+    over = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY k DESC, vs()) AS n"
+    text = f"SELECT window_start, k, n FROM (SELECT *, {over} FROM {{}}) WHERE n <= 1"
+    expected = [(start, start + 5, 2, 1) for start in (0, 5, 10)]
+    assert found(text.format(f"(SELECT * FROM {of('a', 5)})")) == expected
+    assert found(text.format(counted("a", 5))) == expected
+    firsts = f"(SELECT window_start, k FROM (SELECT *, {over} FROM {of('a', 5)}) WHERE n <= 9)"
+    text = f"SELECT window_start, COUNT(*) AS n FROM {firsts} GROUP BY window_start"
+    assert found(text) == counts(5, 5, by_key=False)
+    text = f"SELECT window_start, SUM(c) AS n FROM {counted('a', 5)} GROUP BY window_start"
+    assert found(text) == counts(5, 5, by_key=False)
+    text = f"SELECT window_start, SUM(c) AS n FROM {counted('a', 5)} GROUP BY TUMBLE('10s')"
+    assert found(text) == counts(10, 10, by_key=False)
+
+
+def pairs(end: int) -> int:
+    """Pairs of rows of a, in the 5 s before ``end``, and rows of b since the last 10 s began."""
+    mine = [k for at, k in ROWS["a"] if end - 5 <= at < end]
+    start = (end - 1) // 10 * 10
+    return sum(k == other for k in mine for at, other in ROWS["b"] if start <= at < end)
+
+
+@pytest.mark.parametrize("form", ["{}", "(SELECT * FROM {})"])
+def test_pairs_of_windows_that_lie_within_others_count_at_their_ends(form: str) -> None:
+    a, b = (form.format(of(name, size)) for name, size in (("a", 5), ("b", 10)))
+    joined = f"FROM {a} AS a JOIN {b} AS b ON a.k = b.k"
+    expected = [(end - 5, end, pairs(end)) for end in (5, 10, 15)]
+    for by in ("a.window_start", "a.window_start, a.window_end", "b.window_end, a.window_end"):
+        assert found(f"SELECT COUNT(*) AS n {joined} GROUP BY {by}") == expected
+
+
+def test_results_of_windows_that_differ() -> None:
+    """A pair of counts lives as long as the shorter window: there is one sum in each."""
+    joined = f"FROM {counted('a', 5)} AS a JOIN {counted('b', 10)} AS b ON a.k = b.k"
+    text = f"SELECT a.window_start, SUM(a.c * b.c) AS n {joined} GROUP BY a.window_start"
+    a, b = (
+        Counter((at // size, k) for at, k in ROWS[name]) for name, size in (("a", 5), ("b", 10))
+    )
+    sums = Counter[int]()
+    for (window, k), n in a.items():
+        sums[window * 5] += n * b[window // 2, k]
+    assert found(text) == [(start, start + 5, n) for start, n in sorted(sums.items())]
+
+
+SIDES = "FROM {} AS a {} JOIN {} AS b ON a.k = b.k"
+HOPS = SIDES.format(of("a", 10, 5), "", of("b", 10, 5))
+NAMED = f"(SELECT * FROM {of('b', 5)})"
+SAME = "a.window_start = b.window_start"
+REFUSED = {
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
+    f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
+    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} GROUP BY b.window_end": "TUMBLE('10s')",
+    f"{SIDES.format(of('a', 10), '', NAMED)} GROUP BY a.window_start": "windows of 5s and 10s",
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY a.k": "GROUP BY needs window_start",
+    f"FROM {of('a', 5)}": "GROUP BY needs window_start",
+    f"FROM (SELECT * FROM {of('a', 5)}) GROUP BY k": "GROUP BY needs window_start",
+    f"{HOPS} GROUP BY a.window_start": "a.window_start = b.window_start AND",
+    f"{SIDES.format(of('a', 5), 'LEFT', of('b', 5))} GROUP BY b.window_start": "of the other, or",
+    f"{SIDES.format(of('a', 5), 'FULL', of('b', 5))} GROUP BY a.window_start": "COALESCE(a.window",
+    f"{SIDES.format(of('a', 5), '', counted('b', 5))} GROUP BY window_start": "is in a and b",
+    f"FROM (SELECT * FROM {of('a', 5)} UNION ALL SELECT * FROM {of('a', 10)}) "
+    "GROUP BY window_end": "in each SELECT of the UNION",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_has_no_result_per_window_is_refused(text: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        sql(f"SELECT COUNT(*) AS n {text}", streams())
+    assert REFUSED[text] in str(raised.value)
+
+
+def test_the_same_windows_may_overlap() -> None:
+    """Each way to say that they are the same."""
+    for same in (f"AND {SAME}", f"WHERE {SAME}", "AND b.window_end = a.window_end"):
+        assert found(f"SELECT COUNT(*) AS n {HOPS} {same} GROUP BY a.window_start") == [
+            (w, w + 10, n)
+            for w in range(-5, 15, 5)
+            if (
+                n := sum(
+                    k == other and w in windows(at, 10, 5) and w in windows(t, 10, 5)
+                    for at, k in ROWS["a"]
+                    for t, other in ROWS["b"]
+                )
+            )
+        ]
+
+
+def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
+    b = f"(SELECT k + 5 AS k, window_start, window_end FROM {of('b', 5)})"
+    joined = SIDES.format(of("a", 5), "FULL", b) + f" AND {SAME}"
+    by = "COALESCE(a.window_start, b.window_start)"
+    text = f"SELECT {by} AS w, COUNT(*) AS n {joined} GROUP BY {by}"
+    n = Counter(at // 5 * 5 for rows in ROWS.values() for at, _ in rows)
+    assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
+
+
+def test_a_table_beside_results_is_taken_as_it_is_at_the_end() -> None:
+    """The result of a window is paired with two versions, of which the later one counts."""
+    versions = Stream.from_items(
+        {"k": "int64", "w": "int64"}, [event(0, 3 * SECOND, k=1, w=7), event(3 * SECOND, k=1, w=8)]
+    )
+    lasting = {**streams(), "t": versions.extend("1d")}
+    joined = f"FROM {counted('a', 5)} AS a JOIN t ON a.k = t.k"
+    text = f"SELECT a.window_start, SUM(w) AS w {joined} GROUP BY a.window_start"
+    stream = sql(text, lasting)
+    assert isinstance(stream, Stream)
+    table = answer(lower(stream.to_parquet(), root="memory://table")).to_pylist()
+    assert [(r["_vs"] // SECOND, r["_ve"] // SECOND) for r in table] == [(0, 5), (5, 10)]
