@@ -15,11 +15,13 @@ from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored,
 from planner.batch.spark_sql.aggregates import _first_difference, _way
 from planner.batch.spark_sql.errors import MARK, BatchDataError, BatchFailedError, explained
 from planner.batch.spark_sql.expressions import WRITERS, java_replacement
+from planner.batch.spark_sql.frame import Frame
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import literal, text
 from planner.errors import InvalidPlanError
 from planner.expressions.functions import FUNCTIONS
 from planner.expressions.nodes import Literal, resolve
+from rstream.items.batch import VS
 from tests.rooms import ROOT
 from tests.support.signatures import ROWS, calls
 
@@ -46,6 +48,13 @@ def test_text_grows_with_the_tree_and_no_faster() -> None:
         expr = expr // 3
         sizes.append(len(to_sql(resolve(expr.node, SCHEMA), COLUMNS)))
     assert sizes[-1] < 2 * 12 * sizes[0]
+
+
+@pytest.mark.parametrize("has_place", [True, False])
+def test_events_of_one_time_come_by_their_places_where_these_are_known(has_place: bool) -> None:
+    frame = Frame(None, SCHEMA, lifetime_us=1, has_place=has_place)
+    assert frame.order == (VS, *frame.place)
+    assert len(frame.place) == has_place
 
 
 def test_names_of_lets_do_not_clash() -> None:

@@ -197,6 +197,17 @@ def test_state_follows_lifetimes_and_rates() -> None:
     assert state(1_000, 2_000) == pytest.approx(2 * state(1_000, 1_000))
 
 
+def test_frames_of_rows_hold_so_many_of_each_key() -> None:
+    def state(rows: int, keys: int) -> float:
+        events = [event(i, i + 1, k=i % keys) for i in range(1_000)]
+        stream = Stream.from_items({"k": "int64"}, events).hint(keys={"k": keys})
+        frames = stream.group_by("k").rolling(rows=rows).with_columns(n=agg.count())
+        return cost(lower(frames.to_parquet(), root="r"), -1).state_bytes
+
+    assert state(21, 5) == pytest.approx(2 * state(11, 5)), "besides the row itself"
+    assert state(21, 10) == pytest.approx(2 * state(21, 5))
+
+
 def test_no_state_is_larger_than_the_input() -> None:
     day = bids().group_by("auction").window(tumbling("1d")).agg(mid=agg.quantile("price", 0.5))
     plan = lower(day.to_parquet(), root="r")

@@ -142,6 +142,14 @@ def test_other_types() -> None:
     assert hash_column(pa.nulls(2)).tolist() == [int(NULL_HASH)] * 2
 
 
+def test_a_list_hashes_as_it_does_alone() -> None:
+    long = list(range(70_000))  # longer than what is hashed at a time
+    for lists in ([[], [1], [2]], [[7], [], long, [], [1, 2, 3]], [long, [1], None, []]):
+        array = pa.array([[9], *lists], pa.list_(pa.int64())).slice(1)
+        alone = [hash_column(pa.array([one], array.type))[0] for one in lists]
+        assert hash_column(array).tolist() == alone
+
+
 def test_a_type_without_a_hash_is_named() -> None:
     array = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
     with pytest.raises(InvalidBatchError, match="month_day_nano_interval"):

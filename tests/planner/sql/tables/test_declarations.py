@@ -71,6 +71,11 @@ def test_a_watermark_without_delay(bids: Path) -> None:
     assert found == read(bids, delay="0s").select("price", "ts", "note").select("price")
 
 
+def test_an_option_of_no_time(bids: Path) -> None:
+    found = compiled(table(COLUMNS, "vs = ts, delay = '0s'") + "SELECT price FROM bids", bids)
+    assert found == read(bids, delay="0s").select("price", "ts", "note").select("price")
+
+
 def test_columns_that_are_computed(bids: Path) -> None:
     columns = (
         f"{COLUMNS}, twice AS price * 2, later AS ts + INTERVAL '1' HOUR, WATERMARK FOR later "
