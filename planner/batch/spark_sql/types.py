@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Literal
 
 DECIMAL_DIGITS_MAX = 38
-#: Bounds of integers as SQL text, by their Arrow type.
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+#: The least integer, whose negative is none.
+INT64_MIN = -(2**63)
 
 _SAME = (
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),

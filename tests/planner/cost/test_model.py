@@ -24,6 +24,7 @@ from planner.physical.lower import lower
 from planner.physical.sizing import RECOMMENDED_MAX
 from planner.quantities import format_bytes, format_count, format_seconds
 from rstream.types import INF_TIME
+from rvertex.errors import SourceSchemaError
 from rvertex.sources.discover import discover
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.statistics import SAMPLE_ROWS, SourceStatistics, statistics_of
@@ -345,3 +346,32 @@ def test_costs_do_not_depend_on_rules_that_are_left_out() -> None:
 )
 def test_quantities_for_people(text: str, expected: str) -> None:
     assert text == expected
+
+
+# ---- what is said of files that are not like the first
+
+
+def test_each_use_of_a_source_has_its_own_notes(tmp_path: Path) -> None:
+    """The second use of the same files puts out a column that the first does not."""
+    rows = "".join(f"{n},{n},{n}\n" for n in range(300))
+    (tmp_path / "a.csv").write_text(f"t,x,y\n{rows}300,300,many\n")
+    # Of other delays, so that the plan reads the file twice.
+    one, other = (Stream.from_csv(str(tmp_path), vs="t", delay=delay) for delay in ("1s", "2s"))
+    first, second = one.select("x"), other.select(x=col("y").str.length())
+    assert lower(first.to_parquet(), root="r").notes == ()
+    (note,) = lower(first.union(second).to_parquet(), root="r").notes
+    assert "column 'y' is text because of line 302" in note
+
+
+def test_each_use_of_a_source_is_checked_by_its_own_types(tmp_path: Path) -> None:
+    """The first use has the column converted, the second does not, and neither puts it out."""
+    for n, kind in enumerate([pa.bool_(), pa.string()]):
+        columns = {"t": pa.array([n]), "x": pa.array([n]), "y": pa.array([1]).cast(kind)}
+        pq.write_table(pa.table(columns), tmp_path / f"{n}.parquet")
+    converted, plain = (
+        Stream.from_parquet(str(tmp_path), vs="t", delay="1s", schema=schema).select("x")
+        for schema in ({"y": "string"}, None)
+    )
+    lower(converted.to_parquet(), root="r")
+    with pytest.raises(SourceSchemaError, match="column 'y': it is string here, but bool"):
+        lower(converted.union(plain).to_parquet(), root="r")

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from planner import InvalidPlanError, Query, Stream, agg, col, event, tumbling
+from planner.logical.nodes import Source
 from planner.physical.lower import lower
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.project import Project
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.physical.plan import PhysicalPlan
+    from rvertex.sources.spec import Format
 
 
 def plan_of(query: Query, parallelism: int = 2) -> PhysicalPlan:
@@ -211,6 +213,24 @@ def test_plans_survive_pickling(name: str) -> None:
     again.validate()
     query = pickle.loads(pickle.dumps(QUERIES[name]()))
     assert plan_of(query) == plan
+
+
+@pytest.mark.parametrize(("name", "is_same"), [("kafka", False), ("rstream", True)])
+def test_where_a_log_begins_is_of_its_meaning_unless_that_is_its_beginning(
+    name: Format, is_same: bool
+) -> None:
+    """Other positions of a topic are other rows; what retention left of a stream is what it has."""
+    kept = pa.schema({"t": pa.int64()})
+    topic = Stream.from_kafka("t", servers="b:1", schema=kept, vs="t", delay="1s")
+    assert isinstance(topic.plan, Source)
+    spec = replace(topic.plan.spec, format=name)
+    stream = Stream(replace(topic.plan, spec=spec))
+    plans = [
+        lower(stream.to_parquet(), root="r", discover=lambda _, at=at: [Unit("t", first_seq=at)])
+        for at in (0, 7)
+    ]
+    first, second = ([v.state_schema for v in plan.vertices] for plan in plans)
+    assert (first == second) is is_same
 
 
 def test_state_schemas_tell_plans_apart_but_not_places() -> None:
