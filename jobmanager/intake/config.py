@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NOT_NULL = " not null"
+#: Limits with which nothing could be taken if they were 0.
+_ABOVE_ZERO = (
+    *("body_bytes_max", "bytes_in_flight_max", "rows_in_flight_max", "posts_waiting_max"),
+    *("connections_max", "flight_calls_max", "flight_batches_waiting_max", "flight_silence_s"),
+    *("body_wait_s", "answer_wait_s"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class IntakeLimits:
     #: Batches of one call that are not answered; until then the next one is not read.
     flight_batches_waiting_max: int = 64
     #: A call of Flight in which nothing has come or gone for so long is ended with its connection.
+    #: It is not silent while the server owes it an answer that is not yet due.
     flight_silence_s: float = 300.0
     #: How long the bytes of a post over HTTP may take; longer is 408.
     body_wait_s: float = 30.0
@@ -147,6 +154,8 @@ def _limits(path: str, limits: Any, given: Any) -> Any:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf:
             raise IntakeConfigError(path, f"{name} is a number from 0 on, not {value!r}")
+        if value == 0 and name in _ABOVE_ZERO:
+            raise IntakeConfigError(path, f"{name} = 0 would refuse everything: leave it out")
     return replace(limits, **given)
 
 

@@ -36,8 +36,10 @@ Address = tuple[str, int]
 class Call(Protocol):
     """A call that may be silent."""
 
-    #: When something came or went last, by the monotonic clock.
-    active_s: float
+    @property
+    def active_s(self) -> float:
+        """When something came or went last, by the monotonic clock."""
+        ...
 
     def drain(self, wait_s: float) -> None:
         """Wait until what was taken is answered."""

@@ -71,13 +71,20 @@ class Put:
         self._service, self._name, self._send = service, name, answer
         self._schema = service.find(name).schema
         self._clock = clock or SystemClock()
-        self.active_s = self._clock.monotonic_s()
+        self._heard_s = self._clock.monotonic_s()
         self._changed = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
         self._answered = 0
         self._is_ending = False
         self._failure: StreamEngineError | None = None
         self._thread = threading.Thread(target=self._answer_all, name="flight-answers", daemon=True)
+
+    @property
+    def active_s(self) -> float:
+        """When something came or went last: until an answer is due, the silence is ours."""
+        with self._changed:
+            owed_s = self._waiting[0].due_s if self._waiting else self._heard_s
+        return max(self._heard_s, min(owed_s, self._clock.monotonic_s()))
 
     def __enter__(self) -> Put:
         self._thread.start()
@@ -105,7 +112,7 @@ class Put:
         Raises:
             StreamEngineError: it was refused, or one before it was: the call ends.
         """
-        self.active_s = self._clock.monotonic_s()
+        self._heard_s = self._clock.monotonic_s()
         producer = read_metadata(metadata)
         if batch is None:
             raise PostError("app_metadata came without rows")
@@ -191,7 +198,7 @@ class Put:
             self._send(json.dumps(document).encode())
         except Exception as error:  # the producer is gone; what was taken is durable
             return OperatingError(f"{self._name}: the producer took no answer: {error}")
-        self.active_s = self._clock.monotonic_s()
+        self._heard_s = self._clock.monotonic_s()
         return None
 
 

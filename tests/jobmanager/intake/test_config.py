@@ -62,6 +62,8 @@ def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
         ),
         (GOOD + "[limits]\nflight_silence_s = nan\n", "is a number from 0 on, not nan"),
         (GOOD + "[limits]\nflight_silence_s = inf\n", "is a number from 0 on, not inf"),
+        (GOOD + "[limits]\nflight_silence_s = 0\n", "flight_silence_s = 0 would refuse"),
+        (GOOD + "[limits]\nposts_waiting_max = 0\n", "posts_waiting_max = 0 would refuse"),
         (GOOD + "[more]\n", "'more' is not one of"),
     ],
 )

@@ -20,6 +20,7 @@ from jobmanager.intake.producer import Producer
 from jobmanager.intake.service import IntakeService, Room
 from jobmanager.intake.tokens import check_token
 from rstream import AppendLimits, open_log
+from rstream.clock import ManualClock
 from rstream.errors import StreamEngineError, UnknownProducerError
 
 if TYPE_CHECKING:
@@ -112,6 +113,29 @@ def test_a_call_waits_for_its_own_batches_before_it_is_refused(tmp_path: Path) -
     assert [json.loads(told)["last_seq"] for told in answers] == [3, 7, 11, 15]
     service.close()
     assert open_log(f"{tmp_path}/a").read_next(100) is not None
+
+
+def test_who_waits_for_an_answer_is_silent_from_when_it_is_due_on(tmp_path: Path) -> None:
+    """A call may be silent for less long than an answer may take: until then the server is."""
+    service, clock = IntakeService(config(tmp_path)), ManualClock()
+    is_told, is_read = threading.Event(), threading.Event()
+
+    def answer(told: bytes) -> None:
+        is_told.set()
+        assert is_read.wait(WAIT_S)
+
+    with Put(service, "a", answer, clock=clock) as put:
+        clock.advance(5_000_000)
+        assert put.active_s == 0
+        put.take(rows(1), b"")
+        assert is_told.wait(WAIT_S)
+        for now_s, active_s in ((20, 20), (35, 35), (50, 35)):
+            clock.advance(now_s * 1_000_000 - clock.now_us())
+            assert put.active_s == active_s
+        is_read.set()
+        put.drain(WAIT_S)
+        assert put.active_s == 50
+    service.close()
 
 
 def test_a_batch_is_no_larger_than_a_body(tmp_path: Path) -> None:
