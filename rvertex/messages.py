@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass, field
 
+from rstream.types import MIN_TIME
 from rvertex.message_codec import MessageCodec
 
 
@@ -60,6 +61,8 @@ class LogProgress:
     dead: int
     #: All was taken that the log held when this instance looked for its end.
     at_end: bool = False
+    #: The frontier as its rows alone moved it in this instance: those that are idle follow it.
+    rows_frontier: int = MIN_TIME
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,4 +126,4 @@ def _frontier(vertex: VertexState) -> int | None:
     leader = vertex.leader
     if leader is None or not leader.logs:
         return MIN_TIME
-    return min((log.frontier for log in leader.logs if log.state == "active"), default=None)
+    return min((log.rows_frontier for log in leader.logs if log.state == "active"), default=None)

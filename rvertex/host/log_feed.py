@@ -324,7 +324,7 @@ class LogFeed:
             return []
         self._decided_s = now_s
         facts = self._facts(has_joined=True)
-        frontiers = tuple(partition.frontier for partition in facts)
+        frontiers = tuple(partition.rows_frontier for partition in facts)
         others_us = self._env.reached.get(self._vertex.spec.id)
         self._looks.note(Look(now_s, self._env.clock.now_us(), frontiers, others_us))
         found = promises(self._rules, facts, self._looks, self._spec.delay_us)
@@ -343,6 +343,7 @@ class LogFeed:
             PartitionFacts(
                 position=channel.position,
                 frontier=channel.reorder.frontier,
+                rows_frontier=channel.reorder.rows_frontier,
                 last_row_s=mine.last_row_s,
                 end=None if mine.ahead is not None else self.reader.end(k),
                 is_ended=channel.is_ended or (has_joined and channel.is_awaited),
@@ -368,6 +369,7 @@ class LogFeed:
                 lost=self._log.channels[k].lost_positions,
                 dead=self._log.channels[k].dead_rows,
                 at_end=facts.is_ended or self._partitions[k].was_at_end,
+                rows_frontier=facts.rows_frontier,
             )
             for k, (unit, facts) in enumerate(zip(units, self._facts(), strict=True))
         )

@@ -40,6 +40,8 @@ class PartitionFacts:
     position: int
     #: No later row is below it.
     frontier: int
+    #: What its rows alone say of that: not what was promised for it. MIN_TIME: it had none.
+    rows_frontier: int
     #: The last row came then, or the instance began.
     last_row_s: float
     end: LogEnd | None
@@ -61,8 +63,8 @@ class Look:
     at_s: float
     #: Wall clock, us UTC.
     at_us: int
-    #: By partition.
-    frontiers: tuple[int, ...]
+    #: By partition, what its rows alone say.
+    rows_frontiers: tuple[int, ...]
     #: What the stage's partitions in other vertices have reached that are not idle; None: all are.
     others_us: int | None
 
@@ -121,7 +123,7 @@ def _active(partitions: Sequence[PartitionFacts], idle: list[int], look: Look) -
     """What those had reached at a look that are active now."""
     active = [
         frontier
-        for k, (partition, frontier) in enumerate(zip(partitions, look.frontiers, strict=True))
+        for k, (partition, frontier) in enumerate(zip(partitions, look.rows_frontiers, strict=True))
         if not partition.is_ended and k not in idle
     ]
     return active if look.others_us is None else [*active, look.others_us]

@@ -103,6 +103,8 @@ class Reorder:
         self.max_vs: int = MIN_TIME
         #: No later event leaves below it.
         self._frontier: int = MIN_TIME
+        #: The frontier as rows alone moved it since it was made or loaded; MIN_TIME before them.
+        self.rows_frontier: int = MIN_TIME
         #: The last CTI that left or is about to.
         self.last_cti: int = MIN_TIME
         #: CTIs to be released, all above those released before.
@@ -219,6 +221,7 @@ class Reorder:
         header = state.header
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self.last_cti = header["frontier"], header["last_cti"]
+        self.rows_frontier = MIN_TIME
         self.late_dropped, self.late_adjusted = header["late_dropped"], header["late_adjusted"]
         self.passed_over = header["passed_over"]
         self.lateness = LatenessCounts.from_bytes(header["lateness"])
@@ -247,12 +250,15 @@ class Reorder:
                 self._push(events)
                 self._row += events.num_rows
                 self.max_vs = way.max_vs
-                self._frontier = max(self._frontier, way.max_vs - self._delay_us)
+                self.rows_frontier = way.max_vs - self._delay_us
+                self._frontier = max(self._frontier, self.rows_frontier)
                 self._emit_ctis(way.grid_times)
                 return None
         greatest = np.maximum.accumulate(vs)
         np.maximum(greatest, self.max_vs, out=greatest)
         frontier, delay_us = self._frontiers(vs, greatest)
+        self.rows_frontier = max(self.rows_frontier, int(frontier[-1]))
+        np.maximum(frontier, self._frontier, out=frontier)
         before = np.empty(len(frontier), np.int64)
         before[0], before[1:] = self._frontier, frontier[:-1]
         late = self._accept(events, before, None)
@@ -297,16 +303,16 @@ class Reorder:
     def _frontiers(
         self, vs: np.ndarray, greatest: np.ndarray
     ) -> tuple[np.ndarray, int | DelayEstimate]:
-        """The frontier after each row, and the rule for the rows that follow."""
+        """The frontier that rows alone give after each, and the rule for those that follow."""
         if not isinstance(self._delay_us, DelayEstimate):
             frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
-            return np.maximum(frontier, self._frontier), self._delay_us
+            return frontier, self._delay_us
         ahead = np.concatenate([[np.int64(self.max_vs)], greatest[:-1]])
         delays, estimate = self._delay_us.observe(lateness(vs, ahead))
         frontier = np.maximum(greatest, MIN_TIME + delays) - delays
         frontier[delays == UNKNOWN] = MIN_TIME
         np.maximum.accumulate(frontier, out=frontier)
-        return np.maximum(frontier, self._frontier), estimate
+        return frontier, estimate
 
     def _offer_items(self, items: pa.RecordBatch) -> pa.RecordBatch | None:
         is_event = kinds(items) == EVENT

@@ -21,15 +21,17 @@ from rstream.store.segment_names import parse_segment_name
 from rvertex.checkpoint.codec import load_checkpoint
 from rvertex.errors import CorruptCheckpointError
 from tests.sim.growing import vertices_on
+from tests.sim.lateness_law import late_by_silence
 from tests.sim.live_workload import INTAKE, entries_of, expected_of
 from tests.sim.shadow import HOME, NOTICES, SEGMENT, Shadow, read_table
 from tests.sim.storage import root_of
 from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jobmanager.state.topology import StreamShape
+    from rvertex.vertex.spec import VertexSpec
     from tests.sim.retention_laws import RetentionLaws
     from tests.sim.scheduler import Scheduler
     from tests.sim.storage import Disk
@@ -297,6 +299,7 @@ class Checkers:
         for stream, pieces in answers.items():
             found = [h for items in pieces for h in hashes(items.batch)]
             self._workload.expected[stream] = found
+        self.silence_makes_nobody_late(vertices)
         for vertex, entries in entries_of(self.intake).items():
             paths = [entry.path for entry in entries if entry.kind == "file"]
             if len(set(paths)) < len(paths):
@@ -306,6 +309,15 @@ class Checkers:
             if seq >= len(known) or known[seq] != value:
                 self._world.violate("follows from log and journal", f"{stream} seq {seq}")
                 return
+
+    def silence_makes_nobody_late(self, vertices: Sequence[VertexSpec]) -> None:
+        """A silent partition's promise costs no row that is in step with the others."""
+        assert self._workload.log is not None
+        entries = entries_of(self.intake)
+        has_jumped = self._world.met["fault clock_jump"] > 0
+        for row in late_by_silence(self._workload.log, vertices, entries, has_jumped=has_jumped):
+            self._world.violate("no row in step is late by a silence", row)
+            return
 
     def output_is_complete(self) -> None:
         """No gap, no duplicate: the sinks hold each item of the uninterrupted run once."""

@@ -6,12 +6,13 @@ See :mod:`tests.sim.mutants`. They run over the jobs of :mod:`tests.sim.live_wor
 from __future__ import annotations
 
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rvertex.checkpoint.intake import Intake
 from rvertex.host.log_feed import LogFeed
 from rvertex.sources.logs.folder import FolderLog
-from rvertex.vertex.idle import PartitionFacts
+from rvertex.vertex.idle import Looks, PartitionFacts
 from rvertex.vertex.log_channel import LogChannel
 from rvertex.vertex.log_input import LogInput
 from tests.sim.planting import Mutant
@@ -65,6 +66,21 @@ def a_partition_is_silent_though_rows_were_fetched() -> Mutant:
     return Mutant(PartitionFacts, "is_idle", is_idle, live=True)
 
 
+def promises_climb_on_promises() -> Mutant:
+    """A silent partition follows what was promised for others, not what their rows say."""
+    original = LogFeed._facts
+
+    def facts(self: Any, **options: Any) -> list[PartitionFacts]:
+        return [replace(f, rows_frontier=f.frontier) for f in original(self, **options)]
+
+    return Mutant(LogFeed, "_facts", facts, live=True)
+
+
+def the_others_are_read_on_meanwhile() -> Mutant:
+    """Those count that the others reached by the decision, not when the log was asked."""
+    return Mutant(Looks, "at", lambda self, time_s: self._looks[-1], live=True)
+
+
 def the_cut_off_use_rows() -> Mutant:
     """An instance goes on though its job manager has not confirmed it for long."""
     return Mutant(LogFeed, "_has_lease", lambda self: True, ZOMBIES, live=True)
@@ -116,6 +132,8 @@ LIVE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_choice_is_written_down_after_its_use,
     rows_overtake_an_entry_on_its_way,
     a_partition_is_silent_though_rows_were_fetched,
+    promises_climb_on_promises,
+    the_others_are_read_on_meanwhile,
     the_cut_off_use_rows,
     entries_go_with_any_checkpoint,
     a_state_forgets_its_entries,

@@ -44,15 +44,19 @@ if TYPE_CHECKING:
 INTAKE = "job/intake/"
 _CHECKSUM_BYTES = 16
 IDLE_AFTER_US = 300 * MS
+#: Of every fourth job: partitions are silent sooner than what is granted at a time has passed.
+HASTY_AFTER_US, HASTY_DELAY_US = 60 * MS, 4_000 * MS
 LEASE_S = 0.3
 #: Of the jobs, how many read a growing folder.
 FOLDER_SHARE = 0.3
+#: The rows of a file have times from that on when it appears.
+FILE_SPAN_US = 500 * MS
 
 
 @lru_cache(maxsize=WORKLOADS_MAX)
 def make_live_workload(seed: int) -> Workload:
     """The live job of a seed."""
-    random = Random(seed * 7_919 + 17)
+    random, is_hasty = Random(seed * 7_919 + 17), seed % 4 == 3
     log = _folder(random) if random.random() < FOLDER_SHARE else _log(random)
     is_bounded = not log.files and random.random() < 0.5
     spec = SourceSpec(
@@ -61,10 +65,10 @@ def make_live_workload(seed: int) -> Workload:
         schema=PAYLOAD,
         columns=PAYLOAD,
         vs="t",
-        delay_us=random.choice([0, 20 * MS, 300 * MS]),
+        delay_us=[random.choice([0, 20 * MS, 300 * MS]), HASTY_DELAY_US][is_hasty],
         log=LogSpec(
             idle=random.choice(["follow", "follow", "follow", "clock", "wait"]),
-            idle_after_us=IDLE_AFTER_US,
+            idle_after_us=HASTY_AFTER_US if is_hasty else IDLE_AFTER_US,
             is_bounded=is_bounded,
         ),
         options=((PARTITIONS, random.choice([1, 2])), (POLL_EVERY, 200 * MS)),
@@ -119,6 +123,21 @@ def _log(random: Random) -> LiveLog:
     return LiveLog(tuple(partitions), tuple(ends), over_s)
 
 
+def exact_us(at_s: float) -> int:
+    """The wall clock of the world then."""
+    return START_US + int(at_s * 1e6)
+
+
+def newest_us(log: LiveLog, at_s: float) -> int:
+    """No producer gives a row a greater time then."""
+    return exact_us(at_s) + FILE_SPAN_US if log.files else _now_us(at_s)
+
+
+def _now_us(at_s: float) -> int:
+    """As producers of rows tell it."""
+    return START_US + int(at_s * 100) * 10 * MS
+
+
 def rows_of_partition(
     random: Random, over_s: float, *, since_s: float = 0.0
 ) -> tuple[list[LiveRow], int]:
@@ -127,7 +146,7 @@ def rows_of_partition(
     at_s, position = since_s + random.uniform(0.0, 1.0), 0
     while at_s < over_s:
         late_us = random.choice([0, 0, 5, 20, 400]) * MS
-        time = START_US + int(at_s * 100) * 10 * MS - late_us
+        time = _now_us(at_s) - late_us
         rows.append(LiveRow(at_s, position, time, random.randint(0, 4), random.randint(-50, 50)))
         position += random.choice([1, 1, 1, 4])
         silence_s = random.uniform(1.0, 5.0) if random.random() < 0.05 else 0.0
@@ -141,7 +160,7 @@ def _folder(random: Random) -> LiveLog:
     files, at_s = [], 0.0
     while at_s < over_s:
         number, whole_s = len(files), at_s + random.choice([0.0, 0.1, 1.0])
-        times = [START_US + int(at_s * 1e6) + random.randint(0, 500) * MS for _ in range(20)]
+        times = [exact_us(at_s) + random.randint(0, FILE_SPAN_US // MS) * MS for _ in range(20)]
         rows = tuple(
             LiveRow(at_s, 0, time, random.randint(0, 4), random.randint(-50, 50))
             for time in times[: random.randint(1, 20)]

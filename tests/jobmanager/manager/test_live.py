@@ -74,13 +74,16 @@ def epoch_of(found: JobManager, k: int) -> int:
 
 
 def report(found: JobManager, sent_us: int, *logs: tuple[str, int]) -> list[Confirm]:
-    """A report in which each vertex has one partition; gives the answers."""
+    """A report in which each vertex has one partition; gives the answers.
+
+    What was promised for each lies above what its rows say.
+    """
     rows = tuple(
         VertexProgress(
             *(f"v.{k}", epoch_of(found, k), (0, 0), (0,), (0,), MIN_TIME, 0, Counts(), 0),
-            logs=(LogProgress(k, 0, -1, frontier, 0, state, 0, 0),),
+            logs=(LogProgress(k, 0, -1, rows + 50, 0, state, 0, 0, rows_frontier=rows),),
         )
-        for k, (state, frontier) in enumerate(logs)
+        for k, (state, rows) in enumerate(logs)
     )
     out = found.handle(Progress(HOST, rows, sent_us))
     told = [i.instruction for i in out if isinstance(i, Tell)]

@@ -38,6 +38,7 @@ def facts(
     return PartitionFacts(
         position=7,
         frontier=int(frontier_s * S),
+        rows_frontier=int(frontier_s * S),
         last_row_s=NOW_S - silent_s,
         end=LogEnd(7 + more, NOW_S - told_s),
         is_ended=False,
@@ -56,7 +57,7 @@ def asked(
         looks = Looks()
         for at_s in (NOW_S - 20, NOW_S):
             at_us = NOW_US - int((NOW_S - at_s) * S)
-            looks.note(Look(at_s, at_us, tuple(p.frontier for p in partitions), others_us))
+            looks.note(Look(at_s, at_us, tuple(p.rows_frontier for p in partitions), others_us))
     rules = LogSpec(idle=policy, idle_after_us=2 * S)
     return promises(rules, partitions, looks, delay_us)
 
@@ -105,14 +106,14 @@ def test_whichever_is_slower_of_its_siblings_here_and_elsewhere_is_followed() ->
 
 
 def test_one_that_has_ended_is_neither_followed_nor_promises_anything() -> None:
-    ended = replace(facts(0), frontier=INF_TIME, is_ended=True)
+    ended = replace(facts(0), frontier=INF_TIME, rows_frontier=INF_TIME, is_ended=True)
     assert asked(facts(10), ended) == {}
     assert asked(facts(10), ended, facts(40, silent_s=0.1)) == {0: 40.5 * S}
     assert asked(ended, facts(40, silent_s=0.1), policy="clock") == {}
 
 
 def test_one_that_has_read_nothing_yet_holds_all_back() -> None:
-    beginning = replace(facts(0, silent_s=0.1), frontier=MIN_TIME)
+    beginning = replace(facts(0, silent_s=0.1), frontier=MIN_TIME, rows_frontier=MIN_TIME)
     idle = replace(facts(0), frontier=MIN_TIME)
     assert asked(idle, beginning, facts(40, silent_s=0.1)) == {}
 
@@ -150,13 +151,34 @@ def test_producers_in_step_are_never_late_however_slow_a_reader_is(
         at_ms += step
         reached = max(reached, (at_ms - behind - delay_ms) * 1_000)
         looks.note(Look(at_ms / 1_000, at_ms * 1_000, (MIN_TIME, reached), None))
-    others = replace(facts(0, silent_s=0.0), frontier=reached)
+    others = replace(facts(0, silent_s=0.0), frontier=reached, rows_frontier=reached)
     silent = replace(facts(0, told_s=told_ms / 1_000), frontier=MIN_TIME)
     found = asked(silent, others, policy=policy, delay_us=delay_ms * 1_000, looks=looks)
     first_row_us = int(NOW_S * S) - told_ms * 1_000  # a later row is written after the answer
     grant_us = max(delay_ms * 1_000 // 8, GRANT_MIN_US)
     disorder_us = max(0, delay_ms * 1_000 - grant_us)
     assert all(time <= max(0, first_row_us - disorder_us) for time in found.values())
+
+
+def test_partitions_that_are_silent_by_turns_do_not_climb_on_each_others_promises() -> None:
+    """Each speaks for 2.5 s, the other one falls silent by then; each row is in step."""
+    delay_us, idle_after_s = 60 * S, 2.0
+    looks, rows, promised, spoke_s = Looks(), [0, 0], [0, 0], [0.0, 0.0]
+    for tick in range(1, 600):
+        now_s, speaker = tick / 10, tick // 25 % 2
+        assert promised[speaker] <= NOW_US + now_s * S, f"the row of {now_s} s is late"
+        rows[speaker], spoke_s[speaker] = NOW_US + int(now_s * S) - delay_us, now_s
+        partitions = [
+            PartitionFacts(
+                7, max(rows[k], promised[k]), rows[k], spoke_s[k], LogEnd(7, now_s), False
+            )
+            for k in range(2)
+        ]
+        looks.note(Look(now_s, 0, tuple(rows), None))
+        rules = LogSpec(idle="follow", idle_after_us=int(idle_after_s * S))
+        for k, time in promises(rules, partitions, looks, delay_us).items():
+            promised[k] = time
+    assert min(promised) > NOW_US - delay_us
 
 
 def test_looks_are_bounded() -> None:

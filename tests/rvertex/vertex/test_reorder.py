@@ -256,6 +256,25 @@ def test_late_rows_are_returned_as_they_came() -> None:
     assert table_of(run) == [cti(20), ev(25, 26, n=0), ev(25, 26, n=1), ev(26, n=2)]
 
 
+@pytest.mark.parametrize("delay", [10, DelayEstimate(0.5, block_rows=2)])
+def test_what_rows_alone_say_is_known_beside_what_was_promised(delay: int | DelayEstimate) -> None:
+    found = Reorder(PAYLOAD, delay_us=delay, late="drop", cti_every_us=1)
+    assert found.rows_frontier == MIN_TIME
+    found.offer(0, events_of([ev(100, n=0), ev(90, n=1), ev(120, n=2)]))
+    by_rows = found.rows_frontier
+    assert by_rows == found.frontier == (110 if delay == 10 else 120)
+    found.advance(500)
+    assert (found.frontier, found.rows_frontier) == (500, by_rows)
+    found.offer(3, events_of([ev(200, n=3), ev(130, n=4)]))  # below what was promised
+    assert found.frontier == 500
+    assert by_rows < found.rows_frontier <= 200
+    again = Reorder(PAYLOAD, delay_us=delay, late="drop", cti_every_us=1)
+    again.load(found.snapshot())
+    assert (again.frontier, again.rows_frontier) == (500, MIN_TIME)
+    again.offer(5, events_of([ev(600, n=5)]))
+    assert 500 < again.rows_frontier == again.frontier
+
+
 def test_no_time_underflows() -> None:
     reorder = Reorder(PAYLOAD, delay_us=100, late="error", cti_every_us=7)
     reorder.offer(

@@ -1,0 +1,78 @@
+"""The law of silence: it costs no row that is in step with the others.
+
+A producer is *in step* if it gives its rows times that lie at most so far behind the newest time
+that any producer may give at that moment as is promised to users (ADR 32): by the delay less the
+grant where silent partitions follow the others, by the delay where they follow the clock. No such
+row may lie behind a promise that was made for its partition and below the time of that promise:
+neither one that the log had when the promise was made, read or not, nor one that came after it.
+
+What is late among the rows of its own partition is no matter of this law, nor is anything where a
+wall clock has jumped that promises follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rvertex.vertex.idle import GRANT_MIN_US, GRANT_SHARE
+from tests.sim.live_workload import exact_us, newest_us
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rvertex.sources.logs.entries import LogEntry
+    from rvertex.sources.spec import SourceSpec
+    from rvertex.vertex.spec import VertexSpec
+    from tests.sim.live_log import LiveLog, LiveRow
+
+
+def late_by_silence(
+    log: LiveLog,
+    vertices: Sequence[VertexSpec],
+    entries: Mapping[str, Sequence[LogEntry]],
+    *,
+    has_jumped: bool,
+) -> Iterator[str]:
+    """Rows in step that promises have made late; ``entries``: by vertex, all that were durable."""
+    for vertex in vertices:
+        source = vertex.source
+        rules = None if source is None else source.spec.log
+        if source is None or rules is None or (rules.idle == "clock" and has_jumped):
+            continue
+        mine = entries.get(vertex.id, ())
+        for k, unit in enumerate(source.log_units):
+            rows = _rows_in_step(log, source.spec, _rows(log, unit.stream, k, mine))
+            is_added = k >= len(source.units)
+            for entry in mine:
+                # The first entry of one that was added says since when it takes part.
+                is_promise = entry.kind == "advance" and not (is_added and entry.index == 0)
+                if not is_promise or entry.partition != k:
+                    continue
+                for position, row in rows:
+                    if position >= entry.position and row.vs < entry.time:
+                        yield f"{vertex.id}: {row} of partition {unit.stream}, {entry}"
+
+
+def _rows(
+    log: LiveLog, number: int, partition: int, entries: Sequence[LogEntry]
+) -> list[tuple[int, LiveRow]]:
+    """With their positions."""
+    if not log.files:
+        return [(row.position, row) for row in log.partitions[number]]
+    files = [e for e in entries if e.kind == "file" and e.partition == partition]
+    return [
+        (entry.position + k, row)
+        for entry in files
+        for k, row in enumerate(log.file(entry.path).rows)
+    ]
+
+
+def _rows_in_step(
+    log: LiveLog, spec: SourceSpec, rows: Sequence[tuple[int, LiveRow]]
+) -> list[tuple[int, LiveRow]]:
+    assert spec.log is not None
+    if spec.log.idle == "clock":
+        return [(at, row) for at, row in rows if exact_us(row.at_s) - row.vs <= spec.delay_us]
+    grant_us = min(max(spec.delay_us // GRANT_SHARE, GRANT_MIN_US), spec.delay_us)
+    behind_us = spec.delay_us - grant_us
+    return [(at, row) for at, row in rows if newest_us(log, row.at_s) - row.vs <= behind_us]
