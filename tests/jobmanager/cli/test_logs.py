@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
 
 import jobmanager
+from jobmanager.cli import logs as verb
 from jobmanager.cli.main import app
+from jobmanager.config import JobConfig
+from jobmanager.state.messages import DrainRequested, JobStarted, StateCopied
+from jobmanager.storage.notice_log import NoticeLog, read_notices
+from jobmanager.storage.root import FORMAT, JobRoot
 from planner import Stream, event
+from rstream.clock import ManualClock, SystemClock
+from rstream.log.background import InlineBackground
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -44,3 +52,72 @@ def test_one_vertex(root: Path) -> None:
     wrong = CliRunner().invoke(app, ["logs", str(root), "--vertex", "nix"])
     assert wrong.exit_code == 2
     assert "has no vertex nix; it has s01-items.0" in wrong.stderr
+
+
+class Running:
+    """A job whose log grows between two looks of whoever follows it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = JobRoot(str(root), pid=1)
+        self.root.store.put("job.json", json.dumps({"format": FORMAT}).encode())
+        self.root.claim(1_000_000)
+        self.clock = ManualClock(1_000_000)
+        self.log = NoticeLog(self.root, self.clock, JobConfig(), InlineBackground())
+        self.log.append(JobStarted(1, 0))
+        self.tell("running")
+
+    def tell(self, state: str) -> None:
+        me = {"pid": 1, "machine": "elsewhere", "written_us": SystemClock().now_us()}
+        self.root.write_status({"job": "job", "state": state, "error": "", **me})
+
+    def drain(self, *hosts: str) -> None:
+        for host in hosts:
+            self.clock.advance(1_000)
+            self.log.append(DrainRequested(host))
+        self.log.flush()
+
+
+def drained(lines: list[str]) -> list[str]:
+    return [line.split(" is to be empty")[0][-2:] for line in lines if "is to be empty" in line]
+
+
+def test_a_log_that_is_begun_anew_is_not_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Running(tmp_path)
+    job.drain("h1", "h2")
+    job.clock.advance(1_000)
+    job.log.append_copy(StateCopied(1, 0, 0, 0, 0, 0, (), False, False, ()))
+    job.drain("h3")
+
+    def between_two_looks(_: float) -> None:
+        if job.log.has_durable_copy:
+            job.log.begin_anew()
+            job.drain("h4")
+        else:
+            job.drain("h5")
+            job.tell("finished")
+
+    monkeypatch.setattr(time, "sleep", between_two_looks)
+    found = lines(str(tmp_path), "--follow")
+    assert drained(found) == ["h1", "h2", "h3", "h4", "h5"]
+    assert found[-1] == "the job is finished"
+
+
+def test_what_was_noted_as_the_job_ended_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last notice comes, and its end, when the log was read and nothing was said of it."""
+    job = Running(tmp_path)
+    job.drain("h1")
+
+    def read_and_end(store: Any) -> object:
+        found = read_notices(store)
+        if len(found) == 2:
+            job.drain("h2")
+            job.tell("finished")
+        return found
+
+    monkeypatch.setattr(verb, "read_notices", read_and_end)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    assert drained(lines(str(tmp_path), "--follow")) == ["h1", "h2"]

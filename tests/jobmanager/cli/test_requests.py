@@ -1,4 +1,4 @@
-"""The verb ``stop``: what it answers in each state of a job.
+"""The verbs ``stop`` and ``drain``: what they answer in each state of a job.
 
 Cannot catch: what a job does with the request (tests/jobmanager/driver/test_stop.py).
 """
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from jobmanager.cli.main import app
 from jobmanager.cli.results import EXIT_USAGE
-from jobmanager.storage.root import STOP, JobRoot
+from jobmanager.storage.root import DRAIN, STOP, JobRoot
 from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 
-def job_in(root: Path, state: str, written_us: int | None = None) -> JobRoot:
+def job_in(root: Path, state: str, written_us: int | None = None, **more: Any) -> JobRoot:
     """A root that says so, of a live process that is not this one."""
     job_root = JobRoot(str(root), pid=1)
     job_root.store.put("job.json", b'{"format": 1}')
     told_us = SystemClock().now_us() if written_us is None else written_us
     me: dict[str, Any] = {"pid": 1, "machine": "elsewhere", "written_us": told_us}
-    job_root.write_status({"job": "job", "state": state, "error": "", **me})
+    job_root.write_status({"job": "job", "state": state, "error": "", **me, **more})
     return job_root
 
 
@@ -85,3 +85,15 @@ def test_a_job_is_not_told_to_finish_without_a_plan_that_can(tmp_path: Path) -> 
     assert "cannot be told to finish" in refused.stderr
     assert "stop it without --finish" in refused.stderr
     assert root.requests() == []
+
+
+def test_a_host_that_can_be_spared_is_drained_and_no_other(tmp_path: Path) -> None:
+    hosts = [{"host": "h0.0", "cannot_drain": ""}, {"host": "h1.0", "cannot_drain": "it is alone"}]
+    root = job_in(tmp_path, "running", hosts=hosts)
+    for host, reason in (("h1.0", "it is alone"), ("h2.0", "its hosts are h0.0, h1.0")):
+        refused = CliRunner().invoke(app, ["drain", host, str(tmp_path)])
+        assert (refused.exit_code, reason in refused.stderr) == (EXIT_USAGE, True), refused.output
+    assert root.requests() == []
+    asked = CliRunner().invoke(app, ["drain", "h0.0", str(tmp_path), "--json"])
+    assert json.loads(asked.stdout) == {"job": "job", "drain": "h0.0"}
+    assert root.requests() == [DRAIN + "h0.0"]

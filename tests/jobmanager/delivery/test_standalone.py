@@ -6,6 +6,7 @@ Cannot catch: a job that runs on another machine.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,8 @@ import jobmanager
 from jobmanager.cli.main import app
 from jobmanager.delivery.standalone import deliver
 from jobmanager.errors import NoDeliveryError
-from planner import Stream, agg, sinks, tumbling
+from jobmanager.storage.root import JobRoot
+from planner import Stream, agg, event, sinks, tumbling
 from tests.support.jobs import WAIT_S, write_events
 
 if TYPE_CHECKING:
@@ -61,6 +63,24 @@ def test_the_command_prints_rows_once(finished: jobmanager.Job) -> None:
     assert {row["state"] for row in last["deliveries"]} == {"finished"}
     again = CliRunner().invoke(app, command)
     assert len(again.stdout.splitlines()) == 1
+
+
+def test_of_several_deliveries_one_that_fails_is_told_by_the_exit_code(tmp_path: Path) -> None:
+    events = Stream.from_items({"x": "int64"}, [event(k, x=k) for k in range(5)])
+    query = events.deliver(sinks.console(name="fine"))
+    job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local")
+    job.wait(WAIT_S)
+    root = JobRoot(job.root)
+    root.claim(1_000_000)
+    plan = root.read_plan()
+    assert plan is not None
+    wrong = sinks.postgres("env:NO_SUCH_DSN", "t", name="wrong")
+    root.replace_plan(replace(plan, deliveries=(*plan.deliveries, wrong)))
+    found = CliRunner().invoke(app, ["deliver", job.root, "--json"])
+    *_, last = [json.loads(line) for line in found.stdout.splitlines()]
+    states = {row["delivery"]: row["state"] for row in last["deliveries"]}
+    assert states == {"fine": "finished", "wrong": "failed"}
+    assert found.exit_code == 1
 
 
 def test_a_destination_must_be_whole(finished: jobmanager.Job) -> None:

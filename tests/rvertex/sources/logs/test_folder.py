@@ -5,12 +5,14 @@ Cannot catch: a file system that shows a file's old size and time while it grows
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ import pytest
 from rstream.clock import ManualClock
 from rstream.log.background import InlineBackground
 from rvertex.errors import SourceChangedError
+from rvertex.sources.logs import folder as folder_module
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.folder import (
@@ -30,9 +33,10 @@ from rvertex.sources.logs.folder import (
 from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 SCHEMA = pa.schema([("t", pa.int64()), ("x", pa.int64())])
+T = TypeVar("T")
 
 
 class Folder:
@@ -296,3 +300,55 @@ def test_of_a_job_that_is_continued_it_may_not_go_either(tmp_path: Path, is_left
                 folder.scan()
         else:
             assert folder.scan() == []
+
+
+class OnCall(InlineBackground):
+    """Does what it was given when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[Callable[[], None]] = []
+
+    def submit(self, task: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        self.given.append(lambda: future.set_result(task()))
+        return future
+
+    def work(self) -> None:
+        given, self.given = self.given, []
+        for task in given:
+            task()
+
+
+def open_files(folder: Path) -> list[str]:
+    """Those below it that this process has open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [path for path in found if path.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_a_reader_that_is_closed_while_it_reads_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_work: bool
+) -> None:
+    monkeypatch.setattr(folder_module, "AHEAD_ROWS", 2)
+    folder = Folder(tmp_path)
+    folder.write("a.json", range(100_000))
+    folder.scan()
+    folder.scan()
+    background = OnCall()
+    source = SourcePartition(folder.spec, folder_units(folder.spec), 0)
+    reader = FolderLog(source, (0,), folder.clock, lambda: None, background)
+    reader.enter(folder.entries)
+    assert reader.read(0, 1) is None
+    background.work()
+    assert reader.read(0, 1) is not None, "one row is left"
+    if is_at_work:
+        assert reader.read(0, 1) is not None
+    assert bool(background.given) == is_at_work
+    assert open_files(tmp_path)
+    reader.close()
+    background.work()
+    assert open_files(tmp_path) == []
