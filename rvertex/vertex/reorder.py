@@ -227,7 +227,7 @@ class Reorder:
         self.lateness = LatenessCounts.from_bytes(header["lateness"])
         if isinstance(self._delay_us, DelayEstimate):
             self._delay_us = self._delay_us.restored(header["delay"])
-        self._ctis = [_times(state.tables[_CTIS])] if _CTIS in state.tables else []
+        self._ctis = [state.tables[_CTIS].column(VS).to_numpy()] if _CTIS in state.tables else []
         self._buffer = self._empty_buffer()
         if _BUFFER in state.tables:
             buffered: Sequence[pa.RecordBatch] = state.tables[_BUFFER].combine_chunks().to_batches()
@@ -394,11 +394,6 @@ def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:
     ve = np.maximum(int64_column(events, VE), vs + 1)
     columns = [pa.array(vs), pa.array(ve), *events.columns[2:]]
     return pa.RecordBatch.from_arrays(columns, schema=events.schema)
-
-
-def _times(table: pa.Table) -> np.ndarray:
-    times: np.ndarray = table.column(VS).to_numpy()
-    return times
 
 
 def _joined(late: list[pa.RecordBatch]) -> pa.RecordBatch | None:
