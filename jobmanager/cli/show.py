@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
-from jobmanager.delivery.answer import Answer
-from jobmanager.driver.running.rows import ROWS, ROWS_MAX, print_rows
+from jobmanager.delivery.answer import ROWS, ROWS_MAX, Answer
+from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.errors import NoJobError
 from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.shown import shown_status
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError
 from rvertex.sinks.json_text import json_text, plain_rows
 
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="At most so many.")]
@@ -24,17 +28,23 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """Show the first rows of a job's answer, in order of time, while it runs or after it."""
-    plan = JobRoot(root, trust=trust).read_plan()
+    job_root = JobRoot(root, trust=trust)
+    plan = job_root.read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
-    found = Answer(plan).first(rows + 1)
-    shown = found.slice(0, rows)
-    if as_json:
-        for row in plain_rows(shown):
-            print(json_text(row))
+    answer, told = Answer(plan), _lost(job_root)
+    if not as_json:
+        more = f"There are more: --rows, or the files of {display_uri(plan.output)}"
+        answer.show(rows, told, more)
         return
-    print_rows(shown)
-    if found.num_rows > rows:
-        print(
-            f"There are more: --rows, or the files of {display_uri(plan.output)}", file=sys.stderr
-        )
+    for row in plain_rows(answer.first(rows)):
+        print(json_text(row))
+    for line in told:
+        print(line, file=sys.stderr)
+
+
+def _lost(root: JobRoot) -> list[str]:
+    """Rows that are not in the answer as they were read; nothing if no file tells."""
+    with contextlib.suppress(StreamEngineError):
+        return lost_lines(shown_status(root, SystemClock().now_us()))
+    return []

@@ -1,4 +1,4 @@
-"""The durable answer of a job as tables for programs: Arrow, pandas, Polars, Spark.
+"""The durable answer of a job: as tables for programs, its first rows in print for people.
 
 The rows are those that the files show: events alone, times as timestamps under their clean names.
 They come partition after partition, each in its order.
@@ -6,6 +6,7 @@ They come partition after partition, each in its order.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,20 @@ from jobmanager.storage.output_claim import answer_files, is_complete
 from rstream import open_reader
 from rstream.errors import UsageError
 from rstream.items.batch import item_schema
+from rvertex.sinks.json_text import plain_values
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from planner.physical.plan import PhysicalPlan
+
+#: How many rows are printed unless others are asked for, and at most.
+ROWS, ROWS_MAX = 10, 100_000
+CELL_CHARACTERS_MAX = 40
+#: What stands for a time after the last day of the calendar: the event has no end.
+NO_END = "-"
+_CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 class Answer:
@@ -55,6 +64,13 @@ class Answer:
         )
         order = np.argsort(starts.to_numpy(), kind="stable")[:rows]
         return table.take(pa.array(order))
+
+    def show(self, rows: int, told: Sequence[str], more: str) -> None:
+        """Print the first rows; lines ``told``, and ``more`` if there are more, to stderr."""
+        found = self.first(rows + 1)
+        print_rows(found.slice(0, rows))
+        for line in (*told, *([more] if found.num_rows > rows else [])):
+            print(line, file=sys.stderr)
 
     def _partition(self, uri: str) -> Iterator[pa.RecordBatch]:
         reader = open_reader(uri)
@@ -114,3 +130,42 @@ class Answer:
 
 def _missing(package: str) -> UsageError:
     return UsageError(f"{package} is not installed: pip install {package}, or use to_arrow()")
+
+
+def check_rows(who: str, rows: int) -> None:
+    """How many rows may be asked for.
+
+    Raises:
+        UsageError: not so many.
+    """
+    if not 1 <= rows <= ROWS_MAX:
+        raise UsageError(f"{who}(rows={rows}): it is between 1 and {ROWS_MAX:,}")
+
+
+def print_rows(found: pa.Table) -> None:
+    """Print rows below the names of their columns, times as people read them."""
+    cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
+    widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
+    for line in (found.column_names, *zip(*cells, strict=True)):
+        print("  ".join(f"{text:<{w}}" for text, w in zip(line, widths, strict=True)).rstrip())
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Values of Python; times that its calendar lacks as :data:`NO_END`."""
+    if not pa.types.is_timestamp(column.type):
+        return plain_values(column)
+    us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    least, greatest = _CALENDAR_US
+    return [
+        NO_END if t is not None and not least <= t <= greatest else time.as_py()
+        for t, time in zip(us.to_pylist(), column, strict=True)
+    ]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    text = str(value).removesuffix("+00:00")
+    whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
+    # Nothing of a value moves the cursor.
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)

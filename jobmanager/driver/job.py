@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobmanager.delivery.answer import Answer
+from jobmanager.delivery.answer import ROWS, Answer, check_rows
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.publishing import publish
 from jobmanager.driver.finishing import check_can_finish
+from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.driver.notes import Notes
 from jobmanager.driver.report import status_html
 from jobmanager.driver.subscription import Subscription
@@ -184,6 +185,20 @@ class Job:
     def to_spark(self, *, wait: bool = True) -> Any:
         """The answer as a DataFrame of the Spark session that is active; see :meth:`to_arrow`."""
         return self._answer(wait=wait).to_spark()
+
+    def show(self, rows: int = ROWS, *, wait: bool = True) -> None:
+        """Print the first rows of the answer, in order of time, as ``jobmanager show`` does.
+
+        Rows that are late or bad, and that there are more, are told on stderr. For ``wait`` see
+        :meth:`to_arrow`.
+
+        Raises:
+            JobFailedError: the job has failed.
+        """
+        check_rows("show", rows)
+        answer = self._answer(wait=wait)
+        more = f"There are more: show(rows=...), to_arrow(), or the files of {self.output}"
+        answer.show(rows, lost_lines(self.status()), more)
 
     def _answer(self, *, wait: bool) -> Answer:
         if wait:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from jobmanager.delivery.answer import ROWS, check_rows, print_rows
 from jobmanager.driver.running.collecting import warn_of_lost_rows
 from jobmanager.driver.running.run import run
 from planner import Stream
@@ -16,20 +17,12 @@ from rstream.errors import UsageError
 from rstream.format.table import TIME_TYPE
 from rstream.items.batch import EVENT, VE, VS, event_schema, int64_column, kinds
 from rstream.types import MIN_TIME
-from rvertex.sinks.json_text import plain_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobmanager.driver.engine import ExecutorName
     from jobmanager.driver.subscription import Subscription
-
-ROWS = 10
-ROWS_MAX = 100_000
-CELL_CHARACTERS_MAX = 40
-#: What stands for a time after the last day of the calendar: the event has no end.
-NO_END = "-"
-_CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") -> pa.Table:
@@ -46,8 +39,7 @@ def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
     """As :func:`head`; warns on behalf of its caller's caller."""
     if not isinstance(stream, Stream):
         raise UsageError(f"head() takes a Stream, not a {type(stream).__name__}")
-    if not 1 <= rows <= ROWS_MAX:
-        raise UsageError(f"head(rows={rows}): it is between 1 and {ROWS_MAX:,}")
+    check_rows("head", rows)
     query = stream.to_parquet(technical_columns=True)
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:
         root = f"{folder}/head"
@@ -72,14 +64,6 @@ def show(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
     print_rows(_head(stream, rows, executor))
 
 
-def print_rows(found: pa.Table) -> None:
-    """Print rows below the names of their columns, times as people read them."""
-    cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
-    widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
-    for line in (found.column_names, *zip(*cells, strict=True)):
-        print("  ".join(f"{text:<{w}}" for text, w in zip(line, widths, strict=True)).rstrip())
-
-
 def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) -> pa.RecordBatch:
     """The first events of all partitions by time: those that no later one can precede."""
     kept: list[list[pa.RecordBatch]] = [[] for _ in range(partitions)]
@@ -102,24 +86,3 @@ def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) 
 def _below(some: Sequence[pa.RecordBatch], time: int) -> int:
     """How many events start before ``time``."""
     return sum(int((int64_column(batch, VS) < time).sum()) for batch in some)
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Values of Python; times that its calendar lacks as :data:`NO_END`."""
-    if not pa.types.is_timestamp(column.type):
-        return plain_values(column)
-    us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    least, greatest = _CALENDAR_US
-    return [
-        NO_END if t is not None and not least <= t <= greatest else time.as_py()
-        for t, time in zip(us.to_pylist(), column, strict=True)
-    ]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "null"
-    text = str(value).removesuffix("+00:00")
-    whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
-    # Nothing of a value moves the cursor.
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager.cli.main import app
+from jobmanager.storage.root import STATUS
 from planner import Stream, agg, event, tumbling
+from rstream.errors import UsageError
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -73,3 +75,43 @@ def test_where_nothing_is(tmp_path: Path) -> None:
     root = str(tmp_path / "empty")
     jobmanager.run(stream.to_parquet(), root=root, executor="local").wait(WAIT_S)
     assert shown(root).stdout.split() == ["start", "end", "x"]
+
+
+def test_rows_that_came_late_are_told_beside_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("t,x\n1,1\n5000000,2\n1000000,3\n6000000,4\n")
+    stream = Stream.from_csv(str(tmp_path / "a.csv"), vs="t", delay="1s")
+    root = str(tmp_path / "job")
+    job = jobmanager.run(stream.to_parquet(), root=root, executor="local", parallelism=1)
+    job.show(2)
+    there = capsys.readouterr()
+    assert [line.split()[-1] for line in there.out.splitlines()] == ["x", "1", "2"]
+    late, more = there.err.splitlines()
+    assert late.startswith("late: 1 of 4 rows of")
+    assert 'delay="4s" would have kept all' in late
+    assert more == f"There are more: show(rows=...), to_arrow(), or the files of {job.output}"
+    done = shown(root, "--rows", "2")
+    assert done.stdout == there.out
+    assert done.stderr.splitlines()[0] == late
+    assert shown(root, "--json").stderr.splitlines() == [late]
+    with pytest.raises(UsageError, match=r"show\(rows=0\): it is between 1 and"):
+        job.show(0)
+    (tmp_path / "job" / STATUS).write_text("{")  # what no file tells keeps nobody from the answer
+    assert shown(root, "--rows", "2").stdout == there.out
+
+
+def test_a_job_that_runs_shows_what_is_durable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.csv").write_text("t,x\n1,1\n")
+    stream = Stream.from_csv(str(source), vs="t", delay="1s", follow=True)
+    job = jobmanager.run(stream.to_parquet(), root=str(tmp_path / "job"), executor="local")
+    try:
+        job.show(wait=False)
+        assert capsys.readouterr().out.splitlines()[0].split() == ["start", "end", "t", "x"]
+    finally:
+        job.cancel()
+        job.wait(WAIT_S)
