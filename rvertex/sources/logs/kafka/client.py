@@ -182,10 +182,11 @@ class TopicConsumer:
         self._consumer = Consumer(options)
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets; what was fetched ahead is dropped."""
+        """Read these partitions from these offsets, none is paused; what was fetched is dropped."""
         from confluent_kafka import TopicPartition
 
         self._consumer.assign([TopicPartition(self._topic, p, at) for p, at in positions.items()])
+        self.resume(list(positions))  # in the library a pause outlives the assignment
 
     def fetch(self, rows_max: int, wait_s: float) -> list[Message]:
         """Up to ``rows_max`` messages: waits for the first, and a moment for what comes with it."""

@@ -13,7 +13,7 @@ from rvertex.sources.logs.errors import (
     MissingVariableError,
 )
 from rvertex.sources.logs.kafka import positions
-from rvertex.sources.logs.kafka.positions import topic_units
+from rvertex.sources.logs.kafka.positions import added_units, topic_units
 from tests.support.brokers import Broker, Record, free_port
 from tests.support.topics import topic_spec, value
 
@@ -67,6 +67,15 @@ def test_a_topic_that_does_not_exist_is_not_created(broker: Broker) -> None:
         topic_units(topic_spec(broker, "nowhere"))
     with pytest.raises(LogNotFoundError):
         topic_units(topic_spec(broker, "nowhere"))
+
+
+def test_what_another_topic_of_that_name_has_was_not_added(broker: Broker, filled: str) -> None:
+    spec = topic_spec(broker, filled)
+    known = topic_units(spec)
+    assert added_units(spec, known) == ()
+    (added,) = added_units(spec, known[:1])
+    assert (added.stream, added.first_seq, added.until) == (1, 0, None)
+    assert added_units(spec, [replace(known[0], log_id="of the one before")]) == ()
 
 
 def test_a_broker_that_is_not_there_is_named(

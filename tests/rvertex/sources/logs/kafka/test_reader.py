@@ -5,8 +5,13 @@ Cannot catch: what a broker does that gives topics ids; this one does not.
 
 from __future__ import annotations
 
+import threading
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 
+from rvertex.sources.logs.decode.choose import message_decoder
 from rvertex.sources.logs.errors import (
     LogNotFoundError,
     LogReplacedError,
@@ -16,10 +21,15 @@ from rvertex.sources.logs.errors import (
 )
 from rvertex.sources.logs.kafka import buffers, reader, state
 from rvertex.sources.logs.kafka.positions import topic_units
-from rvertex.sources.spec import Unit
+from rvertex.sources.spec import SourceSpec, Unit
 from tests.support.brokers import Broker, Record, send
 from tests.support.mock_cluster import MockCluster
 from tests.support.topics import reading, topic_spec, value
+
+if TYPE_CHECKING:
+    from rstream.errors import StreamEngineError
+    from rvertex.sources.logs.decode.messages import MessageDecoder, Messages
+    from rvertex.sources.logs.protocol import LogRows
 
 
 def test_partitions_are_read_in_their_order_up_to_their_ends(broker: Broker, topic: str) -> None:
@@ -105,11 +115,63 @@ def test_a_full_buffer_is_fetched_no_further(
     with reading(topic_spec(broker, topic)) as found:
         first, second = found.log._buffers
         found.wait(lambda: first.is_full and second.is_full)
+        found.log.skip_to(0, 5)
+        found.next[0] = 5
+        found.wait(lambda: first.is_full and second.is_full)
         found.until(rows, partition=1, rows_max=7)  # while the other one stays full
-        assert first.fetched <= 50 + 20
+        assert first.fetched <= 5 + 50 + 20
         assert [at for at, _ in found.rows[1]] == [*range(rows)]
         found.until(rows, rows_max=13)
-        assert [at for at, _ in found.rows[0]] == [*range(rows)]
+        assert [at for at, _ in found.rows[0]] == [*range(5, rows)]
+
+
+class Gate:
+    """Decodes messages as another one does, but waits before those from an offset on."""
+
+    def __init__(self, decoder: MessageDecoder, offset: int) -> None:
+        self._decoder, self._offset = decoder, offset
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def decode(self, messages: Messages) -> tuple[LogRows, StreamEngineError | None]:
+        if len(messages.offsets) and messages.offsets[-1] >= self._offset:
+            self.reached.set()
+            assert self.opened.wait(60)
+        return self._decoder.decode(messages)
+
+
+def test_what_was_under_way_when_it_goes_on_elsewhere_leaves_no_hole(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "FETCH_ROWS_MAX", 10)
+    broker.produce(topic, [value(i) for i in range(30)])
+    gates = []
+
+    def gate_of(spec: SourceSpec, config: dict[str, str]) -> Gate:
+        gates.append(Gate(message_decoder(spec, config), 15))
+        return gates[0]
+
+    monkeypatch.setattr(reader, "message_decoder", gate_of)
+    with reading(topic_spec(broker, topic)) as found:
+        (gate,) = gates
+        assert gate.reached.wait(60)
+        found.log.skip_to(0, 5)
+        found.next[0] = 5
+        gate.opened.set()
+        found.until(30)
+        assert [at for at, _ in found.rows[0]] == [*range(5, 30)]
+
+
+def test_where_it_closes_is_told_by_an_answer_that_is_young_enough(
+    broker: Broker, topic: str
+) -> None:
+    broker.produce(topic, [value(i) for i in range(5)])
+    with reading(topic_spec(broker, topic)) as found:
+        found.wait(lambda: found.log.closing_position(0, 0.0))
+        broker.produce(topic, [value(5)])
+        now_s = time.monotonic()
+        assert found.log.closing_position(0, now_s + 1e6) is None
+        found.wait(lambda: found.log.closing_position(0, now_s))
+        assert found.log.closing_position(0, now_s) == 6
 
 
 @pytest.mark.slow
@@ -172,11 +234,15 @@ def test_partitions_that_were_added_are_counted(broker: Broker, topic: str) -> N
         found.until(2)  # the others are read on
 
 
-def test_records_that_were_removed_are_lost_input_and_may_be_passed_over() -> None:
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partitions: int) -> None:
     mock, rows, pad = MockCluster(), 8_000, "x" * 1_000
     mock.produce("t", [value(i, pad) for i in range(rows)])
     spec = topic_spec(mock, "t")
-    with reading(spec, units=(Unit(spec.path, until=rows),)) as found:
+    units = Unit(spec.path, until=rows), Unit(spec.path, stream=1)
+    with reading(spec, units=units[:partitions]) as found:
+        if partitions == 2:  # so that the thread goes on, and the one that fails is paused
+            found.wait(lambda: found.log._buffers[0].is_paused)
         with pytest.raises(LostInputError, match=r"position 0 on are gone .*give on_lost=") as lost:
             found.until(rows)
         first = lost.value.first
@@ -221,10 +287,11 @@ def test_offsets_are_committed_for_those_who_watch(broker: Broker, topic: str) -
 
     broker.produce(topic, [value(i) for i in range(9)])
     with reading(topic_spec(broker, topic, config={"group.id": f"g-{topic}"})) as found:
-        found.until(9, rows_max=4)
+        found.wait(lambda: found.log._buffers[0].fetched == 9)
+        found.until(4, rows_max=4)
     with broker.consumer(group_id=f"g-{topic}") as consumer:
         (place,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
-        assert place.offset == 9
+        assert place.offset == 4, "the others were fetched, and nobody has them"
 
 
 def test_a_closed_reader_stays_closed(broker: Broker, topic: str) -> None:

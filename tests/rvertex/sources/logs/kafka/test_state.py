@@ -1,0 +1,72 @@
+"""What brokers say of a topic and when they were asked, on a clock that the test moves.
+
+Cannot catch: what only a broker of its own process does (test_reader.py).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rstream.clock import ManualClock
+from rvertex.sources.logs.errors import LogReplacedError
+from rvertex.sources.logs.kafka.client import Client
+from rvertex.sources.logs.kafka.state import SHRUNK_TIMES, TopicState
+from rvertex.sources.logs.protocol import LogEnd
+from tests.support.mock_cluster import MockCluster
+from tests.support.topics import POLL_S, WAIT_S, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 3
+
+
+class Asking:
+    """The state of a topic with a few rows, asked from a minute past the start of the clock."""
+
+    def __init__(self) -> None:
+        self.mock, self.clock = MockCluster(), ManualClock()
+        self.mock.produce("t", [value(i) for i in range(ROWS)])
+        self.clock.advance(60_000_000)
+        client = Client("t", {"bootstrap.servers": self.mock.servers})
+        self.state = TopicState(client, [0], "", None, self.clock)
+
+    def until(self, fetched: int, holds: Callable[[], object]) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        self.state.poll({0: fetched})
+        while not holds():
+            assert time.monotonic() < deadline_s, self.state.waiting
+            time.sleep(POLL_S / 10)  # brokers answer in their time
+            self.state.poll({0: fetched})
+
+    def answer(self, fetched: int) -> None:
+        """Ask once more, and take the answer."""
+        self.clock.advance(1_000_000)
+        now_s = self.clock.monotonic_s()
+        self.until(fetched, lambda: self.state.ends[0].seen_s == now_s)
+
+
+def test_an_end_is_as_old_as_the_question() -> None:
+    """A row may have been written since, which the end does not know of."""
+    asking = Asking()
+    asked_s = asking.clock.monotonic_s()
+    asking.state.poll({0: 0})
+    asking.clock.advance(5_000_000)
+    asking.until(0, lambda: asking.state.ends)
+    assert asking.state.ends[0] == LogEnd(ROWS, asked_s)
+
+
+def test_an_end_before_what_was_read_is_believed_when_it_is_told_several_times() -> None:
+    asking = Asking()
+    asking.until(ROWS, lambda: asking.state.ends)
+    for _ in range(2):
+        for _ in range(SHRUNK_TIMES - 1):
+            asking.answer(ROWS + 1)
+        asking.answer(ROWS)  # so the count begins anew
+        assert asking.state.error is None
+    for _ in range(SHRUNK_TIMES):
+        assert asking.state.error is None
+        asking.answer(ROWS + 1)
+    assert isinstance(asking.state.error, LogReplacedError)
+    assert f"ends at offset {ROWS}" in str(asking.state.error)
