@@ -17,18 +17,25 @@ from planner.api.expressions import Expr, col, vs
 from planner.api.grouped.sessions import SessionBy
 from planner.expressions.nodes import Column, Node, resolve
 from planner.logical.windows import (
+    CumulatingWindow,
     RunningSession,
     SessionWindow,
     Window,
     snapshot,
 )
-from planner.sql.clauses.grouping_keys import NEEDS_BOUNDS, split_group, without_aliases
+from planner.sql.clauses.grouping_keys import split_group, without_aliases
 from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, WindowInFrom, free_name
 from planner.sql.expressions.windowing import OVER, is_window, window_of
 from planner.sql.reading.errors import SqlError
-from planner.sql.windows.in_windows import bounds_of, has_bounds, is_bound_of, window_key
+from planner.sql.windows.in_windows import (
+    NEEDS_BOUNDS,
+    bounds_of,
+    has_bounds,
+    is_bound_of,
+    window_key,
+)
 from planner.sql.windows.window_tables import at_the_end, bound_of
 from rstream.items.batch import VS
 
@@ -197,13 +204,6 @@ class _Grouping:
         """Whether results are asked for as they grow."""
         return self.emit is not None and self.emit.name == "CHANGES"
 
-    @property
-    def result_window(self) -> Window | None:
-        """The window as long as which a result lives."""
-        if self.runs and self.key is not None:
-            return self.key[1].window
-        return self.spec if isinstance(self.spec, Window) else None
-
     def add_start(self, nodes: list[exp.Expr]) -> None:
         """The start of a session as an aggregate, if it is asked for: a result is not as long."""
         if any(self._is_bound(part) for node in nodes for part in node.find_all(exp.Column)):
@@ -265,16 +265,19 @@ class _Grouping:
 
     def rows(self, stream: Stream, items: list[Item], *, is_cut: bool) -> Rows:
         """The results, which live as long as their windows unless a join has cut them."""
-        window = self.result_window
-        if window is None:
+        window = self.key[1].window if self.runs and self.key is not None else self.spec
+        lives = self.key is not None if self.runs else _is_lifetime(self.spec)
+        if not lives:
             return Rows(stream)
+        window = window if isinstance(window, Window) else None
         bounds = {}
         for item in items:
             if self._is_bound(item.node):
-                bounds[item.name] = Bound(self._kind(item.node), window)
+                bounds[item.name] = Bound(self._kind(item.node), window, is_life=True)
             elif self._told(item.node):
                 bounds[item.name] = self._told(item.node)[0]
-        return Rows(stream, bounds, InWindows((window,), is_whole=not is_cut))
+        windows = () if window is None else (window,)
+        return Rows(stream, bounds, InWindows(windows, is_whole=not is_cut))
 
     def replacement(self, node: exp.Expr) -> Expr | None:
         """The column for a part of the SELECT list: an aggregate, a bound or a key."""
@@ -321,7 +324,11 @@ class _Grouping:
         if self.key is None:
             return []
         found, window = bounds_of(node, self.scope), self.key[1].window
-        return [bound for bound in found if bound.window == window and not bound.is_nullable]
+        return [
+            bound
+            for bound in found
+            if bound.window == window and not bound.is_nullable and (window or bound.is_life)
+        ]
 
     def _key(self, node: exp.Expr) -> str | None:
         try:
@@ -329,3 +336,10 @@ class _Grouping:
         except SqlError:
             return None
         return self.keys.get(resolve(value.node, self.scope.stream.schema))
+
+
+def _is_lifetime(spec: AnyWindow | SessionBy | None) -> bool:
+    """Whether a result lives from the start of its window to its end."""
+    if isinstance(spec, SessionBy):
+        return not spec.running
+    return not isinstance(spec, CumulatingWindow | RunningSession)

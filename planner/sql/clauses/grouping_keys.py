@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.logical.windows import CumulatingWindow, SessionWindow
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.windowing import is_window
-from planner.sql.windows.in_windows import bounds_of, is_bound_of
+from planner.sql.windows.in_windows import NEEDS_BOUNDS, bounds_of, is_bound_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Scope, WindowInFrom
     from planner.sql.reading.errors import SqlError
-
-NEEDS_BOUNDS = "GROUP BY needs window_start and window_end"
 
 
 def split_group(

@@ -120,7 +120,7 @@ def _with_all(
 
 def _of_windows(pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr]) -> Scope:
     """The pairs, which lie in the windows of both sides; ``met``: the conditions on them."""
-    lives = of_pairs(left, right, met)
+    lives = of_pairs(pairs, left, right, met)
     return replace(pairs, window=joined_windows(left, right), in_windows=lives)
 
 

@@ -26,8 +26,10 @@ class Bound:
 
     #: ``window_start``, ``window_end`` or ``window_time``, whatever the column is called.
     kind: str
-    #: None: rows of several kinds of windows are in one stream.
+    #: None: of windows that follow from the data, or of several kinds in one stream.
     window: Window | None
+    #: It is the start or the end of each row that lives as long as its window.
+    is_life: bool = False
     #: It is null in rows of an outer join that have no match on its side.
     is_nullable: bool = False
 

@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlglot import exp
 
 from planner.durations import format_us
-from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope
+from planner.logical.nodes import Source
+from planner.logical.nodes.source import ALWAYS_US, is_table
+from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, Visible
+from rstream.items.batch import VE, VS, int64_column, only_events
+from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 _AnyRows = TypeVar("_AnyRows", Scope, Rows)
 
+NEEDS_BOUNDS = "GROUP BY needs window_start and window_end"
 BOUNDS = ("window_start", "window_end", "window_time")
 _CROSSED = (
     "these windows overlap, and rows were joined whose windows are not the same: add "
@@ -78,9 +83,9 @@ def window_key(
     asked = [(key, bound) for key in keys for bound in bounds_of(key, scope)]
     if not asked:
         return None
-    if any(bound.window is None for _, bound in asked):
-        raise names.text.error(asked[0][0], _MIXED)
     within = scope.in_windows.windows
+    if all(bound.window is None for _, bound in asked):
+        return _of_lifetimes(asked, scope, names)
     asked = [(key, bound) for key, bound in asked if not bound.is_nullable] or asked
     if asked[0][1].is_nullable and not scope.in_windows.is_whole:
         raise names.text.error(asked[0][0], _NULLABLE)
@@ -94,18 +99,38 @@ def window_key(
     raise names.text.error(asked[0][0], _no_end(asked[0][1], within))
 
 
+def _of_lifetimes(
+    asked: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names
+) -> tuple[exp.Expr, Bound] | None:
+    """The same of windows of several lengths: their rows are known by both bounds."""
+    key, bound = asked[0]
+    if not all(bound.is_life for _, bound in asked):
+        raise names.text.error(key, _MIXED)
+    if not scope.in_windows.is_whole:
+        return None
+    kinds = {bound.kind for _, bound in asked}
+    if "window_start" not in kinds or len(kinds) == 1:
+        raise names.text.error(key, NEEDS_BOUNDS)
+    return key, replace(bound, window=None)
+
+
 def has_bounds(scope: Scope) -> bool:
     """Whether rows of windows stand here with the bounds of these."""
     return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
 
 
-def of_pairs(left: Scope, right: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
+def of_pairs(pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
     """How pairs live; ``conditions``: those that they meet."""
     mine, theirs = left.in_windows, right.in_windows
     windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
     overlap = any(_overlaps(window) for window in mine.windows if window in theirs.windows)
-    is_crossed = overlap and not any(_is_same(part, left, right) for part in conditions)
-    is_whole = mine.is_whole and theirs.is_whole and len(windows) == 1 and not is_crossed
+    same = {kind for part in conditions for kind in _same_kinds(part, left, right)}
+    is_crossed = overlap and not same
+    is_one = len(windows) == 1 and mine.windows == theirs.windows
+    is_one = is_one or {"window_start", "window_end"} <= same
+    is_whole = mine.is_whole and theirs.is_whole and is_one and not is_crossed
+    if mine.is_whole != theirs.is_whole and not any(_is_nullable(c) for c in pairs.columns):
+        is_whole = _is_always(right) if mine.is_whole else _is_always(left)
     return InWindows(
         windows,
         is_whole,
@@ -143,29 +168,49 @@ def of_union(branches: Sequence[Rows], made: Stream) -> Rows:
         if first is not None and all(bound is not None and _same(bound, first) for bound in told):
             is_nullable = any(bound is not None and bound.is_nullable for bound in told)
             bounds[name] = replace(first, is_nullable=is_nullable)
-        elif has_rows and all(told) and first is not None:
-            bounds[name] = Bound(first.kind, None)
+        elif all(told) and first is not None:
+            is_life = all(bound is not None and bound.is_life for bound in told)
+            bounds[name] = Bound(first.kind, None, is_life)
     windows = tuple(dict.fromkeys(window for live in lives for window in live.windows))
     is_whole = all(live.is_whole for live in lives)
     is_crossed = any(live.is_crossed for live in lives)
     return Rows(made, bounds, InWindows(windows, is_whole, has_rows, is_crossed))
 
 
-def _is_same(part: exp.Expr, left: Scope, right: Scope) -> bool:
-    """Whether a condition says that the windows of both sides are the same."""
+def _same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
+    """Which bounds a condition says to be the same on both sides."""
     if not isinstance(part, exp.EQ):
-        return False
+        return set()
     a, b = part.this, part.expression
-    return any(
-        _same(mine, other)
+    return {
+        mine.kind
         for here, there in ((a, b), (b, a))
         for mine in bounds_of(here, left)
         for other in bounds_of(there, right)
-    )
+        if _same(mine, other)
+    }
 
 
 def _same(a: Bound, b: Bound) -> bool:
     return (a.kind, a.window) == (b.kind, b.window)
+
+
+def _is_nullable(column: Visible) -> bool:
+    return column.bound is not None and column.bound.is_nullable
+
+
+def _is_always(scope: Scope) -> bool:
+    """Whether its rows are alive at all times, as those of a table without times."""
+    plan = scope.stream.plan
+    while not isinstance(plan, Source):  # ends: a plan is finite
+        if not plan.keeps_lifetimes or len(plan.inputs) != 1:
+            return False
+        plan = plan.inputs[0]
+    if plan.spec.items is None:
+        return is_table(plan.spec)
+    events = only_events(plan.spec.items)
+    starts, ends = int64_column(events, VS), int64_column(events, VE)
+    return bool((starts == ALWAYS_US).all() and (ends == INF_TIME).all())
 
 
 def _overlaps(window: Window) -> bool:

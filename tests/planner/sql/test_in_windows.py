@@ -194,6 +194,44 @@ def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
     assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
 
 
+SESSIONS = "TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(vs()), INTERVAL '2' SECOND))"
+LISTED = f"SELECT k, window_start, window_end, COUNT(*) AS c FROM {{}} {BY}"
+BOTH = "window_start, window_end"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LISTED.format(SESSIONS),
+        f"{LISTED.format(of('a', 5))} UNION ALL {LISTED.format(of('a', 10))}",
+        f"SELECT k, {BOTH}, COUNT(*) AS c FROM a GROUP BY k, COUNT_WINDOW(2)",
+    ],
+)
+def test_results_of_windows_of_several_lengths_are_known_by_both_bounds(text: str) -> None:
+    """They live as long as their windows, so the bounds of results around them do, too."""
+    around = f"SELECT window_start, SUM(c) AS n FROM ({text}) GROUP BY"
+    sums = Counter[tuple[int, int]]()
+    for start, end, _, n in found(f"SELECT k, window_start, c FROM ({text})"):
+        sums[start, end] += n
+    assert found(f"{around} {BOTH}") == [(*window, n) for window, n in sorted(sums.items())]
+    with pytest.raises(SqlError, match="GROUP BY needs window_start and window_end"):
+        sql(f"{around} window_start", streams())
+
+
+def test_a_table_without_times_cuts_no_results() -> None:
+    """What is joined to it lives as long as its window still, so no row has to be looked at."""
+    table = Stream.table({"k": [1, 2], "name": ["x", "y"]})
+    given = {**streams(), "d": table}
+    joined = f"FROM ({LISTED.format(SESSIONS)}) AS s JOIN d ON s.k = d.k"
+    text = f"SELECT s.window_start, name, SUM(c) AS n {joined} GROUP BY {BOTH}, name"
+    stream = sql(text, given)
+    assert isinstance(stream, Stream)
+    rows = answer(lower(stream.to_parquet(), root="memory://always")).to_pylist()
+    shown = sorted((r["_vs"] // SECOND, r["_ve"] // SECOND, r["n"]) for r in rows)
+    expected = found(f"SELECT k, window_start, c FROM ({LISTED.format(SESSIONS)})")
+    assert shown == sorted((start, end, n) for start, end, _, n in expected)
+
+
 def test_a_table_beside_results_is_taken_as_it_is_at_the_end() -> None:
     """The result of a window is paired with two versions, of which the later one counts."""
     versions = Stream.from_items(
