@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rstream.errors import StreamEngineError
+from rvertex.sinks.errors import DeliveryFencedError
+from rvertex.sinks.kafka import client
 from rvertex.sinks.spec import KafkaSink
 from tests.rvertex.sinks.conformance import Conformance
 from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace
+from tests.rvertex.sinks.places import expected, items, progress
 
 if TYPE_CHECKING:
     from tests.rvertex.sinks.places import Place
@@ -27,3 +31,23 @@ def place(broker: Broker, topic: str) -> Place:
 @pytest.mark.slow
 class TestTransactions(Conformance):
     """Rows and progress are one transaction."""
+
+
+def test_one_that_was_replaced_is_refused_though_it_could_not_look_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while its successor is in a commit: then brokers do not tell who is newest."""
+    successor, old = place.destination(0), place.destination(0)
+    assert successor.open(2) is None
+    successor.write(items(0, 0, 5))
+    monkeypatch.setattr(client, "LOOK_WAIT_S", 1e-6)
+    with pytest.raises(DeliveryFencedError):
+        old.open(1)
+    with pytest.raises(StreamEngineError):
+        successor.commit(progress(0, 5))
+    assert successor.open(2) is None
+    successor.write(items(0, 0, 5))
+    successor.commit(progress(0, 5))
+    old.close()
+    successor.close()
+    assert place.rows() == expected(0, 5)

@@ -118,6 +118,7 @@ def test_a_full_buffer_is_fetched_no_further(
         found.log.skip_to(0, 5)
         found.next[0] = 5
         found.wait(lambda: first.is_full and second.is_full)
+        assert second.fetched <= 50 + 20
         found.until(rows, partition=1, rows_max=7)  # while the other one stays full
         assert first.fetched <= 5 + 50 + 20
         assert [at for at, _ in found.rows[1]] == [*range(rows)]
