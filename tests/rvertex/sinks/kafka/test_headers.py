@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rvertex.sinks.errors import DestinationError
+from rvertex.sinks.kafka import client
 from rvertex.sinks.spec import KafkaSink
 from tests.rvertex.sinks.conformance import CALL_MS_MAX, END, KILLS, Conformance, finish
 from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace
-from tests.rvertex.sinks.places import expected
+from tests.rvertex.sinks.places import expected, items, progress
 from tests.rvertex.sinks.writers import Writer
 
 if TYPE_CHECKING:
@@ -61,3 +63,41 @@ class TestHeaders(Conformance):
             zombie.kill()
             assert len(place.rows()) >= len(expected(0, END))
         finish(place, KILLS + 1)
+
+
+def test_what_is_there_is_not_written_again(
+    place: Place, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a writer whose rows arrived and whose progress did not, however often one opens then."""
+    other, lost = place.destination(2), place.destination(0)  # both write to partition 0
+
+    def fail(*_: object) -> None:
+        raise DestinationError("topic", "nobody answers")
+
+    for destination in (other, lost):
+        assert destination.open(1) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(client.ProgressGroup, "keep", fail)
+        for partition, destination in ((2, other), (0, lost)):
+            destination.write(items(partition, 0, 6))
+            with pytest.raises(DestinationError):
+                destination.commit(progress(partition, 6))
+    for epoch in (1, 2, 3):
+        assert lost.open(epoch) is None
+    for first, end in ((0, 2), (2, 9)):
+        lost.write(items(0, first, end))
+        lost.commit(progress(0, end))
+    assert other.open(1) is None
+    for first, end in ((0, 9), (9, 12)):
+        other.write(items(2, first, end))
+        other.commit(progress(2, end))
+    lost.close()
+    other.close()
+    seqs: dict[bytes, list[int]] = {}
+    for record in broker.read_committed(topic):
+        headers = dict(record.headers)
+        seqs.setdefault(headers["stream"], []).append(int(headers["seq"]))
+    assert sorted(map(len, seqs.values())) == sorted(
+        len(expected(k, n)) for k, n in ((0, 9), (2, 12))
+    )
+    assert all(found == sorted(set(found)) for found in seqs.values())
