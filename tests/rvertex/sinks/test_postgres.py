@@ -204,6 +204,64 @@ def test_table_that_does_not_fit(
         destination_of(postgres, f"{postgres_schema}.t", KEYED, **fields).open(1)
 
 
+def test_many_rows_are_sent_before_a_commit_and_seen_with_it(
+    postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each transaction, not only in the first."""
+    monkeypatch.setattr("rvertex.sinks.postgres.BUFFER_BYTES_MAX", 0)
+    many = destination_of(postgres, f"{postgres_schema}.many", KEYED)
+    many.open(1)
+    for seq in (0, 2):
+        for k in range(2):
+            many.write(rows_of(seq + k, k=["a"], v=[seq + k]))
+        assert postgres.query(f"SELECT count(*) FROM {postgres_schema}.many") == [(seq,)]
+        many.commit(progress(0, seq + 2))
+        assert postgres.query(f"SELECT count(*) FROM {postgres_schema}.many") == [(seq + 2,)]
+    many.close()
+
+
+def test_what_is_refused_at_the_end_of_a_transaction_is_refused_for_good(
+    postgres: PostgresServer, postgres_schema: str
+) -> None:
+    table = f"{postgres_schema}.deferred"
+    unique = "k text UNIQUE DEFERRABLE INITIALLY DEFERRED"
+    postgres.query(f"CREATE TABLE {table} ({unique}, v bigint)")
+    refused = destination_of(postgres, table, KEYED)
+    refused.open(1)
+    refused.write(rows_of(0, k=["a", "a"], v=[1, 2]))
+    with pytest.raises(RowsRefusedError, match="duplicate key"):
+        refused.commit(progress(0, 2))
+    assert refused.open(1) is None
+    refused.close()
+
+
+def test_a_process_that_has_the_number_of_an_older_writer_lives_on(
+    postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """The server gives numbers again; the noted one is of a writer that began at another time."""
+    old, successor = (destination_of(postgres, f"{postgres_schema}.t", KEYED) for _ in range(2))
+    old.open(1)
+    old.close()
+    with adbc.connect(postgres.dsn, autocommit=True) as other, other.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (number,) = cursor.fetchone() or (0,)
+        postgres.query(f"UPDATE {postgres_schema}.streamscope_deliveries SET backend = {number}")
+        assert successor.open(2) is None
+        cursor.execute("SELECT pg_backend_pid()")
+        assert cursor.fetchone() == (number,)
+    successor.close()
+
+
+def test_a_unique_index_of_some_rows_is_none(
+    postgres: PostgresServer, postgres_schema: str
+) -> None:
+    table = f"{postgres_schema}.partial"
+    postgres.query(f"CREATE TABLE {table} (k text, v bigint)")
+    postgres.query(f"CREATE UNIQUE INDEX ON {table} (k) WHERE v > 0")
+    with pytest.raises(DestinationSchemaError, match="needs a unique index on exactly"):
+        destination_of(postgres, table, KEYED, mode="upsert", key=("k",)).open(1)
+
+
 def test_missing_schema(postgres: PostgresServer) -> None:
     with pytest.raises(DestinationSchemaError, match='schema "nowhere" does not exist'):
         destination_of(postgres, "nowhere.t", KEYED).open(1)
