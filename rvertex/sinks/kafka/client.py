@@ -155,9 +155,12 @@ class ProgressGroup:
         Raises:
             DestinationError: they could not be read within ANSWER_WAIT_S.
         """
-        left = {k for k, start in starts.items() if start < self._end(k)}
-        places = [TopicPartition(self._topic, k, starts[k]) for k in sorted(left)]
-        self.consumer.assign(places)
+        try:
+            left = {k for k, start in starts.items() if start < self._end(k)}
+            places = [TopicPartition(self._topic, k, starts[k]) for k in sorted(left)]
+            self.consumer.assign(places)
+        except KafkaException as refused:
+            raise failed(self._label, refused) from refused
         try:
             while left:  # until each partition has said that it ends
                 message = self.consumer.poll(ANSWER_WAIT_S)
@@ -205,7 +208,7 @@ def settings(sink: KafkaSink) -> dict[str, Any]:
     return {"bootstrap.servers": secret_value(sink.servers), **given, "error_cb": _note}
 
 
-def partition_count(producer: Producer, topic: str) -> int:
+def partition_count(client: Producer | Consumer, topic: str) -> int:
     """How many partitions a topic has.
 
     Raises:
@@ -214,7 +217,7 @@ def partition_count(producer: Producer, topic: str) -> int:
     """
     label = f"topic {topic}"
     try:
-        found = producer.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
+        found = client.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
     except KafkaException as error:
         raise failed(label, error) from error
     if found.error is not None and found.error.code() in _UNKNOWN_TOPIC:

@@ -56,7 +56,8 @@ class KafkaHeaders:
         kept = self._group.read()
         self._refuse_if_older(kept)
         self._producer = client.new_producer(self._sink, enable_idempotence=True)
-        self._partitions = client.partition_count(self._producer, self._sink.topic)
+        # Asked by the consumer, which is older than partitions that were added, and learns of them.
+        self._partitions = client.partition_count(self._group.consumer, self._sink.topic)
         self._partition = self._place.partition % self._partitions
         self._ends = self._group.read_ends(self._partitions)
         stream, self._found = self._place.stream.encode(), set()

@@ -18,6 +18,7 @@ from tests.rvertex.sinks.conformance import CALL_MS_MAX, END, KILLS, Conformance
 from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace
 from tests.rvertex.sinks.places import expected, items, progress
 from tests.rvertex.sinks.writers import Writer
+from tests.support.brokers import Record
 
 if TYPE_CHECKING:
     from tests.rvertex.sinks.places import Place
@@ -103,3 +104,68 @@ def test_what_is_there_is_not_written_again(
         len(expected(k, n)) for k, n in ((0, 9), (2, 12))
     )
     assert all(found == sorted(set(found)) for found in seqs.values())
+
+
+def test_what_is_there_in_a_partition_that_was_added_is_found(
+    place: Place, broker: Broker, topic: str
+) -> None:
+    """A writer that died may have taken a partition in before its successor saw it."""
+    delivered = place.destination(5)
+    assert delivered.open(1) is None
+    delivered.write(items(5, 0, 3))
+    delivered.commit(progress(5, 3))
+    (stream, *_) = (dict(record.headers)["stream"] for record in broker.read_committed(topic))
+    broker.add_partitions(topic, 3)
+    there = (("stream", stream), ("seq", b"3"))
+    broker.produce(topic, [Record(b"{}", partition=2, headers=there)])
+    assert delivered.open(1) == progress(5, 3)
+    delivered.write(items(5, 3, 6))
+    delivered.commit(progress(5, 6))
+    delivered.close()
+    found = [int(dict(record.headers)["seq"]) for record in broker.read_committed(topic)]
+    assert found.count(3) == 1
+
+
+@pytest.mark.timeout(120)
+def test_a_failure_is_over_when_it_opens_again(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BROKERS[own_broker.servers] = own_broker
+    limit = ("message.timeout.ms", "4000")
+    sink = KafkaSink(
+        own_broker.create_topic("t", 2), own_broker.servers, mode="headers", config=(limit,)
+    )
+    place = KafkaPlace(sink)
+    failing = place.destination(0)
+    failing.open(1)
+    failing.write(items(0, 0, 5))
+    read = client.ProgressGroup.read
+
+    def read_and_freeze(group: client.ProgressGroup) -> client.KeptProgress:
+        found = read(group)
+        own_broker.freeze()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client.ProgressGroup, "read", read_and_freeze)
+        with pytest.raises(DestinationError):
+            failing.commit(progress(0, 5))
+    own_broker.thaw()
+    read_ends = client.ProgressGroup.read_ends
+
+    def read_ends_and_freeze(group: client.ProgressGroup, partitions: int) -> dict[int, int]:
+        found = read_ends(group, partitions)
+        own_broker.freeze()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "ANSWER_WAIT_S", 1.0)
+        patch.setattr(client.ProgressGroup, "read_ends", read_ends_and_freeze)
+        with pytest.raises(DestinationError):
+            failing.open(1)
+    own_broker.thaw()
+    assert failing.open(1) is None
+    failing.write(items(0, 0, 5))
+    failing.commit(progress(0, 5))
+    failing.close()
+    assert place.rows() == expected(0, 5)
