@@ -43,6 +43,8 @@ MEMORY_BYTES_MAX = 12 << 30
 TREE = "tree"
 #: What pytest returns where it was asked wrongly, and where all tests of the files are slow ones.
 MISUSED, NO_TESTS = 4, 5
+#: How pytest says that it could not even begin, as nothing can be imported.
+BROKEN = "ImportError while loading conftest"
 #: How long a single test may take.
 TEST_SECONDS_MAX = 60
 #: How pytest says that one took longer.
@@ -154,6 +156,8 @@ def _passes(tree: Path, command: list[str], seconds_max: float) -> tuple[bool | 
     failed = FAILED.search(text)
     if TIMED_OUT.search(text):
         return None, failed[1] if failed else ""
+    if done.returncode == MISUSED and BROKEN in done.stderr.decode(errors="replace"):
+        return False, ""
     if done.returncode == MISUSED or (done.returncode == NO_TESTS and "--chosen" in command):
         raise SystemExit(f"{command} ran no tests:\n{text}")
     return done.returncode in (0, NO_TESTS), failed[1] if failed else ""
