@@ -162,6 +162,7 @@ def test_functions_in_expressions() -> None:
     assert [(r["t"], r["y"], r["z"]) for r in rows(stream)] == [
         *(("b03", 4, 7), ("b05", 6, 7), ("a06", 7, 7), ("b07", 8, 7)),
     ]
+    assert {r["c"] for r in rows(READINGS.select(c=plus(lit(2), 1)))} == {3}
     stream = READINGS.select(
         a=udf(of_nulls, returns="int64", nulls="pass")(col("x")), b=told(lit("c"), col("x"))
     )

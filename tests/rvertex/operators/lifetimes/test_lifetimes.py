@@ -237,6 +237,16 @@ def test_shift_at_the_ends_of_time(d: int, vs: int) -> None:
             out_of(Shift(d), table)
 
 
+@pytest.mark.parametrize(("d", "gone"), [(7, INF_TIME - 3), (-7, MIN_TIME + 3)])
+def test_a_shifted_cti_beyond_the_time_axis_says_nothing(d: int, gone: int) -> None:
+    early, late = MIN_TIME + 20, INF_TIME - 20
+    table: list[Item] = [ev(early, early + 1, s="a"), ev(late, late + 1, s="b")]
+    at = 0 if gone < 0 else 2
+    table.insert(at, cti(gone))
+    shifted = [ev(vs + d, vs + 1 + d, s=s) for vs, s in ((early, "a"), (late, "b"))]
+    assert out_of(Shift(d), table) == shifted
+
+
 @pytest.mark.parametrize("vs", [MIN_TIME, INF_TIME - 30])
 def test_chop_at_the_ends_of_time(vs: int) -> None:
     rows = [{"_vs": vs, "_ve": vs + 29, "k": None, "s": "a"}]

@@ -230,6 +230,13 @@ def test_bytes_are_taken_as_they_are_and_text_is_checked() -> None:
     assert list(bad) == [3]
 
 
+def test_nothing_is_taken_of_values_that_no_column_asks_for() -> None:
+    found = RawDecoder(pa.schema([])).decode(RAW_VALUES)
+    assert (found.rows.num_rows, found.rows.num_columns) == (len(RAW_VALUES), 0)
+    assert found.value_of.tolist() == list(range(len(RAW_VALUES)))
+    assert not found.bad
+
+
 @pytest.mark.parametrize("name", DECODERS)
 @given(data=st.data())
 def test_a_value_gives_the_same_rows_in_any_company(name: str, data: st.DataObject) -> None:
