@@ -99,8 +99,8 @@ def test_an_address_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.delenv("STREAMSCOPE_INTAKE_TOKEN", raising=False)
     file = tmp_path / "intake.toml"
     file.write_text(GOOD)
-    for host, message in (("0.0.0.0", "needs a token"), ("192.0.2.1", "needs a token")):
-        with pytest.raises(IntakeConfigError, match=message):
+    for host in ("0.0.0.0", "192.0.2.1", "intake.example"):
+        with pytest.raises(IntakeConfigError, match="needs a token"):
             serve(
                 load_config(str(file)),
                 host=host,

@@ -7,6 +7,7 @@ Cannot catch: what a proxy in front of it changes.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import resource
@@ -22,7 +23,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import uvicorn
 
+from jobmanager.intake.server import _STOPS, _Server
 from rstream import open_log
 from tests.rstream.transport.test_flight import write_certificate
 from tests.support.intake import DOORS, TOKEN, IntakeProcess, run_intake, write_config
@@ -223,6 +226,36 @@ def test_a_full_disk_is_503_and_no_loss(tmp_path: Path, over: str) -> None:
         assert (taken.status, taken.body["first_seq"]) == (200, 1)
         assert server.stop() == 0
     assert pq.read_table(tmp_path / "logs" / "clicks")["number"].to_pylist() == [0, 1]
+
+
+@pytest.mark.parametrize("over", ["http"], indirect=True)
+@pytest.mark.slow
+def test_more_connections_than_the_limit_are_told_to_come_again(tmp_path: Path, over: str) -> None:
+    with IntakeProcess(write_config(tmp_path, limits="connections_max = 3"), over=over) as server:
+        url = urlsplit(server.url)
+        idle = [socket.create_connection((url.hostname, url.port)) for _ in range(3)]
+        assert status(server) == 503
+        for line in idle:
+            line.close()
+        while status(server) == 503:  # ends when it has seen that
+            assert server.process.poll() is None
+        assert server.stop() == 0
+
+
+def status(server: IntakeProcess) -> int:
+    line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    with contextlib.closing(line):
+        line.request("GET", "/health")
+        return line.getresponse().status
+
+
+def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
+    """Else nobody could end a process that takes long to close its logs."""
+    running = _Server(uvicorn.Config(lambda: None))
+    before = [signal.getsignal(number) for number in _STOPS]
+    with running.capture_signals():
+        assert {signal.getsignal(number) for number in _STOPS} == {running.handle_exit}
+    assert [signal.getsignal(number) for number in _STOPS] == before
 
 
 @pytest.mark.slow
