@@ -242,6 +242,42 @@ def test_more_connections_than_the_limit_are_told_to_come_again(tmp_path: Path, 
         assert server.stop() == 0
 
 
+@pytest.mark.parametrize("over", ["http"], indirect=True)
+@pytest.mark.slow
+def test_a_post_that_comes_slowly_is_answered_by_a_server_that_stops(
+    tmp_path: Path, over: str
+) -> None:
+    body = json.dumps(row("a", 0)).encode()
+    head = (
+        f"POST /streams/clicks HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Type: application/x-ndjson\r\nContent-Length: {len(body)}\r\n"
+        "Expect: 100-continue\r\n\r\n"
+    )
+    with IntakeProcess(write_config(tmp_path), over=over) as server:
+        url = urlsplit(server.url)
+        with socket.create_connection((url.hostname, url.port), timeout=30) as line:
+            line.sendall(head.encode())
+            assert line.recv(1_000).startswith(b"HTTP/1.1 100 "), "it waits for the body"
+            server.send(signal.SIGTERM)
+            while takes_connections(server):  # ends when it has heard that
+                assert server.process.poll() is None
+            line.sendall(body)
+            answer = http.client.HTTPResponse(line)
+            answer.begin()
+            assert answer.status == 200
+        assert server.process.wait(30) == 0
+    assert pq.read_table(tmp_path / "logs" / "clicks").num_rows == 1
+
+
+def takes_connections(server: IntakeProcess) -> bool:
+    url = urlsplit(server.url)
+    try:
+        socket.create_connection((url.hostname, url.port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def status(server: IntakeProcess) -> int:
     line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
     with contextlib.closing(line):
