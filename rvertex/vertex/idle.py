@@ -1,10 +1,11 @@
 """What a silent log partition promises: a function of facts that the host states. Pure.
 
 A partition is idle if the log itself has said that nothing follows what was read, at a time when no
-row had come for ``idle_after``, and has said so lately. ``follow``: it promises what the partitions
-that are not idle have reached, and a *grant* ahead of it, so that it need not promise again at
-once. The grant is an eighth of the delay, at least ``GRANT_MIN_US``, but never more than the delay:
-a row of an idle partition that comes back in step with the others is not late. ``clock``: it
+row had come for ``idle_after``, and has said so lately. ``follow``: it promises what the rows of
+the partitions that are not idle say (not what was promised for those: promises would climb on each
+other), and a *grant* ahead of it, so that it need not promise again at once. The grant is an eighth
+of the delay, at least ``GRANT_MIN_US``, but never more than the delay: a row of an idle partition
+that comes back in step with the others is not late. ``clock``: it
 promises the wall clock less the delay. ``wait``: it promises nothing. Source: ADR 32.
 """
 
