@@ -28,7 +28,7 @@ WHY_ASYNC = "its writer has state or inputs of its own"
 WHY_FLUSHED = "so few rows that flushing costs less than recomputing"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Feed:
     """An edge of the stage graph. ``slot`` tells edges between the same two stages apart."""
 

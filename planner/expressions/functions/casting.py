@@ -2,8 +2,9 @@
 
 As integers, floats and decimals lose their fraction (toward zero). As a decimal of fewer places, a
 decimal and the digits that a float shows are rounded, halves away from zero; a decimal as a float
-is the nearest one. Times and durations lose what is finer than the unit (toward the past). Text is
-read as a time if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
+is the nearest one. Durations lose what is finer than the unit (toward the past), times what is
+finer than a microsecond; in a coarser unit than that a time has to be whole. Text is read as a time
+if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
 """
 
 from __future__ import annotations

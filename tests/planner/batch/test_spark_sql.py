@@ -5,26 +5,37 @@ from __future__ import annotations
 import contextlib
 import re
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from planner import col, lit, when
+from planner import Stream, agg, col, hopping, lit, when
 from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
-from planner.batch.spark_sql.aggregates import _first_difference, _way
+from planner.batch.spark_sql.aggregates import Take, _first_difference, _way
 from planner.batch.spark_sql.errors import MARK, BatchDataError, BatchFailedError, explained
 from planner.batch.spark_sql.expressions import WRITERS, java_replacement
 from planner.batch.spark_sql.frame import Frame
 from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.types import literal, text
+from planner.batch.spark_sql.types import integer, literal, text
+from planner.batch.temporal import clock_windows
+from planner.batch.temporal.lifetimes import moved
 from planner.errors import InvalidPlanError
 from planner.expressions.functions import FUNCTIONS
 from planner.expressions.nodes import Literal, resolve
+from planner.logical.nodes.aggregation import Aggregate, WindowAgg
 from rstream.items.batch import VS
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.aggregates.registry import FUNCTIONS as AGGREGATES
 from tests.rooms import ROOT
 from tests.support.signatures import ROWS, calls
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.aggregates.function import Argument
+
+AGGREGATE_TEXTS = ROOT / "tests" / "golden" / "planner" / "spark_aggregates.txt"
 GOLDEN = ROOT / "tests" / "golden" / "planner" / "spark_sql.txt"
 
 SCHEMA = pa.schema([("a", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
@@ -160,6 +171,60 @@ def test_texts_of_all_functions(rewrite: bool) -> None:
     if rewrite:
         GOLDEN.write_text(found)
     assert found == GOLDEN.read_text()
+
+
+ARGUMENTS: dict[str, Argument] = {
+    **dict.fromkeys(("variance", "stddev", "covariance"), 1),
+    "quantile": 0.5,
+    "top_k": 2,
+    "string_agg": ",",
+}
+KINDS = {
+    "integer": pa.int64(),
+    "float": pa.float64(),
+    "decimal": pa.decimal128(10, 2),
+    "text": pa.string(),
+    "bool": pa.bool_(),
+}
+
+
+def aggregated(function: str) -> Iterator[str]:
+    """What Spark computes per group, and of that, for each type that the function takes."""
+    for called, kind in KINDS.items():
+        if not AGGREGATES[function].takes(kind):
+            continue
+        below = Frame(None, pa.schema([("x", kind)]), lifetime_us=1)
+        take = Take.of(Aggregate(function, "x", "out", ARGUMENTS.get(function)), 0, below)
+        yield f"{function}({called}) = {take.result}"
+        yield from (f"    {name}: {text}" for name, text in take.partial.items())
+
+
+def test_texts_of_all_aggregates(rewrite: bool) -> None:
+    """Read the difference: Spark has to compute what the functions of ours do."""
+    found = (
+        "\n".join(line for name in sorted({*AGGREGATES} - {"user"}) for line in aggregated(name))
+        + "\n"
+    )
+    if rewrite:
+        AGGREGATE_TEXTS.write_text(found)
+    assert found == AGGREGATE_TEXTS.read_text()
+
+
+@pytest.mark.parametrize("by", [-7, 0, 7])
+def test_times_are_moved_up_to_the_ends_of_the_axis(by: int) -> None:
+    found = moved("t", by)
+    assert f"t + {integer(by)}" in found
+    assert integer(INF_TIME) in found, "what never ends stays so"
+    assert integer(MIN_TIME - by if by < 0 else INF_TIME - by) in found
+
+
+def test_windows_lie_within_the_time_axis() -> None:
+    size, every = 9, 7
+    plan = Stream.from_items(SCHEMA, []).window(hopping(size, every)).agg(n=agg.count()).plan
+    (node,) = (n for n in [plan, *plan.inputs] if isinstance(n, WindowAgg))
+    first, last = clock_windows.bounds(node)
+    assert integer(-(-MIN_TIME // every)) in first
+    assert integer((INF_TIME - size) // every) in last
 
 
 def test_what_comes_before_goes_by_the_first_difference() -> None:

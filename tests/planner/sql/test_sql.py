@@ -126,6 +126,8 @@ EXPRESSIONS: dict[str, Any] = {
     "TIMESTAMP '2026-01-01 12:00:00'": lit(NOON),
     "DATE '2026-01-01'": lit(date(2026, 1, 1)),
     "t + INTERVAL '5' SECOND": col("t") + timedelta(seconds=5),
+    "t - INTERVAL '3' MILLISECOND": col("t") - timedelta(milliseconds=3),
+    "t + INTERVAL '7' MICROSECOND": col("t") + timedelta(microseconds=7),
     "t - INTERVAL '1 hour 30 minutes'": col("t") - timedelta(hours=1, minutes=30),
     "t + x * INTERVAL '2' DAY": col("t") + col("x") * timedelta(days=2),
     "t > '2026-01-01T00:00:00Z'": col("t") > "2026-01-01T00:00:00Z",
@@ -158,6 +160,31 @@ EXPRESSIONS: dict[str, Any] = {
     "REGEXP_LIKE(k, '^a+$')": col("k").str.contains("^a+$", regex=True),
     "SPLIT(k, ',')": col("k").str.split(","),
 }
+
+
+UNITS = {
+    "MICROSECOND": timedelta(microseconds=1),
+    "MILLISECOND": timedelta(milliseconds=1),
+    "SECOND": timedelta(seconds=1),
+    "MINUTE": timedelta(minutes=1),
+    "HOUR": timedelta(hours=1),
+    "DAY": timedelta(days=1),
+    "WEEK": timedelta(weeks=1),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units_of_fixed_length(unit: str) -> None:
+    found = sql(f"SELECT TIMESTAMPADD({unit}, x, t) AS v FROM s", {"s": S})
+    assert found == S.select(v=col("t") + col("x") * lit(UNITS[unit]))
+
+
+def test_fields_of_structs() -> None:
+    r = Stream.from_items({"r": pa.struct([("a", "int64"), ("b", "string")])}, [])
+    for text in ("r.b", "(r).b", "t.r.b"):
+        assert sql(f"SELECT {text} AS v FROM t", {"t": r}) == r.select(v=col("r").field("b"))
+    with pytest.raises(SqlError, match="no field 'z'; the fields are: a, b"):
+        sql("SELECT (r).z AS v FROM t", {"t": r})
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import rvertex.checkpoint.chunks
 from rstream import MemoryBlobs
 from rstream.errors import StoreError
+from rvertex.checkpoint.chunks import fingerprint
 from rvertex.checkpoint.codec import (
     CheckpointWriter,
     WrittenCheckpoint,
@@ -181,6 +182,16 @@ def test_what_did_not_change_is_not_uploaded_again() -> None:
     four = write(store, writer, snapshot_of(rows=second, ends=pa.table({"end": changed})), 4)
     assert len(set(four.parts) - set(three.parts)) == 1
     assert load(store, 4).snapshot.states[1].tables["ends"]["end"][500_000].as_py() == 7
+
+
+def test_where_memory_lies_is_told_of_what_dictionaries_point_at() -> None:
+    indices = pa.array([0, 1, 0], pa.int32())
+    flat, other = (pa.DictionaryArray.from_arrays(indices, pa.array([*v])) for v in ("ab", "cd"))
+    prints = [fingerprint(pa.record_batch({"d": d})) for d in (flat, flat, other)]
+    assert None not in prints
+    assert prints[0] == prints[1] != prints[2], "they share indices alone"
+    nested = pa.DictionaryArray.from_arrays(indices, pa.array([{"x": 1}, {"x": 2}]))
+    assert fingerprint(pa.record_batch({"d": nested})) is None
 
 
 def test_a_restored_instance_goes_on_with_the_parts_it_loaded() -> None:

@@ -346,6 +346,8 @@ def run(
             source.end()
         else:
             source.offer(0, Items(source.consumed[0], batch))
+        if restores:  # while late rows and dead letters wait to be taken
+            source = restored(source, partition, sides)
         for rows, to in zip(source.drain_side_outputs(), found[1:], strict=True):
             to += rows.to_pylist()
         ports = source.release()
@@ -355,11 +357,15 @@ def run(
         if batch is None:
             return ctis, *found, source.dead_rows
         if restores:
-            state, consumed = source.snapshot(), source.consumed
-            source = SourceInput(partition, sides=sides)
-            source.load(state, consumed)
+            source = restored(source, partition, sides)
             reader.close()
-            reader = open_reader(partition, consumed[0])
+            reader = open_reader(partition, source.consumed[0])
+
+
+def restored(source: SourceInput, partition: SourcePartition, sides: list[str]) -> SourceInput:
+    again = SourceInput(partition, sides=sides)
+    again.load(source.snapshot(), source.consumed)
+    return again
 
 
 def test_dead_letters_have_one_form() -> None:

@@ -48,6 +48,12 @@ def values(kind: pa.DataType) -> st.SearchStrategy[Decimal]:
     return st.builds(lambda n, s: Decimal(n * s).scaleb(-kind.scale, EXACT), size, sign)
 
 
+def test_a_constant_float_as_a_decimal_of_any_size() -> None:
+    batch = pa.RecordBatch.from_pydict({"_vs": [0], "_ve": [1]})
+    for kind in (pa.decimal128(4, 2), pa.decimal128(38, 30), pa.decimal256(60, 40)):
+        assert lit(2.5).cast(kind).evaluate(batch).to_pylist() == [Decimal("2.5")]
+
+
 @given(types().flatmap(lambda t: st.tuples(st.just(t), st.lists(values(t), max_size=5))))
 @example((pa.decimal128(4, 2), [Decimal("19.99"), Decimal("0.35"), Decimal("-0.07")]))
 @example((pa.decimal128(38, 0), [Decimal(2**53 + 1), Decimal(10**37 + 1)]))

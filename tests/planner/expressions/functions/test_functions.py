@@ -344,6 +344,31 @@ def test_a_time_that_python_has_not_is_shown_as_a_number(kind: pa.DataType) -> N
     assert f", for {2**53}; leave such events out" in told
 
 
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@pytest.mark.parametrize("to", PER_SECOND)
+@pytest.mark.parametrize("unit", PER_SECOND)
+def test_times_and_durations_in_every_unit(unit: str, to: str) -> None:
+    ticks = [-1_000_001, -1_001, -1, 0, 999, 10**9 + 7]
+    more, less = PER_SECOND[to], PER_SECOND[unit]
+    batch = pa.RecordBatch.from_pydict({"d": pa.array(ticks).cast(pa.duration(unit))})
+    found = col("d").cast(pa.duration(to)).evaluate(batch).cast(pa.int64())
+    assert found.to_pylist() == [tick * more // less for tick in ticks]
+    for tick in ticks:
+        rows = pa.RecordBatch.from_pydict({"t": pa.array([tick]).cast(pa.timestamp(unit))})
+        cast = col("t").cast(pa.timestamp(to))
+        us = tick * 10**6 // less
+        if unit == to:
+            assert cast.evaluate(rows) == rows["t"]
+        elif us * more % 10**6:
+            with pytest.raises(EvaluationError, match="would lose data"):
+                cast.evaluate(rows)
+        else:
+            found = cast.evaluate(rows).cast(pa.int64())
+            assert found.to_pylist() == [us * more // 10**6]
+
+
 def test_membership_of_doubles_is_that_of_equality() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, float("nan"), 1.5, None]})
     found = col("x").is_in([-0.0, float("nan")]).evaluate(batch)

@@ -323,6 +323,10 @@ def test_rows_that_never_end(bids: Path) -> None:
 TIMED = f"price DOUBLE, ts TIMESTAMP(3), {MARK}"
 TARGET = "CREATE SINK o (a BIGINT) WITH (path = '/tmp/o');"
 S = "CREATE STREAM s AS SELECT price FROM bids;"
+POSTGRES = (
+    "CREATE SINK o WITH (connector = 'postgres', dsn = 'postgresql://h/db', \"table\" = 't', {}); "
+    "INSERT INTO o SELECT price FROM bids"
+)
 REFUSED = {
     "CREATE TABLE t WITH ('connector' = 'kafak', 'path' = 'x'); SELECT 1 AS a FROM t": (
         "no connector 'kafak'; there are: filesystem, kafka, postgres, console"
@@ -388,6 +392,8 @@ REFUSED = {
     "CREATE TABLE t WITH (connector = 'upsert-kafka'); SELECT 1 AS a FROM t": (
         "connector = 'kafka' writes by the PRIMARY KEY, and reads versions of it"
     ),
+    POSTGRES.format("password = 'x'"): "a password needs username = '...', too",
+    POSTGRES.format("username = 'u', password = 'env:P'"): "dsn = 'env:NAME', the password in it",
     "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",
     "CREATE FUNCTION f AS 'x'; SELECT 1": "CREATE FUNCTION is not supported; there are CREATE",
 }

@@ -91,6 +91,9 @@ def test_null_keys_stay_whole() -> None:
     lefts: list[Item] = [ev(1, 9, k=None), cti(20)]
     assert joined(anti("k"), lefts, [ev(0, 9, k=None)]) == [a(1, 9, None), cti(20)]
     assert joined(left("k"), lefts, [ev(0, 9, k=None)]) == [b(1, 9, None, None), cti(20)]
+    others = [ev(0, 9, k=1), ev(0, 9, k=2)]
+    assert joined(anti("k"), lefts, others) == [a(1, 9, None), cti(20)]
+    assert joined(left("k"), lefts, others) == [b(1, 9, None, None), cti(20)]
 
 
 def test_a_match_from_the_first_instant_leaves_nothing() -> None:
