@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -342,6 +343,16 @@ def test_a_time_that_python_has_not_is_shown_as_a_number(kind: pa.DataType) -> N
         evaluate([batch["t"]])
     told = failure(caught.value, [batch["t"]], evaluate, batch)
     assert f", for {2**53}; leave such events out" in told
+
+
+def test_months_are_counted_up_to_the_ends_of_the_time_axis() -> None:
+    days = np.array(["290000-01-31", "-288000-01-31", "2023-01-31"], "M8[us]")
+    batch = pa.RecordBatch.from_pydict({"t": pa.array(days.astype(np.int64)).cast("timestamp[us]")})
+    found = col("t").dt.add_months(1).evaluate(batch).cast(pa.int64()).to_numpy()
+    later = np.array(["290000-02-29", "-288000-02-29", "2023-02-28"], "M8[us]")
+    assert found.view("M8[us]").tolist() == later.tolist()
+    with pytest.raises(EvaluationError, match="does not fit into 64 bits"):
+        col("t").dt.add_months(60_000).evaluate(batch)
 
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -1,0 +1,12 @@
+"""What messages show of a user's values."""
+
+from __future__ import annotations
+
+from rvertex.user_code.errors import shown
+
+
+def test_a_value_is_shown_up_to_two_hundred_characters() -> None:
+    assert shown("a" * 198) == repr("a" * 198)
+    for length in (199, 10_000):
+        assert shown("a" * length) == "'" + "a" * 196 + "..."
+        assert len(shown("a" * length)) == 200
