@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.errors import InvalidPlanError
 from planner.expressions.functions.casting import convert
 from planner.expressions.functions.signature import (
     arg_types,
@@ -280,8 +281,12 @@ def _resolve_field(call: Call) -> Node | None:
     kind = call.args[0].type
     if kind is None or not pa.types.is_struct(kind):
         return None
-    at = kind.get_field_index(str(call.option("name")))
-    return None if at < 0 else replace(call, type=kind.field(at).type)
+    name = str(call.option("name"))
+    at = kind.get_field_index(name)
+    if at < 0:
+        fields = ", ".join(field.name for field in kind)
+        raise InvalidPlanError(f"{call.args[0]} has no field {name!r}; the fields are: {fields}")
+    return replace(call, type=kind.field(at).type)
 
 
 def _field(values: Sequence[Value], call: Call) -> Value:

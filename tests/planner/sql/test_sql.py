@@ -183,8 +183,9 @@ def test_fields_of_structs() -> None:
     r = Stream.from_items({"r": pa.struct([("a", "int64"), ("b", "string")])}, [])
     for text in ("r.b", "(r).b", "t.r.b"):
         assert sql(f"SELECT {text} AS v FROM t", {"t": r}) == r.select(v=col("r").field("b"))
-    with pytest.raises(SqlError, match="no field 'z'; the fields are: a, b"):
-        sql("SELECT (r).z AS v FROM t", {"t": r})
+    for text in ("r.z", "(r).z", "t.r.z"):
+        with pytest.raises(SqlError, match="no field 'z'; the fields are: a, b"):
+            sql(f"SELECT {text} AS v FROM t", {"t": r})
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
