@@ -35,6 +35,7 @@ from live.reading import next_messages  # noqa: E402
 from processes import end_in_order  # noqa: E402
 from soak.events import FLUSH_WAIT_S, OUT, PARTITIONS, TOPIC, answer  # noqa: E402
 from soak.samples import Sampler, Samples  # noqa: E402
+from soak.trimming import Trimming  # noqa: E402
 from soak.verdict import has_grown, tenths  # noqa: E402
 
 from tests.support.brokers import Broker  # noqa: E402
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 SEED = 13
-#: What the job reads is kept so long, as the broker has it in memory: an hour of it is 20 GB.
-RETENTION_MS = 600_000
 FROZEN_S = 3.0
 RUNNING_S_MAX = 120.0
 #: From a fault until answers come again; more counts as a failure.
@@ -77,8 +76,9 @@ def main() -> None:
         broker = Broker(folder / "broker", waits=True)
         broker.start()
         cleanup.callback(broker.kill)
-        broker.create_topic(TOPIC, PARTITIONS, RETENTION_MS)
+        broker.create_topic(TOPIC, PARTITIONS)
         broker.create_topic(OUT, 1)
+        cleanup.callback(Trimming(broker, TOPIC, PARTITIONS).stop)
         result = Soak(broker, folder, args, cleanup).run()
     print(json.dumps(result))
     if result["grew"] or not result["exact"]:

@@ -14,11 +14,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
 
 import jobmanager
 from planner import Query, sql
-from tests.support.brokers import ANSWER_S_MAX
 from tests.support.feed import WINDOW_US, Feed, answer
 from tests.support.jobs import with_limits
 from tests.support.live import Watch, finish
@@ -39,13 +37,6 @@ pytestmark = pytest.mark.slow
 def start(query: Query, root: Path, watch: Watch, **limits: Any) -> jobmanager.Job:
     config = with_limits(QUICK, **limits)
     return jobmanager.run(query, root=str(root), executor="local", config=config, on_status=watch)
-
-
-def remove(broker: Broker, topic: str, until: int) -> None:
-    """As retention does: the records of partition 0 before an offset."""
-    admin = broker._admin()
-    (done,) = admin.delete_records([TopicPartition(topic, 0, until)]).values()
-    done.result(ANSWER_S_MAX)
 
 
 def counts(rows: list[dict[str, int]]) -> list[tuple[int, int, int]]:
@@ -71,7 +62,7 @@ def test_records_that_were_removed_end_the_job_or_are_counted(
         assert job.wait(60)["state"] == "stopped"
     feed.write(0, 1)
     rows = [json.loads(record.value or b"") for record in broker.read_committed(feed.topic)]
-    remove(broker, feed.topic, 300)
+    broker.delete_below(feed.topic, [300])
     job = jobmanager.resume(str(tmp_path / "fail"), config=QUICK)
     with pytest.raises(jobmanager.JobFailedError, match=r"partition 0: the rows from position 200"):
         job.wait(60)

@@ -122,15 +122,12 @@ class Broker:
         finally:
             self.thaw()
 
-    def create_topic(self, topic: str, partitions: int = 1, retention_ms: int = -1) -> str:
-        """A new topic; its name. It keeps all records, or those with later times than so long ago.
-
-        The broker has a topic in memory, 300 bytes a record and more.
-        """
+    def create_topic(self, topic: str, partitions: int = 1) -> str:
+        """A new topic; its name. The broker has it in memory, 300 bytes a record and more."""
         from confluent_kafka.admin import NewTopic
 
         admin = self._admin()  # it has to outlive its answers
-        made = NewTopic(topic, partitions, 1, config={"retention.ms": str(retention_ms)})
+        made = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
         admin.create_topics([made])[topic].result(ANSWER_S_MAX)
         return topic
 
@@ -144,6 +141,23 @@ class Broker:
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(ANSWER_S_MAX)
+
+    def end_of(self, topic: str, partition: int) -> int:
+        """The offset behind the last record."""
+        from confluent_kafka import TopicPartition
+
+        with self.consumer() as consumer:
+            place = TopicPartition(topic, partition)
+            return int(consumer.get_watermark_offsets(place, ANSWER_S_MAX)[1])
+
+    def delete_below(self, topic: str, offsets: Sequence[int]) -> None:
+        """Delete the records below an offset for each partition."""
+        from confluent_kafka import TopicPartition
+
+        admin = self._admin()
+        places = [TopicPartition(topic, p, offset) for p, offset in enumerate(offsets)]
+        for answer in admin.delete_records(places).values():
+            answer.result(ANSWER_S_MAX)
 
     def producer(self, **config: Any) -> Producer:
         """``config`` has underscores where the client's options have dots."""
