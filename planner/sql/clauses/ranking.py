@@ -19,11 +19,10 @@ from planner.api.expressions import col, lit
 from planner.logical.event_time import never_ends
 from planner.logical.windows import snapshot
 from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.clauses.window_tables import BOUNDS, at_the_end
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import InWindows, Scope, free_name, with_key_columns
+from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.reading.literals import plain_value
-from planner.sql.windows.in_windows import shortened, window_key
-from planner.sql.windows.window_tables import at_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -177,26 +176,18 @@ def _top(
     taken = set(scope.stream.schema.names)
     by, on = with_key_columns(scope.stream, [compiler.compile(k) for k in keys], "@by", taken)
     number = free_name("@place", taken)
-    of_window = window_key(keys, scope, names)
+    bound = next((k for k in keys if isinstance(k, exp.Column) and k.name in BOUNDS), None)
     kind = _KINDS[type(node.this)]
     with text.located(node):
-        if of_window is not None and not scope.in_windows.is_whole:
-            key, bound = of_window
-            assert bound.window is not None, bound
-            ends = at_the_end(by, bound, compiler.compile(key))
+        if bound is not None and scope.window_us is not None:
+            ends = at_the_end(by, bound, compiler.compile(bound), scope.window_us)
             found = ends.group_by(*on).window(snapshot()).top(rows, orders, rank=kind, place=number)
-            size_us = bound.window.size_us
-            top = found.shift(1 - size_us).set_duration(size_us)
-            scope = replace(
-                scope, window=None, in_windows=InWindows((bound.window,), is_whole=True)
-            )
+            top = found.shift(1 - scope.window_us).set_duration(scope.window_us)
         elif of_time and on and len(orders) == 1 and _is_table(by):
             # Nothing can come before it any more, so it comes at once.
             top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))
         else:
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
-    if of_window is None:
-        scope = shortened(scope)
     return number, replace(scope.with_stream(top), hidden=(*scope.hidden, number))
 
 

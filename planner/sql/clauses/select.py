@@ -16,7 +16,7 @@ from planner.api.expressions import col
 from planner.sql.clauses.existence import exists, not_in, with_marks
 from planner.sql.clauses.grouping import is_grouped
 from planner.sql.clauses.grouping_sets import group_all
-from planner.sql.clauses.items import Item, items_of, listed_rows
+from planner.sql.clauses.items import Item, items_of
 from planner.sql.clauses.joins import all_of, fails, filtered
 from planner.sql.clauses.outer_joins import (
     case_of_in,
@@ -29,11 +29,10 @@ from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranke
 from planner.sql.clauses.relations import joined
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
+from planner.sql.clauses.window_tables import window_table
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Rows, Scope
+from planner.sql.expressions.scope import Scope, scope_of
 from planner.sql.reading.grammar import WindowTable
-from planner.sql.windows.in_windows import of_union, shortened
-from planner.sql.windows.window_tables import scope_of_query, window_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,13 +70,8 @@ _WHAT = {
 }
 
 
-def compile_query(node: exp.Expr, names: Names) -> Stream:
-    """The stream of a SELECT, of several with UNION ALL, in parentheses or not."""
-    return rows_of_query(node, names).stream
-
-
-def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
-    """The same, with what it keeps of windows.
+def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream:
+    """The stream of a SELECT, of several with UNION ALL, in parentheses or not.
 
     ``named``: columns need names, as those of all but the first SELECT of a UNION ALL do not.
     """
@@ -85,7 +79,7 @@ def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
     names = _with_definitions(node, replace(names, bounds={}))
     if isinstance(node, exp.Subquery):
         _reject(node, ("this", "alias", "with_"), names)
-        return rows_of_query(node.this, replace(names, bounds=bounds), named=named)
+        return compile_query(node.this, replace(names, bounds=bounds), named=named)
     if isinstance(node, exp.Select):
         return _select(node, names, bounds, named=named)
     if isinstance(node, exp.SetOperation):
@@ -93,17 +87,19 @@ def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
     raise names.text.error(node, "a SELECT is needed here")
 
 
-def _renamed(rows: Rows, columns: Sequence[exp.Expr], at: exp.Expr | None, names: Names) -> Rows:
-    """The rows with their columns called as an alias lists them, by place."""
+def _renamed(
+    stream: Stream, columns: Sequence[exp.Expr], at: exp.Expr | None, names: Names
+) -> Stream:
+    """The stream with its columns called as an alias lists them, by place."""
     if not columns or at is None:
-        return rows
-    stream = rows.stream
+        return stream
     if len(columns) != len(stream.schema):
         raise names.text.error(at, f"{len(columns)} names for {len(stream.schema)} columns")
     wanted = [column.name for column in columns]
-    pairs = list(zip(stream.schema.names, wanted, strict=True))
     with names.text.located(at):
-        return rows.called(stream.select(*(col(mine).alias(name) for mine, name in pairs)))
+        return stream.select(
+            *(col(mine).alias(name) for mine, name in zip(stream.schema.names, wanted, strict=True))
+        )
 
 
 def _with_definitions(node: exp.Expr, names: Names) -> Names:
@@ -116,8 +112,8 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
         alias = definition.args["alias"]
         bounds = {} if alias.columns else _bounds_of_uses(definition.alias, node)
         found = replace(names, bounds=bounds)
-        rows = rows_of_query(definition.this, found, named=not alias.columns)
-        names = names.adding(definition.alias, _renamed(rows, alias.columns, definition, names))
+        stream = compile_query(definition.this, found, named=not alias.columns)
+        names = names.adding(definition.alias, _renamed(stream, alias.columns, definition, names))
     return names
 
 
@@ -151,18 +147,15 @@ def _is_seen(place: exp.Expr | None) -> bool:
     return isinstance(place, exp.From)
 
 
-def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
+def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
     """Columns are matched by place, as SQL does; they are called as in the first."""
     _reject(node, ("this", "expression", "with_", "distinct"), names)
     branches = [node.this, node.args["expression"]]
     if isinstance(node, exp.Union):
         branches = [part for branch in branches for part in _branches(branch)]
-    rows = [
-        rows_of_query(branch, names, named=not at and named) for at, branch in enumerate(branches)
-    ]
-    first, *others = (one.stream for one in rows)
-    made = set_operation(node, first, others, names)
-    return of_union(rows, made) if isinstance(node, exp.Union) else Rows(made)
+    first = compile_query(branches[0], names, named=named)
+    others = [compile_query(branch, names, named=False) for branch in branches[1:]]
+    return set_operation(node, first, others, names)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
@@ -173,7 +166,7 @@ def _branches(node: exp.Expr) -> list[exp.Expr]:
     return [*_branches(node.this), *_branches(node.args["expression"])]
 
 
-def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Rows:
+def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Stream:
     _reject(node, _SELECT_PARTS, names)
     text = names.text
     if node.args.get("from_") is None:
@@ -187,9 +180,8 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     scope = _where(conditions, whole, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
-        rows = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
-        stream = _ordered(node, _distinct(node, rows.stream, names), items, scope, names)
-        return _cut(node, replace(rows, stream=stream))
+        found = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
+        return _ordered(node, _distinct(node, found, names), items, scope, names)
     if node.args.get("emit") is not None:
         reason = (
             "EMIT is said of results that grow, of GROUP BY; rows come as they are: leave it out"
@@ -201,12 +193,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
     found = _distinct(node, _project(items, scope, names), names)
-    return _cut(node, listed_rows(_ordered(node, found, items, scope, names), items, scope))
-
-
-def _cut(node: exp.Select, rows: Rows) -> Rows:
-    """Rows of which LIMIT gives the first at each instant, if it stands there."""
-    return shortened(rows) if node.args.get("limit") is not None else rows
+    return _ordered(node, found, items, scope, names)
 
 
 def _ordered(
@@ -234,7 +221,7 @@ def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[lis
     for item in items:
         if not item.star and has_scalar(item.node):
             value, scope = with_scalars(item.node, scope, names, _from, _queried)
-            item, scope = replace(item, node=value), shortened(scope)
+            item = replace(item, node=value)
         made.append(item)
     return made, scope
 
@@ -278,9 +265,9 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     alias = node.args.get("alias")
     columns = [] if alias is None else alias.columns
     if isinstance(node, exp.Subquery):
-        rows = rows_of_query(node, names, named=not columns)
+        stream = compile_query(node, names, named=not columns)
         name = node.alias or _UNNAMED
-        return scope_of_query(_renamed(rows, columns, alias, names), name)
+        return scope_of(_renamed(stream, columns, alias, names), name)
     if isinstance(node, exp.Unnest):
         reason = "UNNEST takes the list of a row: FROM t CROSS JOIN UNNEST(list) AS u (x)"
         raise text.error(node, reason)
@@ -293,7 +280,7 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     if node.args.get("db") is not None:
         raise text.error(node, "the name of a stream has one part")
     _reject(node, _TABLE_PARTS, names)
-    return scope_of_query(names.rows(node), node.alias or node.name)
+    return scope_of(names.stream(node), node.alias or node.name)
 
 
 def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, names: Names) -> Scope:
@@ -316,7 +303,7 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
     if first:
         scope = filtered(all_of(first) if tests or whole is None else whole, scope, names)
     for test in tests:
-        scope = shortened(_tested(test, scope, names))
+        scope = _tested(test, scope, names)
     return filtered(all_of(last), scope, names) if last else scope
 
 

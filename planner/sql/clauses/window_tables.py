@@ -25,19 +25,9 @@ from planner.logical.windows import (
     session,
     tumbling,
 )
-from planner.sql.expressions.scope import (
-    Bound,
-    InWindows,
-    Rows,
-    Scope,
-    Visible,
-    WindowInFrom,
-    scope_of,
-    scope_of_rows,
-)
+from planner.sql.expressions.scope import Scope, Visible, WindowInFrom, scope_of
 from planner.sql.expressions.windowing import length
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
-from planner.sql.windows.in_windows import BOUNDS
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
@@ -61,6 +51,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
         ("STEP", "SIZE", "OFFSET?"),
     ),
 }
+BOUNDS = ("window_start", "window_end", "window_time")
 #: Of windows that overlap: each row is there once for each of them.
 _COPIES_MAX = 100
 _MILLISECOND = timedelta(milliseconds=1)
@@ -101,9 +92,10 @@ def window_table(node: WindowTable, names: Names) -> Scope:
     return replace(scope, window=window)
 
 
-def bound_of(spec: AnyWindow | None, name: str) -> Expr:
+def bound_of(window: WindowInFrom, name: str) -> Expr:
     """The bound of a window, over the result of an aggregation by it."""
     if name == "window_start":
+        spec = window.spec
         return (
             _floored(vs(), spec.size_us, spec.offset_us)
             if isinstance(spec, CumulatingWindow)
@@ -135,38 +127,25 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
             _in_windows(scope.stream, spec.size_us, spec.offset_us + phase) for phase in phases
         )
         stream = first.union(*others)
-    added = tuple(Visible(window.relation, name, name, Bound(name, spec)) for name in BOUNDS)
+    added = tuple(Visible(window.relation, name, name) for name in BOUNDS)
+    tumbles = spec.size_us == spec.every_us
     return replace(
         scope,
         stream=stream,
         columns=(*scope.columns, *added),
-        window=replace(window, is_used=True) if _tumbles(spec) else None,
-        in_windows=InWindows((spec,), has_rows=True),
+        window=replace(window, is_used=True) if tumbles else None,
+        window_us=spec.size_us,
     )
 
 
-def scope_of_query(rows: Rows, relation: str) -> Scope:
-    """The columns of a query, whose rows may be those of windows."""
-    scope = scope_of_rows(rows, relation)
-    live = rows.in_windows
-    if len(live.windows) != 1 or live.is_whole or not _tumbles(live.windows[0]):
-        return scope
-    return replace(scope, window=WindowInFrom(live.windows[0], relation, (), is_used=True))
-
-
-def _tumbles(spec: Window) -> bool:
-    return spec.size_us == spec.every_us
-
-
-def at_the_end(stream: Stream, bound: Bound, value: Expr) -> Stream:
+def at_the_end(stream: Stream, bound: exp.Expr, value: Expr, window_us: int) -> Stream:
     """Of rows of windows, those that are alive when their window ends, as points at that instant.
 
-    ``value`` is the ``bound`` of their window. Rows of joins may end before: those whose match
-    ended, and those that had none until one came.
+    ``bound`` is one of the columns that tell the window, ``value`` the same. Rows of joins may end
+    before: those whose match ended, and those that had none until one came.
     """
-    assert bound.window is not None, bound
-    size = timedelta(microseconds=bound.window.size_us)
-    add = {"window_start": size, "window_time": _MILLISECOND}.get(bound.kind)
+    until = {"window_start": timedelta(microseconds=window_us), "window_time": _MILLISECOND}
+    add = until.get(bound.name)
     end = value if add is None else value + lit(add)
     return stream.filter(ve() == end).point_at_end().shift(-1)
 
