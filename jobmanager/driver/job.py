@@ -187,10 +187,10 @@ class Job:
         return self._answer(wait=wait).to_spark()
 
     def show(self, rows: int = ROWS, *, wait: bool = True) -> None:
-        """Print the first rows of the answer, in order of time, as ``jobmanager show`` does.
+        """Print the first rows of the answer, in order of time.
 
         Rows that are late or bad, and that there are more, are told on stderr. For ``wait`` see
-        :meth:`to_arrow`.
+        :meth:`to_arrow`; ``jobmanager show`` does not wait.
 
         Raises:
             JobFailedError: the job has failed.

@@ -32,6 +32,8 @@ _ABOVE_ZERO = (
     *("body_bytes_max", "bytes_in_flight_max", "rows_in_flight_max", "posts_waiting_max"),
     *("connections_max", "flight_calls_max", "flight_batches_waiting_max", "flight_silence_s"),
     *("body_wait_s", "answer_wait_s"),
+    *("commit_rows_max", "segment_commits_max", "segments_waiting_max", "waiting_appends_max"),
+    *("waiting_bytes_max", "producers_max"),
 )
 
 
@@ -155,7 +157,7 @@ def _limits(path: str, limits: Any, given: Any) -> Any:
         if not is_number or not 0 <= value < math.inf:
             raise IntakeConfigError(path, f"{name} is a number from 0 on, not {value!r}")
         if value == 0 and name in _ABOVE_ZERO:
-            raise IntakeConfigError(path, f"{name} = 0 would refuse everything: leave it out")
+            raise IntakeConfigError(path, f"{name} = 0 would let nothing through: leave it out")
     return replace(limits, **given)
 
 

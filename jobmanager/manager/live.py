@@ -101,7 +101,7 @@ def _written(job: JobState, stream: StreamShape) -> int:
 
 
 def _reached(job: JobState, mine: Sequence[VertexState]) -> tuple[Reached, ...]:
-    """For each of these, the least frontier of the partitions of its siblings that are not idle.
+    """For each of these, how far the rows of its siblings' active partitions have come: the least.
 
     A vertex is left out if its siblings are all idle; it never follows itself.
     """

@@ -62,8 +62,16 @@ def test_a_folder_serves_its_logs(tmp_path: Path) -> None:
         ),
         (GOOD + "[limits]\nflight_silence_s = nan\n", "is a number from 0 on, not nan"),
         (GOOD + "[limits]\nflight_silence_s = inf\n", "is a number from 0 on, not inf"),
-        (GOOD + "[limits]\nflight_silence_s = 0\n", "flight_silence_s = 0 would refuse"),
-        (GOOD + "[limits]\nposts_waiting_max = 0\n", "posts_waiting_max = 0 would refuse"),
+        (
+            GOOD + "[limits]\nflight_silence_s = 0\n",
+            "flight_silence_s = 0 would let nothing through",
+        ),
+        (GOOD + "[append_limits]\nsegments_waiting_max = 0\n", "waiting_max = 0 would let nothing"),
+        (GOOD + "[append_limits]\nproducers_max = 0\n", "producers_max = 0 would let nothing"),
+        (
+            GOOD + "[limits]\nposts_waiting_max = 0\n",
+            "posts_waiting_max = 0 would let nothing through",
+        ),
         (GOOD + "[more]\n", "'more' is not one of"),
     ],
 )
