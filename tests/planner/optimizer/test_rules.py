@@ -71,7 +71,7 @@ def test_golden(name: str, rewrite: bool) -> None:
 
 
 def test_no_golden_file_is_left_over() -> None:
-    of_other_tests = {"signatures", "spark_sql", "sql_errors"}
+    of_other_tests = {"signatures", "spark_aggregates", "spark_sql", "sql_errors"}
     assert {p.stem for p in GOLDEN.glob("*.txt")} - of_other_tests == set(ALL)
 
 
