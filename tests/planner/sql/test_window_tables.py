@@ -258,3 +258,17 @@ def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:
     joined = f"{table} JOIN t ON v.k = t.k"
     text = f"SELECT x, w, ROW_NUMBER() OVER ({over}) AS n FROM {joined} QUALIFY n < 9"
     assert rows_of(text) == [(0, 10, 5, 20, 1), (0, 10, 7, 20, 2), (10, 20, 9, 20, 1)]
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("time", ["vs()", "_vs", "vs() + INTERVAL '1' SECOND"])
+def test_rows_of_a_window_are_ranked_by_their_own_times(time: str, kind: str) -> None:
+    """Not by the end of their window, at which they are counted."""
+    table = f"TABLE({kind}(TABLE a, DESCRIPTOR(vs()), {WINDOWS[kind]}))"
+    over = f"PARTITION BY window_start, window_end ORDER BY {time} DESC"
+    found = rows_of(f"SELECT x, ROW_NUMBER() OVER ({over}) AS n FROM {table} QUALIFY n < 2")
+    every, lasts = (10 if kind == "TUMBLE" else 5), {}
+    for at, _, x in TIMES["a"]:
+        for start in range(at // every * every, at - 10, -every):
+            lasts[start] = x
+    assert found == sorted((start, start + 10, x, 1) for start, x in lasts.items())
