@@ -180,11 +180,9 @@ def _top(
     number = free_name("@place", taken)
     bound = next((k for k in keys if isinstance(k, exp.Column) and k.name in BOUNDS), None)
     kind = _KINDS[type(node.this)]
-    hidden: tuple[str, ...] = (number,)
     with text.located(node):
         if bound is not None and scope.window_us is not None:
-            by, orders, held = _held(by, orders, {*taken, number})
-            hidden += held
+            by, orders = _held(by, orders, taken)
             ends = at_the_end(by, bound, compiler.compile(bound), scope.window_us)
             found = ends.group_by(*on).window(snapshot()).top(rows, orders, rank=kind, place=number)
             top = found.shift(1 - scope.window_us).set_duration(scope.window_us)
@@ -193,24 +191,22 @@ def _top(
             top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))
         else:
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
-    return number, replace(scope.with_stream(top), hidden=(*scope.hidden, *hidden))
+    return number, replace(scope.with_stream(top), hidden=(*scope.hidden, number))
 
 
-def _held(
-    stream: Stream, orders: list[Ordering], taken: set[str]
-) -> tuple[Stream, list[Ordering], tuple[str, ...]]:
-    """Orders by columns, which stay as they are when rows get other times; the new columns."""
-    made: dict[str, Expr] = {}
-    held = []
+def _held(stream: Stream, orders: list[Ordering], taken: set[str]) -> tuple[Stream, list[Ordering]]:
+    """Orders by columns, which stay as they are when rows get other times."""
+    made: list[Expr] = []
+    held: list[Ordering] = []
     for order in orders:
         node = order.expr.node
         if isinstance(node, Column) and node.name in stream.schema.names:
             held.append(order)
             continue
-        name = free_name("@order", {*taken, *stream.schema.names, *made})
-        made[name] = order.expr
+        name = free_name("@order", taken)
+        made.append(order.expr.alias(name))
         held.append(replace(order, expr=col(name)))
-    return (stream.with_columns(**made) if made else stream), held, tuple(made)
+    return (stream.with_columns(*made) if made else stream), held
 
 
 def _is_table(stream: Stream) -> bool:
