@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.clauses.select import compile_query
+from planner.sql.clauses.select import compile_query, rows_of_query
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.names import Names
 from planner.sql.reading.parsing import parse
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from planner.api.expressions import Expr
     from planner.api.stream import Query, Stream
+    from planner.sql.expressions.scope import Rows
     from rvertex.aggregates.user_defined import UserAggregate
 
 #: What has options, what is a SELECT with a name, and both in messages.
@@ -102,16 +103,16 @@ class _Statements:
             made: list[Stream] = []
             self._add(name, lambda: _once(made, declaration.source))
             return
-        self._add(name, _constant(self._named_query(node, table, kind)))
+        self._names = self._names.adding(name, self._named_query(node, table, kind))
 
-    def _named_query(self, node: exp.Create, table: exp.Expr, kind: str) -> Stream:
+    def _named_query(self, node: exp.Create, table: exp.Expr, kind: str) -> Rows:
         """``CREATE STREAM | VIEW name [(columns)] AS SELECT ...``."""
         if kind not in _QUERIES or node.args.get("expression") is None:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
         if node.args.get("properties"):
             raise self.text.error(table, f"CREATE {kind} ... AS SELECT takes no options")
-        stream = compile_query(node.args["expression"], self._names)
-        return self._listed(stream, node.this)
+        rows = rows_of_query(node.args["expression"], self._names)
+        return rows.called(self._listed(rows.stream, node.this))
 
     def _listed(self, stream: Stream, schema: exp.Expr) -> Stream:
         """The stream with its columns called as ``name (a, b)`` says, by place."""

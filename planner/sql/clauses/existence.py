@@ -23,13 +23,15 @@ from planner.sql.clauses.outer_joins import select_of_in
 from planner.sql.clauses.scalar_subqueries import names_outer
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
+from planner.sql.windows.in_windows import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
+    from planner.sql.expressions.scope import InWindows, Rows
 
 _PARTS = ("expressions", "from_", "joins", "where")
 
@@ -65,7 +67,8 @@ def _marked(
 ) -> Scope:
     """The events with a column that is true while the EXISTS is, else null."""
     select = _select_of(test, names)
-    inner, keys, others = _correlated(select, from_(select, names), outer, names)
+    inner_scope = from_(select, names)
+    inner, keys, others = _correlated(select, inner_scope, outer, names)
     if others:
         raise names.text.error(
             test, "an EXISTS that is no side of an AND is joined to the outer query by equalities"
@@ -81,11 +84,19 @@ def _marked(
         times = matches.stitch(on=theirs).with_columns(lit(True).alias(name))
         joined = ours.join(times, left_on=on, right_on=theirs, how="left")
         kept = joined.select(*outer.stream.schema.names, name)
-    return replace(outer.with_stream(kept), hidden=(*outer.hidden, name))
+    lives = _lives(outer, inner_scope, select)
+    return replace(outer.with_stream(kept), hidden=(*outer.hidden, name), in_windows=lives)
+
+
+def _lives(outer: Scope, inner: Scope, select: exp.Select) -> InWindows:
+    """How rows live that are kept or left out by what the subquery finds."""
+    where = select.args.get("where")
+    parts = and_parts(where.this) if where is not None else []
+    return beside(outer, inner, [part for part in parts if names_outer(part, inner, outer)])
 
 
 def not_in(
-    node: exp.In, outer: Scope, names: Names, query: Callable[[exp.Expr, Names], Stream]
+    node: exp.In, outer: Scope, names: Names, query: Callable[[exp.Expr, Names], Rows]
 ) -> Scope:
     """``x NOT IN (SELECT y FROM b)``: true of nothing beside a null y, and of a null x beside none.
 
@@ -98,7 +109,8 @@ def not_in(
     select.set("expressions", [exp.alias_(item.copy(), "value")])
     value = Expressions(names.text, outer, names.functions).compile(node.this)
     with names.text.located(node):
-        found = query(select, names)
+        rows = query(select, names)
+        found = rows.stream
         taken = {*outer.stream.schema.names, *found.schema.names}
         mine, nothing, one = (free_name(n, taken) for n in ("@value", "@no_value", "@one"))
         of_none = when(value.is_null()).then(1).otherwise(None)
@@ -108,7 +120,8 @@ def not_in(
         kept = ours.join(found, left_on=mine, right_on="value", how="anti")
         kept = kept.join(unknown, left_on=one, right_on="one", how="anti")
         kept = kept.join(found, left_on=nothing, right_on="one", how="anti")
-        return outer.with_stream(kept.select(*outer.stream.schema.names))
+        lives = beside(outer, scope_of_rows(rows, ""), ())
+        return replace(outer, stream=kept.select(*outer.stream.schema.names), in_windows=lives)
 
 
 def exists(
@@ -144,9 +157,9 @@ def exists(
         joined = ours.join(matches, left_on=on, right_on=theirs, how=how, where=where)
         if others and not negated:
             joined = _while_matched(ours, joined, [*on, *marks], taken)
-        if negated and ours is outer.stream:
-            return outer.with_stream(joined)
-        return outer.with_stream(joined.select(*outer.stream.schema.names))
+        if not negated or ours is not outer.stream:
+            joined = joined.select(*outer.stream.schema.names)
+    return replace(outer, stream=joined, in_windows=_lives(outer, inner_scope, select))
 
 
 def _select_of(test: exp.Exists, names: Names) -> exp.Select:

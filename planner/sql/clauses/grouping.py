@@ -13,16 +13,26 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.api import agg
-from planner.api.expressions import Expr, col, ve, vs
+from planner.api.expressions import Expr, col, vs
 from planner.api.grouped.sessions import SessionBy
 from planner.expressions.nodes import Column, Node, resolve
-from planner.logical.windows import CumulatingWindow, RunningSession, SessionWindow, snapshot
-from planner.sql.clauses.window_tables import BOUNDS, at_the_end, bound_of
+from planner.logical.windows import CumulatingWindow, RunningSession, SessionWindow, Window
+from planner.sql.clauses.grouping_keys import split_group, without_aliases
 from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, WindowInFrom, free_name
+from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, WindowInFrom, free_name
 from planner.sql.expressions.windowing import OVER, is_window, window_of
 from planner.sql.reading.errors import SqlError
+from planner.sql.windows.in_windows import (
+    NEEDS_BOUNDS,
+    OF_VALUES,
+    has_bounds,
+    is_bound_of,
+    refusing,
+    window_bounds,
+    window_key,
+)
+from planner.sql.windows.window_tables import bound_of, of_each_window
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
@@ -42,17 +52,7 @@ _ONLY_SESSIONS = (
     "EMIT CHANGES is for sessions, and for GROUP BY without a window, which it says anyway; how "
     "far a window of the clock is, CUMULATE tells every so often"
 )
-_BOUNDS: dict[str, Callable[[], Expr]] = {"window_start": vs, "window_end": ve}
-
-
-def groups_by_bounds(node: exp.Select) -> bool:
-    """Whether GROUP BY has the bounds of windows."""
-    clause = node.args.get("group")
-    return clause is not None and any(_is_bound(part) for part in clause.expressions)
-
-
-def _is_bound(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Column) and node.name in BOUNDS
+_BOUNDS = ("window_start", "window_end")
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -63,10 +63,8 @@ def is_grouped(node: exp.Select) -> bool:
     return any(has_aggregate(part) for part in parts)
 
 
-def group(
-    node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach
-) -> Stream:
-    """The stream of a SELECT with GROUP BY or aggregates; ``attach`` joins its subqueries."""
+def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach) -> Rows:
+    """The rows of a SELECT with GROUP BY or aggregates; ``attach`` joins its subqueries."""
     text = names.text
     for over in (part for item in items for part in item.node.find_all(exp.Window)):
         raise text.error(over, OVER)
@@ -75,10 +73,15 @@ def group(
             raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")
     clause = node.args.get("group")
     window_node, key_nodes = (
-        (None, []) if clause is None else _split_group(clause, items, scope, names)
+        (None, []) if clause is None else split_group(clause, items, scope, names)
     )
     grouping = _Grouping(names, scope)
-    grouping.window = scope.window if window_node is not None and _is_bound(window_node) else None
+    if window_node is not None and not is_window(window_node):
+        grouping.window = scope.window
+    if window_node is None:
+        grouping.key = window_key(key_nodes, scope, names, "GROUP BY")
+        if grouping.key is None and has_bounds(scope):
+            raise text.error(clause or node, NEEDS_BOUNDS.format("GROUP BY"))
     grouping.runs = window_node is None
     grouping.emit = node.args.get("emit")
     for key_node in key_nodes:
@@ -87,14 +90,16 @@ def group(
         grouping.add_aggregates(item.node, item.name)
     having = node.args.get("having")
     if having is not None:
-        having = _without_aliases(having.this, items, scope)
+        having = without_aliases(having.this, items, scope)
         grouping.add_aggregates(having, "")
     if window_node is not None and grouping.emits_changes:
         grouping.add_start([*(item.node for item in items), *filter(None, [having])])
     if not grouping.aggregates:
         grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
     made = grouping.stream(node if window_node is None else window_node, window_node)
-    return _above(items, having, grouping, made, attach)
+    found = _above(items, having, grouping, made, attach)
+    rows = grouping.rows(found, items)
+    return refusing(rows, OF_VALUES) if grouping.hidden else rows
 
 
 def _above(
@@ -146,11 +151,15 @@ class _Grouping:
     taken: set[str] = field(default_factory=lambda: {"self"})
     #: Of a window function in FROM.
     window: WindowInFrom | None = None
+    #: The key that tells in which windows rows live, of which there is one result each.
+    key: tuple[exp.Expr, Bound] | None = None
     #: There is no window: results hold until the next row of their key, or the end of one.
     runs: bool = False
     #: What EMIT says, if it is there; of sessions that are given as they grow: where they begin.
     emit: exp.Expr | None = None
     start: str | None = None
+    #: The windows of the results, where a window is said.
+    spec: AnyWindow | SessionBy | None = None
     #: Columns of subqueries.
     hidden: tuple[str, ...] = ()
 
@@ -218,36 +227,55 @@ class _Grouping:
     def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
         """The aggregates by key and window; without one, those of all that is alive."""
         text = self.names.text
-        stream, window_us = self.scope.stream, self.scope.window_us
+        stream = self.scope.stream
         if window_node is None and self.emit is not None:
-            if window_us is not None and self.emits_changes:
+            if self.key is not None and self.emits_changes:
                 raise text.error(self.emit, _ONLY_SESSIONS)
-            if window_us is None and not self.emits_changes:
+            if self.key is None and not self.emits_changes:
                 raise text.error(self.emit, "without a window no result is final; leave it out")
-        bound = next(filter(_is_bound, filter(None, [window_node, *self.key_nodes])), None)
-        if bound is not None and window_us is not None:
-            stream = at_the_end(stream, bound, self.before.compile(bound), window_us)
-        if window_node is None and window_us is not None:
-            grouped: GroupedStream | WindowedStream = stream.group_by(*self.key_columns).window(
-                snapshot()
-            )
-        elif window_node is None:
-            grouped = stream.group_by(*self.key_columns)
-        else:
-            grouped = stream.group_by(*self.key_columns).window(self._window(window_node))
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
+        if window_node is not None:
+            self.spec = self._window(window_node)
+            return self._results(stream.group_by(*self.key_columns).window(self.spec), node)
+        if self.key is None or self.scope.in_windows.is_whole:
+            return self._results(stream.group_by(*self.key_columns), node)
+        key_node, bound = self.key
+        value = self.before.compile(key_node)
+
+        def results(rows: Stream, window: Window) -> Stream:
+            return self._results(rows.group_by(*self.key_columns).window(window), node)
+
+        with text.located(key_node):
+            return of_each_window(stream, bound, value, results)
+
+    def _results(self, grouped: GroupedStream | WindowedStream, node: exp.Expr) -> Stream:
+        """The aggregates; each is tried alone first, so that an error shows which one it is."""
+        text = self.names.text
         chosen = {}
         for called, (name, aggregate) in self.aggregates.items():
             chosen[name] = aggregate
             with text.located(called if called.parent is not None else node):
                 grouped.agg(**{name: aggregate})
         with text.located(node):
-            found = grouped.agg(**chosen)
-        if window_node is None and window_us is not None:
-            found = found.shift(1 - window_us).set_duration(window_us)
-        return found
+            return grouped.agg(**chosen)
+
+    def rows(self, stream: Stream, items: list[Item]) -> Rows:
+        """The results, which live as long as their windows."""
+        if self.key is None and (self.spec is None or _grows(self.spec)):
+            return Rows(stream)
+        spec = self.spec if self.key is None else self.key[1].window
+        window = spec if isinstance(spec, Window) else None
+        of_step, bounds = isinstance(spec, CumulatingWindow), {}
+        for item in items:
+            others = window_bounds(item.node, self.scope)
+            if self._is_bound(item.node):
+                kind = self._kind(item.node)
+                bounds[item.name] = Bound(kind, window, is_life=True, is_of_step=of_step)
+            elif others:
+                bounds[item.name] = others[0]
+        return Rows(stream, bounds, InWindows((window,) if window else (), is_whole=True))
 
     def replacement(self, node: exp.Expr) -> Expr | None:
         """The column for a part of the SELECT list: an aggregate, a bound or a key."""
@@ -260,7 +288,7 @@ class _Grouping:
                 node, "a session that goes on has no end yet; ve() is the end of a result"
             )
         if self._is_bound(node):
-            return _BOUNDS[node.name]() if self.window is None else bound_of(self.window, node.name)
+            return bound_of(None if self.window is None else self.window.spec, self._kind(node))
         if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
             return None
         if isinstance(node, exp.Column) and node.name in self.hidden:
@@ -274,9 +302,29 @@ class _Grouping:
         return None if key is None else col(key)
 
     def _is_bound(self, node: exp.Expr) -> bool:
-        if self.window is None:
-            return isinstance(node, exp.Column) and node.name in _BOUNDS and not node.table
-        return _is_bound(node) and node.text("table") in ("", *self.scope.relations)
+        """Whether it is a bound of the window that a result is of."""
+        if not isinstance(node, exp.Column):
+            return False
+        if self.window is not None:
+            return is_bound_of(node, self.window.relation)
+        if self._own_bounds(node):
+            return True
+        if node.name not in _BOUNDS or node.table or self._key(node) is not None:
+            return False
+        return not (self.runs and self.scope.candidates(node))
+
+    def _kind(self, node: exp.Expr) -> str:
+        """Which bound a column is, that is one."""
+        own = self._own_bounds(node)
+        return own[0].kind if own else node.name
+
+    def _own_bounds(self, node: exp.Expr) -> list[Bound]:
+        """The bounds that it is of the window that one of the keys says."""
+        if self.key is None:
+            return []
+        found, window = window_bounds(node, self.scope), self.key[1].window
+        own = (bound for bound in found if bound.window == window and not bound.is_nullable)
+        return [bound for bound in own if not bound.is_of_step]
 
     def _key(self, node: exp.Expr) -> str | None:
         try:
@@ -286,88 +334,6 @@ class _Grouping:
         return self.keys.get(resolve(value.node, self.scope.stream.schema))
 
 
-def _split_group(
-    clause: exp.Expr, items: list[Item], scope: Scope, names: Names
-) -> tuple[exp.Expr | None, list[exp.Expr]]:
-    """The window if there is one, and the keys: expressions, names of the list, or places in it."""
-    text = names.text
-    for part in ("totals", "all"):
-        if clause.args.get(part):
-            raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
-    windows = [part for part in clause.expressions if is_window(part)]
-    if not windows and scope.window is not None:
-        return _split_bounds(clause, items, scope, names)
-    if len(windows) > 1:
-        raise text.error(windows[1], "GROUP BY takes one window")
-    parts = [part for part in clause.expressions if part not in windows]
-    keys = [listed(part, items, scope, text.error) for part in parts]
-    if not windows and scope.window_us is not None and not any(map(_is_bound, keys)):
-        raise text.error(clause, "GROUP BY needs window_start and window_end")
-    return (windows[0] if windows else None), keys
-
-
-def _split_bounds(
-    clause: exp.Expr, items: list[Item], scope: Scope, names: Names
-) -> tuple[exp.Expr, list[exp.Expr]]:
-    """The same of GROUP BY window_start, window_end; sessions are made per key of GROUP BY."""
-    text, window = names.text, scope.window
-    assert window is not None, scope
-    bounds = [part for part in clause.expressions if _is_bound(part)]
-    if not bounds:
-        raise text.error(clause, "GROUP BY needs window_start and window_end")
-    if isinstance(window.spec, CumulatingWindow) and {b.name for b in bounds} <= {"window_start"}:
-        raise text.error(bounds[0], "windows of CUMULATE start together; add window_end")
-    keys = [listed(p, items, scope, text.error) for p in clause.expressions if p not in bounds]
-    if isinstance(window.spec, SessionWindow):
-        by = sorted(key.name for key in keys if isinstance(key, exp.Column))
-        if by != sorted(window.keys) or len(by) != len(keys):
-            said = ", ".join(window.keys) or "all"
-            raise text.error(
-                clause,
-                f"sessions of {said} cannot be grouped by other keys; the keys of GROUP BY stand "
-                "in SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
-            )
-    return bounds[0], keys
-
-
-def listed(
-    node: exp.Expr,
-    items: list[Item],
-    scope: Scope,
-    error: Callable[[exp.Expr, str], SqlError],
-) -> exp.Expr:
-    """A place in the list, or a name of it that no column of the stream has, as what it is of."""
-    if isinstance(node, exp.Literal) and not node.is_string:
-        at = int(node.name) if node.name.isdigit() else 0
-        if not 1 <= at <= len(items):
-            raise error(node, f"the list has columns 1 to {len(items)}")
-        return items[at - 1].node
-    if isinstance(node, exp.Column) and not node.table and not scope.candidates(node):
-        for item in items:
-            made = not isinstance(item.node, exp.Column) and not has_aggregate(item.node)
-            if item.name == node.name and made:
-                return item.node
-    return node
-
-
-def _without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:
-    """HAVING may use the names of the list where the stream has no such column."""
-    made = {item.name: item.node for item in items}
-    for column in list(node.find_all(exp.Column)):
-        if column.table or column.name not in made or scope.candidates(column):
-            continue
-        copy = _at(made[column.name], column.this)
-        if column is node:
-            return copy
-        column.replace(copy)
-    return node
-
-
-def _at(node: exp.Expr, place: exp.Expr) -> exp.Expr:
-    """A copy of ``node`` that messages show at another place."""
-    copy = node.copy()
-    for part in copy.walk():
-        part.meta.pop("start", None)
-        part.meta.pop("end", None)
-    copy.update_positions(place)
-    return copy
+def _grows(spec: AnyWindow | SessionBy) -> bool:
+    """Whether a window has several results, one after the other."""
+    return isinstance(spec, RunningSession) or (isinstance(spec, SessionBy) and spec.running)

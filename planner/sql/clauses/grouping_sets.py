@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.clauses.grouping import group, listed
+from planner.sql.clauses.grouping import group
+from planner.sql.clauses.grouping_keys import listed
 from planner.sql.clauses.set_operations import united
+from planner.sql.windows.in_windows import of_union
 
 if TYPE_CHECKING:
-    from planner.api.stream import Stream
     from planner.sql.clauses.grouping import Attach
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
-    from planner.sql.expressions.scope import Scope
+    from planner.sql.expressions.scope import Rows, Scope
 
 _SETS_MAX = 64
 _Sets = list[tuple[exp.Expr, ...]]
@@ -28,8 +29,8 @@ _Sets = list[tuple[exp.Expr, ...]]
 
 def group_all(
     node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach
-) -> Stream:
-    """The stream of a SELECT with GROUP BY, of each of its grouping sets."""
+) -> Rows:
+    """The rows of a SELECT with GROUP BY, of each of its grouping sets."""
     clause = node.args.get("group")
     sets = None if clause is None else _sets(clause, names)
     if clause is None or sets is None:
@@ -48,7 +49,7 @@ def group_all(
             made.set("having", exp.Having(this=_told(having.this, keys, left_out, names)))
         asked = [replace(i, node=_told(i.node, keys, left_out, names)) for i in items]
         branches.append(group(made, asked, scope, names, attach))
-    return united(branches, node, names)
+    return of_union(branches, united([rows.stream for rows in branches], node, names))
 
 
 def _sets(clause: exp.Expr, names: Names) -> _Sets | None:

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.expressions.scope import Rows
+from planner.sql.windows.in_windows import window_bounds
+
 if TYPE_CHECKING:
-    from planner.sql.expressions.scope import Scope
+    from collections.abc import Sequence
+
+    from planner.api.stream import Stream
+    from planner.sql.expressions.scope import Bound, Scope
     from planner.sql.reading.parsing import SqlText
 
 
@@ -78,3 +84,16 @@ def _name(node: exp.Expr, text: SqlText, default: str | None) -> str:
     if default is None:
         raise text.error(node, "give this column a name with AS")
     return default
+
+
+def listed_rows(stream: Stream, items: Sequence[Item], scope: Scope) -> Rows:
+    """The rows that a list of columns makes of ``scope``."""
+    bounds: dict[str, Bound] = {}
+    for item in items:
+        if item.star:
+            found = tuple(c.bound for c in scope.columns if c.column == item.column and c.bound)
+        else:
+            found = window_bounds(item.node, scope)
+        if found:
+            bounds[item.name] = found[0]
+    return Rows(stream, bounds, scope.in_windows)

@@ -16,22 +16,23 @@ from sqlglot import exp
 
 from planner.api.agg import Ordering
 from planner.api.expressions import col, lit
-from planner.expressions.nodes import Column
 from planner.logical.event_time import never_ends
-from planner.logical.windows import snapshot
 from planner.sql.clauses.joins import and_parts, filtered
-from planner.sql.clauses.window_tables import BOUNDS, at_the_end
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.expressions.scope import InWindows, Scope, free_name, with_key_columns
 from planner.sql.reading.literals import plain_value
+from planner.sql.windows.in_windows import OF_RANKS, refusing, window_key
+from planner.sql.windows.window_tables import bound_of, of_each_window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from planner.api.expressions import Expr
     from planner.api.stream import Stream
+    from planner.logical.windows import Window
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
+    from planner.sql.expressions.scope import Bound
 
 _KINDS: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",
@@ -178,35 +179,38 @@ def _top(
     taken = set(scope.stream.schema.names)
     by, on = with_key_columns(scope.stream, [compiler.compile(k) for k in keys], "@by", taken)
     number = free_name("@place", taken)
-    bound = next((k for k in keys if isinstance(k, exp.Column) and k.name in BOUNDS), None)
+    of_window = window_key(keys, scope, names, "PARTITION BY")
     kind = _KINDS[type(node.this)]
+
+    def first(stream: Stream, window: Window) -> Stream:
+        windows = stream.group_by(*on).window(window)
+        return windows.top(rows, orders, rank=kind, place=number)
+
     with text.located(node):
-        if bound is not None and scope.window_us is not None:
-            by, orders = _held(by, orders, taken)
-            ends = at_the_end(by, bound, compiler.compile(bound), scope.window_us)
-            found = ends.group_by(*on).window(snapshot()).top(rows, orders, rank=kind, place=number)
-            top = found.shift(1 - scope.window_us).set_duration(scope.window_us)
+        if of_window is not None and not scope.in_windows.is_whole:
+            key, bound = of_window
+            found = of_each_window(by, bound, compiler.compile(key), first)
+            top = found.with_columns(**_bounds(scope, bound))
         elif of_time and on and len(orders) == 1 and _is_table(by):
             # Nothing can come before it any more, so it comes at once.
             top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))
         else:
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
-    return number, replace(scope.with_stream(top), hidden=(*scope.hidden, number))
+    scope = replace(scope.with_stream(top), hidden=(*scope.hidden, number))
+    if of_window is None:
+        return number, refusing(scope, OF_RANKS)
+    window = of_window[1].window
+    lives = InWindows(() if window is None else (window,), is_whole=True)
+    return number, replace(scope, in_windows=lives)
 
 
-def _held(stream: Stream, orders: list[Ordering], taken: set[str]) -> tuple[Stream, list[Ordering]]:
-    """Orders by columns, which stay as they are when rows get other times."""
-    made: list[Expr] = []
-    held: list[Ordering] = []
-    for order in orders:
-        node = order.expr.node
-        if isinstance(node, Column) and node.name in stream.schema.names:
-            held.append(order)
-            continue
-        name = free_name("@order", taken)
-        made.append(order.expr.alias(name))
-        held.append(replace(order, expr=col(name)))
-    return (stream.with_columns(*made) if made else stream), held
+def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
+    """The columns that say the lifetime of rows that live as long as a window."""
+    return {
+        c.column: bound_of(of.window, c.bound.kind)
+        for c in scope.columns
+        if c.bound is not None and c.bound.window == of.window and not c.bound.is_nullable
+    }
 
 
 def _is_table(stream: Stream) -> bool:

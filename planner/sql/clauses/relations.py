@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.clauses.grouping import groups_by_bounds
-from planner.sql.clauses.joins import join_all
+from planner.sql.clauses.joins import and_parts, join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.unnest import unnested, viewed
-from planner.sql.clauses.window_tables import joined_windows, with_rows_of_windows
-from planner.sql.reading.grammar import WindowTable
+from planner.sql.windows.in_windows import is_any_bound, of_pairs, with_nearest, with_nulls
+from planner.sql.windows.window_tables import with_rows_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,21 +43,17 @@ def joined(
     clauses = list(node.args.get("joins") or ())
     tables = [node.args["from_"].this, *(clause.this for clause in clauses)]
     scope = relation(tables[0], _bounded(tables[0], conditions, names))
-    is_alone = sum(isinstance(table, WindowTable) for table in tables) == 1
-    if not (is_alone and groups_by_bounds(node)):
+    rights = [_right(clause, relation, conditions, names) for clause in clauses]
+    if not _groups_alone(node, scope, rights, conditions):
         scope = with_rows_of_windows(scope, tables[0], names)
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
-    for at, clause in enumerate(clauses):
-        if isinstance(clause.this, exp.Unnest):
+    for at, (clause, right) in enumerate(zip(clauses, rights, strict=True)):
+        if right is None:
             scope = unnested(clause, _with_all(scope, waiting, conditions, names), names)
             waiting = []
             order.append(clause.this.alias)
             continue
-        # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
-        visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
-        inner = _bounded(clause.this, visible, names)
-        right = with_rows_of_windows(relation(clause.this, inner), clause.this, names)
         if set(right.relations) & set(order):
             raise names.text.error(
                 clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
@@ -75,7 +70,12 @@ def joined(
             scope = semi(clause, scope, names)
             continue
         order += right.relations
-        scope = _of_windows(join(clause, scope, right, names), scope, right)
+        pairs = join(clause, scope, right, names)
+        if clause.method.upper() == "ASOF":
+            scope = replace(with_nearest(pairs, scope), window=scope.window)
+            continue
+        met = [*_conditions_of(clause), *conditions]
+        scope = _of_windows(with_nulls(pairs, clause, right), scope, right, met)
     scope = _with_all(scope, waiting, conditions, names)
     for view in node.args.get("laterals") or ():
         scope = viewed(view, scope, names)
@@ -102,6 +102,7 @@ def _with_all(
         found = next((e for e in left if keys_of_where(scope, e[1], conditions)), left[0])
         left.remove(found)
         clause, right = found
+        met = list(conditions)
         keys = keys_of_where(scope, right, conditions)
         for part in keys:
             conditions.remove(part)
@@ -111,15 +112,42 @@ def _with_all(
             found_pairs = join(made, scope, right, names)
         else:
             found_pairs = join_all(clause, scope, right, names)
-        scope = _of_windows(found_pairs, scope, right)
+        scope = _of_windows(found_pairs, scope, right, met)
     return scope
 
 
-def _of_windows(pairs: Scope, left: Scope, right: Scope) -> Scope:
-    """The pairs, which lie in windows if the rows of a side do, or those of both in the same."""
-    lengths = {left.window_us, right.window_us} - {None}
-    length = lengths.pop() if len(lengths) == 1 else None
-    return replace(pairs, window=joined_windows(left, right), window_us=length)
+def _of_windows(pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr]) -> Scope:
+    """The pairs, which lie in the windows of both sides; ``met``: the conditions on them."""
+    return replace(pairs, window=left.window, in_windows=of_pairs(pairs, left, right, met))
+
+
+def _right(
+    clause: exp.Join, relation: Relation, conditions: list[exp.Expr], names: Names
+) -> Scope | None:
+    """What a clause joins; None: lists of the rows before it."""
+    if isinstance(clause.this, exp.Unnest):
+        return None
+    # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
+    visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
+    found = relation(clause.this, _bounded(clause.this, visible, names))
+    return with_rows_of_windows(found, clause.this, names)
+
+
+def _groups_alone(
+    node: exp.Select, scope: Scope, rights: list[Scope | None], conditions: list[exp.Expr]
+) -> bool:
+    """Whether the windows of the first relation are those of GROUP BY, and of nothing else."""
+    group, window = node.args.get("group"), scope.window
+    if group is None or window is None:
+        return False
+    if any(right is not None and right.in_windows.has_rows for right in rights):
+        return False
+    asked = list(conditions)
+    for clause in node.args.get("joins") or ():
+        asked += _conditions_of(clause)
+    inside = (part for one in asked for part in one.walk(prune=lambda n: isinstance(n, exp.Query)))
+    relation = window.relation
+    return is_any_bound(group.expressions, relation) and not is_any_bound(inside, relation)
 
 
 def _all(conditions: list[exp.Expr]) -> exp.Expr:
@@ -127,3 +155,12 @@ def _all(conditions: list[exp.Expr]) -> exp.Expr:
     for part in conditions[1:]:
         made = exp.And(this=made, expression=part)
     return made
+
+
+def _conditions_of(clause: exp.Join) -> list[exp.Expr]:
+    """What ON says, or USING."""
+    condition = clause.args.get("on")
+    if condition is not None:
+        return and_parts(condition)
+    using = [exp.column(part.copy()) for part in clause.args.get("using") or ()]
+    return [exp.EQ(this=column, expression=column.copy()) for column in using]

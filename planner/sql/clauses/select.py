@@ -16,7 +16,7 @@ from planner.api.expressions import col
 from planner.sql.clauses.existence import exists, not_in, with_marks
 from planner.sql.clauses.grouping import is_grouped
 from planner.sql.clauses.grouping_sets import group_all
-from planner.sql.clauses.items import Item, items_of
+from planner.sql.clauses.items import Item, items_of, listed_rows
 from planner.sql.clauses.joins import all_of, fails, filtered
 from planner.sql.clauses.outer_joins import (
     case_of_in,
@@ -29,10 +29,11 @@ from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranke
 from planner.sql.clauses.relations import joined
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
-from planner.sql.clauses.window_tables import window_table
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope, scope_of
+from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
 from planner.sql.reading.grammar import WindowTable
+from planner.sql.windows.in_windows import OF_LIMIT, OF_VALUES, of_compared, of_union, refusing
+from planner.sql.windows.window_tables import window_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,8 +71,13 @@ _WHAT = {
 }
 
 
-def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream:
-    """The stream of a SELECT, of several with UNION ALL, in parentheses or not.
+def compile_query(node: exp.Expr, names: Names) -> Stream:
+    """The stream of a SELECT, of several with UNION ALL, in parentheses or not."""
+    return rows_of_query(node, names).stream
+
+
+def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
+    """The same, with what it keeps of windows.
 
     ``named``: columns need names, as those of all but the first SELECT of a UNION ALL do not.
     """
@@ -79,7 +85,7 @@ def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream
     names = _with_definitions(node, replace(names, bounds={}))
     if isinstance(node, exp.Subquery):
         _reject(node, ("this", "alias", "with_"), names)
-        return compile_query(node.this, replace(names, bounds=bounds), named=named)
+        return rows_of_query(node.this, replace(names, bounds=bounds), named=named)
     if isinstance(node, exp.Select):
         return _select(node, names, bounds, named=named)
     if isinstance(node, exp.SetOperation):
@@ -87,19 +93,17 @@ def compile_query(node: exp.Expr, names: Names, *, named: bool = True) -> Stream
     raise names.text.error(node, "a SELECT is needed here")
 
 
-def _renamed(
-    stream: Stream, columns: Sequence[exp.Expr], at: exp.Expr | None, names: Names
-) -> Stream:
-    """The stream with its columns called as an alias lists them, by place."""
+def _renamed(rows: Rows, columns: Sequence[exp.Expr], at: exp.Expr | None, names: Names) -> Rows:
+    """The rows with their columns called as an alias lists them, by place."""
     if not columns or at is None:
-        return stream
+        return rows
+    stream = rows.stream
     if len(columns) != len(stream.schema):
         raise names.text.error(at, f"{len(columns)} names for {len(stream.schema)} columns")
     wanted = [column.name for column in columns]
+    pairs = list(zip(stream.schema.names, wanted, strict=True))
     with names.text.located(at):
-        return stream.select(
-            *(col(mine).alias(name) for mine, name in zip(stream.schema.names, wanted, strict=True))
-        )
+        return rows.called(stream.select(*(col(mine).alias(name) for mine, name in pairs)))
 
 
 def _with_definitions(node: exp.Expr, names: Names) -> Names:
@@ -112,8 +116,8 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
         alias = definition.args["alias"]
         bounds = {} if alias.columns else _bounds_of_uses(definition.alias, node)
         found = replace(names, bounds=bounds)
-        stream = compile_query(definition.this, found, named=not alias.columns)
-        names = names.adding(definition.alias, _renamed(stream, alias.columns, definition, names))
+        rows = rows_of_query(definition.this, found, named=not alias.columns)
+        names = names.adding(definition.alias, _renamed(rows, alias.columns, definition, names))
     return names
 
 
@@ -147,15 +151,18 @@ def _is_seen(place: exp.Expr | None) -> bool:
     return isinstance(place, exp.From)
 
 
-def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Stream:
+def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
     """Columns are matched by place, as SQL does; they are called as in the first."""
     _reject(node, ("this", "expression", "with_", "distinct"), names)
     branches = [node.this, node.args["expression"]]
     if isinstance(node, exp.Union):
         branches = [part for branch in branches for part in _branches(branch)]
-    first = compile_query(branches[0], names, named=named)
-    others = [compile_query(branch, names, named=False) for branch in branches[1:]]
-    return set_operation(node, first, others, names)
+    first = rows_of_query(branches[0], names, named=named)
+    others = [rows_of_query(branch, names, named=False) for branch in branches[1:]]
+    made = set_operation(node, first.stream, [rows.stream for rows in others], names)
+    if isinstance(node, exp.Union):
+        return of_union([first, *others], made)
+    return of_compared(first, others[0], made)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
@@ -166,7 +173,7 @@ def _branches(node: exp.Expr) -> list[exp.Expr]:
     return [*_branches(node.this), *_branches(node.args["expression"])]
 
 
-def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Stream:
+def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Rows:
     _reject(node, _SELECT_PARTS, names)
     text = names.text
     if node.args.get("from_") is None:
@@ -180,8 +187,9 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     scope = _where(conditions, whole, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
-        found = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
-        return _ordered(node, _distinct(node, found, names), items, scope, names)
+        rows = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
+        rows = replace(rows, stream=_distinct(node, rows.stream, names))
+        return _ordered(node, rows, items, scope, names)
     if node.args.get("emit") is not None:
         reason = (
             "EMIT is said of results that grow, of GROUP BY; rows come as they are: leave it out"
@@ -193,20 +201,19 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
     found = _distinct(node, _project(items, scope, names), names)
-    return _ordered(node, found, items, scope, names)
+    return _ordered(node, listed_rows(found, items, scope), items, scope, names)
 
 
-def _ordered(
-    node: exp.Select, stream: Stream, items: list[Item], source: Scope, names: Names
-) -> Stream:
+def _ordered(node: exp.Select, rows: Rows, items: list[Item], source: Scope, names: Names) -> Rows:
     """ORDER BY and LIMIT; the list is made of ``source``."""
+    stream, order = rows.stream, node.args.get("order")
     if node.args.get("limit") is not None or node.args.get("offset") is not None:
+        rows = refusing(rows, OF_LIMIT)
         stream = limited(node, stream, items, source, names)
-    order = node.args.get("order")
-    if order is None:
-        return stream
-    with names.text.located(order):
-        return stream.sort(*listed_orders(order, stream, items, source, names))
+    if order is not None:
+        with names.text.located(order):
+            stream = stream.sort(*listed_orders(order, stream, items, source, names))
+    return replace(rows, stream=stream)
 
 
 def _attached(
@@ -221,7 +228,7 @@ def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[lis
     for item in items:
         if not item.star and has_scalar(item.node):
             value, scope = with_scalars(item.node, scope, names, _from, _queried)
-            item = replace(item, node=value)
+            item, scope = replace(item, node=value), refusing(scope, OF_VALUES)
         made.append(item)
     return made, scope
 
@@ -265,9 +272,9 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     alias = node.args.get("alias")
     columns = [] if alias is None else alias.columns
     if isinstance(node, exp.Subquery):
-        stream = compile_query(node, names, named=not columns)
+        rows = rows_of_query(node, names, named=not columns)
         name = node.alias or _UNNAMED
-        return scope_of(_renamed(stream, columns, alias, names), name)
+        return scope_of_rows(_renamed(rows, columns, alias, names), name)
     if isinstance(node, exp.Unnest):
         reason = "UNNEST takes the list of a row: FROM t CROSS JOIN UNNEST(list) AS u (x)"
         raise text.error(node, reason)
@@ -280,7 +287,7 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     if node.args.get("db") is not None:
         raise text.error(node, "the name of a stream has one part")
     _reject(node, _TABLE_PARTS, names)
-    return scope_of(names.stream(node), node.alias or node.name)
+    return scope_of_rows(names.rows(node), node.alias or node.name)
 
 
 def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, names: Names) -> Scope:
@@ -312,11 +319,13 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
     asked = _in_query(test)
     if asked is not None:
         if isinstance(test, exp.Not) or asked.args.get("negate"):
-            return not_in(asked, scope, names, compile_query)
+            return not_in(asked, scope, names, rows_of_query)
         return exists(exists_of_in(asked, scope, names), scope, names, _inner_from)
     if _is_exists(test):
         return exists(test, scope, names, _inner_from)
     condition = _with_exists_of_in(test, scope, names)
+    if has_scalar(condition):
+        scope = refusing(scope, OF_VALUES)
     condition, found = with_scalars(condition, scope, names, _from, _queried)
     condition, found = with_marks(condition, found, names, _inner_from)
     return filtered(condition, found, names)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from planner.api.choices import when
 from planner.api.expressions import Expr, col, lit
 from planner.api.grouped.aggregation import free_column
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from sqlglot import exp
 
     from planner.sql.expressions.names import Names
 
+_EMIT = (
+    "does EMIT stand for all of the {0} or for its last SELECT? Put each SELECT in parentheses, "
+    "with the EMIT that it has"
+)
 _ALL = "{0} ALL counts copies of rows and is not supported; {0} gives each row once"
 
 
@@ -31,6 +36,7 @@ def set_operation(
     """The stream of all branches; they are renamed as the first is."""
     wanted = first.schema.names
     kind = type(node).__name__.upper()
+    _check_emit(node, names)
     renamed = []
     for stream in others:
         found = stream.schema.names
@@ -50,6 +56,18 @@ def set_operation(
     with names.text.located(node):
         left, right = (Stream(plan) for plan in aligned([first.plan, renamed[0].plan]))
         return _compared(left.stitch(), right.stitch(), is_except=kind == "EXCEPT")
+
+
+def _check_emit(node: exp.Expr, names: Names) -> None:
+    """What stands last would be of the last SELECT alone."""
+    if not isinstance(node, exp.SetOperation):
+        return
+    last = node.expression
+    emit = last.args.get("emit") if isinstance(last, exp.Select) else None
+    if emit is not None:
+        raise names.text.error(emit, _EMIT.format(type(node).__name__.upper()))
+    _check_emit(node.this, names)
+    _check_emit(last, names)
 
 
 def united(branches: Sequence[Stream], node: exp.Expr, names: Names) -> Stream:

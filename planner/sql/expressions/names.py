@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from planner.sql.expressions.scope import Rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -27,6 +29,8 @@ class Names:
     aggregates: Mapping[str, UserAggregate]
     #: The greatest numbers that what is around a SELECT lets its columns have.
     bounds: Mapping[str, int] = field(default_factory=dict)
+    #: What named queries keep of windows.
+    queries: Mapping[str, Rows] = field(default_factory=dict)
 
     def stream(self, node: exp.Table) -> Stream:
         """The stream of that name."""
@@ -42,6 +46,13 @@ class Names:
             )
         return make()
 
-    def adding(self, name: str, stream: Stream) -> Names:
+    def rows(self, node: exp.Table) -> Rows:
+        """The stream of that name, with what it keeps of windows."""
+        stream = self.stream(node)
+        known = self.queries.get(node.name)
+        return Rows(stream) if known is None else known
+
+    def adding(self, name: str, rows: Rows) -> Names:
         """These, and one more (which hides another of that name)."""
-        return replace(self, streams={**self.streams, name: lambda: stream})
+        streams = {**self.streams, name: lambda: rows.stream}
+        return replace(self, streams=streams, queries={**self.queries, name: rows})

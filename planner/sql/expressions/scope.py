@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,28 @@ from planner.expressions.nodes import Column
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from planner.api.expressions import Expr
     from planner.api.stream import Stream
-    from planner.logical.windows import AnyWindow
+    from planner.logical.windows import AnyWindow, Window
     from planner.sql.reading.parsing import SqlText
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a column tells of the window in which its row lives."""
+
+    #: ``window_start``, ``window_end`` or ``window_time``, whatever the column is called.
+    kind: str
+    #: None: of windows that follow from the data, or of several kinds in one stream.
+    window: Window | None
+    #: Rows in which both bounds are equal live equally long, as the results of windows do.
+    is_life: bool = False
+    #: Of CUMULATE: results live in the last step of their window, not as long as it.
+    is_of_step: bool = False
+    #: It is null in rows of an outer join that have no match on its side.
+    is_nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +44,49 @@ class Visible:
     name: str
     #: What the stream calls it.
     column: str
+    bound: Bound | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InWindows:
+    """How rows live that come of windows; without ``windows`` they come of none."""
+
+    #: A row lives at most while one of each kind lasts.
+    windows: tuple[Window, ...] = ()
+    #: A row lives as long as its window, as the results of windows do.
+    is_whole: bool = False
+    #: There are rows of windows among them, not only results.
+    has_rows: bool = False
+    #: Rows of windows that overlap are paired whose windows are not the same.
+    is_crossed: bool = False
+    #: Why the rows that are there at a window's end are not all that belong to it; "": they are.
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A query's stream, and what it keeps of the windows that its rows come of."""
+
+    stream: Stream
+    #: Column -> what it tells of the window.
+    bounds: Mapping[str, Bound] = field(default_factory=dict)
+    in_windows: InWindows = InWindows()
+
+    def called(self, stream: Stream) -> Rows:
+        """The same rows, whose columns are called as those of ``stream``."""
+        pairs = zip(self.stream.schema.names, stream.schema.names, strict=True)
+        bounds = {name: self.bounds[mine] for mine, name in pairs if mine in self.bounds}
+        return Rows(stream, bounds, self.in_windows)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowInFrom:
-    """The windows of a window function in FROM."""
+    """The windows of a window function in FROM, whose rows do not live in them yet."""
 
     spec: AnyWindow
     relation: str
     #: Columns of PARTITION BY.
     keys: tuple[str, ...]
-    #: The rows live in their windows, whose bounds are columns.
-    is_used: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +99,7 @@ class Scope:
     window: WindowInFrom | None = None
     #: Columns of the stream that stand for subqueries; ``*`` does not give them.
     hidden: tuple[str, ...] = ()
-    #: Rows have the bounds of their windows as columns, and live to their end; how long those are.
-    window_us: int | None = None
+    in_windows: InWindows = InWindows()
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -109,8 +157,14 @@ class Scope:
 
 def scope_of(stream: Stream, relation: str) -> Scope:
     """All columns of one relation."""
-    names = stream.schema.names
-    return Scope(stream, tuple(Visible(relation, name, name) for name in names))
+    return scope_of_rows(Rows(stream), relation)
+
+
+def scope_of_rows(rows: Rows, relation: str) -> Scope:
+    """The same of a query."""
+    names = rows.stream.schema.names
+    columns = tuple(Visible(relation, name, name, rows.bounds.get(name)) for name in names)
+    return Scope(rows.stream, columns, in_windows=rows.in_windows)
 
 
 def with_key_columns(

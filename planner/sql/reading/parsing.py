@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Place = tuple[int, int]
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
+_EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
 _FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
 _INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
@@ -263,4 +264,6 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     line, width = int(told["line"]), max(1, len(str(told["highlight"])))
     first = sum(len(before) + 1 for before in source.text.split("\n")[: line - 1])
     start = max(first, first + int(told["col"]) - width)
+    if any(found.start() <= start < found.end() for found in _EMIT.finditer(source.text)):
+        words = "EMIT CHANGES stands behind a SELECT, within its parentheses"
     raise source.error_at((start, start + width), words) from None

@@ -83,6 +83,23 @@ def test_what_cannot_be_given_as_it_grows(text: str) -> None:
     assert EMITS[text] in str(raised.value)
 
 
+def test_what_emits_among_several_stands_in_its_parentheses() -> None:
+    """What stands last would be of the last SELECT alone, as it is told here."""
+    asked = "SELECT k, count(*) AS n FROM t GROUP BY k, SESSION('5s')"
+    grown = f"{asked} EMIT CHANGES"
+    for kind in ("UNION ALL", "UNION", "EXCEPT", "INTERSECT"):
+        for text in (f"{asked} {kind} {grown}", f"{asked} {kind} {grown} {kind} {asked}"):
+            with pytest.raises(SqlError, match=r"does EMIT stand for all .*in parentheses"):
+                sql(text, streams())
+    for text in (f"({asked}) EMIT CHANGES", f"({asked}) UNION ALL ({asked}) EMIT FINAL"):
+        with pytest.raises(SqlError, match="EMIT CHANGES stands behind a SELECT, within its par"):
+            sql(text, streams())
+    first, last = (sql(text, streams()) for text in (asked, grown))
+    assert isinstance(first, Stream)
+    assert isinstance(last, Stream)
+    assert sql(f"({asked}) UNION ALL ({grown})", streams()) == first.union(last)
+
+
 def test_without_a_window_nothing_is_final() -> None:
     with pytest.raises(SqlError, match="no result is final"):
         sql("SELECT k, count(*) AS n FROM t GROUP BY k EMIT FINAL", streams())
@@ -238,17 +255,6 @@ def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) ->
         for at, (x, z) in enumerate(sorted(((x, z or 0) for _, x, z in rows), reverse=True)[:2])
     ]
     assert rows_of(text) == sorted(first)
-
-
-def test_pairs_of_windows_that_differ_are_grouped_as_rows_that_are_alive() -> None:
-    """They have no window in common: the row of b at 2 ends in the middle of that of a."""
-    tables = [
-        f"TUMBLE(TABLE {name}, DESCRIPTOR(vs()), INTERVAL '{size}' SECOND) AS {name}"
-        for name, size in (("a", 10), ("b", 5))
-    ]
-    joined = f"FROM {tables[0]} JOIN {tables[1]} ON a.k = b.k"
-    text = f"SELECT COUNT(*) AS n {joined} GROUP BY a.window_start, a.window_end"
-    assert rows_of(text) == [(2, 3, 1), (3, 5, 2), (6, 10, 2)]
 
 
 def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import gcd
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from planner.api.expressions import Expr, col, lit, ve, vs
+from planner.errors import InvalidPlanError
 from planner.logical.event_time import is_event_time, never_ends
 from planner.logical.windows import (
     CumulatingWindow,
@@ -25,14 +27,23 @@ from planner.logical.windows import (
     session,
     tumbling,
 )
-from planner.sql.expressions.scope import Scope, Visible, WindowInFrom, scope_of
+from planner.sql.expressions.scope import (
+    Bound,
+    InWindows,
+    Scope,
+    Visible,
+    WindowInFrom,
+    scope_of,
+)
 from planner.sql.expressions.windowing import length
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
+from planner.sql.windows.in_windows import BOUNDS
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from planner.api.grouped.sessions import SessionBy
     from planner.api.stream import Stream
     from planner.logical.windows import AnyWindow
     from planner.sql.expressions.names import Names
@@ -51,7 +62,6 @@ _FUNCTIONS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
         ("STEP", "SIZE", "OFFSET?"),
     ),
 }
-BOUNDS = ("window_start", "window_end", "window_time")
 #: Of windows that overlap: each row is there once for each of them.
 _COPIES_MAX = 100
 _MILLISECOND = timedelta(milliseconds=1)
@@ -92,10 +102,9 @@ def window_table(node: WindowTable, names: Names) -> Scope:
     return replace(scope, window=window)
 
 
-def bound_of(window: WindowInFrom, name: str) -> Expr:
+def bound_of(spec: AnyWindow | SessionBy | None, name: str) -> Expr:
     """The bound of a window, over the result of an aggregation by it."""
     if name == "window_start":
-        spec = window.spec
         return (
             _floored(vs(), spec.size_us, spec.offset_us)
             if isinstance(spec, CumulatingWindow)
@@ -107,7 +116,7 @@ def bound_of(window: WindowInFrom, name: str) -> Expr:
 def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
     """The rows with the bounds of their windows as columns, once per window."""
     window = scope.window
-    if window is None or window.is_used:
+    if window is None:
         return scope
     spec = window.spec
     if not isinstance(spec, Window):
@@ -127,35 +136,48 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
             _in_windows(scope.stream, spec.size_us, spec.offset_us + phase) for phase in phases
         )
         stream = first.union(*others)
-    added = tuple(Visible(window.relation, name, name) for name in BOUNDS)
-    tumbles = spec.size_us == spec.every_us
+    added = tuple(Visible(window.relation, name, name, Bound(name, spec)) for name in BOUNDS)
     return replace(
         scope,
         stream=stream,
         columns=(*scope.columns, *added),
-        window=replace(window, is_used=True) if tumbles else None,
-        window_us=spec.size_us,
+        window=None,
+        in_windows=InWindows((spec,), has_rows=True),
     )
 
 
-def at_the_end(stream: Stream, bound: exp.Expr, value: Expr, window_us: int) -> Stream:
-    """Of rows of windows, those that are alive when their window ends, as points at that instant.
+def of_each_window(
+    stream: Stream, bound: Bound, value: Expr, make: Callable[[Stream, Window], Stream]
+) -> Stream:
+    """What ``make`` gives of the rows of each window: those that are alive when it ends.
 
-    ``bound`` is one of the columns that tell the window, ``value`` the same. Rows of joins may end
-    before: those whose match ended, and those that had none until one came.
+    ``value`` is the ``bound`` of their window. Rows of joins may end before: those whose match
+    ended, and those that had none until one came. ``make`` gets each row as a point at its own
+    start, in tumbling windows: of windows that overlap those that do not, one kind after the other.
+
+    Raises:
+        InvalidPlanError: of the windows more than ``_COPIES_MAX`` overlap.
     """
-    until = {"window_start": timedelta(microseconds=window_us), "window_time": _MILLISECOND}
-    add = until.get(bound.name)
-    end = value if add is None else value + lit(add)
-    return stream.filter(ve() == end).point_at_end().shift(-1)
-
-
-def joined_windows(left: Scope, right: Scope) -> WindowInFrom | None:
-    """The windows by which pairs may be grouped: those of one side, or the same of both."""
-    mine, theirs = left.window, right.window
-    if mine is None or theirs is None:
-        return mine or theirs
-    return mine if mine.spec == theirs.spec and mine.is_used and theirs.is_used else None
+    window = bound.window
+    assert window is not None, bound
+    size = window.size_us
+    add = {"window_start": timedelta(microseconds=size), "window_time": _MILLISECOND}
+    end = value + lit(add[bound.kind]) if bound.kind in add else value
+    rows = stream.filter(ve() == end)
+    kinds = size // gcd(size, window.every_us)
+    if kinds == 1:
+        return make(rows.set_duration(1), window)
+    if kinds > _COPIES_MAX:
+        raise InvalidPlanError(
+            f"so many windows overlap here; there are at most {_COPIES_MAX} of HOP at a time, and "
+            "SIZE is a multiple of SLIDE"
+        )
+    made = []
+    for phase in range(0, size, size // kinds):
+        of_kind = tumbling(size, window.offset_us + phase)
+        is_of_kind = _floored(ve(), size, of_kind.offset_us) == ve()
+        made.append(make(rows.filter(is_of_kind).set_duration(1), of_kind))
+    return made[0].union(*made[1:])
 
 
 def _in_windows(stream: Stream, size_us: int, offset_us: int) -> Stream:

@@ -1,0 +1,110 @@
+"""The keys of a GROUP BY: columns, expressions, names of the list, places in it, and the window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.logical.windows import CumulatingWindow, SessionWindow
+from planner.sql.expressions.aggregates import has_aggregate
+from planner.sql.expressions.windowing import is_window
+from planner.sql.windows.in_windows import NEEDS_BOUNDS, is_bound_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.sql.clauses.items import Item
+    from planner.sql.expressions.names import Names
+    from planner.sql.expressions.scope import Scope
+    from planner.sql.reading.errors import SqlError
+
+
+def split_group(
+    clause: exp.Expr, items: list[Item], scope: Scope, names: Names
+) -> tuple[exp.Expr | None, list[exp.Expr]]:
+    """The window if there is one, and the keys: expressions, names of the list, or places in it."""
+    text = names.text
+    for part in ("totals", "all"):
+        if clause.args.get(part):
+            raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
+    windows = [part for part in clause.expressions if is_window(part)]
+    if len(windows) > 1:
+        raise text.error(windows[1], "GROUP BY takes one window")
+    parts = [part for part in clause.expressions if part not in windows]
+    keys = [listed(part, items, scope, text.error) for part in parts]
+    if not windows and scope.window is not None:
+        return _split_bounds(clause, keys, scope, names)
+    return (windows[0] if windows else None), keys
+
+
+def _split_bounds(
+    clause: exp.Expr, keys: list[exp.Expr], scope: Scope, names: Names
+) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The same of GROUP BY window_start, window_end; sessions are made per key of GROUP BY."""
+    text, window = names.text, scope.window
+    assert window is not None, scope
+    bounds = [key for key in keys if is_bound_of(key, window.relation)]
+    if not bounds:
+        raise text.error(clause, NEEDS_BOUNDS.format("GROUP BY"))
+    if isinstance(window.spec, CumulatingWindow) and {b.name for b in bounds} <= {"window_start"}:
+        raise text.error(bounds[0], "windows of CUMULATE start together; add window_end")
+    for bound in bounds:
+        if isinstance(bound, exp.Column) and not bound.table and scope.candidates(bound):
+            owners = {c.relation for c in scope.columns if c.name == bound.name}
+            said = " and ".join([window.relation, *sorted(owners)])
+            raise text.error(bound, f"{bound.name!r} is in {said}; write which")
+    keys = [key for key in keys if key not in bounds]
+    if isinstance(window.spec, SessionWindow):
+        by = sorted(key.name for key in keys if isinstance(key, exp.Column))
+        if by != sorted(window.keys) or len(by) != len(keys):
+            said = ", ".join(window.keys) or "all"
+            raise text.error(
+                clause,
+                f"sessions of {said} cannot be grouped by other keys; the keys of GROUP BY stand "
+                "in SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
+            )
+    return bounds[0], keys
+
+
+def listed(
+    node: exp.Expr,
+    items: list[Item],
+    scope: Scope,
+    error: Callable[[exp.Expr, str], SqlError],
+) -> exp.Expr:
+    """A place in the list, or a name of it that no column of the stream has, as what it is of."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        at = int(node.name) if node.name.isdigit() else 0
+        if not 1 <= at <= len(items):
+            raise error(node, f"the list has columns 1 to {len(items)}")
+        return items[at - 1].node
+    if isinstance(node, exp.Column) and not node.table and not scope.candidates(node):
+        for item in items:
+            made = not isinstance(item.node, exp.Column) and not has_aggregate(item.node)
+            if item.name == node.name and made:
+                return item.node
+    return node
+
+
+def without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:
+    """HAVING may use the names of the list where the stream has no such column."""
+    made = {item.name: item.node for item in items}
+    for column in list(node.find_all(exp.Column)):
+        if column.table or column.name not in made or scope.candidates(column):
+            continue
+        copy = _at(made[column.name], column.this)
+        if column is node:
+            return copy
+        column.replace(copy)
+    return node
+
+
+def _at(node: exp.Expr, place: exp.Expr) -> exp.Expr:
+    """A copy of ``node`` that messages show at another place."""
+    copy = node.copy()
+    for part in copy.walk():
+        part.meta.pop("start", None)
+        part.meta.pop("end", None)
+    copy.update_positions(place)
+    return copy

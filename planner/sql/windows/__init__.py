@@ -1,0 +1,1 @@
+"""Windows in FROM, and what queries around them know of the windows of their rows."""

@@ -1,0 +1,338 @@
+"""What a query keeps of the windows of those below it.
+
+Rows of windows live to the end of their window at most, and results of windows as long as it. A
+query that has the bounds among its columns hands that on, so that GROUP BY and PARTITION BY around
+it know which windows they mean, and give one result for each. Pairs of two kinds of windows live
+while both last: they have one end with the windows that lie within the others, and with no others.
+What is over before its window ends, as a pair with a point, is not there to be counted, and the
+query is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from sqlglot import exp
+
+from planner.durations import format_us
+from planner.logical.nodes import Source
+from planner.logical.nodes.source import ALWAYS_US, is_table
+from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, Visible, scope_of_rows
+from rstream.items.batch import VE, VS, int64_column, only_events
+from rstream.types import INF_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from planner.api.stream import Stream
+    from planner.logical.windows import Window
+    from planner.sql.expressions.names import Names
+
+_AnyRows = TypeVar("_AnyRows", Scope, Rows)
+
+BOUNDS = ("window_start", "window_end", "window_time")
+NEEDS_BOUNDS = "{} needs window_start and window_end"
+#: Why rows that belong to a window need not be there at its end.
+OF_LIMIT = (
+    "LIMIT gives the first rows at each instant, and of no window: write ROW_NUMBER() OVER "
+    "(PARTITION BY window_start, window_end ORDER BY ...) <= n in place of it"
+)
+OF_RANKS = (
+    "these rows are the first at each instant, and of no window: add window_start and window_end "
+    "to the PARTITION BY that numbers them"
+)
+OF_VALUES = (
+    "the value of a subquery may change before a window ends: GROUP BY the windows in a subquery "
+    "without it, or ask for it in a view that TUMBLE reads"
+)
+_OF_POINTS = (
+    "rows of windows meet rows here that are in none and are over at once, so what they make is "
+    "not there when a window ends: give both sides the same windows, as in TABLE(TUMBLE(TABLE b, "
+    "DESCRIPTOR(ts), size))"
+)
+_CUT = (
+    "results of windows of several lengths are joined here, and pairs end before these windows do: "
+    "{} the bounds before the join"
+)
+_CROSSED = (
+    "these windows overlap, and rows were joined whose windows are not the same: add "
+    "a.window_start = b.window_start AND a.window_end = b.window_end to the join"
+)
+_NULLABLE = (
+    "a row without a match is in no window of this side: {} the bounds of the other, or "
+    "behind a FULL JOIN COALESCE(a.window_start, b.window_start) and the same of window_end"
+)
+_MIXED = (
+    "rows of different windows stand in this column, so it is not known when all rows of one are "
+    "there: {} window_start, window_end in each SELECT that it is made of, then around it"
+)
+
+
+def is_any_bound(nodes: Iterable[exp.Expr], relation: str) -> bool:
+    """Whether a bound of the windows of ``relation`` is among the nodes, by its name."""
+    return any(is_bound_of(node, relation) for node in nodes)
+
+
+def is_bound_of(node: exp.Expr, relation: str) -> bool:
+    """The same of one node."""
+    if not isinstance(node, exp.Column) or node.name not in BOUNDS:
+        return False
+    return node.table in ("", relation)
+
+
+def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
+    """What a key says of windows: a column, or COALESCE of those of the sides of a FULL JOIN."""
+    while isinstance(node, exp.Paren):  # ends: a tree is finite
+        node = node.this
+    if isinstance(node, exp.Column):
+        columns = scope.candidates(node)
+        found = (c.bound for c in scope.columns if columns == (c.column,))
+        return tuple(dict.fromkeys(bound for bound in found if bound is not None))
+    if isinstance(node, exp.Coalesce):
+        parts = [window_bounds(part, scope) for part in (node.this, *node.expressions)]
+        parts = [tuple(replace(one, is_nullable=False) for one in part) for part in parts]
+        return parts[0] if all(part == parts[0] for part in parts) else ()
+    return ()
+
+
+def window_key(
+    keys: Sequence[exp.Expr], scope: Scope, names: Names, clause: str
+) -> tuple[exp.Expr, Bound] | None:
+    """The key that says which windows there is one result of each for; None: no key does.
+
+    ``clause``: what the keys stand in, as messages call it.
+
+    Raises:
+        SqlError: keys say windows, but rows are not all there at their ends.
+    """
+    asked = [(key, bound) for key in keys for bound in window_bounds(key, scope)]
+    if not asked:
+        return None
+    lives = scope.in_windows
+    if lives.refused:
+        raise names.text.error(asked[0][0], lives.refused)
+    if all(bound.window is None for _, bound in asked):
+        return _of_lifetimes(asked, scope, names, clause)
+    asked = [(key, bound) for key, bound in asked if not bound.is_nullable] or asked
+    if asked[0][1].is_nullable:
+        raise names.text.error(asked[0][0], _NULLABLE.format(clause))
+    for key, bound in asked:
+        window = bound.window
+        if window is None or not all(_lies_within(window, other) for other in lives.windows):
+            continue
+        if lives.is_crossed and _overlaps(window):
+            raise names.text.error(key, _CROSSED)
+        return key, bound
+    key, bound = asked[0]
+    if bound.window is None:
+        raise names.text.error(key, _MIXED.format(clause))
+    raise names.text.error(key, _no_end(bound.window, lives.windows))
+
+
+def _of_lifetimes(
+    asked: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names, clause: str
+) -> tuple[exp.Expr, Bound]:
+    """The same of windows of several lengths: their results are known by both bounds."""
+    key, bound = asked[0]
+    if not all(bound.is_life for _, bound in asked):
+        raise names.text.error(key, _MIXED.format(clause))
+    if not scope.in_windows.is_whole or any(bound.is_nullable for _, bound in asked):
+        raise names.text.error(key, _CUT.format(clause))
+    kinds = {bound.kind for _, bound in asked}
+    if "window_start" not in kinds or len(kinds) == 1:
+        raise names.text.error(key, NEEDS_BOUNDS.format(clause))
+    return key, bound
+
+
+def has_bounds(scope: Scope) -> bool:
+    """Whether rows of windows stand here with the bounds of these."""
+    return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
+
+
+def of_pairs(pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
+    """How pairs live; ``conditions``: those that they meet."""
+    same = {kind for part in conditions for kind in _same_kinds(part, left, right)}
+    return _of_both(pairs, left, right, same)
+
+
+def beside(outer: Scope, inner: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
+    """How rows live that are kept, or left out, for those of ``inner`` that meet conditions."""
+    return of_pairs(outer, outer, inner, conditions)
+
+
+def _of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
+    """How pairs live that have the bounds of these kinds in common."""
+    mine, theirs = left.in_windows, right.in_windows
+    windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
+    overlap = any(_overlaps(window) for window in mine.windows if window in theirs.windows)
+    is_crossed = overlap and not same
+    is_one = len(windows) == 1 and mine.windows == theirs.windows
+    is_one = is_one or {"window_start", "window_end"} <= same
+    is_whole = mine.is_whole and theirs.is_whole and is_one and not is_crossed
+    if mine.is_whole != theirs.is_whole and not any(_is_nullable(c) for c in pairs.columns):
+        is_whole = _is_always(right) if mine.is_whole else _is_always(left)
+    refused = mine.refused or theirs.refused
+    for one, other in ((left, right), (right, left)):
+        if _comes_of_windows(one) and not _comes_of_windows(other) and other.stream.plan.is_point:
+            refused = refused or _OF_POINTS
+    return InWindows(
+        windows,
+        is_whole,
+        mine.has_rows or theirs.has_rows,
+        mine.is_crossed or theirs.is_crossed or is_crossed,
+        refused,
+    )
+
+
+def with_nulls(pairs: Scope, clause: exp.Join, right: Scope) -> Scope:
+    """The pairs of an outer join, in which the bounds of a side may be null."""
+    side, theirs = clause.side.upper(), set(right.relations)
+    columns = []
+    for column in pairs.columns:
+        ends = ("LEFT", "FULL") if column.relation in theirs else ("RIGHT", "FULL")
+        if column.bound is not None and side in ends:
+            column = replace(column, bound=replace(column.bound, is_nullable=True))
+        columns.append(column)
+    return replace(pairs, columns=tuple(columns))
+
+
+def with_nearest(pairs: Scope, left: Scope) -> Scope:
+    """The pairs of an ASOF JOIN, which live as the left side does."""
+    columns = []
+    for column in pairs.columns:
+        if column.bound is not None and column.relation not in left.relations:
+            column = replace(column, bound=Bound(column.bound.kind, None))
+        columns.append(column)
+    return replace(pairs, columns=tuple(columns), in_windows=left.in_windows)
+
+
+def refusing(rows: _AnyRows, reason: str) -> _AnyRows:
+    """The same rows, of which those of a window need not be there at its end."""
+    if not _comes_of_windows(rows):
+        return rows
+    return replace(rows, in_windows=replace(rows.in_windows, refused=reason))
+
+
+def of_union(branches: Sequence[Rows], made: Stream) -> Rows:
+    """What all rows have in common, whose columns are called as those of the first."""
+    lives = [rows.in_windows for rows in branches]
+    return Rows(
+        made,
+        _common_bounds(branches),
+        InWindows(
+            tuple(dict.fromkeys(window for live in lives for window in live.windows)),
+            all(live.is_whole for live in lives),
+            any(live.has_rows for live in lives),
+            any(live.is_crossed for live in lives),
+            next((live.refused for live in lives if live.refused), ""),
+        ),
+    )
+
+
+def of_compared(left: Rows, right: Rows, made: Stream) -> Rows:
+    """The rows of EXCEPT or INTERSECT, whose columns are all equal where they meet."""
+    bounds = _common_bounds([left, right])
+    same = {bound.kind for bound in bounds.values() if bound.window is not None or bound.is_life}
+    mine, theirs = scope_of_rows(left, ""), scope_of_rows(right, "")
+    return Rows(made, bounds, _of_both(mine, mine, theirs, same))
+
+
+def _common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
+    """What each column says of windows in all branches, by its name in the first."""
+    bounds: dict[str, Bound] = {}
+    for columns in zip(*(rows.stream.schema.names for rows in branches), strict=True):
+        found = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
+        known = [bound for bound in found if bound is not None]
+        if not known:
+            continue
+        first, is_alike = known[0], len(known) == len(found)
+        is_alike = is_alike and all(bound.kind == known[0].kind for bound in known)
+        if is_alike and all(_same(bound, first) for bound in known):
+            is_life = all(bound.is_life for bound in known)
+            is_nullable = any(bound.is_nullable for bound in known)
+            bounds[columns[0]] = replace(first, is_life=is_life, is_nullable=is_nullable)
+        else:
+            is_life = is_alike and all(map(_is_life, known, branches))
+            bounds[columns[0]] = Bound(first.kind, None, is_life)
+    return bounds
+
+
+def _is_life(bound: Bound, rows: Rows) -> bool:
+    """Whether rows live as long as the window that the column is of, and no other."""
+    lives = rows.in_windows
+    return bound.is_life and lives.is_whole and set(lives.windows) <= {bound.window}
+
+
+def _same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
+    """Which bounds a condition says to be the same on both sides."""
+    if not isinstance(part, exp.EQ):
+        return set()
+    a, b = part.this, part.expression
+    return {
+        mine.kind
+        for here, there in ((a, b), (b, a))
+        for mine in window_bounds(here, left)
+        for other in window_bounds(there, right)
+        if _same(mine, other)
+    }
+
+
+def _same(a: Bound, b: Bound) -> bool:
+    return (a.kind, a.window) == (b.kind, b.window)
+
+
+def _comes_of_windows(rows: Scope | Rows) -> bool:
+    if isinstance(rows, Rows):
+        return bool(rows.in_windows.windows or rows.bounds)
+    return bool(rows.in_windows.windows) or any(c.bound is not None for c in rows.columns)
+
+
+def _is_nullable(column: Visible) -> bool:
+    return column.bound is not None and column.bound.is_nullable
+
+
+def _is_always(scope: Scope) -> bool:
+    """Whether its rows are alive at all times, as those of a table without times."""
+    plan = scope.stream.plan
+    while not isinstance(plan, Source):  # ends: a plan is finite
+        if not plan.keeps_lifetimes or len(plan.inputs) != 1:
+            return False
+        plan = plan.inputs[0]
+    if plan.spec.items is None:
+        return is_table(plan.spec)
+    events = only_events(plan.spec.items)
+    starts, ends = int64_column(events, VS), int64_column(events, VE)
+    return bool((starts == ALWAYS_US).all() and (ends == INF_TIME).all())
+
+
+def _overlaps(window: Window) -> bool:
+    return window.size_us > window.every_us
+
+
+def _lies_within(window: Window, other: Window) -> bool:
+    """Whether each window lies within those of ``other`` that it overlaps."""
+    if window == other:
+        return True
+    size = window.size_us
+    if size != window.every_us:
+        return False
+    apart = window.offset_us - other.offset_us
+    return not (other.size_us % size or other.every_us % size or apart % size)
+
+
+def _no_end(window: Window, others: Sequence[Window]) -> str:
+    sizes = " and ".join(
+        dict.fromkeys(format_us(one.size_us) for one in sorted(others, key=lambda w: w.size_us))
+    )
+    reason = (
+        f"rows of windows of {sizes} are joined here, and pairs end before these windows do: give "
+        "both sides the same windows"
+    )
+    inner = next((w for w in others if w != window and _lies_within(w, window)), None)
+    if inner is None or window.size_us != window.every_us:
+        return reason
+    return (
+        f"{reason}, or GROUP BY those of {format_us(inner.size_us)} in a subquery and "
+        f"TUMBLE('{format_us(window.size_us)}') around it"
+    )

@@ -1,0 +1,397 @@
+"""Whoever groups by the bounds of windows gets one result for each, however deep the windows lie.
+
+The model is a loop over windows and rows. Cannot catch: windows over lifetimes (the tests of the
+operators do), outer joins (``test_window_tables.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from planner import SqlError, Stream, event, sql
+from planner.physical.lower import lower
+from tests.support.plan_runner import answer
+
+SECOND = 1_000_000
+ROWS = {
+    "a": [(0, 1), (1, 2), (2, 1), (3, 1), (6, 1), (7, 2), (8, 1), (12, 2)],
+    "b": [(1, 1), (3, 2), (4, 1), (6, 1), (9, 2), (11, 2), (13, 1)],
+}
+Found = list[tuple[int, ...]]
+
+
+def streams() -> dict[str, Stream]:
+    return {
+        name: Stream.from_items({"k": "int64"}, [event(at * SECOND, k=k) for at, k in rows])
+        for name, rows in ROWS.items()
+    }
+
+
+def plan_of(text: str) -> Stream:
+    stream = sql(text, streams())
+    assert isinstance(stream, Stream)
+    return stream
+
+
+def found(text: str, parallelism: int = 2) -> Found:
+    """Start and end of each row in seconds, and its numbers; times are starts of windows."""
+    stream = plan_of(text)
+    plan = lower(stream.to_parquet(), root="memory://windows", parallelism=parallelism)
+    table = answer(plan)
+    rows = []
+    for row in table.to_pylist():
+        times = [int(v.timestamp()) for v in row.values() if hasattr(v, "timestamp")]
+        assert times == [row["_vs"] // SECOND] * len(times), row
+        numbers = [row[name] for name in stream.schema.names if isinstance(row[name], int)]
+        rows.append((row["_vs"] // SECOND, row["_ve"] // SECOND, *numbers))
+    return sorted(rows)
+
+
+def of(name: str, size: int, every: int | None = None) -> str:
+    kind = "TUMBLE" if every is None else "HOP"
+    lengths = ", ".join(f"INTERVAL '{one}' SECOND" for one in (every, size) if one is not None)
+    return f"TABLE({kind}(TABLE {name}, DESCRIPTOR(vs()), {lengths}))"
+
+
+def counted(name: str, size: int) -> str:
+    listed = "SELECT k, window_start, window_end, COUNT(*) AS c"
+    return f"({listed} FROM {of(name, size)} GROUP BY k, window_start, window_end)"
+
+
+def windows(at: int, size: int, every: int) -> list[int]:
+    return [start for start in range(-size, 20, every) if start <= at < start + size]
+
+
+def counts(size: int, every: int, *, by_key: bool = True) -> Found:
+    """What COUNT(*) of the rows of a is in each window, by key."""
+    n = Counter((w, k if by_key else 0) for at, k in ROWS["a"] for w in windows(at, size, every))
+    return sorted((w, w + size, *((k,) if by_key else ()), m) for (w, k), m in n.items())
+
+
+ROWS_OF_A = f"(SELECT * FROM {of('a', 5)})"
+BOTH = "window_start, window_end"
+BY = f"GROUP BY {BOTH}, k"
+COUNTED = f"SELECT window_start, k, COUNT(*) AS n FROM {{}} {BY}"
+COPIES = {
+    "star": "(SELECT * FROM {})",
+    "named": "(SELECT window_end, k, window_start FROM {}) AS w",
+    "filtered": "(SELECT * FROM (SELECT * FROM {} WHERE k < 9) WHERE k > 0)",
+    "distinct": "(SELECT DISTINCT k, vs() AS at, window_start, window_end FROM {})",
+    "numbered": "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs()) AS z FROM {})",
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+@pytest.mark.parametrize("every", [None, 5])
+def test_rows_of_windows_in_a_subquery(copy: str, every: int | None) -> None:
+    table = COPIES[copy].format(of("a", 10, every))
+    assert found(COUNTED.format(table)) == counts(10, every or 10)
+
+
+def test_rows_of_windows_by_name_and_under_other_names() -> None:
+    rows = of("a", 5)
+    expected = counts(5, 5)
+    assert found(f"WITH w AS (SELECT * FROM {rows}) {COUNTED.format('w')}") == expected
+    assert found(f"CREATE VIEW w AS SELECT * FROM {rows}; {COUNTED.format('w')}") == expected
+    renamed = "SELECT from_, k, COUNT(*) AS n FROM {} GROUP BY from_, k"
+    listed = f"SELECT window_start AS from_, k FROM {rows}"
+    assert found(renamed.format(f"({listed})")) == expected
+    assert found(f"CREATE VIEW w (from_, k) AS {listed}; {renamed.format('w')}") == expected
+    aliased = f"(SELECT window_start, k FROM {rows}) AS w (from_, k)"
+    assert found(renamed.format(aliased)) == expected
+    both = f"(SELECT * FROM {rows} UNION ALL SELECT * FROM {rows})"
+    assert found(COUNTED.format(both)) == [(*row[:-1], 2 * row[-1]) for row in expected]
+
+
+@pytest.mark.parametrize("every", [None, 5])
+def test_rows_of_windows_keep_their_own_times_and_order(every: int | None) -> None:
+    """Whatever the parallelism is; those of a window come in the order in which they began."""
+    table = f"(SELECT * FROM {of('a', 10, every)})"
+    listed = "ARRAY_AGG(k) AS ks, FIRST(k) AS first, LAST(k) AS last, MAX(vs()) AS newest"
+    text = f"SELECT window_start, {listed} FROM {table} GROUP BY window_start"
+    inside: dict[int, list[tuple[int, int]]] = {}
+    for at, k in ROWS["a"]:
+        for window in windows(at, 10, every or 10):
+            inside.setdefault(window, []).append((at, k))
+    expected = {
+        start: ([k for _, k in rows], rows[0][1], rows[-1][1], rows[-1][0])
+        for start, rows in inside.items()
+    }
+    over = "ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY vs() DESC)"
+    last = f"SELECT window_start, k FROM {table} QUALIFY {over} = 1"
+    for parallelism in (1, 2, 4):
+        plan = lower(plan_of(text).to_parquet(), root="memory://own", parallelism=parallelism)
+        assert expected == {
+            row["_vs"] // SECOND: (
+                row["ks"],
+                row["first"],
+                row["last"],
+                int(row["newest"].timestamp()),
+            )
+            for row in answer(plan).to_pylist()
+        }
+        lasts = [(start, start + 10, row[2]) for start, row in sorted(expected.items())]
+        assert found(last, parallelism) == lasts
+
+
+KEPT = {
+    "k IN (SELECT k FROM {b})": (1, 1),
+    "k NOT IN (SELECT k FROM {b})": (0, 0),
+    "EXISTS (SELECT 1 FROM {b} AS b WHERE b.k = a.k)": (1, 1),
+    "NOT EXISTS (SELECT 1 FROM {b} AS b WHERE b.k = a.k)": (0, 0),
+    "k IN (SELECT k FROM {b}) OR k = 2": (1, 2),
+}
+
+
+@pytest.mark.parametrize("test", KEPT)
+def test_what_is_kept_for_rows_of_the_same_windows(test: str) -> None:
+    """As it is when the window ends; ``KEPT``: what it says of a key that is there, and not."""
+    b = f"(SELECT * FROM {of('b', 5)} WHERE k <> 1 OR vs() > TIMESTAMP '1970-01-01 00:00:05')"
+    text = f"SELECT window_start, COUNT(*) AS n FROM {ROWS_OF_A} AS a WHERE {test.format(b=b)}"
+    there = {(at // 5, k) for at, k in ROWS["b"] if k != 1 or at > 5}
+    n = Counter[int]()
+    for at, k in ROWS["a"]:
+        is_there = (at // 5, k) in there
+        kept = bool(KEPT[test][0]) if is_there else KEPT[test][0] == 0
+        n[at // 5 * 5] += kept or k == KEPT[test][1] == 2
+    expected = [(start, start + 5, m) for start, m in sorted(n.items()) if m]
+    assert found(f"{text} GROUP BY window_start") == expected
+
+
+@pytest.mark.parametrize("kind", ["EXCEPT", "INTERSECT", "UNION"])
+@pytest.mark.parametrize("every", [None, 5])
+def test_rows_of_windows_are_compared_within_them(kind: str, every: int | None) -> None:
+    a, b = (f"SELECT k, window_start FROM {of(name, 10, every)}" for name in ROWS)
+    text = f"SELECT window_start, COUNT(*) AS n FROM ({a} {kind} {b} WHERE k = 2) GROUP BY 1"
+    mine, other = (
+        {(w, k) for at, k in ROWS[name] for w in windows(at, 10, every or 10)} for name in ROWS
+    )
+    other = {(w, k) for w, k in other if k == 2}
+    kept = {"EXCEPT": mine - other, "INTERSECT": mine & other, "UNION": mine | other}[kind]
+    n = Counter(w for w, _ in kept)
+    assert found(text) == [(w, w + 10, m) for w, m in sorted(n.items())]
+
+
+def test_results_of_cumulate_are_known_by_both_bounds() -> None:
+    lengths = "INTERVAL '5' SECOND, INTERVAL '10' SECOND"
+    table = f"TABLE(CUMULATE(TABLE a, DESCRIPTOR(vs()), {lengths}))"
+    inner = f"SELECT k, {BOTH}, COUNT(*) AS c FROM {table} GROUP BY k, {BOTH}"
+    seconds = "EXTRACT(EPOCH FROM window_{0})::BIGINT AS {0}"
+    listed = f"SELECT {seconds.format('start')}, {seconds.format('end')}"
+    n = Counter[tuple[int, int]]()
+    for at, _ in ROWS["a"]:
+        for end in (5, 10, 15, 20):
+            start = (end - 1) // 10 * 10
+            n[start, end] += start <= at < end
+    expected = sorted((e - 5, e, s, e, m) for (s, e), m in n.items() if m)
+    assert found(f"{listed}, SUM(c) AS n FROM ({inner}) GROUP BY {BOTH}") == expected
+    for bound in BOTH.split(", "):
+        with pytest.raises(SqlError, match="GROUP BY needs window_start and window_end"):
+            sql(f"SELECT SUM(c) AS n FROM ({inner}) GROUP BY {bound}", streams())
+
+
+def test_what_has_no_windows_but_lasts_may_stand_beside_them() -> None:
+    """Of the newest rows of a key those count that hold at the end of a window."""
+    over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs() DESC)"
+    newest = f"SELECT k, vs() AS at FROM b QUALIFY {over} = 1"
+    joined = f"FROM {ROWS_OF_A} AS a JOIN ({newest}) AS d ON a.k = d.k"
+    text = f"SELECT a.window_start, COUNT(*) AS n {joined} GROUP BY a.window_start"
+    assert found(text) == [(0, 5, 4), (5, 10, 3), (10, 15, 1)]
+
+
+def test_results_of_windows_live_on_behind_an_asof_join() -> None:
+    """As long as they did; the windows of the other side are not those of the pairs."""
+    on = "a.k = b.k AND a.window_start >= b.window_start"
+    joined = f"FROM {counted('a', 5)} AS a ASOF JOIN {counted('b', 5)} AS b ON {on}"
+    text = f"SELECT SUM(a.c) AS n {joined} GROUP BY {{}}.window_start"
+    n = Counter[int]()
+    for at, k in ROWS["a"]:
+        n[at // 5 * 5] += any(key == k and t // 5 <= at // 5 for t, key in ROWS["b"])
+    assert found(text.format("a")) == [(w, w + 5, m) for w, m in sorted(n.items())]
+    with pytest.raises(SqlError, match="rows of different windows stand in this column"):
+        sql(text.format("b"), streams())
+
+
+def test_first_rows_and_counts_of_a_subquery() -> None:
+    over = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY k DESC, vs()) AS n"
+    text = f"SELECT window_start, k, n FROM (SELECT *, {over} FROM {{}}) WHERE n <= 1"
+    expected = [(start, start + 5, 2, 1) for start in (0, 5, 10)]
+    assert found(text.format(f"(SELECT * FROM {of('a', 5)})")) == expected
+    assert found(text.format(counted("a", 5))) == expected
+    firsts = f"(SELECT window_start, k FROM (SELECT *, {over} FROM {of('a', 5)}) WHERE n <= 9)"
+    text = f"SELECT window_start, COUNT(*) AS n FROM {firsts} GROUP BY window_start"
+    assert found(text) == counts(5, 5, by_key=False)
+    text = f"SELECT window_start, SUM(c) AS n FROM {counted('a', 5)} GROUP BY window_start"
+    assert found(text) == counts(5, 5, by_key=False)
+    text = f"SELECT window_start, SUM(c) AS n FROM {counted('a', 5)} GROUP BY TUMBLE('10s')"
+    assert found(text) == counts(10, 10, by_key=False)
+
+
+def pairs(end: int) -> int:
+    """Pairs of rows of a, in the 5 s before ``end``, and rows of b since the last 10 s began."""
+    mine = [k for at, k in ROWS["a"] if end - 5 <= at < end]
+    start = (end - 1) // 10 * 10
+    return sum(k == other for k in mine for at, other in ROWS["b"] if start <= at < end)
+
+
+@pytest.mark.parametrize("form", ["{}", "(SELECT * FROM {})"])
+def test_pairs_of_windows_that_lie_within_others_count_at_their_ends(form: str) -> None:
+    a, b = (form.format(of(name, size)) for name, size in (("a", 5), ("b", 10)))
+    joined = f"FROM {a} AS a JOIN {b} AS b ON a.k = b.k"
+    expected = [(end - 5, end, pairs(end)) for end in (5, 10, 15)]
+    for by in ("a.window_start", "a.window_start, a.window_end", "b.window_end, a.window_end"):
+        assert found(f"SELECT COUNT(*) AS n {joined} GROUP BY {by}") == expected
+
+
+def test_results_of_windows_that_differ() -> None:
+    """A pair of counts lives as long as the shorter window: there is one sum in each."""
+    joined = f"FROM {counted('a', 5)} AS a JOIN {counted('b', 10)} AS b ON a.k = b.k"
+    text = f"SELECT a.window_start, SUM(a.c * b.c) AS n {joined} GROUP BY a.window_start"
+    a, b = (
+        Counter((at // size, k) for at, k in ROWS[name]) for name, size in (("a", 5), ("b", 10))
+    )
+    sums = Counter[int]()
+    for (window, k), n in a.items():
+        sums[window * 5] += n * b[window // 2, k]
+    assert found(text) == [(start, start + 5, n) for start, n in sorted(sums.items())]
+
+
+SIDES = "FROM {} AS a {} JOIN {} AS b ON a.k = b.k"
+HOPS = SIDES.format(of("a", 10, 5), "", of("b", 10, 5))
+NAMED = f"(SELECT * FROM {of('b', 5)})"
+SAME = "a.window_start = b.window_start"
+REFUSED = {
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
+    f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
+    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} GROUP BY b.window_end": "TUMBLE('10s')",
+    f"{SIDES.format(of('a', 10), '', NAMED)} GROUP BY a.window_start": "windows of 5s and 10s",
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY a.k": "GROUP BY needs window_start",
+    f"FROM {of('a', 5)}": "GROUP BY needs window_start",
+    f"FROM (SELECT * FROM {of('a', 5)}) GROUP BY k": "GROUP BY needs window_start",
+    f"{HOPS} GROUP BY a.window_start": "a.window_start = b.window_start AND",
+    f"{SIDES.format(of('a', 5), 'LEFT', of('b', 5))} GROUP BY b.window_start": "of the other, or",
+    f"{SIDES.format(of('a', 5), 'FULL', of('b', 5))} GROUP BY a.window_start": "COALESCE(a.window",
+    f"{SIDES.format(of('a', 5), '', counted('b', 5))} GROUP BY window_start": "is in a and b",
+    f"FROM (SELECT * FROM {of('a', 5)} UNION ALL SELECT * FROM {of('a', 10)}) "
+    "GROUP BY window_end": "in each SELECT that it is made of",
+    f"FROM (SELECT k, window_start AS s FROM {of('a', 5)} UNION ALL SELECT k, window_end FROM "
+    f"{of('a', 5)}) GROUP BY s": "in each SELECT that it is made of",
+    f"FROM (SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2) GROUP BY window_start": "in place of it",
+    f"FROM (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM "
+    f"{of('a', 5)}) WHERE n < 3) GROUP BY window_start": "to the PARTITION BY that numbers them",
+    f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
+}
+POINTS = [
+    *(
+        f"FROM {ROWS_OF_A} AS a {side} JOIN b ON a.k = b.k"
+        for side in ("", "LEFT", "RIGHT", "FULL")
+    ),
+    *(
+        f"FROM {ROWS_OF_A} AS a WHERE {test}"
+        for test in (
+            "EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
+            "NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
+            "EXISTS (SELECT 1 FROM b WHERE b.k > a.k)",
+            "k IN (SELECT k FROM b)",
+            "k NOT IN (SELECT k FROM b)",
+            "k IN (SELECT k FROM b) OR k = 7",
+        )
+    ),
+    f"FROM (SELECT k, window_start FROM {of('a', 5)}) AS a SEMI JOIN b ON a.k = b.k",
+]
+
+
+@pytest.mark.parametrize("text", POINTS)
+@pytest.mark.parametrize(
+    "by", ["GROUP BY {}", "QUALIFY RANK() OVER (PARTITION BY {} ORDER BY a.k) < 3"]
+)
+def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
+    bound = "a.window_start"
+    listed = "COUNT(*) AS n" if by.startswith("GROUP") else bound
+    with pytest.raises(SqlError, match=r"are over at once.*give both sides the same windows"):
+        sql(f"SELECT {listed} {text} {by.format(bound)}", streams())
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_has_no_result_per_window_is_refused(text: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        sql(f"SELECT COUNT(*) AS n {text}", streams())
+    assert REFUSED[text] in str(raised.value)
+
+
+def test_the_same_windows_may_overlap() -> None:
+    """Each way to say that they are the same."""
+    for same in (f"AND {SAME}", f"WHERE {SAME}", "AND b.window_end = a.window_end"):
+        assert found(f"SELECT COUNT(*) AS n {HOPS} {same} GROUP BY a.window_start") == [
+            (w, w + 10, n)
+            for w in range(-5, 15, 5)
+            if (
+                n := sum(
+                    k == other and w in windows(at, 10, 5) and w in windows(t, 10, 5)
+                    for at, k in ROWS["a"]
+                    for t, other in ROWS["b"]
+                )
+            )
+        ]
+
+
+def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
+    b = f"(SELECT k + 5 AS k, window_start, window_end FROM {of('b', 5)})"
+    joined = SIDES.format(of("a", 5), "FULL", b) + f" AND {SAME}"
+    by = "COALESCE(a.window_start, b.window_start)"
+    text = f"SELECT {by} AS w, COUNT(*) AS n {joined} GROUP BY {by}"
+    n = Counter(at // 5 * 5 for rows in ROWS.values() for at, _ in rows)
+    assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
+
+
+SESSIONS = "TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(vs()), INTERVAL '2' SECOND))"
+LISTED = f"SELECT k, window_start, window_end, COUNT(*) AS c FROM {{}} {BY}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LISTED.format(SESSIONS),
+        f"{LISTED.format(of('a', 5))} UNION ALL {LISTED.format(of('a', 10))}",
+        f"SELECT k, {BOTH}, COUNT(*) AS c FROM a GROUP BY k, COUNT_WINDOW(2)",
+    ],
+)
+def test_results_of_windows_of_several_lengths_are_known_by_both_bounds(text: str) -> None:
+    """They live as long as their windows, so the bounds of results around them do, too."""
+    around = f"SELECT window_start, SUM(c) AS n FROM ({text}) GROUP BY"
+    sums = Counter[tuple[int, int]]()
+    for start, end, _, n in found(f"SELECT k, window_start, c FROM ({text})"):
+        sums[start, end] += n
+    assert found(f"{around} {BOTH}") == [(*window, n) for window, n in sorted(sums.items())]
+    with pytest.raises(SqlError, match="GROUP BY needs window_start and window_end"):
+        sql(f"{around} window_start", streams())
+
+
+def test_a_table_without_times_cuts_no_results() -> None:
+    """What is joined to it lives as long as its window still, so no row has to be looked at."""
+    table = Stream.table({"k": [1, 2], "name": ["x", "y"]})
+    given = {**streams(), "d": table}
+    joined = f"FROM ({LISTED.format(SESSIONS)}) AS s JOIN d ON s.k = d.k"
+    text = f"SELECT s.window_start, name, SUM(c) AS n {joined} GROUP BY {BOTH}, name"
+    stream = sql(text, given)
+    assert isinstance(stream, Stream)
+    rows = answer(lower(stream.to_parquet(), root="memory://always")).to_pylist()
+    shown = sorted((r["_vs"] // SECOND, r["_ve"] // SECOND, r["n"]) for r in rows)
+    expected = found(f"SELECT k, window_start, c FROM ({LISTED.format(SESSIONS)})")
+    assert shown == sorted((start, end, n) for start, end, _, n in expected)
+
+
+def test_a_table_beside_results_is_taken_as_it_is_at_the_end() -> None:
+    """The result of a window is paired with two versions, of which the later one counts."""
+    versions = Stream.from_items(
+        {"k": "int64", "w": "int64"}, [event(0, 3 * SECOND, k=1, w=7), event(3 * SECOND, k=1, w=8)]
+    )
+    lasting = {**streams(), "t": versions.extend("1d")}
+    joined = f"FROM {counted('a', 5)} AS a JOIN t ON a.k = t.k"
+    text = f"SELECT a.window_start, SUM(w) AS w {joined} GROUP BY a.window_start"
+    stream = sql(text, lasting)
+    assert isinstance(stream, Stream)
+    table = answer(lower(stream.to_parquet(), root="memory://table")).to_pylist()
+    assert [(r["_vs"] // SECOND, r["_ve"] // SECOND) for r in table] == [(0, 5), (5, 10)]
