@@ -20,9 +20,7 @@ import inspect
 import os
 import random
 import secrets
-import site
 import sys
-import sysconfig
 import threading
 import time
 import types
@@ -34,9 +32,10 @@ import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
 from rvertex.user_code.code import UserCode
+from rvertex.user_code.sources import is_library, is_users, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 #: Modules of which anything that is used differs between two runs.
 _MODULES = (random.__name__, secrets.__name__, "numpy.random")
@@ -65,19 +64,6 @@ _METHODS = {
     (os, "environ"): "os.environ",
 }
 _DRAWS = ("now", "random", "lookup")
-_PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_INSTALLED = (*sysconfig.get_paths().values(), *site.getsitepackages())
-_LIBRARIES = tuple(
-    sorted(
-        os.path.join(path, "")
-        for path in (
-            *(os.path.join(_ROOT, name) for name in _PACKAGES),
-            *_INSTALLED,
-            *map(os.path.realpath, _INSTALLED),
-        )
-    )
-)
 _MEMBERS_MAX = 1000
 _MISSING = object()
 
@@ -99,7 +85,20 @@ def user_code(target: Any, what: str, deterministic: bool | None) -> UserCode:
             f"instead, or declare deterministic=False"
         )
     require_sendable(target, what, name)
-    return UserCode(f"{name}#{scan.digest}", target, deterministic is not False, scan.draws)
+    identity, sources = f"{name}#{scan.digest}", own_sources(scan.modules)
+    return UserCode(identity, target, deterministic is not False, scan.draws, sources)
+
+
+def own_sources(modules: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Those of ``modules``, and of what they import, that are the user's and imported by name.
+
+    Each comes with the digest of its file. What is pickled by value is part of the plan.
+    """
+    from pyspark import cloudpickle
+
+    by_value = {"__main__", *cloudpickle.list_registry_pickle_by_value()}
+    named = [name for name in modules if name not in by_value]
+    return tuple((name, digest) for name, digest in sources_of(named) if name not in by_value)
 
 
 def name_of(target: Any) -> str:
@@ -171,6 +170,12 @@ class _Scan:
     _content: list[str] = field(default_factory=list)
 
     @property
+    def modules(self) -> set[str]:
+        """Where the functions and classes that it reaches were defined."""
+        kinds = (types.FunctionType, type)
+        return {str(v.__module__) for v in self._seen.values() if isinstance(v, kinds)}
+
+    @property
     def digest(self) -> str:
         """A name for what was found, the same for the same code."""
         return hashlib.sha256("\n".join(self._content).encode()).hexdigest()[:16]
@@ -189,7 +194,7 @@ class _Scan:
             self.visit(value.__func__, path)
             self.visit(value.__self__, path)
         elif isinstance(value, types.FunctionType):
-            if not _is_library(value.__code__.co_filename):
+            if not is_library(value.__code__.co_filename):
                 self._function(value)
         elif isinstance(value, staticmethod | classmethod):
             self.visit(value.__func__, path)
@@ -197,7 +202,7 @@ class _Scan:
             for part in (value.fget, value.fset):
                 self.visit(part, path)
         elif isinstance(value, type):
-            if _is_users(value):
+            if is_users(value):
                 self._class(value)
         elif not isinstance(value, types.ModuleType):
             self._object(value, path)
@@ -223,7 +228,7 @@ class _Scan:
                     self.visit(member, path)
             return
         self.visit(kind, path)
-        if _is_users(kind):
+        if is_users(kind):
             for name, held in getattr(value, "__dict__", {}).items():
                 self._note(name, held)
                 self.visit(held, name)
@@ -374,23 +379,3 @@ def _content_of(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # not filled yet
         return _MISSING
-
-
-def _is_users(kind: type) -> bool:
-    """Whether a class is the user's, and so looked into."""
-    module = sys.modules.get(kind.__module__)
-    if module is None or kind.__module__ == "__main__":
-        return True
-    filename = getattr(module, "__file__", None)
-    return (
-        kind.__module__ not in sys.builtin_module_names
-        if filename is None
-        else (not _is_library(filename))
-    )
-
-
-def _is_library(filename: str) -> bool:
-    """Whether code is Python's, a package's or ours, and so not looked into."""
-    if not filename or filename.startswith("<frozen"):
-        return True
-    return os.path.abspath(filename).startswith(_LIBRARIES)

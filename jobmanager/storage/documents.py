@@ -61,12 +61,15 @@ def pickle_document(value: object) -> bytes:
     return _PICKLE_MAGIC + _digest(data) + data
 
 
-def read_pickle_document(data: bytes) -> Any:
+def read_pickle_document(data: bytes, *, to_run: bool = False) -> Any:
     """What was pickled. The caller trusts whoever could write the file.
+
+    ``to_run``: the code in it is going to be called, so it has to be what it was.
 
     Raises:
         BrokenDocumentError: the bytes are not what was written; nothing was unpickled.
         UnknownCodeError: it names a class or a function that cannot be imported here.
+        ChangedCodeError: code to be run is not what it was when it was written.
     """
     if not data:
         raise BrokenDocumentError("it is empty")
@@ -75,7 +78,7 @@ def read_pickle_document(data: bytes) -> Any:
         raise BrokenDocumentError("it does not begin as it was written")
     if _digest(data[start:]) != data[len(_PICKLE_MAGIC) : start]:
         raise BrokenDocumentError("its checksum does not match")
-    return load_shipped(data[start:])
+    return load_shipped(data[start:], to_run=to_run)
 
 
 def _digest(data: bytes) -> bytes:

@@ -6,15 +6,16 @@ import hashlib
 import importlib.util
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
 from jobmanager.errors import QueryFileError
 from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
+from rvertex.user_code.sources import digest_of, file_of, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,10 +46,13 @@ class QueryFile:
     target: str
     path: str
     digest: str
+    #: Files of the user's that it imports, with the digests of what they say to Python.
+    imports: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """As ``job.json`` keeps it."""
-        return {"target": self.target, "path": self.path, "digest": self.digest}
+        known = {"target": self.target, "path": self.path, "digest": self.digest}
+        return {**known, "imports": self.imports}
 
 
 def query_file(target: str) -> QueryFile:
@@ -61,10 +65,17 @@ def query_file(target: str) -> QueryFile:
     digest = _digest(path)
     if digest is None:
         raise QueryFileError(str(path), "no such file")
-    return QueryFile(target, str(path), digest)
+    return QueryFile(target, str(path), digest, _imports_of(path))
 
 
-def changed_note(known: Mapping[str, str] | None) -> str | None:
+def _imports_of(path: Path) -> dict[str, str]:
+    """Of a query file that was loaded, the user's modules that it loaded in turn."""
+    name = _module_name(path)
+    found = sources_of([name])
+    return {str(file_of(module)): digest for module, digest in found if module != name}
+
+
+def changed_note(known: Mapping[str, Any] | None) -> str | None:
     """That the file of a query has changed since the job began; empty if not, None if unknown.
 
     ``known``: what ``QueryFile.to_json`` gave then.
@@ -72,11 +83,15 @@ def changed_note(known: Mapping[str, str] | None) -> str | None:
     now = None if known is None else _digest(Path(known["path"]))
     if known is None or now is None:
         return None
-    if now == known["digest"]:
+    changed = [] if now == known["digest"] else [known["path"]]
+    imports: dict[str, str] = known.get("imports", {})
+    changed += (p for p, digest in imports.items() if digest_of(Path(p)) not in (digest, None))
+    if not changed:
         return ""
+    have = "has" if len(changed) == 1 else "have"
     return (
-        f"{known['path']} has changed since the job began, which goes on with the query as it was; "
-        "to run the new one: jobmanager run FILE --root NEW"
+        f"{', '.join(changed)} {have} changed since the job began, which goes on with the query as "
+        "it was; to run the new one: jobmanager run FILE --root NEW"
     )
 
 
@@ -120,8 +135,7 @@ def _from_python(target: str) -> Query:
     path, name = Path(path_text), name or DEFAULT_NAME
     if not path.is_file():
         raise QueryFileError(str(path), "no such file")
-    tag = hashlib.blake2b(str(path.resolve()).encode(), digest_size=6).hexdigest()
-    module_name = f"streamscope_query_{tag}"
+    module_name = _module_name(path.resolve())
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise QueryFileError(str(path), "not a Python file")
@@ -129,8 +143,8 @@ def _from_python(target: str) -> Query:
     sys.modules[module_name] = module
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
         cloudpickle.register_pickle_by_value(module)
+        spec.loader.exec_module(module)
         value = getattr(module, name, None)
         if value is None:
             raise QueryFileError(str(path), _no_query(vars(module), name))
@@ -147,6 +161,12 @@ def _from_python(target: str) -> Query:
     finally:
         sys.path.pop(0)
     return _as_query(value, str(path), name)
+
+
+def _module_name(path: Path) -> str:
+    """What the module of a query file is called; ``path`` is absolute."""
+    tag = hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()
+    return f"streamscope_query_{tag}"
 
 
 def _line_in(path: Path, error: BaseException) -> int | None:

@@ -188,25 +188,25 @@ class JobRoot:
         Raises:
             UntrustedRootError, BrokenFileError: it is not to be unpickled.
         """
-        return self._unpickled(QUERY)  # type: ignore[no-any-return]
+        return self._unpickled(QUERY, to_run=True)  # type: ignore[no-any-return]
 
-    def read_plan(self) -> PhysicalPlan | None:
+    def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
         """The physical plan, in the place where the root is, or None if the job has none yet.
 
         Raises:
-            UntrustedRootError, BrokenFileError: it is not to be unpickled, or gone though the job
-                has begun.
+            UntrustedRootError, BrokenFileError: it is not to be unpickled, or is gone.
+            ChangedCodeError: code that is ``to_run`` is not what it was.
         """
         if not self.store.exists(PLAN) or not self.store.size(PLAN):
             if self.store.list(NOTICES):
                 raise self._broken(PLAN, "it is gone or empty")
             return None  # where there are no hard links, somebody may have died over an empty one
-        return plan_in(self._unpickled(PLAN), display_uri(self.uri))
+        return plan_in(self._unpickled(PLAN, to_run=to_run), display_uri(self.uri))
 
-    def _unpickled(self, name: str) -> Any:
+    def _unpickled(self, name: str, *, to_run: bool) -> Any:
         self.check_trusted()
         try:
-            return read_pickle_document(self.store.get(name))
+            return read_pickle_document(self.store.get(name), to_run=to_run)
         except BrokenDocumentError as error:
             raise self._broken(name, str(error)) from error
         except FileNotFoundError as error:

@@ -43,7 +43,7 @@ from rvertex.host.spark_connections import (
     silence_dead_java,
 )
 from rvertex.host.wiring import FlightWiring
-from rvertex.user_code.errors import UnknownCodeError
+from rvertex.user_code.errors import ChangedCodeError, UnknownCodeError
 from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
 
 if TYPE_CHECKING:
@@ -367,8 +367,8 @@ class SparkHostBody:
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         try:
-            vertices = load_shipped(self._plan)  # came through Spark's own closure
-        except UnknownCodeError as error:
+            vertices = load_shipped(self._plan, to_run=True)  # came through Spark's own closure
+        except (ChangedCodeError, UnknownCodeError) as error:
             yield f"{UNLOADABLE}{error}"
             return
         wiring = FlightWiring(self._spec.host)

@@ -26,6 +26,7 @@ from rvertex.user_code.errors import (
     shown,
 )
 from rvertex.user_code.plain_values import as_given
+from rvertex.user_code.sources import check_unchanged
 
 OnError = Literal["fail", "skip", "dead_letter"]
 ON_ERROR: tuple[OnError, ...] = ("fail", "skip", "dead_letter")
@@ -52,6 +53,10 @@ class UserCode:
     is_deterministic: bool = True
     #: Whether it takes values of the outside from its context, which have to be logged.
     draws_values: bool = False
+    #: Modules that it is imported from, with the digests of their files.
+    sources: tuple[tuple[str, str], ...] = field(
+        default=(), compare=False, repr=False, metadata={"fingerprint": False}
+    )
 
     @property
     def name(self) -> str:
@@ -60,6 +65,26 @@ class UserCode:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = (self.identity, self.target, self.is_deterministic, self.draws_values)
+        return as_planned, (*fields, self.sources)
+
+
+def as_planned(*fields: Any) -> UserCode:
+    """A piece of code that was pickled. What is only named in it may have changed since."""
+    return UserCode(*fields)
+
+
+def as_unchanged(*fields: Any) -> UserCode:
+    """A piece of code that was pickled and is to be called.
+
+    Raises:
+        ChangedCodeError: it was only named, and is another one now.
+    """
+    code = UserCode(*fields)
+    check_unchanged(code.sources, code.name)
+    return code
 
 
 def letter_schema(payload: pa.Schema) -> pa.Schema:

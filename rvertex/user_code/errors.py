@@ -87,6 +87,20 @@ class UnknownCodeError(UsageError):
 
 
 @error_class
+class ChangedCodeError(UsageError):
+    """Code that a plan names has been edited since: it would go on with another's state."""
+
+    name: str
+    path: str
+
+    message = (
+        "{name} is not what it was when the job was planned: {path} has changed, and its rows "
+        "would be of two versions; put the file back, or run the query anew with another root "
+        "(what the query file itself defines is kept with the job)"
+    )
+
+
+@error_class
 class CutDependentError(IntegrityError):
     """A function that has to work row by row gave other values when it was given other batches."""
 

@@ -1,8 +1,8 @@
 """Reading back what was pickled for another process: a plan that travels to workers, a query.
 
 What a query file defines travels by value; classes and functions of other modules are only named,
-and have to be importable where they are read. One that is not is told by name, and a host that
-meets it ends in a way that no restart can mend (:data:`UNLOADABLE`).
+and have to be importable, and unchanged, where they run. One that is not is told by name, and a
+host that meets it ends in a way that no restart can mend (:data:`UNLOADABLE`).
 
 Invariant: only bytes that this user's own processes wrote are read here, never what came over the
 network unasked.
@@ -15,6 +15,7 @@ import pickle
 import socket
 from typing import Any
 
+from rvertex.user_code.code import as_planned, as_unchanged
 from rvertex.user_code.errors import UnknownCodeError
 
 #: How the end of a host begins that cannot read its plan.
@@ -22,22 +23,28 @@ UNLOADABLE = "the plan cannot be loaded: "
 
 
 class _Reader(pickle.Unpickler):
-    """Says what could not be found."""
+    """Says what could not be found. ``to_run``: code that has changed since is refused."""
+
+    def __init__(self, data: bytes, *, to_run: bool) -> None:
+        super().__init__(io.BytesIO(data))
+        self._to_run = to_run
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         """The class or function of that name; importing a module may raise anything."""
         try:
-            return super().find_class(module_name, global_name)
+            found = super().find_class(module_name, global_name)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             where = socket.gethostname()
             raise UnknownCodeError(f"{module_name}.{global_name}", where, reason) from error
+        return as_unchanged if self._to_run and found is as_planned else found
 
 
-def load_shipped(data: bytes) -> Any:
-    """What was pickled.
+def load_shipped(data: bytes, *, to_run: bool) -> Any:
+    """What was pickled. ``to_run``: the code in it is going to be called.
 
     Raises:
         UnknownCodeError: it names a class or a function that cannot be imported here.
+        ChangedCodeError: code to be run is not what it was when it was pickled.
     """
-    return _Reader(io.BytesIO(data)).load()
+    return _Reader(data, to_run=to_run).load()

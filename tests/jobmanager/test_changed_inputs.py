@@ -22,9 +22,10 @@ from jobmanager.cli.main import app
 from jobmanager.cli.results import EXIT_USAGE
 from jobmanager.driver.notes import NoteWarning
 from jobmanager.errors import InputsChangedError
-from jobmanager.storage.query_file import query_file
+from jobmanager.storage.query_file import load_query, query_file
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, col
+from planner.physical.lower import lower
 from rvertex.errors import SourceSchemaError
 from tests.support.jobs import WAIT_S, output_items
 
@@ -193,6 +194,36 @@ def test_an_edited_query_is_said(tmp_path: Path) -> None:
     told = json.loads(result.stdout.splitlines()[-1])
     assert (told["state"], told["query_changed"]) == ("finished", True)
     assert told["notes"][0].startswith(f"{file} has changed since the job began")
+
+
+def test_an_edited_module_of_a_query_is_said_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of it is in the plan; a function of it is only named there."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "a.csv", 0)
+    (tmp_path / "my_steps.py").write_text("LEAST = 3\n\ndef same(batch):\n    return batch\n")
+    for name, function in (("value", "lambda batch: batch"), ("function", "my_steps.same")):
+        file = tmp_path / f"{name}.py"
+        file.write_text(
+            f"import my_steps\nfrom planner import Stream, col\n"
+            f"rows = Stream.from_csv('{tmp_path}/data', vs='t').filter(col('x') > my_steps.LEAST)\n"
+            f"query = rows.apply({function}, {{'t': 'int64', 'x': 'int64'}}).to_parquet()\n"
+        )
+        query = load_query(str(file))
+        root = JobRoot(str(tmp_path / name))
+        settings = {"id": name, "parallelism": 1, "executor": "local", "paced": None}
+        settings |= {"master": None, "query_file": query_file(str(file)).to_json()}
+        root.create(query, settings, now_us=0)
+        root.write_plan(lower(query, root=root.uri, parallelism=1))
+    (tmp_path / "my_steps.py").write_text("LEAST = 4\n\ndef same(batch):\n    return batch\n")
+    said = call("resume", tmp_path / "value")
+    assert said.exit_code == 0, said.output
+    assert f"note: {tmp_path}/my_steps.py has changed since the job began" in said.stderr
+    refused = call("resume", tmp_path / "function")
+    assert refused.exit_code == EXIT_USAGE
+    assert f"same is not what it was when the job was planned: {tmp_path}/my" in refused.stderr
 
 
 def test_a_finished_job_says_that_it_is_finished(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def _go_on(
     with owned(job_root):
         asked = _still_asked(job_root, too_late)
         try:
-            plan = job_root.read_plan()
+            plan = job_root.read_plan(to_run=True)
             has_started = plan is not None
             notes: tuple[str, ...] = ()
             if plan is None:

@@ -34,11 +34,17 @@ def shipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return bytes(data)
 
 
+def body(data: bytes) -> SparkHostBody:
+    """What Spark runs of a host whose plan is ``data``."""
+    spec = HostSpec("h0.0", "job", "root", "nowhere", "secret", HostLimits())
+    return SparkHostBody(spec, data)
+
+
 def test_what_can_be_found_is_read() -> None:
     def local(x: int) -> int:
         return x + 1
 
-    again: Any = load_shipped(cloudpickle.dumps({"f": local, "c": pickle.Pickler}))
+    again: Any = load_shipped(cloudpickle.dumps({"f": local, "c": pickle.Pickler}), to_run=True)
     assert (again["f"](1), again["c"]) == (2, pickle.Pickler)
 
 
@@ -47,15 +53,14 @@ def test_a_class_that_cannot_be_imported_is_named(
 ) -> None:
     data = shipped(tmp_path, monkeypatch)
     with pytest.raises(UnknownCodeError, match=r"my_processes\.Sessions cannot be imported on "):
-        load_shipped(data)
+        load_shipped(data, to_run=False)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_processes.py").write_text("raise ValueError('needs a licence')")
     with pytest.raises(UnknownCodeError, match=r"needs a licence.*; define it in the query file"):
-        load_shipped(data)
+        load_shipped(data, to_run=False)
 
 
 def test_a_worker_says_so_and_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = shipped(tmp_path, monkeypatch)
-    spec = HostSpec("h0.0", "job", "root", "nowhere", "secret", HostLimits())
-    (how,) = SparkHostBody(spec, data)([0])
+    (how,) = body(data)([0])
     assert how.startswith(f"{UNLOADABLE}my_processes.Sessions cannot be imported")

@@ -1,0 +1,146 @@
+"""The files of code that a plan only names: what they said when it was planned, and say now.
+
+What a query file defines travels by value. Functions and classes of other modules are imported
+where they are read, so an edited module would go on with the state of the code before it, and a
+worker that starts later would compute otherwise than those beside it.
+
+Invariant: a digest is of what a file says to Python. Comments and layout do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import os
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rvertex.user_code.errors import ChangedCodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_INSTALLED = (*sysconfig.get_paths().values(), *site.getsitepackages())
+_LIBRARIES = tuple(
+    sorted(
+        os.path.join(path, "")
+        for path in (
+            *(os.path.join(_ROOT, name) for name in _PACKAGES),
+            *_INSTALLED,
+            *map(os.path.realpath, _INSTALLED),
+        )
+    )
+)
+_DIGEST_BYTES = 8
+_MODULES_MAX = 1000
+
+
+def is_users(kind: type) -> bool:
+    """Whether a class is the user's."""
+    module = sys.modules.get(kind.__module__)
+    if module is None or kind.__module__ == "__main__":
+        return True
+    filename = getattr(module, "__file__", None)
+    return (
+        kind.__module__ not in sys.builtin_module_names
+        if filename is None
+        else (not is_library(filename))
+    )
+
+
+def is_library(filename: str) -> bool:
+    """Whether code is Python's, a package's or ours, and so not looked into."""
+    if not filename or filename.startswith("<frozen"):
+        return True
+    return os.path.abspath(filename).startswith(_LIBRARIES)
+
+
+def sources_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The user's modules among those given and what they import, and the digests of their files."""
+    found: dict[str, str] = {}
+    waiting = sorted(set(names), reverse=True)
+    while waiting and len(found) < _MODULES_MAX:
+        name = waiting.pop()
+        path = file_of(name)
+        if name in found or path is None or is_library(str(path)):
+            continue
+        digest, imports = _read(path, _version_of(path))
+        if digest is not None:
+            found[name] = digest
+            waiting += sorted(_absolute(imports, name), reverse=True)
+    return tuple(sorted(found.items()))
+
+
+def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
+    """The modules of a piece of code called ``name`` say what they said.
+
+    Raises:
+        ChangedCodeError: the file of one that is imported here says something else.
+    """
+    for module, digest in sources:
+        path = file_of(module)
+        if path is not None and digest_of(path) not in (digest, None):
+            raise ChangedCodeError(name, str(path))
+
+
+def digest_of(path: Path) -> str | None:
+    """Of what a file says to Python; None if it is gone or says nothing to it."""
+    return _read(path, _version_of(path))[0]
+
+
+def file_of(name: str) -> Path | None:
+    """The file in Python that a module was imported from, if it was and there is one."""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    return Path(path) if path is not None and path.endswith(".py") else None
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@functools.lru_cache(maxsize=_MODULES_MAX)
+def _read(
+    path: Path, version: tuple[int, int] | None
+) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    """Digest and imports of a file (of ``version``); None if it cannot be read as Python."""
+    if version is None:
+        return None, ()
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None, ()
+    text = ast.dump(tree).encode()
+    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest(), tuple(_imports(tree))
+
+
+def _imports(tree: ast.Module) -> list[tuple[int, str]]:
+    """Names that may be of modules, each with how many packages up it is looked for."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = node.module or ""
+            found.append((node.level, start))
+            found += ((node.level, f"{start}.{alias.name}".strip(".")) for alias in node.names)
+    return found
+
+
+def _absolute(imports: Iterable[tuple[int, str]], name: str) -> set[str]:
+    package = getattr(sys.modules.get(name), "__package__", None) or ""
+    found = set()
+    for level, imported in imports:
+        parts = package.split(".")
+        start = ".".join(parts[: len(parts) - level + 1]) if level else ""
+        found.add(f"{start}.{imported}".strip("."))
+    return found

@@ -1,0 +1,86 @@
+"""Code that a plan only names: that its file, or one it imports, was edited is found where it runs.
+
+Cannot catch: values that a module reads from elsewhere when it is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark import cloudpickle
+
+from planner.user_code import user_code
+from rvertex.user_code.errors import ChangedCodeError
+from rvertex.user_code.sources import sources_of
+from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
+from tests.rvertex.user_code.test_unpickle import body
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rvertex.user_code.code import UserCode
+
+STEPS = "from my_tools import limits\n\n\ndef capped(x):\n    return min(x, limits.MOST)\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``my_tools`` with two modules, of which ``steps`` imports ``limits``."""
+    package = tmp_path / "my_tools"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "steps.py").write_text(STEPS)
+    (package / "limits.py").write_text("MOST = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("my_tools", "my_tools.steps", "my_tools.limits"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return package
+
+
+def planned() -> UserCode:
+    from my_tools.steps import capped  # type: ignore[import-not-found]
+
+    return user_code(capped, "apply", None)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("steps.py", STEPS.replace("min", "max")), ("limits.py", "MOST = 6\n")],
+    ids=["its own file", "one that it imports"],
+)
+def test_edited_code_is_not_run(folder: Path, file: str, text: str) -> None:
+    data = cloudpickle.dumps([planned()])
+    (folder / file).write_text(text)
+    with pytest.raises(ChangedCodeError, match=rf"capped is not what it was .*{file} has changed"):
+        load_shipped(data, to_run=True)
+    (again,) = load_shipped(data, to_run=False)  # to look at it is no harm
+    assert again.name == "capped"
+    (how,) = body(data)([0])
+    assert how.startswith(f"{UNLOADABLE}capped is not what it was")
+
+
+def test_layout_and_comments_are_no_change(folder: Path) -> None:
+    code = planned()
+    (folder / "steps.py").write_text("# caps\n" + STEPS.replace("x, ", "x,\n "))
+    (again,) = load_shipped(cloudpickle.dumps([code]), to_run=True)
+    assert (again, again.sources) == (code, code.sources)
+    (folder / "steps.py").unlink()  # the import says whether it can be had
+    assert load_shipped(cloudpickle.dumps([code]), to_run=True) == [code]
+
+
+def test_sources_are_the_modules_of_the_user(folder: Path) -> None:
+    assert [name for name, _ in planned().sources] == [
+        "my_tools",
+        "my_tools.limits",
+        "my_tools.steps",
+    ]
+    (folder / "steps.py").write_text("from . import limits as l\nfrom .limits import MOST\n")
+    assert [name for name, _ in sources_of(["my_tools.steps", "json", "rstream"])] == [
+        "my_tools",
+        "my_tools.limits",
+        "my_tools.steps",
+    ]
+    (folder / "limits.py").write_text("no Python")
+    assert [name for name, _ in sources_of(["my_tools.limits"])] == []
