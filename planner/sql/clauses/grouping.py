@@ -324,7 +324,7 @@ class _Grouping:
             return []
         found, window = window_bounds(node, self.scope), self.key[1].window
         own = (bound for bound in found if bound.window == window and not bound.is_nullable)
-        return [bound for bound in own if not bound.is_of_step]
+        return [b for b in own if (window is not None or b.is_life) and not b.is_of_step]
 
     def _key(self, node: exp.Expr) -> str | None:
         try:

@@ -13,20 +13,21 @@ import pytest
 from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer
+from tests.support.window_queries import (
+    BOTH,
+    HOPS,
+    ROWS,
+    ROWS_OF_A,
+    SECOND,
+    SESSIONS,
+    SIDES,
+    counted,
+    of,
+    streams,
+    windows,
+)
 
-SECOND = 1_000_000
-ROWS = {
-    "a": [(0, 1), (1, 2), (2, 1), (3, 1), (6, 1), (7, 2), (8, 1), (12, 2)],
-    "b": [(1, 1), (3, 2), (4, 1), (6, 1), (9, 2), (11, 2), (13, 1)],
-}
 Found = list[tuple[int, ...]]
-
-
-def streams() -> dict[str, Stream]:
-    return {
-        name: Stream.from_items({"k": "int64"}, [event(at * SECOND, k=k) for at, k in rows])
-        for name, rows in ROWS.items()
-    }
 
 
 def plan_of(text: str) -> Stream:
@@ -49,29 +50,12 @@ def found(text: str, parallelism: int = 2) -> Found:
     return sorted(rows)
 
 
-def of(name: str, size: int, every: int | None = None) -> str:
-    kind = "TUMBLE" if every is None else "HOP"
-    lengths = ", ".join(f"INTERVAL '{one}' SECOND" for one in (every, size) if one is not None)
-    return f"TABLE({kind}(TABLE {name}, DESCRIPTOR(vs()), {lengths}))"
-
-
-def counted(name: str, size: int) -> str:
-    listed = "SELECT k, window_start, window_end, COUNT(*) AS c"
-    return f"({listed} FROM {of(name, size)} GROUP BY k, window_start, window_end)"
-
-
-def windows(at: int, size: int, every: int) -> list[int]:
-    return [start for start in range(-size, 20, every) if start <= at < start + size]
-
-
 def counts(size: int, every: int, *, by_key: bool = True) -> Found:
     """What COUNT(*) of the rows of a is in each window, by key."""
     n = Counter((w, k if by_key else 0) for at, k in ROWS["a"] for w in windows(at, size, every))
     return sorted((w, w + size, *((k,) if by_key else ()), m) for (w, k), m in n.items())
 
 
-ROWS_OF_A = f"(SELECT * FROM {of('a', 5)})"
-BOTH = "window_start, window_end"
 BY = f"GROUP BY {BOTH}, k"
 COUNTED = f"SELECT window_start, k, COUNT(*) AS n FROM {{}} {BY}"
 COPIES = {
@@ -212,6 +196,10 @@ def test_results_of_windows_live_on_behind_an_asof_join() -> None:
     assert found(text.format("a")) == [(w, w + 5, m) for w, m in sorted(n.items())]
     with pytest.raises(SqlError, match="rows of different windows stand in this column"):
         sql(text.format("b"), streams())
+    sessions = f"(SELECT k, {BOTH} FROM {SESSIONS} {BY})"
+    text = f"SELECT b.window_start AS s FROM {sessions} AS a ASOF JOIN {sessions} AS b ON {on}"
+    with pytest.raises(SqlError, match="'window_start' is neither in GROUP BY nor"):
+        sql(f"{text} GROUP BY a.window_start, a.window_end", streams())
 
 
 def test_first_rows_and_counts_of_a_subquery() -> None:
@@ -258,67 +246,7 @@ def test_results_of_windows_that_differ() -> None:
     assert found(text) == [(start, start + 5, n) for start, n in sorted(sums.items())]
 
 
-SIDES = "FROM {} AS a {} JOIN {} AS b ON a.k = b.k"
-HOPS = SIDES.format(of("a", 10, 5), "", of("b", 10, 5))
-NAMED = f"(SELECT * FROM {of('b', 5)})"
 SAME = "a.window_start = b.window_start"
-REFUSED = {
-    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
-    f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
-    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} GROUP BY b.window_end": "TUMBLE('10s')",
-    f"{SIDES.format(of('a', 10), '', NAMED)} GROUP BY a.window_start": "windows of 5s and 10s",
-    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY a.k": "GROUP BY needs window_start",
-    f"FROM {of('a', 5)}": "GROUP BY needs window_start",
-    f"FROM (SELECT * FROM {of('a', 5)}) GROUP BY k": "GROUP BY needs window_start",
-    f"{HOPS} GROUP BY a.window_start": "a.window_start = b.window_start AND",
-    f"{SIDES.format(of('a', 5), 'LEFT', of('b', 5))} GROUP BY b.window_start": "of the other, or",
-    f"{SIDES.format(of('a', 5), 'FULL', of('b', 5))} GROUP BY a.window_start": "COALESCE(a.window",
-    f"{SIDES.format(of('a', 5), '', counted('b', 5))} GROUP BY window_start": "is in a and b",
-    f"FROM (SELECT * FROM {of('a', 5)} UNION ALL SELECT * FROM {of('a', 10)}) "
-    "GROUP BY window_end": "in each SELECT that it is made of",
-    f"FROM (SELECT k, window_start AS s FROM {of('a', 5)} UNION ALL SELECT k, window_end FROM "
-    f"{of('a', 5)}) GROUP BY s": "in each SELECT that it is made of",
-    f"FROM (SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2) GROUP BY window_start": "in place of it",
-    f"FROM (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM "
-    f"{of('a', 5)}) WHERE n < 3) GROUP BY window_start": "to the PARTITION BY that numbers them",
-    f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
-}
-POINTS = [
-    *(
-        f"FROM {ROWS_OF_A} AS a {side} JOIN b ON a.k = b.k"
-        for side in ("", "LEFT", "RIGHT", "FULL")
-    ),
-    *(
-        f"FROM {ROWS_OF_A} AS a WHERE {test}"
-        for test in (
-            "EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
-            "NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
-            "EXISTS (SELECT 1 FROM b WHERE b.k > a.k)",
-            "k IN (SELECT k FROM b)",
-            "k NOT IN (SELECT k FROM b)",
-            "k IN (SELECT k FROM b) OR k = 7",
-        )
-    ),
-    f"FROM (SELECT k, window_start FROM {of('a', 5)}) AS a SEMI JOIN b ON a.k = b.k",
-]
-
-
-@pytest.mark.parametrize("text", POINTS)
-@pytest.mark.parametrize(
-    "by", ["GROUP BY {}", "QUALIFY RANK() OVER (PARTITION BY {} ORDER BY a.k) < 3"]
-)
-def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
-    bound = "a.window_start"
-    listed = "COUNT(*) AS n" if by.startswith("GROUP") else bound
-    with pytest.raises(SqlError, match=r"are over at once.*give both sides the same windows"):
-        sql(f"SELECT {listed} {text} {by.format(bound)}", streams())
-
-
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_has_no_result_per_window_is_refused(text: str) -> None:
-    with pytest.raises(SqlError) as raised:
-        sql(f"SELECT COUNT(*) AS n {text}", streams())
-    assert REFUSED[text] in str(raised.value)
 
 
 def test_the_same_windows_may_overlap() -> None:
@@ -346,7 +274,6 @@ def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
     assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
 
 
-SESSIONS = "TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(vs()), INTERVAL '2' SECOND))"
 LISTED = f"SELECT k, window_start, window_end, COUNT(*) AS c FROM {{}} {BY}"
 
 

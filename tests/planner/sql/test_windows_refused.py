@@ -1,0 +1,70 @@
+"""Where rows of a window are not all there when it ends, GROUP BY and PARTITION BY say so.
+
+Cannot catch: a text that is neither refused nor right (``test_in_windows.py`` looks at answers).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import SqlError, sql
+from tests.support.window_queries import HOPS, ROWS_OF_A, SIDES, counted, of, streams
+
+NAMED = f"(SELECT * FROM {of('b', 5)})"
+REFUSED = {
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
+    f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
+    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} GROUP BY b.window_end": "TUMBLE('10s')",
+    f"{SIDES.format(of('a', 10), '', NAMED)} GROUP BY a.window_start": "windows of 5s and 10s",
+    f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY a.k": "GROUP BY needs window_start",
+    f"FROM {of('a', 5)}": "GROUP BY needs window_start",
+    f"FROM (SELECT * FROM {of('a', 5)}) GROUP BY k": "GROUP BY needs window_start",
+    f"{HOPS} GROUP BY a.window_start": "a.window_start = b.window_start AND",
+    f"{SIDES.format(of('a', 5), 'LEFT', of('b', 5))} GROUP BY b.window_start": "of the other, or",
+    f"{SIDES.format(of('a', 5), 'FULL', of('b', 5))} GROUP BY a.window_start": "COALESCE(a.window",
+    f"{SIDES.format(of('a', 5), '', counted('b', 5))} GROUP BY window_start": "is in a and b",
+    f"FROM (SELECT * FROM {of('a', 5)} UNION ALL SELECT * FROM {of('a', 10)}) "
+    "GROUP BY window_end": "in each SELECT that it is made of",
+    f"FROM (SELECT k, window_start AS s FROM {of('a', 5)} UNION ALL SELECT k, window_end FROM "
+    f"{of('a', 5)}) GROUP BY s": "in each SELECT that it is made of",
+    f"FROM (SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2) GROUP BY window_start": "in place of it",
+    f"FROM (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM "
+    f"{of('a', 5)}) WHERE n < 3) GROUP BY window_start": "to the PARTITION BY that numbers them",
+    f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
+}
+POINTS = [
+    *(
+        f"FROM {ROWS_OF_A} AS a {side} JOIN b ON a.k = b.k"
+        for side in ("", "LEFT", "RIGHT", "FULL")
+    ),
+    *(
+        f"FROM {ROWS_OF_A} AS a WHERE {test}"
+        for test in (
+            "EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
+            "NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
+            "EXISTS (SELECT 1 FROM b WHERE b.k > a.k)",
+            "k IN (SELECT k FROM b)",
+            "k NOT IN (SELECT k FROM b)",
+            "k IN (SELECT k FROM b) OR k = 7",
+        )
+    ),
+    f"FROM (SELECT k, window_start FROM {of('a', 5)}) AS a SEMI JOIN b ON a.k = b.k",
+]
+
+
+@pytest.mark.parametrize("text", POINTS)
+@pytest.mark.parametrize(
+    "by", ["GROUP BY {}", "QUALIFY RANK() OVER (PARTITION BY {} ORDER BY a.k) < 3"]
+)
+def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
+    bound = "a.window_start"
+    listed = "COUNT(*) AS n" if by.startswith("GROUP") else bound
+    with pytest.raises(SqlError, match=r"are over at once.*give both sides the same windows"):
+        sql(f"SELECT {listed} {text} {by.format(bound)}", streams())
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_has_no_result_per_window_is_refused(text: str) -> None:
+    with pytest.raises(SqlError) as raised:
+        sql(f"SELECT COUNT(*) AS n {text}", streams())
+    assert REFUSED[text] in str(raised.value)
