@@ -85,7 +85,8 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
     grouping.runs = window_node is None
     grouping.emit = node.args.get("emit")
     for key_node in key_nodes:
-        grouping.add_key(key_node, items)
+        if not grouping.is_implied(key_node):
+            grouping.add_key(key_node, items)
     for item in items:
         grouping.add_aggregates(item.node, item.name)
     having = node.args.get("having")
@@ -166,6 +167,12 @@ class _Grouping:
     def __post_init__(self) -> None:
         self.before = Expressions(self.names.text, self.scope, self.names.functions)
         self.building = Aggregates(self.before, self.names.aggregates)
+
+    def is_implied(self, node: exp.Expr) -> bool:
+        """Whether a key says no more than the window in which rows are grouped."""
+        if self.scope.in_windows.is_whole or not isinstance(node, exp.Column):
+            return False
+        return bool(self._own_bounds(node))
 
     def add_key(self, node: exp.Expr, items: list[Item]) -> None:
         """A key, under the name that the list of columns gives it."""
