@@ -6,11 +6,13 @@ misread; the batch twins, which ``tests/planner/batch`` compares.
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from planner import SqlError, sql
+from planner import SqlError, Stream, sql
+from planner.logical.nodes import Project
 from tests.support.catalogue import aggregates, over, queries, scalars, windows
-from tests.support.catalogue.entry import Entry, asked, ducks, ours, streams
+from tests.support.catalogue.entry import Entry, asked, ducks, one_batch, ours, streams
 
 ENTRIES: tuple[Entry, ...] = (
     *scalars.ENTRIES,
@@ -31,6 +33,35 @@ def test_answers_are_duckdbs(entry: Entry) -> None:
     found = ours(entry.ours, is_running=entry.is_running)
     assert found, "an empty answer shows nothing"
     assert found == ducks(entry.duck or entry.ours)
+
+
+def test_a_function_answers_any_rows_as_it_does_all() -> None:
+    """Rows one by one, none of them, some in the middle, and rows of nothing but nulls."""
+    items = one_batch()
+    nulls = pa.RecordBatch.from_pydict(
+        {
+            field.name: items.column(field.name)
+            if field.name.startswith("_")
+            else pa.nulls(len(items), field.type)
+            for field in items.schema
+        },
+        schema=items.schema,
+    )
+    for entry in scalars.ENTRIES:
+        if entry.hint is not None or asked(entry.ours) == entry.ours:
+            continue
+        stream = sql(asked(entry.ours), streams())
+        assert isinstance(stream, Stream)
+        assert isinstance(stream.plan, Project)
+        node, kind = dict(stream.plan.columns)["v"], stream.schema.field("v").type
+        whole = node.evaluate(items)
+        alone = [node.evaluate(items.slice(k, 1)) for k in range(len(items))]
+        assert repr(pa.concat_arrays(alone).to_pylist()) == repr(whole.to_pylist()), entry.name
+        middle = node.evaluate(items.slice(7, 20)).to_pylist()
+        assert repr(middle) == repr(whole.slice(7, 20).to_pylist()), entry.name
+        for rows in (items.slice(0, 0), nulls):
+            found = node.evaluate(rows)
+            assert (len(found), found.type) == (len(rows), kind), entry.name
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.hint is not None], ids=lambda e: e.name)

@@ -149,11 +149,12 @@ def ours(text: str, *, is_running: bool = False) -> list[tuple[Any, ...]]:
 def _columns(stream: Stream) -> list[list[Any]]:
     """The columns of a SELECT over ``t``, without running a plan: there are many of them."""
     assert isinstance(stream.plan, Project)
-    return [node.evaluate(_items()).to_pylist() for _, node in stream.plan.columns]
+    return [node.evaluate(one_batch()).to_pylist() for _, node in stream.plan.columns]
 
 
 @functools.cache
-def _items() -> pa.RecordBatch:
+def one_batch() -> pa.RecordBatch:
+    """The rows of ``t`` as they come out of its source."""
     plan = lower(streams()["t"].to_parquet(), root="memory://t", parallelism=1)
     return answer(plan).combine_chunks().to_batches()[0]
 

@@ -116,6 +116,7 @@ TEXT = (
     Entry("||", "s || '-' || k"),
     Entry("CONCAT", "CONCAT(s, k)", "s || k"),
     Entry("CONCAT_WS", "CONCAT_WS('/', s, k, w)"),
+    Entry("CONCAT_WS of nulls", "CONCAT_WS('/', s)"),
     Entry("REPLACE", "REPLACE(s, 'a', 'zz')"),
     Entry("TRANSLATE", "TRANSLATE(s, 'abc', 'xy')"),
     Entry("OVERLAY", "OVERLAY(s PLACING 'XX' FROM 2 FOR 1)", "s[:1] || 'XX' || s[3:]"),

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,9 +183,11 @@ def _found_in_json(steps: list[str | int], text: str) -> str | None:
 
 
 def _concat_ws(values: Sequence[Value], call: Call) -> Value:
-    return pc.binary_join_element_wise(
-        *values, pa.scalar(call.option("separator")), null_handling="skip"
-    )
+    """What is not null of each row; Arrow leaves out rows that have nothing but nulls."""
+    nothing = reduce(pc.and_, map(pc.is_null, values))
+    first = pc.if_else(nothing, pa.scalar("", _TEXT), values[0])
+    separator = pa.scalar(call.option("separator"))
+    return pc.binary_join_element_wise(first, *values[1:], separator, null_handling="skip")
 
 
 def _chr(values: Sequence[Value], call: Call) -> Value:
