@@ -118,7 +118,7 @@ def _from_duration(sql: str, source: pa.DataType, target: pa.DataType, shown: st
     if pa.types.is_duration(target):
         return _scaled(sql, source.unit, target.unit, shown, exact=False)
     if target == pa.int64():
-        return sql
+        return _scaled(sql, source.unit, "us", shown, exact=False)
     raise _no_cast(shown, source, target)
 
 

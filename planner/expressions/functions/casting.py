@@ -3,8 +3,9 @@
 As integers, floats and decimals lose their fraction (toward zero). As a decimal of fewer places, a
 decimal and the digits that a float shows are rounded, halves away from zero; a decimal as a float
 is the nearest one. Durations lose what is finer than the unit (toward the past), times what is
-finer than a microsecond; in a coarser unit than that a time has to be whole. Text is read as a time
-if it is ISO-8601; without a zone it is UTC. A number read as a time is microseconds.
+finer than a microsecond; in a coarser unit than that a time has to be whole. As a number a
+time or a duration is in microseconds, whatever unit it has; so is a duration as text. Text is read
+as a time if it is ISO-8601; without a zone it is UTC. A number becomes a time in that one's unit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from planner.expressions.functions.decimals import to_decimal
 from planner.expressions.nodes import Function
-from planner.expressions.types import TIMESTAMP, TIMESTAMP_UTC, is_text
+from planner.expressions.types import DURATION, TIMESTAMP, TIMESTAMP_UTC, is_text
 from rvertex.events.decimals import nearest_floats
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return value.cast(pa.int64()).cast(target)
     if pa.types.is_duration(source) and pa.types.is_duration(target):
         return _floored(value, target)
+    if pa.types.is_duration(source):
+        return _floored(value, DURATION).cast(target)
     return value.cast(target)
 
 

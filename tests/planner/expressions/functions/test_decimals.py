@@ -15,6 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner import EvaluationError, Expr, InvalidPlanError, col, lit
+from planner.batch.spark_sql import to_sql
+from planner.expressions.nodes import resolve
 from rstream.items.batch import VE, VS
 from rvertex.events.decimals import nearest_floats
 
@@ -209,3 +211,16 @@ def test_rounding_to_any_digits(case: tuple[pa.DataType, list[Decimal]], digits:
             evaluated(rounded, column)
     else:
         assert evaluated(rounded, column) == wanted
+
+
+@pytest.mark.parametrize(("unit", "per_us"), [("s", 1_000_000), ("ms", 1000), ("us", 1)])
+def test_a_duration_is_microseconds_as_a_number_whatever_its_unit(unit: str, per_us: int) -> None:
+    column = pa.array([2, -3, None], pa.duration(unit))
+    assert evaluated(col("d").cast(int), column) == [2 * per_us, -3 * per_us, None]
+    assert evaluated(col("d").cast(str), column) == [str(2 * per_us), str(-3 * per_us), None]
+    assert evaluated((col("d") * 1).cast(int), column) == [2 * per_us, -3 * per_us, None]
+    nanoseconds = pa.array([1999, -1, None], pa.duration("ns"))
+    assert evaluated(col("d").cast(int), nanoseconds) == [1, -1, None]
+    schema = pa.schema([("d", pa.duration(unit))])
+    text = to_sql(resolve(col("d").cast(int).node, schema), {"d": "c0"})
+    assert (text == "c0") is (unit == "us")
