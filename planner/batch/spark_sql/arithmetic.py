@@ -15,6 +15,7 @@ from planner.batch.spark_sql.errors import MARK
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import DECIMAL_DIGITS_MAX, INT64_MIN, integer, type_name
 from planner.expressions.bounds import may_overflow
+from planner.expressions.functions.rounding import POWERS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,25 +141,32 @@ def _round(call: Call, a: str) -> str:
         digits = max(digits, -DECIMAL_DIGITS_MAX)
         wide = f"cast({a} as decimal(20, 0))" if pa.types.is_integer(call.type) else a
         return _as_type(call, f"round({wide}, {digits})")
-    kind = spark_type(call)
-    power = f"cast(1e{abs(digits)}D as {kind})"
+    return let(
+        f"cast({a} as double)",
+        lambda x: f"cast({round_double(call, x, digits, _nearest)} as {spark_type(call)})",
+    )
+
+
+def _nearest(y: str) -> str:
+    return f"signum({y}) * floor(abs({y}) + if(abs({y}) - floor(abs({y})) >= 0.5D, 1D, 0D))"
+
+
+def round_double(call: Call, x: str, digits: int, nearest: Callable[[str], str]) -> str:
+    """A double to so many places; ``nearest`` is the whole number that a scaled one becomes."""
+    if abs(digits) > POWERS_MAX:
+        return x if digits > 0 else f"if(abs({x}) < double('Infinity'), {x} * 0D, {x})"
     up, down = ("*", "/") if digits >= 0 else ("/", "*")
+    power = f"1e{abs(digits)}D"
     wrong = failure(f"cannot evaluate {call}: overflow occurred during rounding")
 
-    def scaled(x: str) -> str:
-        return let(f"cast(cast({x} {up} {power} as {kind}) as double)", lambda y: back(x, y))
+    def checked(z: str) -> str:
+        return f"if(abs({z}) = double('Infinity'), {wrong}, {z})"
 
-    def back(x: str, y: str) -> str:
-        away = f"signum({y}) * ({_floored(f'abs({y})')} + 1D)"
-        nearest = f"if(abs({y}) - {_floored(f'abs({y})')} = 0.5D, {away}, rint({y}))"
-        return (
-            f"case when {x} is null or isnan({x}) or abs({x}) = double('Infinity') then {x} "
-            f"when abs({y}) = double('Infinity') then {wrong} "
-            f"when {y} = {_floored(y)} then {x} "
-            f"else cast({nearest} {down} {power} as {kind}) end"
-        )
+    def back(y: str) -> str:
+        made = let(f"{nearest(y)} {down} {power}", checked)
+        return f"if(abs({y}) < {_WHOLE_FROM}, {made}, {x})"
 
-    return let(a, scaled)
+    return let(f"({x} {up} {power})", back)
 
 
 def _truncate(call: Call, a: str) -> str:

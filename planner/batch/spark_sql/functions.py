@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.arithmetic import Writer, is_float, spark_type
+from planner.batch.spark_sql.arithmetic import Writer, is_float, round_double, spark_type
 from planner.batch.spark_sql.casts import failure
 from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.let_bindings import let
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 #: What ``str.isspace`` and Arrow call white space.
 SPACE = r"(?U)[\s\x1c-\x1f]"
 #: Doubles from here on have no fraction.
-_WHOLE_FROM = "4503599627370496D"
 _WORDS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 _JAVA_CODES = {
     "Y": "yyyy", "y": "yy", "m": "MM", "d": "dd", "H": "HH", "I": "hh", "M": "mm", "S": "ss",
@@ -78,13 +77,8 @@ def _logarithm(function: str) -> Writer:
 def _trunc(call: Call, a: str) -> str:
     if not is_float(call):
         return a
-    unit = f"1e{call.option('digits')}D"
-
-    def cut(x: str) -> str:
-        scaled = let(f"({x} * {unit})", lambda y: f"({y} - {y} % 1D) / {unit}")
-        return f"if(abs({x} * {unit}) >= {_WHOLE_FROM}, {x}, {scaled})"
-
-    return let(a, cut)
+    cut = call.option("digits")
+    return let(a, lambda x: round_double(call, x, cut, lambda y: f"signum({y}) * floor(abs({y}))"))
 
 
 def _factorial(call: Call, a: str) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.expressions.functions.decimals import applied, rounded
+from planner.expressions.functions.rounding import rounded_float
 from planner.expressions.functions.signature import (
     arg_types,
     infix,
@@ -226,7 +227,8 @@ def _round(values: Sequence[Value], call: Call) -> Value:
         return values[0] if digits >= 0 else _round_integer(values[0], -digits, call)
     if pa.types.is_decimal(call.type):
         return _in_decimals(lambda value, kind: rounded(value, digits, kind), values[0], call)
-    return pc.round(values[0], ndigits=digits, round_mode="half_towards_infinity").cast(call.type)
+    made = rounded_float(values[0].cast(_FLOAT), digits, toward_zero=False)
+    return made.cast(call.type, safe=False)
 
 
 def _round_integer(value: Value, zeros: int, call: Call) -> Value:

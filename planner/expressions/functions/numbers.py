@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
+from planner.expressions.functions.rounding import rounded_float
 from planner.expressions.functions.signature import (
     arg_types,
     common_of,
@@ -87,7 +88,7 @@ def _resolve_trunc(call: Call) -> Node | None:
 def _trunc(values: Sequence[Value], call: Call) -> Value:
     if pa.types.is_integer(call.type):
         return values[0]
-    return pc.round(values[0], ndigits=call.option("digits"), round_mode="towards_zero")
+    return rounded_float(values[0], call.option("digits"), toward_zero=True)
 
 
 def _resolve_bits(call: Call) -> Node | None:

@@ -99,6 +99,9 @@ class StreamParser(Parser):
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
     } | {"ELEMENT_AT": _bracket}
 
+    def _warn_unsupported(self) -> None:
+        """Nothing: what is no statement here is refused, with its place."""
+
     def expression(
         self, instance: E, token: Token | None = None, comments: list[str] | None = None
     ) -> E:

@@ -17,6 +17,7 @@ _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW"
 _OVER = "write it with OVER (PARTITION BY k ORDER BY ts)"
 _COLLECT = "ARRAY_AGG(x) and COLLECT_LIST(x) give lists"
+_STRUCT = "a struct is made in Python: struct(a=...)"
 _QUANTILE = "write QUANTILE(x, 0.5)"
 _PART = "write EXTRACT(HOUR FROM t)"
 _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
@@ -28,6 +29,9 @@ HINTS: dict[str, str] = {
     "TRY": "TRY_CAST(x AS type) is NULL where the cast fails",
     "TRY_TO_NUMBER": "write TRY_CAST(x AS type)",
     "XOR": "write a <> b",
+    "IFF": "write IF(c, a, b)",
+    **dict.fromkeys(("STRUCT", "NAMED_STRUCT", "ROW", "STRUCT_PACK"), _STRUCT),
+    "MAP": "maps come out of files; a list is ARRAY[a, b]",
     # Numbers.
     "**": "write POWER(x, 2)",
     **dict.fromkeys(("TO_NUMBER", "TO_DECIMAL"), "write CAST(x AS DECIMAL(10, 2))"),
@@ -93,6 +97,7 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("ARBITRARY",), "write ANY_VALUE(x)"),
     **dict.fromkeys(("IGNORE NULLS", "RESPECT NULLS"), "WHERE x IS NOT NULL leaves nulls out"),
     "COUNTIF": "write COUNT_IF(c)",
+    "MEAN": "write AVG(x)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),
     **dict.fromkeys(
         ("COLLECT_SET", "LIST", "COLLECT"),

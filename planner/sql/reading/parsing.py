@@ -251,6 +251,17 @@ def _check_first_words(source: SqlText) -> None:
         begins = token.token_type is TokenType.SEMICOLON
 
 
+#: What other engines write between two values.
+OPERATORS = {
+    "**": "write POWER(a, b)",
+    "//": "write a DIV b",
+    "!~": "write NOT s RLIKE 'a.*'",
+    "~": "write s RLIKE 'a.*'",
+    "TOP": "write ORDER BY x LIMIT n",
+}
+_TOP = re.compile(r"(?i)\bselect\s+top\s+\d")
+
+
 def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     _check_first_words(source)
     told = error.errors[0]
@@ -266,4 +277,16 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     start = max(first, first + int(told["col"]) - width)
     if any(found.start() <= start < found.end() for found in _EMIT.finditer(source.text)):
         words = "EMIT CHANGES stands behind a SELECT, within its parentheses"
+    at = next((t for t in source.tokens if t.start <= start <= t.end), None)
+    words += _other_spelling(source, at)
     raise source.error_at((start, start + width), words) from None
+
+
+def _other_spelling(source: SqlText, at: Token | None) -> str:
+    """How another engine's operator is said here, if ``at`` or what stands around it is one."""
+    if at is not None:
+        ends = (at.start + 2, at.end + 1, len(source.text[: at.start].rstrip()))
+        for operator, here in OPERATORS.items():
+            if any(source.text.endswith(operator, 0, end) for end in ends):
+                return f"; {here}"
+    return f"; {OPERATORS['TOP']}" if _TOP.search(source.text) else ""

@@ -48,6 +48,8 @@ NUMBERS = (
     Entry("CEIL", "CEIL(f)"),
     Entry("FLOOR", "FLOOR(f)"),
     Entry("ROUND", "ROUND(f, 1)"),
+    Entry("ROUND of a sum", "ROUND(f + 1.1 + 2.2, 2)"),
+    Entry("ROUND to many places", "ROUND(f * 100.1, 11)"),
     Entry("SQRT", "SQRT(ABS(f))"),
     Entry("POWER", "POWER(f, 2)"),
     Entry("EXP", "EXP(g / 100)"),

@@ -193,13 +193,13 @@ def _concat_ws(values: Sequence[Value], call: Call) -> Value:
 def _chr(values: Sequence[Value], call: Call) -> Value:
     codes = values[0]
     if isinstance(codes, pa.Scalar):
-        return pa.scalar(chr(codes.as_py()) if codes.is_valid else None, _TEXT)
+        return _chr([pa.repeat(codes, 1)], call)[0]
     numbers = codes.fill_null(0).to_numpy(zero_copy_only=False)
     unique, places = np.unique(numbers, return_inverse=True)
     try:
         texts = pa.array([chr(code) for code in unique.tolist()], _TEXT)
     except (ValueError, OverflowError):
-        raise pa.ArrowInvalid(f"{call}: a number is no character") from None
+        raise pa.ArrowInvalid("a number is no character") from None
     return pc.if_else(codes.is_valid(), texts.take(pa.array(places)), pa.scalar(None, _TEXT))
 
 
