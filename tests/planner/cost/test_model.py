@@ -198,6 +198,19 @@ def test_state_follows_lifetimes_and_rates() -> None:
     assert state(1_000, 2_000) == pytest.approx(2 * state(1_000, 1_000))
 
 
+@pytest.mark.parametrize("ends", [(9_000, 4_000), (4_000, 9_000)])
+def test_pairs_live_as_long_as_both_and_rows_of_a_left_join_as_their_left_one(
+    ends: tuple[int, int],
+) -> None:
+    left, right = (
+        Stream.from_items({"k": "int64"}, [event(i, i + us, k=i % 3) for i in range(0, 90_000, 50)])
+        for us in ends
+    )
+    found = {how: estimate_of(left.join(right, on="k", how=how)) for how in ("inner", "left")}
+    assert found["inner"].lifetime_us == pytest.approx(min(ends))
+    assert found["left"].lifetime_us == pytest.approx(ends[0])
+
+
 def test_frames_of_rows_hold_so_many_of_each_key() -> None:
     def state(rows: int, keys: int) -> float:
         events = [event(i, i + 1, k=i % keys) for i in range(1_000)]

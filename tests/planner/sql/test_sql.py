@@ -34,6 +34,8 @@ from planner import (
     vs,
     when,
 )
+from planner.logical.nodes import Join
+from planner.logical.traversal import topological
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer, sorted_rows
 
@@ -435,6 +437,17 @@ def test_exists_is_true_while_there_is_a_match() -> None:
         ("a", 103, 106),
         ("a", 109, 110),
     ]
+
+
+@pytest.mark.parametrize("condition", ["{} OR x > 3", "x > 3 AND ({} OR x < 9)", "({}) OR (ok)"])
+def test_in_a_subquery_beside_other_conditions_reads_it_as_often_as_exists(condition: str) -> None:
+    """A null is as good as false there, so nothing asks for those of the subquery."""
+    joins = []
+    for test in ("k IN (SELECT k FROM t)", "EXISTS (SELECT 1 FROM t WHERE t.k = s.k)"):
+        stream = sql(f"SELECT x FROM s WHERE {condition.format(test)}", STREAMS)
+        assert isinstance(stream, Stream)
+        joins.append(sum(isinstance(node, Join) for node in topological(stream.plan)))
+    assert joins[0] == joins[1]
 
 
 def test_exists_with_conditions_on_both() -> None:

@@ -97,6 +97,16 @@ def test_a_joined_dictionary_does_not_grow_with_the_stream() -> None:
     assert as_declared(kept, PLAIN).column("word").to_pylist() == ["same", "a", None]
 
 
+def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
+    """However large it is beside the rows; another one would be sent and stored again."""
+    first = carried(["a", None], [f"spare {k}" for k in range(VALUES_MAX)])
+    second = first.slice(1)
+    joined = join_batches([first, second]).column("word")
+    assert joined.to_pylist() == ["a", None, None]
+    given, kept = (c.dictionary.buffers()[2] for c in (first.column("word"), joined))
+    assert kept.address == given.address
+
+
 def test_nulls_are_joined_without_another_dictionary() -> None:
     column = carried(["a", "b"]).column("word")
     both = pa.concat_arrays([column, nulls(column, 2)])

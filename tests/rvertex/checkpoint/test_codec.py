@@ -6,6 +6,7 @@ Cannot catch: an operator that changes data it has given to a snapshot; the oper
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -339,3 +340,15 @@ def test_a_table_that_grows_row_by_row_has_few_parts() -> None:
         uploads += len(store.list()) - before - 1
         assert len(written.parts) <= count / 4 + 4
     assert uploads < 200
+
+
+def test_a_table_that_grows_by_less_each_time_has_few_parts() -> None:
+    """Each is more than twice as large as the next, whatever the sizes of what was added."""
+    store, writer = Blobs(), small_writer()
+    chunks: list[pa.RecordBatch] = []
+    for count, rows in enumerate(range(60, 0, -3), 1):
+        chunks.append(pa.record_batch({"x": np.arange(rows)}))
+        table = pa.Table.from_batches(chunks)
+        written = write(store, writer, snapshot_of(rows=table), count)
+        assert len(written.parts) <= math.log2(table.num_rows / rows) + 1
+    assert load(store, count).snapshot == snapshot_of(rows=table)

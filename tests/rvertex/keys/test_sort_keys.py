@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rvertex.keys.sort_keys import numbered_keys, packed_keys, ranks, sorted_keys
+from rvertex.keys.sort_keys import numbered_keys, packed_keys, ranks, sorted_keys, typed
 
 N = 400
 _RANDOM = random.Random(7)
@@ -83,6 +83,14 @@ def test_ranks(span: int, is_sorted: bool) -> None:
     expected, expected_rank = np.unique(values, return_inverse=True)
     assert np.array_equal(distinct, expected)
     assert np.array_equal(rank, expected_rank)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us"), pa.duration("ns")], ids=str)
+def test_keys_of_64_bits_are_not_copied_for_their_type(kind: pa.DataType) -> None:
+    values = np.array([5, -3, 2**62])
+    column = typed(values, kind)
+    assert column.type == kind
+    assert column.buffers()[1].address == values.ctypes.data
 
 
 def test_no_rows() -> None:

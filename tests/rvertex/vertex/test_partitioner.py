@@ -57,6 +57,19 @@ def test_few_rows_and_many(rows: int, n: int, ctis: list[int]) -> None:
     check_split(run, OutputEdge(streams, streams, ("k",), "volatile"))
 
 
+def test_few_rows_are_gathered_once_for_all_streams() -> None:
+    """They lie in one piece of memory; of many rows each stream has its own."""
+    streams = ("a", "b", "c")
+    edge = OutputEdge(streams, streams, ("k",), "volatile")
+    memory = {}
+    for rows in (60, 6_000):
+        batches = split(run_of(range(rows), [rows]), edge)
+        buffers = [batch.column(1).buffers()[1] for batch in batches if batch is not None]
+        assert len(buffers) == 3
+        memory[rows] = len({buffer.address for buffer in buffers})
+    assert memory == {60: 1, 6_000: 3}
+
+
 @pytest.mark.parametrize("n", [256, 257, 300])
 def test_so_many_streams_that_their_numbers_need_two_bytes(n: int) -> None:
     streams = tuple(f"s{k}" for k in range(n))

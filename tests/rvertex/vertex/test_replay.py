@@ -287,6 +287,17 @@ def test_points_are_few_and_the_newest_that_is_old_enough_is_found() -> None:
     assert len(points) < 200
 
 
+@pytest.mark.parametrize("horizon_us", [0, 1, 5_000])
+def test_a_time_is_worth_one_point(horizon_us: int) -> None:
+    """However many steps end at it."""
+    points = ReplayPoints(horizon_us)
+    points.begin((0,), OperatorState())
+    assert points.is_due(7)
+    points.add(7, (1,), OperatorState())
+    assert not points.is_due(7)
+    assert points.is_due(7 + max(horizon_us, 1))
+
+
 def test_points_are_bounded_without_ctis() -> None:
     points = ReplayPoints(0)
     points.begin((0,), OperatorState())

@@ -246,6 +246,21 @@ def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
         assert table_of(spec.open([PAYLOAD]).process([run])) == expected
 
 
+def test_a_few_rows_wait_for_more_before_they_become_columns() -> None:
+    """A column costs as much as many rows."""
+    schema = event_schema(pa.schema([("k", pa.string()), ("x", pa.int64())]))
+    waiting, rows = emitted.Emitted(schema, ["k"], lambda keys: [pa.array(keys)]), emitted.Rows(1)
+    events = pa.RecordBatch.from_pylist([], schema=schema)
+    for n in range(3):
+        rows.numbers.append(-1)
+        rows.starts.append(n)
+        rows.keys.append("a")
+        rows.columns[0].append(n)
+        waiting.gather(rows, events)
+        assert len(rows) == n + 1
+    assert waiting.take(rows, events, 9).column("x").to_pylist() == [0, 1, 2]
+
+
 KEYS: dict[pa.DataType, list[Any]] = {
     pa.timestamp("us", "UTC"): [1, 2],
     pa.timestamp("ns"): [1, 2],

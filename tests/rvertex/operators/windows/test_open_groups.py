@@ -20,6 +20,7 @@ from rvertex.aggregates.accumulators import CountRows, CountValues, Extreme, Sum
 from rvertex.aggregates.exact_sums import ExactSum
 from rvertex.keys.direct_keys import SPAN_MIN, OffsetKeys
 from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_groups
+from rvertex.operators.windows.panes.row_lifetimes import with_lifetime
 
 if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator
@@ -111,6 +112,20 @@ def test_keys_close_together_need_no_index() -> None:
     assert OffsetKeys.beginning(pa.array([5, 10**9])) is None
     assert OffsetKeys.beginning(pa.array([5, None])) is None
     assert OffsetKeys.beginning(pa.array(["a"])) is None
+
+
+@pytest.mark.parametrize("is_session", [False, True])
+def test_groups_of_keys_close_together_are_none_of_the_index(is_session: bool) -> None:
+    rows = events("close together", 3, pa.int64(), nulls=False)
+    rows = rows.append_column("_ve", rows.column("_vs"))
+
+    def made() -> list[Accumulator]:
+        return with_lifetime(accumulators()) if is_session else accumulators()
+
+    groups = OpenGroups(Grouping(("k",), (pa.int64(),), made))
+    groups.update(rows)
+    assert len(groups) > 100
+    assert groups.save()["key0"].num_rows == 0
 
 
 def test_keys_at_both_ends_of_their_type_are_in_order_however_they_come() -> None:

@@ -5,18 +5,15 @@ Cannot catch: rules of CSV that Arrow and this code have wrong alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rvertex.sources.formats.rows import csv_rows
 from rvertex.sources.formats.rows.csv_rows import cut_rows, whole_rows
-
-if TYPE_CHECKING:
-    import pytest
+from tests.support.calls import calls_of
 
 TEXTS = st.text('ab,,"""\n\n\r', min_size=1, max_size=24).map(str.encode)
 
@@ -58,6 +55,12 @@ def test_both_ways_find_the_same_ends(text: bytes) -> None:
     if quick is not None:
         assert quick.tolist() == ends.tolist()
         assert not is_open.any()
+
+
+@pytest.mark.parametrize("row", [b'1,"a"\n', b'"a""b",1\n', b'"""a""","b\nc"\r\n', b'"",1\r\n'])
+def test_text_with_usual_quotes_is_not_gone_through_row_by_row(row: bytes) -> None:
+    rows = 2_000
+    assert calls_of(lambda: cut_rows(row * rows, ",", is_last=True)) < rows
 
 
 @given(text=TEXTS, data=st.data())

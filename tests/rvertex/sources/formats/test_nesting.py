@@ -13,6 +13,7 @@ from jobmanager.errors import JobFailedError
 from planner import Stream
 from rvertex.errors import CorruptSourceError
 from rvertex.sources.formats.nesting import LEVELS_MAX, check_levels
+from tests.support.calls import calls_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,13 @@ def test_a_deep_line_is_refused(make: Any, levels: int) -> None:
 def test_brackets_in_text_and_beside_each_other_are_no_levels(line: str) -> None:
     check_levels(f"{line}\n".encode() * 3)
     check_levels(f"{line}\r\n".encode() * 99)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_of_many_flat_lines_no_levels_are_counted(end: str) -> None:
+    line = f'{{"x":1,"s":"text"}}{end}'.encode()
+    one, many = (calls_of(lambda n=n: check_levels(line * n)) for n in (1, 20 * LEVELS_MAX))
+    assert many <= one
 
 
 @pytest.mark.parametrize("hidden", ["]" * 20_000, '\\"' + "]}" * 20_000, '\\\\\\"[]}', "\\\\"])
