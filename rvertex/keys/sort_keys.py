@@ -10,6 +10,7 @@ right, each ascending, NaN after numbers and nulls last.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -202,13 +203,11 @@ def _leading(
     types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
 ) -> ListedKeys | None:
     """The keys by the first columns, if these can be packed and the others depend on them."""
-    count = 0
-    while count < len(columns) and is_packable(columns[count]):
-        count += 1
-    rest = columns[count:]
-    if count == 0 or rows == 0 or any(pa.types.is_floating(column.type) for column in rest):
+    leading = list(itertools.takewhile(is_packable, columns))
+    rest = columns[len(leading) :]
+    if not leading or any(pa.types.is_floating(column.type) for column in rest):
         return None
-    packed = packed_keys(columns[:count], rows)
+    packed = packed_keys(leading, rows)
     if packed is None:
         return None
     distinct, rank = ranks(packed.codes)

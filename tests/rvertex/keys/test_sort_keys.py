@@ -85,6 +85,15 @@ def test_ranks(span: int, is_sorted: bool) -> None:
     assert np.array_equal(rank, expected_rank)
 
 
+@pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]])
+def test_a_zero_has_no_sign_whichever_came_first(zeros: list[float]) -> None:
+    """Also where it follows from the columns before it."""
+    columns = [pa.array([1, 1, 2]), pa.array([*zeros, 5.0])]
+    found = numbered_keys([column.type for column in columns], columns, 3)
+    assert found.codes[0] == found.codes[1] < found.codes[2]
+    assert [str(key) for key in found.keys(found.codes)[1].to_pylist()] == ["0.0", "0.0", "5.0"]
+
+
 @pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us"), pa.duration("ns")], ids=str)
 def test_keys_of_64_bits_are_not_copied_for_their_type(kind: pa.DataType) -> None:
     values = np.array([5, -3, 2**62])
