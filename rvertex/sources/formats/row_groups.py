@@ -86,12 +86,12 @@ def marked(partition: SourcePartition) -> SourcePartition:
 
 def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[int, int] | None:
     """The least and the greatest start of an event that the statistics of some files tell."""
-    if spec.format != "parquet" or not isinstance(spec.vs, str):
+    if spec.format != "parquet" or not isinstance(spec.vs, str) or not units:
         return None
     by_path: dict[str, list[Unit]] = {}
     for unit in units:
         by_path.setdefault(unit.path, []).append(unit)
-    step = -(-len(by_path) // files_max) if by_path else 1
+    step = -(-len(by_path) // files_max)
     ends: list[tuple[int, int]] = []
     for path in sorted({*list(by_path)[::step], *list(by_path)[-1:]}):
         with open_parquet(path) as file:
@@ -100,7 +100,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
                 if found is None:
                     return None
                 ends.append(found)
-    return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else None
+    return min(low for low, _ in ends), max(high for _, high in ends)
 
 
 def _asks_for_marks(spec: SourceSpec) -> bool:

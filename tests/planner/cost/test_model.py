@@ -92,6 +92,12 @@ def test_rows_of_text_files_are_extrapolated(tmp_path: Path) -> None:
     assert estimate_of(Stream.from_csv(str(few), vs="t")).rows == 2
 
 
+def test_of_parquet_without_rows_that_is_known(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    found = estimate_of(Stream.from_parquet(str(tmp_path), vs="t"))
+    assert (found.rows, found.is_assumed) == (0, False)
+
+
 def test_what_cannot_be_read_is_assumed(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,x\n1,1\n")
