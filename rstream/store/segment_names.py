@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rstream.types import SeqRange
@@ -111,8 +112,7 @@ class SegmentIndex:
 
     def holes(self) -> list[SeqRange]:
         """Ranges between the lowest and the highest seq that no segment has."""
-        pairs = zip(self._chain[:-1], self._chain[1:], strict=True)
-        return [SeqRange(a.hi, b.lo) for a, b in pairs if a.hi < b.lo]
+        return [SeqRange(a.hi, b.lo) for a, b in pairwise(self._chain) if a.hi < b.lo]
 
     def wholly_below(self, mark: int) -> list[SeqRange]:
         """Segments with nothing at or above ``mark``, in the order in which to delete them.

@@ -260,8 +260,6 @@ def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, 
 
 def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
     """Whether ``column`` is null or the value of ``base`` in each row."""
-    if column.null_count == len(column):
-        return True
     try:
         same = pc.equal(column, base)
     except pa.ArrowNotImplementedError:

@@ -192,12 +192,12 @@ def taken_below(waiting: list[pa.RecordBatch], frontier: int | None) -> Sequence
         waiting.clear()
         return taken
     while waiting:
-        met = waiting[0].column(FRONTIER).to_numpy()
-        rows = int(met.searchsorted(frontier))
-        if rows:
-            taken.append(waiting[0].slice(0, rows))
-        if rows < len(met):
-            waiting[0] = waiting[0].slice(rows)
+        rows = int(waiting[0].column(FRONTIER).to_numpy().searchsorted(frontier))
+        below, rest = waiting[0].slice(0, rows), waiting[0].slice(rows)
+        if below.num_rows:
+            taken.append(below)
+        if rest.num_rows:
+            waiting[0] = rest
             break
         waiting.pop(0)
     return taken

@@ -222,5 +222,5 @@ def _sortable(ranks: pa.Array) -> np.ndarray:
     doubles = values.astype(np.float64) + 0.0
     doubles[np.isnan(doubles)] = np.nan
     bits = doubles.view(np.int64)
-    ordered: np.ndarray = np.where(bits < 0, bits ^ _SIGN, bits)
+    ordered: np.ndarray = np.where(np.signbit(doubles), bits ^ _SIGN, bits)
     return ordered

@@ -91,5 +91,5 @@ class SnapshotPoints:
         """Integers that tell the keys of the rows apart."""
         columns = self._grouping.key_columns(rows)
         if all(c.type == pa.int64() and not c.null_count for c in columns):
-            return [column.to_numpy(zero_copy_only=True) for column in columns]
+            return [column.to_numpy() for column in columns]
         return [numbered_keys(self._grouping.types, columns, rows.num_rows).codes]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.items.dictionaries import join_batches
 from rvertex.errors import SourceRowError
 from rvertex.sources.formats.rows.bad_rows import BadRow, remedy, with_bad
 
@@ -141,11 +142,7 @@ def rows_of(
         if spec.format == "csv" and row.value is not None:
             row = replace(row, value=repr(row.value))
         raise row_error(spec, unit, rows.origin(first_row + k), row)
-    good = found[0] if len(found) == 1 else None
-    if good is None and found:
-        good = pa.concat_batches(found)
-    if good is None:
-        good = pa.RecordBatch.from_pylist([], schema=spec.columns)
+    good = join_batches(found or [pa.RecordBatch.from_pylist([], schema=spec.columns)])
     return with_bad(good, bad) if good.num_rows or bad else None
 
 
