@@ -46,7 +46,7 @@ class JobView(Protocol):
         ...
 
     def released(self, stream: str) -> int:
-        """Below this seq no instance of the writer has the stream in memory."""
+        """Below this seq no instance of its writer, which is serving, has the stream in memory."""
         ...
 
 

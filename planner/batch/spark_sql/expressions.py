@@ -47,12 +47,14 @@ def to_sql(node: Node, columns: Mapping[str, str]) -> str:
 
 
 def _comparison(operator: str) -> Writer:
-    def write(call: Call, a: str, b: str) -> str:
-        if not any(is_float(arg) for arg in call.args):
-            return f"({a} {operator} {b})"
-        return let2(a, b, lambda x, y: _ieee(x, operator, y))
+    return lambda call, a, b: _compared(call, a, operator, b)
 
-    return write
+
+def _compared(call: Call, a: str, operator: str, b: str) -> str:
+    """Two arguments of ``call``."""
+    if not any(is_float(arg) for arg in call.args):
+        return f"({a} {operator} {b})"
+    return let2(a, b, lambda x, y: _ieee(x, operator, y))
 
 
 def _ieee(a: str, operator: str, b: str) -> str:
@@ -65,10 +67,10 @@ def _ieee(a: str, operator: str, b: str) -> str:
 
 
 def _between(call: Call, a: str, low: str, high: str) -> str:
-    at_least, at_most = _comparison(">="), _comparison("<=")
-    above = Call("greater_equal", (call.args[0], call.args[1]), (), call.type)
-    below = Call("less_equal", (call.args[0], call.args[2]), (), call.type)
-    return let(a, lambda x: f"({at_least(above, x, low)} and {at_most(below, x, high)})")
+    def both(x: str) -> str:
+        return f"({_compared(call, x, '>=', low)} and {_compared(call, x, '<=', high)})"
+
+    return let(a, both)
 
 
 def _is_in(call: Call, a: str) -> str:

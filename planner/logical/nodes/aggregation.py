@@ -181,7 +181,7 @@ class DataWindowAgg(_Grouped):
     window: DataWindow
     aggregates: tuple[Aggregate, ...] = field()
     #: The input's lifetimes are points; only snapshots ask.
-    points: bool = False
+    points: bool
     #: Only sessions have phases; the partial one has panes of so long, us.
     phase: Phase = "complete"
     pane_us: int = 0
