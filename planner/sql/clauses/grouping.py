@@ -274,15 +274,16 @@ class _Grouping:
             return Rows(stream)
         spec = self.spec if self.key is None else self.key[1].window
         window = spec if isinstance(spec, Window) else None
-        of_step, bounds = isinstance(spec, CumulatingWindow), {}
+        steps, bounds = spec if isinstance(spec, CumulatingWindow) else None, {}
         for item in items:
             others = window_bounds(item.node, self.scope)
             if self._is_bound(item.node):
                 kind = self._kind(item.node)
-                bounds[item.name] = Bound(kind, window, is_life=True, is_of_step=of_step)
-            elif others:
-                bounds[item.name] = others[0]
-        return Rows(stream, bounds, InWindows((window,) if window else (), is_whole=True))
+                bounds[item.name] = Bound(kind, window, is_life=True, steps=steps)
+            elif others:  # beside another window, rows do not lie within that of the key
+                is_within = self.key is not None
+                bounds[item.name] = others[0] if is_within else Bound(others[0].kind, None)
+        return Rows(stream, bounds, InWindows((window,), is_whole=True))
 
     def replacement(self, node: exp.Expr) -> Expr | None:
         """The column for a part of the SELECT list: an aggregate, a bound or a key."""
@@ -331,7 +332,7 @@ class _Grouping:
             return []
         found, window = window_bounds(node, self.scope), self.key[1].window
         own = (bound for bound in found if bound.window == window and not bound.is_nullable)
-        return [b for b in own if (window is not None or b.is_life) and not b.is_of_step]
+        return [b for b in own if (window is not None or b.is_life) and b.steps is None]
 
     def _key(self, node: exp.Expr) -> str | None:
         try:

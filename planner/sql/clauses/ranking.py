@@ -199,8 +199,7 @@ def _top(
     scope = replace(scope.with_stream(top), hidden=(*scope.hidden, number))
     if of_window is None:
         return number, refusing(scope, OF_RANKS)
-    window = of_window[1].window
-    lives = InWindows(() if window is None else (window,), is_whole=True)
+    lives = InWindows((of_window[1].window,), is_whole=True)
     return number, replace(scope, in_windows=lives)
 
 

@@ -15,7 +15,14 @@ from planner.sql.clauses.joins import and_parts, join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.unnest import unnested, viewed
-from planner.sql.windows.in_windows import is_any_bound, of_pairs, with_nearest, with_nulls
+from planner.sql.reading.grammar import WindowTable
+from planner.sql.windows.in_windows import (
+    is_any_bound,
+    is_bound_of,
+    of_pairs,
+    with_nearest,
+    with_nulls,
+)
 from planner.sql.windows.window_tables import with_rows_of_windows
 
 if TYPE_CHECKING:
@@ -44,7 +51,7 @@ def joined(
     tables = [node.args["from_"].this, *(clause.this for clause in clauses)]
     scope = relation(tables[0], _bounded(tables[0], conditions, names))
     rights = [_right(clause, relation, conditions, names) for clause in clauses]
-    if not _groups_alone(node, scope, rights, conditions):
+    if not _groups_alone(node, scope, rights, conditions, names):
         scope = with_rows_of_windows(scope, tables[0], names)
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
@@ -134,20 +141,51 @@ def _right(
 
 
 def _groups_alone(
-    node: exp.Select, scope: Scope, rights: list[Scope | None], conditions: list[exp.Expr]
+    node: exp.Select,
+    scope: Scope,
+    rights: list[Scope | None],
+    conditions: list[exp.Expr],
+    names: Names,
 ) -> bool:
     """Whether the windows of the first relation are those of GROUP BY, and of nothing else."""
-    group, window = node.args.get("group"), scope.window
+    group, window, clauses = node.args.get("group"), scope.window, node.args.get("joins") or ()
     if group is None or window is None:
         return False
+    if any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses):
+        return False  # rows without a match are in none of these windows
     if any(right is not None and right.in_windows.has_rows for right in rights):
         return False
     asked = list(conditions)
-    for clause in node.args.get("joins") or ():
+    for clause in clauses:
         asked += _conditions_of(clause)
-    inside = (part for one in asked for part in one.walk(prune=lambda n: isinstance(n, exp.Query)))
+    parts = [p for one in asked for p in one.walk(prune=lambda n: isinstance(n, exp.Query))]
+    queries = [part for part in parts if isinstance(part, exp.Query)]
     relation = window.relation
-    return is_any_bound(group.expressions, relation) and not is_any_bound(inside, relation)
+    if any(_is_about_windows(query, relation, names) for query in queries):
+        return False
+    keys = [_of_place(key, node) for key in group.expressions]
+    return is_any_bound(keys, relation) and not is_any_bound(parts, relation)
+
+
+def _of_place(key: exp.Expr, node: exp.Select) -> exp.Expr:
+    """What ``GROUP BY 1`` means, or the key itself."""
+    at = int(key.name) if isinstance(key, exp.Literal) and key.name.isdigit() else 0
+    return node.expressions[at - 1].unalias() if 1 <= at <= len(node.expressions) else key
+
+
+def _is_about_windows(asked: exp.Expr, relation: str, names: Names) -> bool:
+    """Whether a subquery reads rows of windows, or bounds of the ``relation`` around it."""
+    for part in asked.walk():
+        if isinstance(part, WindowTable):
+            select = part.find_ancestor(exp.Select)
+            if select is None or select.args.get("group") is None:
+                return True
+        if isinstance(part, exp.Column) and part.table and is_bound_of(part, relation):
+            return True
+        query = names.queries.get(part.name) if isinstance(part, exp.Table) else None
+        if query is not None and query.in_windows.has_rows:
+            return True
+    return False
 
 
 def _all(conditions: list[exp.Expr]) -> exp.Expr:

@@ -47,6 +47,7 @@ _SELECT_PARTS = (
     *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
     *("laterals", "qualify", "order", "limit", "offset", "emit"),
 )
+_QUALIFY = "QUALIFY stands in a SELECT without GROUP BY; put the GROUP BY in a subquery in FROM"
 _TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
     "sample": "TABLESAMPLE",
@@ -187,6 +188,8 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     scope = _where(conditions, whole, scope, names)
     items = items_of(node, scope, text, named=named)
     if is_grouped(node):
+        if node.args.get("qualify") is not None:
+            raise text.error(node.args["qualify"], _QUALIFY)
         rows = group_all(node, items, scope, names, lambda s, parts: _attached(s, parts, names))
         rows = replace(rows, stream=_distinct(node, rows.stream, names))
         return _ordered(node, rows, items, scope, names)

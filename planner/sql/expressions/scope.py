@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from planner.api.expressions import Expr
     from planner.api.stream import Stream
-    from planner.logical.windows import AnyWindow, Window
+    from planner.logical.windows import AnyWindow, CumulatingWindow, Window
     from planner.sql.reading.parsing import SqlText
 
 
@@ -31,9 +31,15 @@ class Bound:
     #: Rows in which both bounds are equal live equally long, as the results of windows do.
     is_life: bool = False
     #: Of CUMULATE: results live in the last step of their window, not as long as it.
-    is_of_step: bool = False
-    #: It is null in rows of an outer join that have no match on its side.
-    is_nullable: bool = False
+    steps: CumulatingWindow | None = None
+    #: It is null in rows of outer joins that have no match: the relation joined, and the side
+    #: that is missing; "": within that relation.
+    null_when: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def is_nullable(self) -> bool:
+        """Whether it is null in some rows."""
+        return bool(self.null_when)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,8 @@ class Visible:
 class InWindows:
     """How rows live that come of windows; without ``windows`` they come of none."""
 
-    #: A row lives at most while one of each kind lasts.
-    windows: tuple[Window, ...] = ()
+    #: A row lives at most while one of each kind lasts; None: of those that follow from the data.
+    windows: tuple[Window | None, ...] = ()
     #: A row lives as long as its window, as the results of windows do.
     is_whole: bool = False
     #: There are rows of windows among them, not only results.
@@ -163,7 +169,12 @@ def scope_of(stream: Stream, relation: str) -> Scope:
 def scope_of_rows(rows: Rows, relation: str) -> Scope:
     """The same of a query."""
     names = rows.stream.schema.names
-    columns = tuple(Visible(relation, name, name, rows.bounds.get(name)) for name in names)
+    within = frozenset({(relation, "")})
+    bounds = {
+        name: replace(bound, null_when=within) if bound.is_nullable else bound
+        for name, bound in rows.bounds.items()
+    }
+    columns = tuple(Visible(relation, name, name, bounds.get(name)) for name in names)
     return Scope(rows.stream, columns, in_windows=rows.in_windows)
 
 

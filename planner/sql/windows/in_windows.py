@@ -10,7 +10,9 @@ query is refused.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
@@ -91,9 +93,32 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
         return tuple(dict.fromkeys(bound for bound in found if bound is not None))
     if isinstance(node, exp.Coalesce):
         parts = [window_bounds(part, scope) for part in (node.this, *node.expressions)]
-        parts = [tuple(replace(one, is_nullable=False) for one in part) for part in parts]
-        return parts[0] if all(part == parts[0] for part in parts) else ()
+        nulls = [frozenset.intersection(*(b.null_when for b in part)) for part in parts if part]
+        plain = [[replace(one, null_when=frozenset()) for one in part] for part in parts]
+        kinds = [tuple(dict.fromkeys(part)) for part in plain]
+        if any(kind != kinds[0] for kind in kinds):
+            return ()
+        null_when = nulls[0] if nulls and _may_meet(nulls) else frozenset()
+        return tuple(replace(one, null_when=null_when) for one in kinds[0])
     return ()
+
+
+def of_bounds_alone(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
+    """What a value of rows of windows tells that is made of their bounds, and is none of them."""
+    columns = list(node.find_all(exp.Column))
+    found = [window_bounds(column, scope) for column in columns]
+    has_times = any(call.name.lower() in ("vs", "ve") for call in node.find_all(exp.Anonymous))
+    if not scope.in_windows.has_rows or not columns or not all(found) or has_times:
+        return ()
+    return (Bound(found[0][0].kind, None),)
+
+
+def _may_meet(nulls: Sequence[frozenset[tuple[str, str]]]) -> bool:
+    """Whether a row may be one of each: both sides of a join are not missing at once."""
+    return any(
+        not any(side == "LEFT" and (name, "RIGHT") in one for name, side in one)
+        for one in itertools.product(*nulls)
+    )
 
 
 def window_key(
@@ -119,7 +144,7 @@ def window_key(
         raise names.text.error(asked[0][0], _NULLABLE.format(clause))
     for key, bound in asked:
         window = bound.window
-        if window is None or not all(_lies_within(window, other) for other in lives.windows):
+        if window is None or not all(map(partial(_lies_within, window), lives.windows)):
             continue
         if lives.is_crossed and _overlaps(window):
             raise names.text.error(key, _CROSSED)
@@ -127,7 +152,9 @@ def window_key(
     key, bound = asked[0]
     if bound.window is None:
         raise names.text.error(key, _MIXED.format(clause))
-    raise names.text.error(key, _no_end(bound.window, lives.windows))
+    if None in lives.windows:
+        raise names.text.error(key, _CUT.format(clause))
+    raise names.text.error(key, _no_end(bound.window, lives))
 
 
 def _of_lifetimes(
@@ -167,7 +194,7 @@ def _of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindo
     windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
     overlap = any(_overlaps(window) for window in mine.windows if window in theirs.windows)
     is_crossed = overlap and not same
-    is_one = len(windows) == 1 and mine.windows == theirs.windows
+    is_one = len(windows) == 1 and mine.windows == theirs.windows and None not in windows
     is_one = is_one or {"window_start", "window_end"} <= same
     is_whole = mine.is_whole and theirs.is_whole and is_one and not is_crossed
     if mine.is_whole != theirs.is_whole and not any(_is_nullable(c) for c in pairs.columns):
@@ -190,9 +217,11 @@ def with_nulls(pairs: Scope, clause: exp.Join, right: Scope) -> Scope:
     side, theirs = clause.side.upper(), set(right.relations)
     columns = []
     for column in pairs.columns:
-        ends = ("LEFT", "FULL") if column.relation in theirs else ("RIGHT", "FULL")
-        if column.bound is not None and side in ends:
-            column = replace(column, bound=replace(column.bound, is_nullable=True))
+        mine = "RIGHT" if column.relation in theirs else "LEFT"
+        if column.bound is not None and side and side != mine:
+            missing = (right.relations[0], mine)
+            null_when = column.bound.null_when | {missing}
+            column = replace(column, bound=replace(column.bound, null_when=null_when))
         columns.append(column)
     return replace(pairs, columns=tuple(columns))
 
@@ -250,8 +279,8 @@ def _common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
         is_alike = is_alike and all(bound.kind == known[0].kind for bound in known)
         if is_alike and all(_same(bound, first) for bound in known):
             is_life = all(bound.is_life for bound in known)
-            is_nullable = any(bound.is_nullable for bound in known)
-            bounds[columns[0]] = replace(first, is_life=is_life, is_nullable=is_nullable)
+            null_when = frozenset().union(*(bound.null_when for bound in known))
+            bounds[columns[0]] = replace(first, is_life=is_life, null_when=null_when)
         else:
             is_life = is_alike and all(map(_is_life, known, branches))
             bounds[columns[0]] = Bound(first.kind, None, is_life)
@@ -261,7 +290,8 @@ def _common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
 def _is_life(bound: Bound, rows: Rows) -> bool:
     """Whether rows live as long as the window that the column is of, and no other."""
     lives = rows.in_windows
-    return bound.is_life and lives.is_whole and set(lives.windows) <= {bound.window}
+    is_alone = lives.is_whole and set(lives.windows) <= {bound.window}
+    return is_alone and bound.is_life and bound.steps is None
 
 
 def _same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
@@ -279,7 +309,10 @@ def _same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
 
 
 def _same(a: Bound, b: Bound) -> bool:
-    return (a.kind, a.window) == (b.kind, b.window)
+    """Whether equal values of both are of one window."""
+    if a.window is None and not (a.is_life and b.is_life):
+        return False
+    return (a.kind, a.window, a.steps) == (b.kind, b.window, b.steps)
 
 
 def _comes_of_windows(rows: Scope | Rows) -> bool:
@@ -306,14 +339,16 @@ def _is_always(scope: Scope) -> bool:
     return bool((starts == ALWAYS_US).all() and (ends == INF_TIME).all())
 
 
-def _overlaps(window: Window) -> bool:
-    return window.size_us > window.every_us
+def _overlaps(window: Window | None) -> bool:
+    return window is not None and window.size_us > window.every_us
 
 
-def _lies_within(window: Window, other: Window) -> bool:
+def _lies_within(window: Window, other: Window | None) -> bool:
     """Whether each window lies within those of ``other`` that it overlaps."""
     if window == other:
         return True
+    if other is None:
+        return False
     size = window.size_us
     if size != window.every_us:
         return False
@@ -321,7 +356,8 @@ def _lies_within(window: Window, other: Window) -> bool:
     return not (other.size_us % size or other.every_us % size or apart % size)
 
 
-def _no_end(window: Window, others: Sequence[Window]) -> str:
+def _no_end(window: Window, lives: InWindows) -> str:
+    others = [one for one in lives.windows if one is not None]
     sizes = " and ".join(
         dict.fromkeys(format_us(one.size_us) for one in sorted(others, key=lambda w: w.size_us))
     )

@@ -124,16 +124,18 @@ KEPT = {
     "k IN (SELECT k FROM {b})": (1, 1),
     "k NOT IN (SELECT k FROM {b})": (0, 0),
     "EXISTS (SELECT 1 FROM {b} AS b WHERE b.k = a.k)": (1, 1),
+    "EXISTS (SELECT 1 FROM {b} AS b WHERE b.k = a.k AND b.window_end = a.window_end)": (1, 1),
     "NOT EXISTS (SELECT 1 FROM {b} AS b WHERE b.k = a.k)": (0, 0),
     "k IN (SELECT k FROM {b}) OR k = 2": (1, 2),
 }
 
 
+@pytest.mark.parametrize("rows", [ROWS_OF_A, of("a", 5)], ids=["subquery", "table"])
 @pytest.mark.parametrize("test", KEPT)
-def test_what_is_kept_for_rows_of_the_same_windows(test: str) -> None:
+def test_what_is_kept_for_rows_of_the_same_windows(test: str, rows: str) -> None:
     """As it is when the window ends; ``KEPT``: what it says of a key that is there, and not."""
     b = f"(SELECT * FROM {of('b', 5)} WHERE k <> 1 OR vs() > TIMESTAMP '1970-01-01 00:00:05')"
-    text = f"SELECT window_start, COUNT(*) AS n FROM {ROWS_OF_A} AS a WHERE {test.format(b=b)}"
+    text = f"SELECT window_start, COUNT(*) AS n FROM {rows} AS a WHERE {test.format(b=b)}"
     there = {(at // 5, k) for at, k in ROWS["b"] if k != 1 or at > 5}
     n = Counter[int]()
     for at, k in ROWS["a"]:
@@ -156,6 +158,14 @@ def test_rows_of_windows_are_compared_within_them(kind: str, every: int | None) 
     kept = {"EXCEPT": mine - other, "INTERSECT": mine & other, "UNION": mine | other}[kind]
     n = Counter(w for w, _ in kept)
     assert found(text) == [(w, w + 10, m) for w, m in sorted(n.items())]
+
+
+def test_a_bound_by_its_place_in_the_list() -> None:
+    """It says what its name does: a row pairs with points at its own time."""
+    joined = f"FROM {of('a', 5)} AS a JOIN b ON a.k = b.k"
+    text = f"SELECT window_start AS w, COUNT(*) AS n {joined} GROUP BY {{}}"
+    assert plan_of(text.format("1")) == plan_of(text.format("window_start"))
+    assert found(text.format("1")) == [(5, 10, 1)]
 
 
 def test_results_of_cumulate_are_known_by_both_bounds() -> None:
@@ -272,6 +282,25 @@ def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
     text = f"SELECT {by} AS w, COUNT(*) AS n {joined} GROUP BY {by}"
     n = Counter(at // 5 * 5 for rows in ROWS.values() for at, _ in rows)
     assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
+
+
+def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
+    """Which COALESCE of all three finds; of two of them it may find none."""
+    sides = [
+        f"(SELECT k + {5 * n} AS k, window_start FROM {of(name, 5)}) AS {alias}"
+        for n, (name, alias) in enumerate([("a", "a"), ("b", "b"), ("a", "c")])
+    ]
+    two = "COALESCE(a.window_start, b.window_start)"
+    three = "COALESCE(a.window_start, b.window_start, c.window_start)"
+    joined = (
+        f"FROM {sides[0]} FULL JOIN {sides[1]} ON a.k = b.k AND {SAME} "
+        f"FULL JOIN {sides[2]} ON a.k = c.k AND {two} = c.window_start"
+    )
+    n = Counter(at // 5 * 5 for name in "aba" for at, _ in ROWS[name])
+    text = f"SELECT {three} AS w, COUNT(*) AS n {joined} GROUP BY {three}"
+    assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
+    with pytest.raises(SqlError, match="in no window of this side"):
+        sql(f"SELECT {two} AS w, COUNT(*) AS n {joined} GROUP BY {two}", streams())
 
 
 LISTED = f"SELECT k, window_start, window_end, COUNT(*) AS c FROM {{}} {BY}"

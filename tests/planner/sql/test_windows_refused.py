@@ -8,9 +8,25 @@ from __future__ import annotations
 import pytest
 
 from planner import SqlError, sql
-from tests.support.window_queries import HOPS, ROWS_OF_A, SIDES, counted, of, streams
+from tests.support.window_queries import (
+    BOTH,
+    HOPS,
+    ROWS_OF_A,
+    SESSIONS,
+    SIDES,
+    counted,
+    of,
+    streams,
+)
 
 NAMED = f"(SELECT * FROM {of('b', 5)})"
+ENDED = f"(SELECT k, COUNT(*) AS c FROM {SESSIONS} GROUP BY k, {BOTH})"
+BY_STEPS = (
+    f"SELECT {BOTH} FROM TABLE(CUMULATE(TABLE a, DESCRIPTOR(vs()), INTERVAL '{{}}' SECOND, "
+    f"INTERVAL '10' SECOND)) GROUP BY {BOTH}"
+)
+STEPS = [BY_STEPS.format(seconds) for seconds in (5, 2)]
+SAME = "a.window_start = b.window_start AND a.window_end = b.window_end"
 REFUSED = {
     f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
     f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
@@ -30,6 +46,23 @@ REFUSED = {
     f"FROM (SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2) GROUP BY window_start": "in place of it",
     f"FROM (SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY k) AS n FROM "
     f"{of('a', 5)}) WHERE n < 3) GROUP BY window_start": "to the PARTITION BY that numbers them",
+    f"{SIDES.format(of('a', 5), 'RIGHT', counted('b', 5))} GROUP BY a.window_start": "of the other",
+    f"{SIDES.format(of('a', 5), 'FULL', counted('b', 5))} GROUP BY a.window_end": "of the other",
+    f"{SIDES.format(of('a', 5), 'LEFT', of('b', 5))} GROUP BY COALESCE(b.window_start, "
+    "b.window_start)": "of the other",
+    f"{SIDES.format(ROWS_OF_A, '', ENDED)} GROUP BY a.window_start": "the bounds before the join",
+    f"{SIDES.format(counted('a', 5), '', ENDED)} GROUP BY a.window_end": "bounds before the join",
+    f"FROM {counted('a', 5)} AS a JOIN (SELECT * FROM {ENDED} UNION ALL SELECT k, c FROM "
+    f"{counted('b', 5)}) AS b ON a.k = b.k GROUP BY a.window_end": "the bounds before the join",
+    f"FROM ({' UNION ALL '.join(STEPS)}) GROUP BY {BOTH}": "in each SELECT that it is made of",
+    f"FROM ({STEPS[0]} UNION ALL SELECT {BOTH} FROM {counted('a', 10)}) GROUP BY {BOTH}": "in each",
+    f"FROM ({STEPS[0]}) AS a LEFT JOIN ({STEPS[1]}) AS b ON {SAME} "
+    "GROUP BY a.window_start, a.window_end": "the bounds before the join",
+    f"FROM (SELECT window_start FROM {counted('a', 5)} GROUP BY window_start, TUMBLE('10s')) "
+    "GROUP BY window_start": "rows of different windows",
+    f"FROM (SELECT CAST(window_start AS DATE) AS d FROM {of('a', 5)}) GROUP BY d": "of different",
+    f"FROM {of('a', 5)} GROUP BY window_start QUALIFY RANK() OVER (PARTITION BY window_start "
+    "ORDER BY COUNT(*)) = 1": "put the GROUP BY in a subquery",
     f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
 }
 POINTS = [
@@ -37,6 +70,7 @@ POINTS = [
         f"FROM {ROWS_OF_A} AS a {side} JOIN b ON a.k = b.k"
         for side in ("", "LEFT", "RIGHT", "FULL")
     ),
+    *(f"FROM {of('a', 5)} AS a {side} JOIN b ON a.k = b.k" for side in ("RIGHT", "FULL")),
     *(
         f"FROM {ROWS_OF_A} AS a WHERE {test}"
         for test in (
