@@ -79,11 +79,13 @@ def listed(
         if not 1 <= at <= len(items):
             raise error(node, f"the list has columns 1 to {len(items)}")
         return items[at - 1].node
-    if isinstance(node, exp.Column) and not node.table and not scope.candidates(node):
-        for item in items:
-            made = not isinstance(item.node, exp.Column) and not has_aggregate(item.node)
-            if item.name == node.name and made:
-                return item.node
+    window = scope.window
+    is_input = bool(window and is_bound_of(node, window.relation))
+    if not isinstance(node, exp.Column) or node.table or is_input or scope.candidates(node):
+        return node
+    for item in items:
+        if item.name == node.name and not item.star and not has_aggregate(item.node):
+            return item.node
     return node
 
 

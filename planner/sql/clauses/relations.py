@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.clauses.grouping_keys import listed
+from planner.sql.clauses.items import Item
 from planner.sql.clauses.joins import and_parts, join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
@@ -163,14 +165,9 @@ def _groups_alone(
     relation = window.relation
     if any(_is_about_windows(query, relation, names) for query in queries):
         return False
-    keys = [_of_place(key, node) for key in group.expressions]
+    items = [Item(part.alias_or_name, part.unalias()) for part in node.expressions]
+    keys = [listed(key, items, scope, names.text.error) for key in group.expressions]
     return is_any_bound(keys, relation) and not is_any_bound(parts, relation)
-
-
-def _of_place(key: exp.Expr, node: exp.Select) -> exp.Expr:
-    """What ``GROUP BY 1`` means, or the key itself."""
-    at = int(key.name) if isinstance(key, exp.Literal) and key.name.isdigit() else 0
-    return node.expressions[at - 1].unalias() if 1 <= at <= len(node.expressions) else key
 
 
 def _is_about_windows(asked: exp.Expr, relation: str, names: Names) -> bool:

@@ -165,7 +165,14 @@ def test_a_bound_by_its_place_in_the_list() -> None:
     joined = f"FROM {of('a', 5)} AS a JOIN b ON a.k = b.k"
     text = f"SELECT window_start AS w, COUNT(*) AS n {joined} GROUP BY {{}}"
     assert plan_of(text.format("1")) == plan_of(text.format("window_start"))
+    assert plan_of(text.format("w")) == plan_of(text.format("window_start"))
     assert found(text.format("1")) == [(5, 10, 1)]
+
+
+def test_a_bound_comes_before_a_name_of_the_list() -> None:
+    listed = "SELECT EXTRACT(EPOCH FROM window_start)::BIGINT AS window_start, COUNT(*) AS n"
+    text = f"SELECT window_start AS n, n AS m FROM ({listed} FROM {of('a', 5)} GROUP BY {BOTH})"
+    assert found(text) == [(at, at + 5, at, n) for at, _, n in counts(5, 5, by_key=False)]
 
 
 def test_results_of_cumulate_are_known_by_both_bounds() -> None:
