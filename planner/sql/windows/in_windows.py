@@ -144,7 +144,7 @@ def window_key(
         raise names.text.error(asked[0][0], _NULLABLE.format(clause))
     for key, bound in asked:
         window = bound.window
-        if window is None or not all(map(partial(_lies_within, window), lives.windows)):
+        if window is None or not all(map(partial(lies_within, window), lives.windows)):
             continue
         if lives.is_crossed and _overlaps(window):
             raise names.text.error(key, _CROSSED)
@@ -343,7 +343,7 @@ def _overlaps(window: Window | None) -> bool:
     return window is not None and window.size_us > window.every_us
 
 
-def _lies_within(window: Window, other: Window | None) -> bool:
+def lies_within(window: Window, other: Window | None) -> bool:
     """Whether each window lies within those of ``other`` that it overlaps."""
     if window == other:
         return True
@@ -365,7 +365,7 @@ def _no_end(window: Window, lives: InWindows) -> str:
         f"rows of windows of {sizes} are joined here, and pairs end before these windows do: give "
         "both sides the same windows"
     )
-    inner = next((w for w in others if w != window and _lies_within(w, window)), None)
+    inner = next((w for w in others if w != window and lies_within(w, window)), None)
     if inner is None or window.size_us != window.every_us:
         return reason
     return (

@@ -30,6 +30,7 @@ from planner.logical.windows import (
 from planner.sql.expressions.scope import (
     Bound,
     InWindows,
+    Rows,
     Scope,
     Visible,
     WindowInFrom,
@@ -37,7 +38,7 @@ from planner.sql.expressions.scope import (
 )
 from planner.sql.expressions.windowing import length
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
-from planner.sql.windows.in_windows import BOUNDS
+from planner.sql.windows.in_windows import BOUNDS, lies_within
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
@@ -86,19 +87,21 @@ class _Call:
 def window_table(node: WindowTable, names: Names) -> Scope:
     """The relation of a window function, whose windows are still to be used."""
     call = _read(node, names.text)
-    stream = names.stream(call.table)
+    rows = names.rows(call.table)
+    stream = rows.stream
     if never_ends(stream.plan):  # a row is in the windows that its time is in
         stream = stream.set_duration(1)
     relation = node.alias or call.table.name
     scope = scope_of(stream, relation)
-    _check_time(call, scope)
+    spec = _spec(call)
+    _check_time(call, scope, rows, spec)
     for bound in BOUNDS:
         if bound in stream.schema.names:
             raise call.text.error(node, f"the stream has a column {bound!r}; rename it first")
     keys = tuple(scope.column(key, call.text) for key in call.keys)
     if keys and call.name != "SESSION":
         raise call.text.error(call.keys[0], f"{call.name} takes no PARTITION BY; SESSION does")
-    window = WindowInFrom(_spec(call), relation, keys)
+    window = WindowInFrom(spec, relation, keys)
     return replace(scope, window=window)
 
 
@@ -248,7 +251,7 @@ def _usage(name: str, wanted: Sequence[str]) -> str:
     return f"write {name}({', '.join(parts)})"
 
 
-def _check_time(call: _Call, scope: Scope) -> None:
+def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
     """Windows go by the start of events, so the column has to be that."""
     time = call.time
     if isinstance(time, exp.Anonymous) and time.name.lower() == "vs":
@@ -256,9 +259,19 @@ def _check_time(call: _Call, scope: Scope) -> None:
     if not isinstance(time, exp.Column):
         raise call.text.error(time, "the time of a window is a column: DESCRIPTOR(ts)")
     column = scope.column(time, call.text)
-    if column != VS and not is_event_time(scope.stream.plan, column):
+    is_time = column == VS or is_event_time(scope.stream.plan, column)
+    if not is_time and not _is_within(rows, column, spec):
         raise call.text.error(
             time,
             f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by the column "
             "that WATERMARK FOR or vs = names, or by vs()",
         )
+
+
+def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
+    """Whether a column is window_time of results whose windows lie within those of ``spec``."""
+    bound, lives = rows.bounds.get(column), rows.in_windows
+    if bound is None or bound.kind != "window_time" or bound.window is None:
+        return False
+    is_alone = lives.is_whole and lives.windows == (bound.window,) and bound.is_life
+    return is_alone and isinstance(spec, Window) and lies_within(bound.window, spec)

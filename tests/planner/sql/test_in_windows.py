@@ -160,6 +160,21 @@ def test_rows_of_windows_are_compared_within_them(kind: str, every: int | None) 
     assert found(text) == [(w, w + 10, m) for w, m in sorted(n.items())]
 
 
+@pytest.mark.parametrize("every", [None, 5])
+def test_windows_of_results_go_by_window_time(every: int | None) -> None:
+    """As Flink writes windows of windows, where each result is within those that it meets."""
+    listed = (
+        f"SELECT window_time AS ts, COUNT(*) AS c FROM {of('a', 5)} GROUP BY {BOTH}, window_time"
+    )
+    table = of("v", 10, every).replace("vs()", "ts")
+    text = (
+        f"CREATE VIEW v AS {listed}; SELECT window_start, SUM(c) AS n FROM {table} GROUP BY {BOTH}"
+    )
+    assert found(text) == counts(10, every or 10, by_key=False)
+    with pytest.raises(SqlError, match="'ts' is not the time of 'v'"):
+        sql(text.replace("'10' SECOND", "'12' SECOND"), streams())
+
+
 def test_a_bound_by_its_place_in_the_list() -> None:
     """It says what its name does: a row pairs with points at its own time."""
     joined = f"FROM {of('a', 5)} AS a JOIN b ON a.k = b.k"
