@@ -136,7 +136,7 @@ def _from_python(target: str) -> Query:
     if not path.is_file():
         raise QueryFileError(str(path), "no such file")
     module_name = _module_name(path.resolve())
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    spec = importlib.util.spec_from_file_location(module_name, path.absolute())
     if spec is None or spec.loader is None:
         raise QueryFileError(str(path), "not a Python file")
     module = importlib.util.module_from_spec(spec)
@@ -176,7 +176,7 @@ def _line_in(path: Path, error: BaseException) -> int | None:
     lines = [
         line
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename == str(path)
+        if frame.f_code.co_filename == str(path.absolute())
     ]
     return lines[-1] if lines else None
 

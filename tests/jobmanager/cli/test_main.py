@@ -217,6 +217,20 @@ def test_a_mistake_is_one_message(target: str, message: str, file: Path) -> None
     assert f"jobmanager: error: {told['error']}" == line
 
 
+@pytest.mark.parametrize("before", ["", "./", "../queries/"])
+def test_a_mistake_is_placed_whatever_path_leads_to_the_file(
+    before: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = file.parent / "queries"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    (folder / "raises.py").write_text("\n1 / 0\n")
+    (folder / "queries.py").write_text(file.read_text())
+    raised = call("explain", f"{before}raises.py").stderr
+    assert "raises.py: line 2: ZeroDivisionError" in raised
+    assert "queries.py, line 5: source" in call("explain", f"{before}queries.py").stderr
+
+
 def test_mistakes_about_roots(file: Path, tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("x")
     for root, status in ((tmp_path / "plain" / "job", EXIT_FAILED), ("x://y/z", EXIT_FAILED)):
