@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import open_sequential
-from rvertex.sources.formats.delimited import NULL_VALUES, almost_typed
+from rvertex.sources.formats.delimited import NULL_VALUES, almost_typed, first_values
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
 
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 _PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates"}
+#: Whole numbers of so many digits that a double may not hold them; more than 300 are no numbers.
+_WHOLE = r"^[ ]*[+-]?[0-9]{16,300}[ ]*$"
+_WHOLE_MEMBER = re.compile(rb'"([^"\\]+)"\s*:\s*(-?[0-9]{16,300})\s*[,}]')
+_LOOKED_AT_BYTES = 1 << 20
 #: So many files and columns are named in a message.
 NAMED_MAX = 3
 
@@ -95,6 +101,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         if more:
             extra[path] = more
     told = _text_columns(spec, paths[0]) if spec.format == "csv" else []
+    told += _rounded_columns(spec, paths[0]) if spec.format in ("csv", "json") else []
     if not extra:
         return tuple(told)
     columns = list(dict.fromkeys(name for more in extra.values() for name in more))
@@ -125,6 +132,47 @@ def _text_columns(spec: SourceSpec, path: str) -> list[str]:
         f'schema={{"{a.column}": "string"}} if text is right'
         for a in found
     ]
+
+
+def _rounded_columns(spec: SourceSpec, path: str) -> list[str]:
+    """Columns that are put out and are doubles though a whole number loses digits so."""
+    names = {
+        f.name
+        for f in spec.schema
+        if f.type == pa.float64() and f.name not in (spec.vs, spec.ve, *spec.casts)
+    }
+    try:
+        found = _rounded(spec, path, names) if names else {}
+    except (StreamEngineError, pa.ArrowException, OSError):
+        return []  # whoever reads the file says what is wrong
+    exact = "string" if spec.format == "csv" else "decimal(38, 0)"
+    return [
+        f"source {spec.path}: column {name!r} is double, in which {written} of {path} is "
+        f'{int(float(written))}; give schema={{"{name}": "{exact}"}} to keep all digits, or '
+        f'schema={{"{name}": "double"}} if that is right'
+        for name, written in found.items()
+    ]
+
+
+def _rounded(spec: SourceSpec, path: str, names: set[str]) -> dict[str, str]:
+    """Of each column the first of the first values that a double does not hold."""
+    found: dict[str, str] = {}
+    if spec.format == "csv":
+        nulls = str(spec.option("null_values", NULL_VALUES))
+        columns = first_values(path, str(spec.option("delimiter", ",")), nulls, names)
+        pairs = [
+            (name, value.as_py())
+            for name, values in columns.items()
+            for value in values.filter(pc.match_substring_regex(values, _WHOLE))
+        ]
+    else:
+        piece = next(chunks(path), b"")[:_LOOKED_AT_BYTES]
+        pairs = [(m[1].decode(), m[2]) for m in _WHOLE_MEMBER.finditer(piece)]
+    for name, value in pairs:
+        written = value.decode().strip()
+        if name in names and int(written) != int(float(written)):
+            found.setdefault(name, written)
+    return found
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:

@@ -313,9 +313,32 @@ def almost_typed(
 ) -> list[AlmostTyped]:
     """Of these text columns, those that one of the first rows made text."""
     header, piece = _first_rows(path, delimiter)
+    found = []
+    for name, values in _as_written(header, piece, delimiter, null_values, columns).items():
+        for kind, pattern in _KINDS.items():
+            fits = pc.match_substring_regex(values, pattern)
+            share = pc.mean(fits.cast(pa.float64())).as_py() or 0.0
+            if _MOST <= share < 1:
+                value = values[pc.index(fits, False).as_py()].as_py()
+                line = _line_of(piece, delimiter, header.index(name), value)
+                text = value.decode("utf-8", "backslashreplace")
+                found.append(AlmostTyped(name, kind, share, line, text))
+    return found
+
+
+def first_values(
+    path: str, delimiter: str, null_values: str, columns: Collection[str]
+) -> dict[str, pa.BinaryArray]:
+    """What stands in these columns of the first rows, as it is written, without nulls."""
+    return _as_written(*_first_rows(path, delimiter), delimiter, null_values, columns)
+
+
+def _as_written(
+    header: list[str], piece: bytes, delimiter: str, null_values: str, columns: Collection[str]
+) -> dict[str, pa.BinaryArray]:
     wanted = [name for name in header if name in columns]
     if not wanted or not piece.strip(b"\r\n"):
-        return []
+        return {}
     table = pacsv.read_csv(
         pa.BufferReader(piece),
         read_options=pacsv.ReadOptions(
@@ -331,18 +354,7 @@ def almost_typed(
             strings_can_be_null=True,
         ),
     )
-    found = []
-    for name in wanted:
-        values = table.column(name).combine_chunks().drop_null()
-        for kind, pattern in _KINDS.items():
-            fits = pc.match_substring_regex(values, pattern)
-            share = pc.mean(fits.cast(pa.float64())).as_py() or 0.0
-            if _MOST <= share < 1:
-                value = values[pc.index(fits, False).as_py()].as_py()
-                line = _line_of(piece, delimiter, header.index(name), value)
-                text = value.decode("utf-8", "backslashreplace")
-                found.append(AlmostTyped(name, kind, share, line, text))
-    return found
+    return {name: table.column(name).combine_chunks().drop_null() for name in wanted}
 
 
 def _line_of(piece: bytes, delimiter: str, at: int, value: bytes) -> int:

@@ -104,3 +104,26 @@ def test_a_column_that_a_few_values_made_text_is_told(tmp_path: Path) -> None:
         assert lower(read.to_parquet(), root="r").notes == ()
     numbers = Stream.from_csv(str(path), vs="t", null_values=["n/a"]).filter(col("price") > 3)
     assert jobmanager.collect(numbers).num_rows == 3
+
+
+@pytest.mark.parametrize(("form", "exact"), [("csv", "string"), ("json", "decimal(38, 0)")])
+def test_whole_numbers_that_become_others_are_told(tmp_path: Path, form: str, exact: str) -> None:
+    """Two ids that differ would be one: a double holds no more than 53 bits."""
+    path, far = tmp_path / f"a.{form}", 2**64 - 1
+    rows = [(1, 9007199254740992, 1.5), (2, far, 0.1234567890123456789), (3, 7, 2.0)]
+    if form == "csv":
+        lines = ["t,id,x", *(f"{t},{n},{x}" for t, n, x in rows)]
+    else:
+        lines = [f'{{"t": {t}, "id": {n}, "x": {x}}}' for t, n, x in rows]
+    path.write_text("\n".join(lines) + "\n")
+    read = Stream.from_csv if form == "csv" else Stream.from_json
+    stream = read(str(path), vs="t")
+    (note,) = lower(stream.to_parquet(), root="r").notes
+    assert f"column 'id' is double, in which {far} of {path} is {2**64}; give" in note
+    assert f'schema={{"id": "{exact}"}}' in note
+    assert lower(stream.select("x").to_parquet(), root="r").notes == ()
+    for kind in (exact, "uint64", "double"):
+        given = read(str(path), vs="t", schema={"id": kind})
+        assert lower(given.to_parquet(), root="r").notes == ()
+        kept = [int(v) for v in jobmanager.collect(given)["id"].to_pylist()]
+        assert (kept[1] == far) is (kind != "double")
