@@ -19,6 +19,7 @@ from jobmanager.storage.output_claim import answer_files, is_complete
 from rstream import open_reader
 from rstream.errors import UsageError
 from rstream.items.batch import item_schema
+from rstream.types import INF_TIME
 from rvertex.sinks.json_text import plain_values
 from rvertex.sources.versions import local_path
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 #: How many rows are printed unless others are asked for, and at most.
 ROWS, ROWS_MAX = 10, 100_000
 CELL_CHARACTERS_MAX = 40
-#: What stands for a time after the last day of the calendar: the event has no end.
-NO_END = "-"
 _CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
@@ -151,13 +150,15 @@ def print_rows(found: pa.Table) -> None:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Values of Python; times that its calendar lacks as :data:`NO_END`."""
+    """Values of Python; times that its calendar lacks as microseconds, the end of time as "-"."""
     if not pa.types.is_timestamp(column.type):
         return plain_values(column)
     us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     least, greatest = _CALENDAR_US
     return [
-        NO_END if t is not None and not least <= t <= greatest else time.as_py()
+        time.as_py()
+        if t is None or least <= t <= greatest
+        else ("-" if t == INF_TIME else f"{t}us")
         for t, time in zip(us.to_pylist(), column, strict=True)
     ]
 

@@ -64,7 +64,7 @@ def test_values_that_json_lacks(tmp_path: Path) -> None:
     assert second == {"start": 1 << 60, "end": (1 << 60) + 1, "x": 0.5, "b": None, "s": None}
     _, near, far = shown(root).stdout.splitlines()
     assert near.split()[-1] == r"\x1b[2J\n"
-    assert far.split() == ["-", "-", "0.5", "null", "null"]
+    assert far.split() == [f"{1 << 60}us", f"{(1 << 60) + 1}us", "0.5", "null", "null"]
 
 
 def test_where_nothing_is(tmp_path: Path) -> None:
