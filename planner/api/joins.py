@@ -146,7 +146,7 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
     for name in keys:
         mine, theirs = require(left.schema, name, "clip"), require(right.schema, name, "clip")
         if _common(mine, theirs) is None:
-            raise InvalidPlanError(f"clip(...): keys {name!r} do not match: {mine} and {theirs}")
+            raise _unlike("clip", name, mine, name, theirs)
     left, right, left_keys, right_keys = _with_common_keys(left, right, keys, keys)
     only = {name: right.schema.field(name).type for name in right_keys}
     clipped = Clip(left, converted(right, only), left_keys, right_keys)
@@ -154,6 +154,17 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
         return clipped
     columns = [(name, Column(name, left.schema.field(name).type)) for name in names]
     return Project(clipped, tuple(columns))
+
+
+def _unlike(
+    what: str, name: str, mine: pa.DataType, other: str, theirs: pa.DataType
+) -> InvalidPlanError:
+    for kind in (mine, theirs):
+        if pa.types.is_nested(kind):
+            return InvalidPlanError(f"{what}({name!r}): a key cannot be {kind}")
+    return InvalidPlanError(
+        f"{what}(...): keys {name!r} ({mine}) and {other!r} ({theirs}) do not match"
+    )
 
 
 def _keys(
@@ -198,9 +209,7 @@ def _with_common_keys(
         b = require(right.schema, other, "join")
         common = _common(a, b)
         if common is None:
-            raise InvalidPlanError(
-                f"join(...): keys {name!r} ({a}) and {other!r} ({b}) do not match"
-            )
+            raise _unlike("join", name, a, other, b)
         names.append((_compared(left, name, common, mine), _compared(right, other, common, others)))
     return (
         _with_keys(left, mine),

@@ -6,6 +6,8 @@ resumed reads the same units in the same order whatever has been added to the fo
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 
 from rstream.format.codec import kept_type
 from rstream.items.batch import EVENT, kinds
-from rvertex.errors import SourceSchemaError
+from rvertex.errors import CorruptSourceError, SourceSchemaError, SourceVanishedError
 from rvertex.sources.files import list_files
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.spec import SourcePartition, Unit
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.sources.spec import Format, OptionValue, SourceSpec
+
+
+#: So many files are looked into for the type of a column that has no value in the first.
+_MORE_FILES_MAX = 8
 
 
 def discover(spec: SourceSpec) -> tuple[Unit, ...]:
@@ -71,8 +77,9 @@ def infer_schema(
 ) -> pa.Schema:
     """Columns of a source, from its first file (of CSV and JSON: from the first few MB of it).
 
-    Types are made plain (no dictionaries, no large strings), whole-second timestamps get room for
-    microseconds, and a column without any value is text.
+    A column without any value there has the type that the next files give it, and is text if they
+    have none either. Types are made plain (no dictionaries, no large strings), and whole-second
+    timestamps get room for microseconds.
 
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
@@ -80,10 +87,31 @@ def infer_schema(
     found = FORMATS[format]
     if not found.has_files:
         return found.columns(path, dict(options))
-    file = next(iter(list_files(format, path)))
-    schema = found.columns(file, dict(options))
-    _check_names(file, schema)
+    files = iter(list_files(format, path))
+    schema = _columns(format, next(files), options)
+    for file in itertools.islice(files, _MORE_FILES_MAX):
+        if schema.names and not any(map(pa.types.is_null, schema.types)):
+            break
+        with contextlib.suppress(CorruptSourceError, SourceVanishedError):  # its reader will say
+            schema = _with_types_of(_columns(format, file, options), schema)
     return pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema])
+
+
+def _columns(format: Format, file: str, options: Sequence[tuple[str, OptionValue]]) -> pa.Schema:
+    schema = FORMATS[format].columns(file, dict(options))
+    _check_names(file, schema)
+    return schema
+
+
+def _with_types_of(other: pa.Schema, schema: pa.Schema) -> pa.Schema:
+    """``schema`` with types for what has no value there; all of ``other`` if it has no columns."""
+    if not schema.names:
+        return other
+    unknown = [f for f in schema if pa.types.is_null(f.type) and f.name in other.names]
+    for field in unknown:
+        at = schema.get_field_index(field.name)
+        schema = schema.set(at, field.with_type(other.field(field.name).type))
+    return schema
 
 
 def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:

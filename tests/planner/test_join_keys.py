@@ -141,3 +141,13 @@ def test_exists_reads_values_of_the_outer_event(kind: pa.DataType) -> None:
     assert isinstance(found, Stream)
     assert found.schema == pa.schema([("d", kind), ("n", pa.int64())])
     assert rows(found, "d", "n") == [(low, 0)]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())])], ids=str)
+def test_a_key_of_parts_is_refused_as_one(kind: pa.DataType) -> None:
+    """Not as two types that do not match, when they are the same."""
+    rows = Stream.from_items(pa.schema([("k", kind)]), [event(1, 5, k=None)])
+    with pytest.raises(InvalidPlanError, match=r"join\('k'\): a key cannot be "):
+        rows.join(rows, on="k")
+    with pytest.raises(InvalidPlanError, match=r"clip\('k'\): a key cannot be "):
+        rows.clip(rows, on="k")

@@ -48,7 +48,7 @@ def arrow_source(
             raise InvalidPlanError(f"{what}(): the table has the column {name!r} more than once")
     try:
         path = stored_table(table, folder)
-    except pa.ArrowNotImplementedError as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidPlanError(f"{what}(): {error}") from None
     return _given(path, given, folder=folder)
 

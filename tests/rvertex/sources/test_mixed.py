@@ -15,6 +15,7 @@ import pytest
 
 from rvertex.errors import SourceRowError, SourceSchemaError
 from rvertex.sources import discover
+from rvertex.sources.discover import infer_schema
 from rvertex.sources.mixed import fits, look
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 
@@ -189,3 +190,32 @@ def test_types_of_a_family_fit_and_no_others() -> None:
                 assert fits(pa.null(), there)
                 for wanted in others:
                     assert fits(there, wanted) == (k == n or is_day), (there, wanted)
+
+
+@pytest.mark.parametrize(
+    ("format", "first", "second"),
+    [
+        ("csv", "t,v,w\n", "t,v,w\n2026-01-01,9,\n2026-01-01,10,y\n"),
+        ("csv", "t,v,w\n2026-01-01,,x\n", "t,w,v\n2026-01-01,,9\n"),
+        ("json", "\n", '{"t": "2026-01-01", "v": 9, "w": null}\n'),
+        ("json", '{"t": "2026-01-01", "v": null, "w": "x"}\n', '{"t": "2026-01-01", "v": 9}\n'),
+    ],
+)
+def test_what_has_no_value_in_the_first_file_has_the_type_of_the_next(
+    format: Format, first: str, second: str, tmp_path: Path
+) -> None:
+    """As text, the greatest of 9 and 10 would be 9."""
+    for name, text in (("a", first), ("b", ""), ("c", "\0"), ("d", second)):
+        (tmp_path / f"{name}.{'jsonl' if format == 'json' else format}").write_text(text)
+    schema = infer_schema(format, str(tmp_path))
+    assert (schema.field("v").type, schema.field("w").type) == (pa.int64(), pa.string())
+    assert schema.names == ["t", "v", "w"]
+
+
+def test_the_columns_are_those_of_the_first_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"t": [1], "v": pa.nulls(1)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"t": ["x"], "v": [2], "more": [3]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"t": [1], "v": ["x"]}), tmp_path / "c.parquet")
+    assert infer_schema("parquet", str(tmp_path)) == pa.schema(
+        [("t", pa.int64()), ("v", pa.int64())]
+    )
