@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -158,3 +159,20 @@ def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
             assert "remove" not in line
             # Only who comes after the winner's end is told that the folder may go.
             assert "delete" not in line or "already holds a job (finished)" in line
+
+
+def test_tables_of_the_caller_move_with_the_root_that_keeps_them(tmp_path: Path) -> None:
+    rows = Stream.from_arrow(pa.table({"t": [1, 2], "x": [3, 4]}), vs="t")
+    old, new = tmp_path / "old", tmp_path / "new"
+    jobmanager.run(rows.to_parquet(), root=str(old), executor="local").wait(WAIT_S)
+    old.rename(new)
+    plan = JobRoot(str(new)).read_plan()
+    assert plan is not None
+    kept = {
+        path
+        for vertex in plan.vertices
+        if vertex.source is not None
+        for path in (vertex.source.spec.path, *(unit.path for unit in vertex.source.units))
+    }
+    assert kept
+    assert all(Path(path).is_file() and Path(path).is_relative_to(new) for path in kept), kept
