@@ -1,0 +1,155 @@
+"""Random texts over windows in FROM mean what they mean of all rows of a window, or are refused.
+
+DuckDB is the oracle; :mod:`tests.support.random_windows` says how lifetimes come into it. A text has
+the same answer at several parallelisms, but for the order of rows that start together.
+``WINDOWS_SEED`` and ``WINDOWS_CASES`` ask for other texts and more of them. Cannot catch: what the
+generator does not say, rows of windows beside versions of a table, and refusals without need.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from planner import SqlError, Stream, event, sql
+from planner.physical.lower import lower
+from rstream.items.batch import VE, VS
+from tests.support.plan_runner import answer
+from tests.support.random_windows import COLUMNS, TABLE, Choices, Query, shrunk, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEED = int(os.environ.get("WINDOWS_SEED", "7"))
+CASES = int(os.environ.get("WINDOWS_CASES", "600"))
+FAST = 60
+PARALLELISMS = (1, 2, 4)
+#: Of all texts; what is refused is none of them.
+ANSWERED_LEAST = 0.4
+_TRIES_MAX = 300
+_LISTS = ("FIRST", "LAST", "ARRAY")
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as found:
+        yield found
+
+
+def streams(query: Query) -> dict[str, Stream]:
+    kinds = dict.fromkeys(COLUMNS, "int64")
+    given = {
+        name: Stream.from_items(
+            kinds, [event(a, b, **dict(zip(COLUMNS, row, strict=True))) for a, b, *row in rows]
+        )
+        for name, rows in query.rows.items()
+    }
+    return {**given, "d": Stream.table(TABLE)}
+
+
+def plain(value: Any) -> Any:
+    """Times as microseconds."""
+    return round(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value
+
+
+def ours(query: Query, stream: Stream, parallelism: int) -> Rows:
+    plan = lower(
+        stream.to_parquet(start="began", end="ended"),
+        root="memory://windows",
+        parallelism=parallelism,
+    )
+    names = [VS, VE, *stream.schema.names]
+    rows = [tuple(plain(row[name]) for name in names) for row in answer(plan).to_pylist()]
+    return _sorted(query, rows)
+
+
+def theirs(query: Query, connection: duckdb.DuckDBPyConnection) -> Rows:
+    return _sorted(query, connection.execute(query.duck).fetchall())
+
+
+def _sorted(query: Query, rows: Rows) -> Rows:
+    """By all but lists, which are in the order of time."""
+    plain = [0, 1, *(at for at, c in enumerate(query.columns, 2) if c.role not in _LISTS)]
+    return sorted(rows, key=lambda row: repr([row[at] for at in plain]))
+
+
+def is_same(query: Query, mine: Rows, other: Rows) -> bool:
+    return len(mine) == len(other) and all(
+        _is_same_value(role, a, b)
+        for left, right in zip(mine, other, strict=True)
+        for role, a, b in zip(
+            ("int", "int", *(c.role for c in query.columns)), left, right, strict=True
+        )
+    )
+
+
+def _is_same_value(role: str, mine: Any, other: Any) -> bool:
+    """Of a list, rows that start together have no order."""
+    if role not in _LISTS:
+        return bool(mine == other)
+    if role != "ARRAY":
+        at = other[0 if role == "FIRST" else -1]["t"]
+        return mine in [one["x"] for one in other if one["t"] == at]
+    times = [one["t"] for one in other]
+    given = Counter(zip(times, mine, strict=False))
+    return len(mine) == len(times) and given == Counter((one["t"], one["x"]) for one in other)
+
+
+def wrong(
+    query: Query,
+    connection: duckdb.DuckDBPyConnection,
+    parallelisms: tuple[int, ...] = PARALLELISMS,
+) -> str | None:
+    """What is wrong with the answer; nothing: ``""``. None: the text is refused."""
+    try:
+        stream = sql(query.text, streams(query))
+    except SqlError:
+        return None
+    assert isinstance(stream, Stream), query.text
+    if query.impossible:
+        return query.impossible
+    expected = theirs(query, connection)
+    if any(row[0] is None for row in expected):
+        return "a group has no window"
+    for parallelism in parallelisms:
+        found = ours(query, stream, parallelism)
+        if not is_same(query, found, expected):
+            return f"by {parallelism} {found}\nthere {expected}"
+    return ""
+
+
+def check(
+    query: Query, connection: duckdb.DuckDBPyConnection, parallelisms: tuple[int, ...]
+) -> bool:
+    """Whether the text has an answer, which is right."""
+    found = wrong(query, connection, parallelisms)
+    if found:
+        query = shrunk(query, lambda tried: bool(wrong(tried, connection)), _TRIES_MAX)
+        pytest.fail(f"{query.text}\n{wrong(query, connection)}\n{query.rows}\n{query.duck}")
+    return found is not None
+
+
+def test_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
+    """Each text at one parallelism."""
+    answered = sum(
+        check(written(Choices(seed)), connection, PARALLELISMS[seed % 3 :][:1])
+        for seed in range(FAST)
+    )
+    assert answered >= ANSWERED_LEAST * FAST
+
+
+@pytest.mark.slow
+def test_more_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
+    """Each text at all of them."""
+    first = SEED * 1_000_000
+    answered = sum(
+        check(written(Choices(seed)), connection, PARALLELISMS)
+        for seed in range(first, first + CASES)
+    )
+    assert answered >= ANSWERED_LEAST * CASES

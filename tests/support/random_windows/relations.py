@@ -1,0 +1,136 @@
+"""What a text is made of: windows, columns, relations and what stands behind FROM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SECOND = 1_000_000
+BOUNDS = ("start", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of one kind; lengths in seconds, 0 where they have none in common."""
+
+    kind: str
+    size: int = 0
+    every: int = 0
+    offset: int = 0
+
+    def lifetime(self, start: str | None, end: str | None) -> tuple[str, str] | None:
+        """When the result of a window lives, by the columns that there are, in DuckDB's words."""
+        if self.kind == "CUMULATE":
+            return None if end is None else (f"{end} - {self.every * SECOND}", end)
+        if start is not None and end is not None:
+            if self.size:  # each of a side of its own, of which one may have no match
+                start = f"coalesce({start}, {end} - {self.size * SECOND})"
+                return start, f"{start} + {self.size * SECOND}"
+            return start, end
+        if not self.size:
+            return None
+        size = self.size * SECOND
+        return (start, f"{start} + {size}") if start else (f"{end} - {size}", f"{end}")
+
+    @property
+    def overlap(self) -> bool:
+        """Whether rows of two of them may be alive together."""
+        return self.kind not in ("TUMBLE", "CUMULATE")
+
+
+MIXED = Windows("MIXED")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a relation."""
+
+    name: str
+    #: "key", "int", "start", "end", "time" (window_time), "at" (a time of a row); of "FIRST",
+    #: "LAST" and "ARRAY" DuckDB gives all values with their times, in order of time.
+    role: str
+    windows: Windows | None = None
+    #: In FROM: the alias of its relation.
+    of: str = ""
+    #: Of the side of an outer join that may have no match.
+    may_be_null: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Its name behind FROM."""
+        return f"{self.of}.{self.name}" if self.of else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What can stand in FROM."""
+
+    text: str
+    #: The name of its CTE for DuckDB.
+    duck: str
+    columns: tuple[Column, ...]
+    #: ``_s`` and ``_e`` are its lifetimes; else what is there at the end of a window is right.
+    exact: bool = True
+    #: ``_s`` is the start of what is there at the end of a window.
+    timed: bool = True
+    #: No two rows of a window start together.
+    alone: bool = False
+    #: Rows live to the end of their window.
+    whole: bool = True
+    #: Its rows are rows of windows, not results.
+    rows: bool = False
+    #: DuckDB's name for the same rows as points: what GROUP BY beside a window function is about,
+    #: where no other rows are of windows.
+    points: str = ""
+
+    def of_role(self, *roles: str) -> list[Column]:
+        return [c for c in self.columns if c.role in roles]
+
+    @property
+    def windows(self) -> list[Windows]:
+        return list(dict.fromkeys(c.windows for c in self.columns if c.windows is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Relation):
+    """What stands behind FROM, with WHERE; ``text`` begins with FROM, ``duck`` too."""
+
+    where: tuple[str, ...] = ()
+    duck_where: tuple[str, ...] = ()
+    start: str = "_s"
+    end: str = "_e"
+
+    def tail(self, *, duck: bool, more: Sequence[str] = ()) -> str:
+        """FROM and WHERE."""
+        conditions = [*(self.duck_where if duck else self.where), *more]
+        said = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return (self.duck if duck else self.text) + said
+
+
+def source_of(relation: Relation, alias: str) -> Source:
+    flags = (relation.exact, relation.timed, relation.alone, relation.whole, relation.rows)
+    columns = tuple(replace(c, of=alias) for c in relation.columns)
+    points = relation.points if relation.text.startswith("TABLE(") else ""
+    return Source(
+        f"FROM {relation.text} AS {alias}",
+        f"FROM {relation.duck} AS {alias}",
+        columns,
+        *flags,
+        points=points,
+        start=f"{alias}._s",
+        end=f"{alias}._e",
+    )
+
+
+def coalesced(source: Source) -> list[tuple[Column, Column]]:
+    """Pairs of the same bound of the same windows of two sides."""
+    found = [
+        (a, b)
+        for a in source.of_role(*BOUNDS)
+        for b in source.of_role(*BOUNDS)
+        if (a.of, a.role, a.windows) == ("p", b.role, b.windows) and b.of == "q"
+    ]
+    return found[:1]
