@@ -1,7 +1,7 @@
 """Random texts over windows in FROM mean what they mean of all rows of a window, or are refused.
 
-DuckDB is the oracle; :mod:`tests.support.random_windows` says how lifetimes come into it. A text has
-the same answer at several parallelisms, but for the order of rows that start together.
+DuckDB is the oracle; :mod:`tests.support.random_windows` says how lifetimes come into it. A text
+has the same answer at several parallelisms, but for the order of rows that start together.
 ``WINDOWS_SEED`` and ``WINDOWS_CASES`` ask for other texts and more of them. Cannot catch: what the
 generator does not say, rows of windows beside versions of a table, and refusals without need.
 """
@@ -58,7 +58,7 @@ def plain(value: Any) -> Any:
     return round(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value
 
 
-def ours(query: Query, stream: Stream, parallelism: int) -> Rows:
+def ours(stream: Stream, parallelism: int) -> Rows:
     plan = lower(
         stream.to_parquet(start="began", end="ended"),
         root="memory://windows",
@@ -66,27 +66,28 @@ def ours(query: Query, stream: Stream, parallelism: int) -> Rows:
     )
     names = [VS, VE, *stream.schema.names]
     rows = [tuple(plain(row[name]) for name in names) for row in answer(plan).to_pylist()]
-    return _sorted(query, rows)
+    return sorted(rows, key=repr)
 
 
 def theirs(query: Query, connection: duckdb.DuckDBPyConnection) -> Rows:
-    return _sorted(query, connection.execute(query.duck).fetchall())
-
-
-def _sorted(query: Query, rows: Rows) -> Rows:
-    """By all but lists, which are in the order of time."""
-    plain = [0, 1, *(at for at, c in enumerate(query.columns, 2) if c.role not in _LISTS)]
-    return sorted(rows, key=lambda row: repr([row[at] for at in plain]))
+    return sorted(connection.execute(query.duck).fetchall(), key=repr)
 
 
 def is_same(query: Query, mine: Rows, other: Rows) -> bool:
-    return len(mine) == len(other) and all(
-        _is_same_value(role, a, b)
-        for left, right in zip(mine, other, strict=True)
-        for role, a, b in zip(
-            ("int", "int", *(c.role for c in query.columns)), left, right, strict=True
+    """Whether they are the same rows, in whatever order."""
+    roles = ("int", "int", *(column.role for column in query.columns))
+    left = list(other)
+    for row in mine:
+        same = (
+            at
+            for at, one in enumerate(left)
+            if all(_is_same_value(*values) for values in zip(roles, row, one, strict=True))
         )
-    )
+        at = next(same, None)
+        if at is None:
+            return False
+        del left[at]
+    return not left
 
 
 def _is_same_value(role: str, mine: Any, other: Any) -> bool:
@@ -118,7 +119,7 @@ def wrong(
     if any(row[0] is None for row in expected):
         return "a group has no window"
     for parallelism in parallelisms:
-        found = ours(query, stream, parallelism)
+        found = ours(stream, parallelism)
         if not is_same(query, found, expected):
             return f"by {parallelism} {found}\nthere {expected}"
     return ""
