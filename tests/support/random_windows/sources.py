@@ -59,10 +59,14 @@ class Sources(Naming):
         clause = f"{kind} JOIN" if kind else "JOIN"
         where: tuple[str, ...] = ()
         said = f" {clause} {right.text} AS {alias} ON {' AND '.join(on)}"
+        using = [part.split(" = ") for part in on]
+        same = [pair[0][2:] for pair in using if len(pair) == 2 and pair[0][2:] == pair[1][2:]]
         if on == ["TRUE"]:
             said = f" CROSS JOIN {right.text} AS {alias}"
         elif not kind and " JOIN " not in left.text and self.choose.chance(15):
             said, where = f", {right.text} AS {alias}", tuple(on)
+        elif not kind and alias == "q" and len(same) == len(on) and self.choose.chance(15):
+            said = f" {clause} {right.text} AS {alias} USING ({', '.join(same)})"
         duck = f" {clause} {right.duck} AS {alias} ON {' AND '.join([*on, overlap])}"
         always = not right.windows and right.whole
         settled = left.exact and right.exact
@@ -142,11 +146,16 @@ class Sources(Naming):
         if len(on) == 1 and " = " in on[0] and may and self.choose.chance(40):
             outer, key = on[0].split(" = ")
             mine = f"{outer} {negated}IN (SELECT {key} FROM {other.text} AS e)"
+        text, where = source.text, (*source.where, mine)
+        if not source.where and self.choose.chance(15):
+            word = "ANTI" if negated else "SEMI"
+            text, where = f"{text} {word} JOIN {other.text} AS e ON {both}", source.where
         theirs = f"FROM {other.duck} AS e WHERE {both} AND {overlap}"
         first = f"(SELECT min(e._s) {theirs})"
         return replace(
             source,
-            where=(*source.where, mine),
+            text=text,
+            where=where,
             duck_where=(*source.duck_where, f"{negated}EXISTS (SELECT * {theirs})"),
             start=source.start if negated else f"greatest({source.start}, {first})",
             exact=source.exact and other.exact and aligned and not negated,
