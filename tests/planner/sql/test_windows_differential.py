@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEED = int(os.environ.get("WINDOWS_SEED", "7"))
-CASES = int(os.environ.get("WINDOWS_CASES", "600"))
+CASES = int(os.environ.get("WINDOWS_CASES", "300"))
 FAST = 60
 PARALLELISMS = (1, 2, 4)
 #: Of all texts; what is refused is none of them.
