@@ -19,6 +19,7 @@ from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.unnest import unnested, viewed
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
+    apart,
     is_any_bound,
     is_bound_of,
     of_pairs,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     #: What a SEMI JOIN makes of the relations before it.
     Semi = Callable[[exp.Join, Scope, Names], Scope]
 
+_APART = (
+    "a window and the one before it do not live together, so no rows would meet: write "
+    "LAG(x) OVER (PARTITION BY k ORDER BY window_start) over the results of the windows"
+)
 _COMMA = "a {} JOIN keeps rows of what it joins, and binds closer than a comma: write CROSS JOIN"
 
 
@@ -51,10 +56,14 @@ def joined(
     """The relations of FROM; the keys of commas are taken out of ``conditions``."""
     clauses = list(node.args.get("joins") or ())
     tables = [node.args["from_"].this, *(clause.this for clause in clauses)]
-    scope = relation(tables[0], _bounded(tables[0], conditions, names))
-    rights = [_right(clause, relation, conditions, names) for clause in clauses]
-    if not _groups_alone(node, scope, rights, conditions, names):
-        scope = with_rows_of_windows(scope, tables[0], names)
+    first = relation(tables[0], _bounded(tables[0], conditions, names))
+    scopes = [first, *(_right(clause, relation, conditions, names) for clause in clauses)]
+    alone = _alone(node, scopes, conditions, names)
+    scope, *rights = (
+        found if at == alone or found is None else with_rows_of_windows(found, table, names)
+        for at, (found, table) in enumerate(zip(scopes, tables, strict=True))
+    )
+    assert scope is not None
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
     for at, (clause, right) in enumerate(zip(clauses, rights, strict=True)):
@@ -84,7 +93,7 @@ def joined(
             scope = replace(with_nearest(pairs, scope), window=scope.window)
             continue
         met = [*_conditions_of(clause), *conditions]
-        scope = _of_windows(with_nulls(pairs, clause, right), scope, right, met)
+        scope = _of_windows(with_nulls(pairs, clause, right), scope, right, met, names)
     scope = _with_all(scope, waiting, conditions, names)
     for view in node.args.get("laterals") or ():
         scope = viewed(view, scope, names)
@@ -121,13 +130,19 @@ def _with_all(
             found_pairs = join(made, scope, right, names)
         else:
             found_pairs = join_all(clause, scope, right, names)
-        scope = _of_windows(found_pairs, scope, right, met)
+        scope = _of_windows(found_pairs, scope, right, met, names)
     return scope
 
 
-def _of_windows(pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr]) -> Scope:
+def _of_windows(
+    pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr], names: Names
+) -> Scope:
     """The pairs, which lie in the windows of both sides; ``met``: the conditions on them."""
-    return replace(pairs, window=left.window, in_windows=of_pairs(pairs, left, right, met))
+    for part in met:
+        if apart(part, left, right):
+            raise names.text.error(part, _APART)
+    window = left.window or right.window
+    return replace(pairs, window=window, in_windows=of_pairs(pairs, left, right, met))
 
 
 def _right(
@@ -138,25 +153,29 @@ def _right(
         return None
     # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
     visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
-    found = relation(clause.this, _bounded(clause.this, visible, names))
-    return with_rows_of_windows(found, clause.this, names)
+    return relation(clause.this, _bounded(clause.this, visible, names))
 
 
-def _groups_alone(
+def _alone(
     node: exp.Select,
-    scope: Scope,
-    rights: list[Scope | None],
+    scopes: list[Scope | None],
     conditions: list[exp.Expr],
     names: Names,
-) -> bool:
-    """Whether the windows of the first relation are those of GROUP BY, and of nothing else."""
-    group, window, clauses = node.args.get("group"), scope.window, node.args.get("joins") or ()
-    if group is None or window is None:
-        return False
+) -> int | None:
+    """The place of the relation whose windows are those of GROUP BY, and of nothing else."""
+    group, clauses = node.args.get("group"), node.args.get("joins") or ()
+    found = [(at, s) for at, s in enumerate(scopes) if s is not None and s.window is not None]
+    if group is None or len(found) != 1:
+        return None
+    ((place, scope),) = found
+    if place and (clauses[place - 1].side or clauses[place - 1].kind.upper() in ("SEMI", "ANTI")):
+        return None
     if any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses):
-        return False  # rows without a match are in none of these windows
-    if any(right is not None and right.in_windows.has_rows for right in rights):
-        return False
+        return None  # rows without a match are in none of these windows
+    if any(other is not None and other.in_windows.has_rows for other in scopes):
+        return None
+    window = scope.window
+    assert window is not None
     asked = list(conditions)
     for clause in clauses:
         asked += _conditions_of(clause)
@@ -164,10 +183,11 @@ def _groups_alone(
     queries = [part for part in parts if isinstance(part, exp.Query)]
     relation = window.relation
     if any(_is_about_windows(query, relation, names) for query in queries):
-        return False
+        return None
     items = [Item(part.alias_or_name, part.unalias()) for part in node.expressions]
     keys = [listed(key, items, scope, names.text.error) for key in group.expressions]
-    return is_any_bound(keys, relation) and not is_any_bound(parts, relation)
+    is_grouped = is_any_bound(keys, relation) and not is_any_bound(parts, relation)
+    return place if is_grouped else None
 
 
 def _is_about_windows(asked: exp.Expr, relation: str, names: Names) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sqlglot import exp
 
 from planner.durations import format_us
-from planner.logical.nodes import Source
+from planner.logical.nodes import Join, Source, Union
 from planner.logical.nodes.source import ALWAYS_US, is_table
 from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, Visible, scope_of_rows
 from rstream.items.batch import VE, VS, int64_column, only_events
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from planner.api.stream import Stream
+    from planner.logical.nodes import LogicalNode
     from planner.logical.windows import Window
     from planner.sql.expressions.names import Names
 
@@ -52,6 +53,10 @@ _OF_POINTS = (
     "rows of windows meet rows here that are in none and are over at once, so what they make is "
     "not there when a window ends: give both sides the same windows, as in TABLE(TUMBLE(TABLE b, "
     "DESCRIPTOR(ts), size))"
+)
+_OF_VERSIONS = (
+    "rows of windows meet rows here that are in none and may change before a window ends: join "
+    "them in a view that TUMBLE reads, which takes what holds at the time of each row"
 )
 _CUT = (
     "results of windows of several lengths are joined here, and pairs end before these windows do: "
@@ -172,6 +177,17 @@ def _of_lifetimes(
     return key, bound
 
 
+def apart(part: exp.Expr, left: Scope, right: Scope) -> bool:
+    """Whether a condition asks for the window of one side and the one before it of the other."""
+    if not isinstance(part, exp.EQ):
+        return False
+    kinds = [
+        {bound.kind for scope in (left, right) for bound in window_bounds(side, scope)}
+        for side in (part.this, part.expression)
+    ]
+    return sorted(map(sorted, kinds)) == [["window_end"], ["window_start"]]
+
+
 def has_bounds(scope: Scope) -> bool:
     """Whether rows of windows stand here with the bounds of these."""
     return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
@@ -197,12 +213,13 @@ def _of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindo
     is_one = len(windows) == 1 and mine.windows == theirs.windows and None not in windows
     is_one = is_one or {"window_start", "window_end"} <= same
     is_whole = mine.is_whole and theirs.is_whole and is_one and not is_crossed
-    if mine.is_whole != theirs.is_whole and not any(_is_nullable(c) for c in pairs.columns):
-        is_whole = _is_always(right) if mine.is_whole else _is_always(left)
     refused = mine.refused or theirs.refused
-    for one, other in ((left, right), (right, left)):
-        if _comes_of_windows(one) and not _comes_of_windows(other) and other.stream.plan.is_point:
-            refused = refused or _OF_POINTS
+    if _comes_of_windows(left) != _comes_of_windows(right):
+        one, other = (left, right) if _comes_of_windows(left) else (right, left)
+        plan = other.stream.plan
+        if not _is_always(plan):
+            refused = refused or (_OF_POINTS if plan.is_point else _OF_VERSIONS)
+        is_whole = one.in_windows.is_whole and not any(_is_nullable(c) for c in pairs.columns)
     return InWindows(
         windows,
         is_whole,
@@ -325,13 +342,11 @@ def _is_nullable(column: Visible) -> bool:
     return column.bound is not None and column.bound.is_nullable
 
 
-def _is_always(scope: Scope) -> bool:
+def _is_always(plan: LogicalNode) -> bool:
     """Whether its rows are alive at all times, as those of a table without times."""
-    plan = scope.stream.plan
-    while not isinstance(plan, Source):  # ends: a plan is finite
-        if not plan.keeps_lifetimes or len(plan.inputs) != 1:
-            return False
-        plan = plan.inputs[0]
+    if not isinstance(plan, Source):
+        is_kept = plan.keeps_lifetimes or isinstance(plan, Join | Union)
+        return is_kept and all(map(_is_always, plan.inputs))
     if plan.spec.items is None:
         return is_table(plan.spec)
     events = only_events(plan.spec.items)

@@ -89,11 +89,11 @@ def window_table(node: WindowTable, names: Names) -> Scope:
     call = _read(node, names.text)
     rows = names.rows(call.table)
     stream = rows.stream
-    if never_ends(stream.plan):  # a row is in the windows that its time is in
-        stream = stream.set_duration(1)
+    spec = _spec(call)
+    if never_ends(stream.plan) or not _are_within(rows, spec):
+        stream = stream.set_duration(1)  # a row is in the windows that its time is in
     relation = node.alias or call.table.name
     scope = scope_of(stream, relation)
-    spec = _spec(call)
     _check_time(call, scope, rows, spec)
     for bound in BOUNDS:
         if bound in stream.schema.names:
@@ -266,6 +266,14 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
             f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by the column "
             "that WATERMARK FOR or vs = names, or by vs()",
         )
+
+
+def _are_within(rows: Rows, spec: AnyWindow) -> bool:
+    """Whether what comes of other windows ends in the windows of ``spec`` in which it starts."""
+    if isinstance(spec, CumulatingWindow):
+        spec = tumbling(spec.step_us, spec.offset_us)
+    windows = rows.in_windows.windows
+    return not isinstance(spec, Window) or all(w and lies_within(w, spec) for w in windows)
 
 
 def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from planner import SqlError, Stream, event, sql
+from planner import SqlError, Stream, sql
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer
 from tests.support.window_queries import (
@@ -184,6 +184,18 @@ def test_a_bound_by_its_place_in_the_list() -> None:
     assert found(text.format("1")) == [(5, 10, 1)]
 
 
+@pytest.mark.parametrize("inner", ["TUMBLE('5s')", "k, SESSION('2s')"])
+def test_results_of_windows_are_in_those_that_their_time_is_in(inner: str) -> None:
+    """Though some end in the next; each is counted once."""
+    view = f"CREATE VIEW v AS SELECT window_start AS at, COUNT(*) AS c FROM a GROUP BY {inner}"
+    n = Counter[int]()
+    for start, _, c in found(view.split(" AS ", 1)[1]):
+        n[start // 7 * 7] += c
+    text = f"SELECT window_start, SUM(c) AS n FROM {of('v', 7).replace('vs()', 'at')}"
+    assert found(f"{view}; {text} GROUP BY {BOTH}") == [(w, w + 7, m) for w, m in sorted(n.items())]
+    assert sum(n.values()) == len(ROWS["a"])
+
+
 def test_a_bound_comes_before_a_name_of_the_list() -> None:
     listed = "SELECT EXTRACT(EPOCH FROM window_start)::BIGINT AS window_start, COUNT(*) AS n"
     text = f"SELECT window_start AS n, n AS m FROM ({listed} FROM {of('a', 5)} GROUP BY {BOTH})"
@@ -208,13 +220,25 @@ def test_results_of_cumulate_are_known_by_both_bounds() -> None:
             sql(f"SELECT SUM(c) AS n FROM ({inner}) GROUP BY {bound}", streams())
 
 
-def test_what_has_no_windows_but_lasts_may_stand_beside_them() -> None:
-    """Of the newest rows of a key those count that hold at the end of a window."""
+def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> None:
+    """Whichever of them stands first in FROM; not at the end of the window, whatever is there."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs() DESC)"
-    newest = f"SELECT k, vs() AS at FROM b QUALIFY {over} = 1"
-    joined = f"FROM {ROWS_OF_A} AS a JOIN ({newest}) AS d ON a.k = d.k"
-    text = f"SELECT a.window_start, COUNT(*) AS n {joined} GROUP BY a.window_start"
-    assert found(text) == [(0, 5, 4), (5, 10, 3), (10, 15, 1)]
+    newest = f"(SELECT k, vs() AS at FROM b QUALIFY {over} = 1) AS d"
+    a = f"{of('a', 5)} AS a"
+    n = Counter(at // 5 * 5 for at, k in ROWS["a"] if any(t <= at and c == k for t, c in ROWS["b"]))
+    expected = [(start, start + 5, m) for start, m in sorted(n.items())]
+    text = "SELECT a.window_start, COUNT(*) AS n FROM {} GROUP BY a.window_start"
+    for joined in (
+        "{0} JOIN {1} ON a.k = d.k",
+        "{1} JOIN {0} ON a.k = d.k",
+        "{1}, {0} WHERE a.k = d.k",
+    ):
+        assert found(text.format(joined.format(a, newest))) == expected
+    view = f"CREATE VIEW v AS SELECT a.k FROM a JOIN {newest} ON a.k = d.k"
+    assert found(f"{view}; {text.format(of('v', 5) + ' AS a')}") == expected
+    refused = f"(SELECT * FROM {a}) AS a JOIN {newest} ON a.k = d.k"
+    with pytest.raises(SqlError, match="join them in a view that TUMBLE reads"):
+        sql(text.format(refused), streams())
 
 
 def test_results_of_windows_live_on_behind_an_asof_join() -> None:
@@ -359,17 +383,3 @@ def test_a_table_without_times_cuts_no_results() -> None:
     shown = sorted((r["_vs"] // SECOND, r["_ve"] // SECOND, r["n"]) for r in rows)
     expected = found(f"SELECT k, window_start, c FROM ({LISTED.format(SESSIONS)})")
     assert shown == sorted((start, end, n) for start, end, _, n in expected)
-
-
-def test_a_table_beside_results_is_taken_as_it_is_at_the_end() -> None:
-    """The result of a window is paired with two versions, of which the later one counts."""
-    versions = Stream.from_items(
-        {"k": "int64", "w": "int64"}, [event(0, 3 * SECOND, k=1, w=7), event(3 * SECOND, k=1, w=8)]
-    )
-    lasting = {**streams(), "t": versions.extend("1d")}
-    joined = f"FROM {counted('a', 5)} AS a JOIN t ON a.k = t.k"
-    text = f"SELECT a.window_start, SUM(w) AS w {joined} GROUP BY a.window_start"
-    stream = sql(text, lasting)
-    assert isinstance(stream, Stream)
-    table = answer(lower(stream.to_parquet(), root="memory://table")).to_pylist()
-    assert [(r["_vs"] // SECOND, r["_ve"] // SECOND) for r in table] == [(0, 5), (5, 10)]

@@ -97,6 +97,18 @@ def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
         sql(f"SELECT {listed} {text} {by.format(bound)}", streams())
 
 
+@pytest.mark.parametrize(
+    "form", ["JOIN {} AS b ON {}", "LEFT JOIN {} AS b ON {}", ", {} AS b WHERE {}"]
+)
+def test_a_window_does_not_meet_the_one_before(form: str) -> None:
+    same = "a.k = b.k AND a.window_start = b.window_end"
+    with pytest.raises(SqlError, match="do not live together, so no rows would meet: write LAG"):
+        sql(
+            f"SELECT a.c FROM {counted('a', 5)} AS a {form.format(counted('b', 5), same)}",
+            streams(),
+        )
+
+
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_has_no_result_per_window_is_refused(text: str) -> None:
     with pytest.raises(SqlError) as raised:
