@@ -247,6 +247,8 @@ def test_text_read_as_values() -> None:
         *(col("i").cast(int), col("f").cast(float), col("f").cast("float32"), col("b").cast(bool)),
         *(col("t").cast("timestamp"), col("t").cast(TIMESTAMP), col("d").cast("date")),
         *(decimal, decimal * 2.0, decimal.round(1), decimal.cast(str), decimal.floor(), -decimal),
+        *(decimal % 2, decimal // 2, decimal % -3, decimal // -3, decimal % 0, lit(7) % decimal),
+        *(decimal % (decimal - decimal.round(0)), decimal // (decimal - decimal.round(0))),
         col("i").cast(int).cast(pa.decimal128(25, 3)),
     ]
     assert_twins(selected(stream, expressions))

@@ -76,6 +76,10 @@ def _unless_least(sql: Callable[[str], str]) -> Writer:
 
 
 def _floor_divide(call: Call, a: str, b: str) -> str:
+    if _of_decimals(call):
+        return let2(
+            a, b, lambda x, y: f"cast(({x} - {x} % {y}) / {y} - {_borrow(x, y, '')} as double)"
+        )
     if is_float(call):
         return let2(a, b, lambda x, y: f"rint(({x} - {x} % {y}) / {y} - {_borrow(x, y, 'D')})")
 
@@ -93,7 +97,20 @@ def _borrow(a: str, b: str, suffix: str) -> str:
     return f"if({a} % {b} <> 0 and ({a} % {b} < 0) <> ({b} < 0), 1{suffix}, 0{suffix})"
 
 
+def _of_decimals(call: Call) -> bool:
+    return any(arg.type is not None and pa.types.is_decimal(arg.type) for arg in call.args)
+
+
 def _modulo(call: Call, a: str, b: str) -> str:
+    if _of_decimals(call):
+        return let2(
+            a,
+            b,
+            lambda x, y: (
+                f"if({_borrow(x, y, '')} = 1, "
+                f"cast({x} % {y} + {y} as double), cast({x} % {y} as double))"
+            ),
+        )
     zero = "0D" if is_float(call) else "0L"
     return let2(
         a,

@@ -2,7 +2,7 @@
 
 What does not fit is an error, never another number. ``//`` floors and ``%`` takes the divisor's
 sign, as in Python, so ``a == (a // b) * b + a % b``. Dividing by zero, integers or floats, gives
-null, as in Spark.
+null, as in Spark. ``//`` and ``%`` of decimals are exact, and given as the nearest float.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.expressions.functions.decimals import applied, rounded
+from planner.expressions.functions.decimals import applied, divided_exactly, rounded
 from planner.expressions.functions.rounding import rounded_float
 from planner.expressions.functions.signature import (
     arg_types,
@@ -126,6 +126,9 @@ def _resolve_floored(call: Call) -> Node | None:
     common = _number(call)
     if common is None:
         return None
+    types = arg_types(call)
+    if pa.types.is_decimal(common) and not any(map(pa.types.is_null, types)):
+        return typed(call, _FLOAT, *(as_decimal(plain(t)) for t in types))
     common = _INTEGER if pa.types.is_integer(common) else _FLOAT
     return typed(call, common, common, common)
 
@@ -166,6 +169,8 @@ def _divide(values: Sequence[Value], _call: Call) -> Value:
 
 def _floored(function: Callable[..., np.ndarray]) -> Callable[[Sequence[Value], Call], Value]:
     def evaluate(values: Sequence[Value], call: Call) -> Value:
+        if pa.types.is_decimal(values[0].type):
+            return divided_exactly(values, 0 if function is np.floor_divide else 1)
         (left, left_null), (right, right_null) = (_dense(v) for v in values)
         null = left_null | right_null | (right == 0)
         if function is np.floor_divide and left.dtype.kind == "i":

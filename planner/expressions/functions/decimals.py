@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from planner.expressions.nodes import Value
 
@@ -30,6 +30,8 @@ _FLOAT_SCALE = 19
 #: than _UNSURE.
 _SURE_MAX, _UNSURE = 2.0**40, 2.0**-10
 _HALVES = "half_towards_infinity"
+#: Room for every decimal as a whole number.
+_EXACT = Context(prec=2 * _WIDE_DIGITS)
 
 
 def to_decimal(value: Value, target: pa.DataType) -> Value:
@@ -169,3 +171,25 @@ def _by_python(value: Value | list[Decimal | None], target: pa.DataType, digits:
         return pa.scalar(one(value.as_py()), target)
     numbers = value if isinstance(value, list) else value.to_pylist()
     return pa.array([one(number) for number in numbers], target)
+
+
+def divided_exactly(values: Sequence[Value], which: int) -> Value:
+    """Floored quotients (0) or remainders (1) of two decimals, as the nearest floats."""
+    if all(isinstance(value, pa.Scalar) for value in values):
+        return divided_exactly([pa.repeat(value, 1) for value in values], which)[0]
+    rows = max(len(value) for value in values if isinstance(value, pa.Array))
+    scale = max(value.type.scale for value in values)
+    columns = [
+        pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value for value in values
+    ]
+    # ``int / int`` is rounded once, whatever their sizes.
+    unit = 1 if which == 0 else 10**scale
+    found = [
+        None if a is None or not b else divmod(_ticks(a, scale), _ticks(b, scale))[which] / unit
+        for a, b in zip(*(column.to_pylist() for column in columns), strict=True)
+    ]
+    return pa.array(found, pa.float64())
+
+
+def _ticks(number: Decimal, scale: int) -> int:
+    return int(number.scaleb(scale, _EXACT))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import decimal
 from decimal import ROUND_HALF_UP, Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -224,3 +225,37 @@ def test_a_duration_is_microseconds_as_a_number_whatever_its_unit(unit: str, per
     schema = pa.schema([("d", pa.duration(unit))])
     text = to_sql(resolve(col("d").cast(int).node, schema), {"d": "c0"})
     assert (text == "c0") is (unit == "us")
+
+
+def some(kind: pa.DataType) -> st.SearchStrategy[tuple[pa.DataType, list[Decimal]]]:
+    return st.tuples(st.just(kind), st.lists(values(kind) | st.just(Decimal(0)), max_size=4))
+
+
+@given(st.tuples(types().flatmap(some), types().flatmap(some)))
+@example(((pa.decimal128(38, 0), [Decimal("9" * 38)]), (pa.decimal128(1, 0), [Decimal(7)])))
+@example(((pa.decimal128(5, 2), [Decimal("1.25")]), (pa.decimal128(3, 2), [Decimal("0.05")])))
+@example(((pa.decimal128(5, 2), [Decimal("-0.35")]), (pa.decimal128(3, 1), [Decimal("0.5")])))
+def test_quotients_and_remainders_are_exact(
+    case: tuple[tuple[pa.DataType, list[Decimal]], tuple[pa.DataType, list[Decimal]]],
+) -> None:
+    """What Python's own integers and fractions say, as the nearest float."""
+    (kind, numbers), (other, divisors) = case
+    count = min(len(numbers), len(divisors))
+    times = pa.array(range(count), pa.int64())
+    columns = [pa.array(numbers[:count], kind), pa.array(divisors[:count], other)]
+    batch = pa.RecordBatch.from_arrays([times, times, *columns], names=[VS, VE, "a", "b"])
+    pairs = [(Fraction(a), Fraction(b)) for a, b in zip(numbers, divisors, strict=False)]
+    assert (col("a") // col("b")).evaluate(batch).to_pylist() == [
+        float(a // b) if b else None for a, b in pairs
+    ]
+    assert (col("a") % col("b")).evaluate(batch).to_pylist() == [
+        float(a % b) if b else None for a, b in pairs
+    ]
+
+
+def test_quotients_of_decimals_and_integers() -> None:
+    column = pa.array([Decimal("9" * 38), Decimal(-7), None], pa.decimal128(38, 0))
+    assert evaluated(col("d") % 7, column) == [1.0, 0.0, None]
+    assert evaluated(col("d") // 2, column) == [5e37, -4.0, None]
+    assert evaluated(col("d") % 0, column) == [None, None, None]
+    assert evaluated(lit(Decimal("0.35")) % lit(Decimal("0.05")), column) == [0.0] * 3
