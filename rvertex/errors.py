@@ -281,10 +281,12 @@ class SumOverflowError(UsageError):
 
     def __str__(self) -> str:
         more = "float64" if "decimal" in self.room else "float64 or decimal"
-        return (
-            f"{self.output}: the sum of column {self.column!r} does not fit into {self.room}; "
-            f"cast the column to {more} first"
+        is_column = not self.column.startswith(f"{self.output}_input")  # else it is computed
+        place = "" if "@" in self.output else f"{self.output}: "  # only a user's names are told
+        of, cast = (
+            (f" of column {self.column!r}", "the column") if is_column else ("", "its values")
         )
+        return f"{place}the sum{of} does not fit into {self.room}; cast {cast} to {more} first"
 
 
 @error_class

@@ -10,7 +10,8 @@ import pickle
 
 import pytest
 
-from planner import SqlError, sql
+from jobmanager import JobFailedError, collect
+from planner import SqlError, Stream, event, sql
 from tests.planner.sql.test_sql import STREAMS
 from tests.rooms import ROOT
 
@@ -58,3 +59,21 @@ def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
         sql(f"SELECT {'(' * 5_000}x{')' * 5_000} AS v FROM s", STREAMS)
     with pytest.raises(SqlError, match="nested too deeply"):
         sql(f"SELECT x {'+ 1 ' * 2_000} AS v FROM s", STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT SUM(x + 1) AS v FROM s GROUP BY TUMBLE('1m')", ": v: the sum does not fit into"),
+        ("SELECT SUM(x) AS v FROM s GROUP BY TUMBLE('1m')", ": v: the sum of column 'x' does not"),
+        ("SELECT SUM(x) OVER (ORDER BY vs()) AS v FROM s", ": the sum of column 'x' does not fit"),
+    ],
+)
+def test_a_sum_without_room_is_told_in_names_of_the_user(text: str, told: str) -> None:
+    rows = Stream.from_items({"x": "int64"}, [event(n, x=2**62) for n in range(3)])
+    stream = sql(text, {"s": rows})
+    assert isinstance(stream, Stream)
+    with pytest.raises(JobFailedError) as raised:
+        collect(stream, executor="local")
+    assert told in str(raised.value)
+    assert "input" not in str(raised.value)
