@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from jobmanager.errors import QueryFileError
 from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
-from rvertex.user_code.sources import digest_of, file_of, sources_of
+from rvertex.user_code.sources import file_of, has_changed, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def changed_note(known: Mapping[str, Any] | None) -> str | None:
         return None
     changed = [] if now == known["digest"] else [known["path"]]
     imports: dict[str, str] = known.get("imports", {})
-    changed += (p for p, digest in imports.items() if digest_of(Path(p)) not in (digest, None))
+    changed += (p for p, digest in imports.items() if has_changed(Path(p), digest))
     if not changed:
         return ""
     have = "has" if len(changed) == 1 else "have"

@@ -4,7 +4,8 @@ What a query file defines travels by value. Functions and classes of other modul
 where they are read, so an edited module would go on with the state of the code before it, and a
 worker that starts later would compute otherwise than those beside it.
 
-Invariant: a digest is of what a file says to Python. Comments and layout do not count.
+Invariant: what counts is what a file says to Python, not comments or layout. A digest is that of
+the bytes, by which most files are known at once, and that of the parsed text.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _LIBRARIES = tuple(
     )
 )
 _DIGEST_BYTES = 8
+_BETWEEN = "-"
 _MODULES_MAX = 1000
 
 
@@ -85,13 +87,19 @@ def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
     """
     for module, digest in sources:
         path = file_of(module)
-        if path is not None and digest_of(path) not in (digest, None):
+        if path is not None and has_changed(path, digest):
             raise ChangedCodeError(name, str(path))
 
 
-def digest_of(path: Path) -> str | None:
-    """Of what a file says to Python; None if it is gone or says nothing to it."""
-    return _read(path, _version_of(path))[0]
+def has_changed(path: Path, digest: str) -> bool:
+    """Whether a file says something else to Python than it did; one that is gone says nothing."""
+    try:
+        if _hash(path.read_bytes()) == digest.partition(_BETWEEN)[0]:
+            return False  # nothing has to be parsed, as a host does it before it begins
+    except OSError:
+        return False
+    now = _read(path, _version_of(path))[0]
+    return now is not None and now.partition(_BETWEEN)[2] != digest.partition(_BETWEEN)[2]
 
 
 def file_of(name: str) -> Path | None:
@@ -116,11 +124,16 @@ def _read(
     if version is None:
         return None, ()
     try:
-        tree = ast.parse(path.read_bytes())
+        content = path.read_bytes()
+        tree = ast.parse(content)
     except (OSError, SyntaxError, ValueError):
         return None, ()
-    text = ast.dump(tree).encode()
-    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest(), tuple(_imports(tree))
+    digest = f"{_hash(content)}{_BETWEEN}{_hash(ast.dump(tree).encode())}"
+    return digest, tuple(_imports(tree))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _imports(tree: ast.Module) -> list[tuple[int, str]]:
