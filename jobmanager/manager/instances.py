@@ -164,9 +164,10 @@ def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> No
 
 
 def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
-    """Have one instance write again what was lost; the others serve on."""
+    """Have one instance write again what was lost, but no twin that a drain ends at once."""
     rows = vertex.instances
-    former = next((i for i in rows if not job.is_live(i)), rows[-1])
+    stay = [i for i in rows if i.replaces is None or not job.hosts[i.slot].is_draining]
+    former = next((i for i in stay if not job.is_live(i)), stay[-1])
     new = new_instance(job, vertex, ref, former.slot, former.checkpoint_slot)
     new.replaces, new.reason = former.replaces, former.reason
     for twin in rows:

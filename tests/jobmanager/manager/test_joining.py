@@ -380,6 +380,24 @@ def test_a_drain_that_leaves_too_few_hosts_is_refused_with_a_reason() -> None:
     assert not left.manager.hosts[0].is_draining
 
 
+def test_what_is_written_again_is_not_left_to_a_twin_that_is_to_go() -> None:
+    """It would give way to its elder, which has in memory no more what a reader begins with."""
+    scene = Scene(chain("volatile"), hosts=4)
+    scene.start_all()
+    scene.obey(scene.tell(DrainRequested("h1.0")))
+    (elder, _), (twin, host) = scene.instances("b")
+    for epoch in (elder, twin):
+        scene.finish("b", 100, 50, epoch=epoch)
+    scene.tell(DrainRequested(host))
+    for instance in scene.manager.vertices["b"].instances:
+        instance.released["bc"] = 50
+    out = scene.lose(scene.instances("c")[0][1])
+    assert [vertex for vertex, _ in started(out)] == ["b"]
+    (newest, _) = max(scene.instances("b"))
+    assert newest > twin
+    assert scene.manager.job.released("bc") == 0
+
+
 def test_a_host_that_dies_while_it_is_drained_is_not_replaced() -> None:
     scene = Scene(chain("async"), hosts=2)
     scene.start_all()
