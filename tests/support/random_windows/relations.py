@@ -82,8 +82,7 @@ class Relation:
     whole: bool = True
     #: Its rows are rows of windows, not results.
     rows: bool = False
-    #: DuckDB's name for the same rows as points: what GROUP BY beside a window function is about,
-    #: where no other rows are of windows.
+    #: DuckDB's name for the same rows as points.
     points: str = ""
 
     def of_role(self, *roles: str) -> list[Column]:
@@ -100,6 +99,11 @@ class Source(Relation):
 
     where: tuple[str, ...] = ()
     duck_where: tuple[str, ...] = ()
+    #: The one window function among its relations, where no other rows are of windows: its windows
+    #: are those of a GROUP BY of them, of rows as points. Its alias, and DuckDB's names for both.
+    function: tuple[str, str, str] | None = None
+    #: There is a RIGHT or FULL JOIN in it.
+    is_outer: bool = False
     start: str = "_s"
     end: str = "_e"
 
@@ -113,13 +117,13 @@ class Source(Relation):
 def source_of(relation: Relation, alias: str) -> Source:
     flags = (relation.exact, relation.timed, relation.alone, relation.whole, relation.rows)
     columns = tuple(replace(c, of=alias) for c in relation.columns)
-    points = relation.points if relation.text.startswith("TABLE(") else ""
+    is_function = relation.points and relation.text.startswith("TABLE(")
     return Source(
         f"FROM {relation.text} AS {alias}",
         f"FROM {relation.duck} AS {alias}",
         columns,
         *flags,
-        points=points,
+        function=(alias, relation.duck, relation.points) if is_function else None,
         start=f"{alias}._s",
         end=f"{alias}._e",
     )

@@ -85,7 +85,8 @@ class Sources(Naming):
             where=(*left.where, *where),
             duck_where=left.duck_where,
             rows=left.rows or right.rows,
-            points=left.points if not right.rows and not left_null else "",
+            function=_function(left, mine, kind),
+            is_outer=left.is_outer or left_null,
             start=f"greatest({left.start}, {mine.start})",
             end=f"least({left.end}, {mine.end})",
         )
@@ -142,6 +143,7 @@ class Sources(Naming):
         both = f"{' AND '.join(on)}"
         mine = f"{negated}EXISTS (SELECT * FROM {other.text} AS e WHERE {both})"
         plain = not any(f"{kind} JOIN" in mine + source.text for kind in ("LEFT", "RIGHT", "FULL"))
+        plain = plain and "ROLLUP" not in "".join([*self.views, *self.definitions, mine])
         may = not negated or (plain and on[0].endswith(".k"))
         if len(on) == 1 and " = " in on[0] and may and self.choose.chance(40):
             outer, key = on[0].split(" = ")
@@ -162,5 +164,14 @@ class Sources(Naming):
             timed=source.timed and other.timed and other.exact and aligned,
             alone=source.alone and bool(negated),
             whole=source.whole and other.whole and aligned,
-            points=source.points if not other.rows else "",
+            function=source.function if not other.rows else None,
         )
+
+
+def _function(left: Source, right: Source, kind: str) -> tuple[str, str, str] | None:
+    """The one window function of both, where no other rows are of windows."""
+    if left.is_outer or kind in ("RIGHT", "FULL"):
+        return None
+    if left.function and not right.rows:
+        return left.function
+    return right.function if not left.rows and not kind else None

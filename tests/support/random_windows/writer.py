@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -138,11 +139,13 @@ class Writer(Sources):
     def group(self, source: Source, *, last: bool) -> Relation:
         """GROUP BY bounds and keys."""
         free = not {"window_start", "window_end"} & {c.name for c in source.columns}
-        if source.exact and free and self.choose.chance(30):
+        within = set(source.windows) == {self.main} and self.main.kind == "TUMBLE"
+        within = within and not self.main.offset
+        if source.exact and free and within and self.choose.chance(30):
             return self._grouped_again(source)
         said, lifetime = self.bounds(source)
-        if any(column.of == "p" for _, column in said):
-            source = _as_points(source)
+        if source.function and any(column.of == source.function[0] for _, column in said):
+            source = _as_points(source, *source.function)
         if lifetime is None:
             self.impossible = "a bound alone does not tell the window"
             lifetime = ("0", "0")
@@ -188,7 +191,7 @@ class Writer(Sources):
 
     def _grouped_again(self, source: Source) -> Relation:
         """GROUP BY a window of other windows: rows are in those that they overlap."""
-        size = self.choose.pick((10, 7, self.main.size))
+        size = self.main.size * 2
         windows = Windows("TUMBLE", size, size)
         keys = source.of_role("key")[:1]
         columns = [replace(c, of="") for c in keys]
@@ -338,7 +341,10 @@ class Writer(Sources):
         same = len(specs) == 1 and MIXED not in specs
         columns = tuple(sides[0])
         if not same and kind != "EXCEPT":
-            columns = tuple(replace(c, windows=MIXED if c.windows else None) for c in columns)
+            columns = tuple(
+                a if a.windows == b.windows else replace(a, windows=MIXED)
+                for a, b in zip(*sides, strict=True)
+            )
         exact = left.exact and right.exact and (
             kind == "UNION ALL"
             or (kind != "EXCEPT" and same and left.whole and right.whole)
@@ -373,9 +379,10 @@ class Writer(Sources):
         return self.cte(f"SELECT {told}, {lives} FROM {mine} l JOIN {yours} r ON {same}")
 
 
-def _as_points(source: Source) -> Source:
-    """The same where the windows of the first table are those of GROUP BY and of nothing else."""
-    if not source.points or "p.window_" in source.tail(duck=False):
+def _as_points(source: Source, alias: str, rows: str, points: str) -> Source:
+    """The same where the windows of a table are those of GROUP BY, and of no condition."""
+    said = source.tail(duck=False)
+    if f"{alias}.window_" in said or re.search(r"USING \([^)]*window_", said):
         return source
-    rest = source.duck.removeprefix("FROM ").split(" ", 1)[1]
-    return replace(source, duck=f"FROM {source.points} {rest}")
+    duck = source.duck.replace(f"{rows} AS {alias}", f"{points} AS {alias}", 1)
+    return replace(source, duck=duck)
