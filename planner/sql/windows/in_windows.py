@@ -98,13 +98,16 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
         return tuple(dict.fromkeys(bound for bound in found if bound is not None))
     if isinstance(node, exp.Coalesce):
         parts = [window_bounds(part, scope) for part in (node.this, *node.expressions)]
-        nulls = [frozenset.intersection(*(b.null_when for b in part)) for part in parts if part]
-        plain = [[replace(one, null_when=frozenset()) for one in part] for part in parts]
-        kinds = [tuple(dict.fromkeys(part)) for part in plain]
-        if any(kind != kinds[0] for kind in kinds):
+        firsts = [part[0] for part in parts if part]
+        if not firsts:
             return ()
-        null_when = nulls[0] if nulls and _may_meet(nulls) else frozenset()
-        return tuple(replace(one, null_when=null_when) for one in kinds[0])
+        first = firsts[0]
+        if not all(parts) or not all(_same(first, one) for one in firsts):
+            return (Bound(first.kind, None),)
+        nulls = [frozenset.intersection(*(b.null_when for b in part)) for part in parts]
+        null_when = nulls[0] if _may_meet(nulls) else frozenset()
+        is_life = all(one.is_life for one in firsts)
+        return (replace(first, is_life=is_life, null_when=null_when),)
     return ()
 
 

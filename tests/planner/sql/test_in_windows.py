@@ -330,6 +330,13 @@ def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
     assert found(text) == [(start, start + 5, m) for start, m in sorted(n.items())]
 
 
+def test_rows_and_results_of_the_same_windows_have_one_bound() -> None:
+    by = "COALESCE(a.window_start, b.window_start)"
+    joined = SIDES.format(of("a", 5), "FULL", counted("a", 5)) + f" AND {SAME}"
+    text = f"SELECT {by} AS w, COUNT(*) AS n {joined} GROUP BY {by}"
+    assert found(text) == counts(5, 5, by_key=False)
+
+
 def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
     """Which COALESCE of all three finds; of two of them it may find none."""
     sides = [

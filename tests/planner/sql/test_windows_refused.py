@@ -27,7 +27,14 @@ BY_STEPS = (
 )
 STEPS = [BY_STEPS.format(seconds) for seconds in (5, 2)]
 SAME = "a.window_start = b.window_start AND a.window_end = b.window_end"
+RANKED = (
+    f"(SELECT * FROM {of('a', 10, 5)} QUALIFY RANK() OVER (PARTITION BY {BOTH} ORDER BY k) < 9)"
+)
+COUNTED = f"(SELECT k, {BOTH}, COUNT(*) AS c FROM {of('a', 10, 5)} GROUP BY k, {BOTH})"
+EITHER = "GROUP BY COALESCE(a.window_start, b.window_start)"
 REFUSED = {
+    f"{SIDES.format(RANKED, '', COUNTED)} {EITHER}": "rows were joined whose windows are not the",
+    f"{SIDES.format(counted('a', 5), '', counted('b', 10))} {EITHER}": "of different windows stand",
     f"{SIDES.format(of('a', 5), '', of('b', 10))} GROUP BY b.window_start": "GROUP BY those of 5s",
     f"{SIDES.format(of('a', 6), '', of('b', 10))} GROUP BY a.window_start": "the same windows",
     f"{SIDES.format(counted('a', 5), '', counted('b', 10))} GROUP BY b.window_end": "TUMBLE('10s')",
