@@ -113,8 +113,10 @@ class Writer(Sources):
     def bounds(self, source: Source) -> tuple[list[tuple[str, Column]], tuple[str, str] | None]:
         """Bounds by which to group, each as it is said, and the lifetime of what is grouped."""
         whole = [w for c in source.columns if (w := c.windows) is not None and not c.may_be_null]
-        known = list(dict.fromkeys(whole)) or source.windows
-        windows = self.choose.pick(known if not self.choose.chance(15) else source.windows)
+        listed = {c.windows for role in ("start", "end") for c in source.of_role(role)}
+        every = [w for w in source.windows if w in listed]
+        known = list(dict.fromkeys(w for w in whole if w in listed)) or every
+        windows = self.choose.pick(known if not self.choose.chance(15) else every)
         starts = [c for c in source.of_role("start") if c.windows == windows]
         ends = [c for c in source.of_role("end") if c.windows == windows]
         options = [[s, e] for s in starts for e in ends if s.of == e.of]
