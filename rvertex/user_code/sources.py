@@ -38,6 +38,8 @@ _LIBRARIES = tuple(
         )
     )
 )
+#: Folders of packages wherever they are: those of one user, and of other environments on the path.
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _DIGEST_BYTES = 8
 _BETWEEN = "-"
 _MODULES_MAX = 1000
@@ -60,7 +62,9 @@ def is_library(filename: str) -> bool:
     """Whether code is Python's, a package's or ours, and so not looked into."""
     if not filename or filename.startswith("<frozen"):
         return True
-    return os.path.abspath(filename).startswith(_LIBRARIES)
+    path = os.path.abspath(filename)
+    folders = path.split(os.sep)
+    return path.startswith(_LIBRARIES) or any(name in folders for name in _PACKAGE_FOLDERS)
 
 
 def sources_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -105,7 +109,7 @@ def has_changed(path: Path, digest: str) -> bool:
 def file_of(name: str) -> Path | None:
     """The file in Python that a module was imported from, if it was and there is one."""
     path = getattr(sys.modules.get(name), "__file__", None)
-    return Path(path) if path is not None and path.endswith(".py") else None
+    return Path(path) if isinstance(path, str) and path.endswith(".py") else None
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:
@@ -125,11 +129,19 @@ def _read(
         return None, ()
     try:
         content = path.read_bytes()
-        tree = ast.parse(content)
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse(content, str(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None, ()
-    digest = f"{_hash(content)}{_BETWEEN}{_hash(ast.dump(tree).encode())}"
+    digest = f"{_hash(content)}{_BETWEEN}{_hash(_dumped(tree, content))}"
     return digest, tuple(_imports(tree))
+
+
+def _dumped(tree: ast.Module, content: bytes) -> bytes:
+    """What a file says to Python; its bytes if it nests too deeply, as a sum of many terms."""
+    try:
+        return ast.dump(tree).encode()
+    except RecursionError:
+        return content
 
 
 def _hash(content: bytes) -> str:

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from planner.user_code import user_code
 from rvertex.user_code.errors import ChangedCodeError
-from rvertex.user_code.sources import sources_of
+from rvertex.user_code.sources import is_library, sources_of
 from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
 from tests.rvertex.user_code.test_unpickle import body
 
@@ -84,3 +84,20 @@ def test_sources_are_the_modules_of_the_user(folder: Path) -> None:
     ]
     (folder / "limits.py").write_text("no Python")
     assert [name for name, _ in sources_of(["my_tools.limits"])] == []
+
+
+def test_a_file_that_nests_deeply_is_known_by_its_bytes(folder: Path) -> None:
+    deep = " + ".join(f"'{n}'" for n in range(2_000))
+    text = f"MOST = {deep}\n"
+    (folder / "limits.py").write_text(text)
+    data = cloudpickle.dumps([planned()])
+    load_shipped(data, to_run=True)
+    (folder / "limits.py").write_text(text.replace("'0'", "'none'"))
+    with pytest.raises(ChangedCodeError, match=r"limits\.py has changed"):
+        load_shipped(data, to_run=True)
+
+
+def test_packages_of_any_environment_are_no_sources(folder: Path) -> None:
+    for name in ("site-packages", "dist-packages"):
+        assert is_library(str(folder / "lib" / name / "tool.py"))
+    assert not is_library(str(folder / "my-site-packages" / "tool.py"))
