@@ -30,6 +30,8 @@ _FLOAT_SCALE = 19
 #: than _UNSURE.
 _SURE_MAX, _UNSURE = 2.0**40, 2.0**-10
 _HALVES = "half_towards_infinity"
+#: So many digits are exact in a double, and so is what two numbers of them leave.
+_EXACT_DIGITS = 15
 #: Room for every decimal as a whole number.
 _EXACT = Context(prec=2 * _WIDE_DIGITS)
 
@@ -182,13 +184,30 @@ def divided_exactly(values: Sequence[Value], which: int) -> Value:
     columns = [
         pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value for value in values
     ]
-    # ``int / int`` is rounded once, whatever their sizes.
     unit = 1 if which == 0 else 10**scale
+    few = [_few_ticks(column, scale) for column in columns]
+    if few[0] is not None and few[1] is not None:
+        with np.errstate(all="ignore"):
+            made = np.divmod(few[0], few[1])[which] / unit
+        null = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
+        return pa.array(made, pa.float64(), mask=null[0] | null[1] | (few[1] == 0))
+    # ``int / int`` is rounded once, whatever their sizes.
     found = [
         None if a is None or not b else divmod(_ticks(a, scale), _ticks(b, scale))[which] / unit
         for a, b in zip(*(column.to_pylist() for column in columns), strict=True)
     ]
     return pa.array(found, pa.float64())
+
+
+def _few_ticks(value: pa.Array, scale: int) -> np.ndarray | None:
+    """``_ticks`` of decimals (int64[n], anything where there is none); None: some are too many."""
+    room = _EXACT_DIGITS - scale
+    ends = [end for end in pc.min_max(value).as_py().values() if end is not None]
+    if room < 0 or any(abs(end) >= 10**room for end in ends):
+        return None
+    made = value.cast(pa.decimal128(_EXACT_DIGITS, scale))
+    low = np.frombuffer(made.buffers()[1], np.int64)[::2]
+    return low[made.offset : made.offset + len(made)]
 
 
 def _ticks(number: Decimal, scale: int) -> int:

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from planner import EvaluationError, Expr, InvalidPlanError, col, lit
 from planner.batch.spark_sql import to_sql
+from planner.expressions.functions.decimals import divided_exactly
 from planner.expressions.nodes import resolve
 from rstream.items.batch import VE, VS
 from rvertex.events.decimals import nearest_floats
+from tests.support.calls import calls_of
 
 EXACT = Context(prec=200)
 
@@ -259,3 +261,12 @@ def test_quotients_of_decimals_and_integers() -> None:
     assert evaluated(col("d") // 2, column) == [5e37, -4.0, None]
     assert evaluated(col("d") % 0, column) == [None, None, None]
     assert evaluated(lit(Decimal("0.35")) % lit(Decimal("0.05")), column) == [0.0] * 3
+
+
+@pytest.mark.parametrize("rows", [10, 1_000])
+def test_few_digits_are_divided_without_a_call_for_each_row(rows: int) -> None:
+    column = pa.array([Decimal(n).scaleb(-2) for n in range(rows)], pa.decimal128(12, 2))
+    divisor = pa.scalar(Decimal("0.35"), pa.decimal128(3, 2))
+    assert calls_of(lambda: divided_exactly([column, divisor], 1)) < 100
+    found = divided_exactly([column.slice(3), divisor], 1).to_pylist()
+    assert found == [n % 35 / 100 for n in range(3, rows)]
