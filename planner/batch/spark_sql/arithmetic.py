@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from planner.batch.spark_sql.casts import failure, floor_divide
-from planner.batch.spark_sql.errors import MARK
+from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import DECIMAL_DIGITS_MAX, INT64_MIN, integer, type_name
 from planner.expressions.bounds import may_overflow
@@ -27,6 +27,8 @@ Writer: TypeAlias = "Callable[..., str]"
 _LEAST = integer(INT64_MIN)
 #: Doubles from here on have no fraction.
 _WHOLE_FROM = "4503599627370496D"
+#: Of a quotient of decimals: Spark keeps six places of it, and two digits are those of its steps.
+_QUOTIENT_DIGITS_MAX = DECIMAL_DIGITS_MAX - 6 - 2
 
 
 def spark_type(call: Call) -> str:
@@ -77,6 +79,7 @@ def _unless_least(sql: Callable[[str], str]) -> Writer:
 
 def _floor_divide(call: Call, a: str, b: str) -> str:
     if _of_decimals(call):
+        _check_room(call, is_quotient=True)
         return let2(
             a, b, lambda x, y: f"cast(({x} - {x} % {y}) / {y} - {_borrow(x, y, '')} as double)"
         )
@@ -101,8 +104,31 @@ def _of_decimals(call: Call) -> bool:
     return any(arg.type is not None and pa.types.is_decimal(arg.type) for arg in call.args)
 
 
+def _check_room(call: Call, *, is_quotient: bool) -> None:
+    """Refuse decimals of which Spark would lose places, or make nulls.
+
+    Raises:
+        UnsupportedInBatchError: a step between decimals of these types may have no room.
+    """
+    left, right = (arg.type for arg in call.args)
+    assert left is not None, call
+    assert right is not None, call
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    has_room = scale == 0 or whole + scale < DECIMAL_DIGITS_MAX
+    if is_quotient:
+        has_room = has_room and whole + right.scale <= _QUOTIENT_DIGITS_MAX
+    if not has_room:
+        raise UnsupportedInBatchError(
+            str(call),
+            f"Spark has {DECIMAL_DIGITS_MAX} digits, too few for each step of {left} by {right}; "
+            "cast them to decimals of fewer digits",
+        )
+
+
 def _modulo(call: Call, a: str, b: str) -> str:
     if _of_decimals(call):
+        _check_room(call, is_quotient=False)
         return let2(
             a,
             b,

@@ -156,6 +156,31 @@ def test_what_cannot_be_exact_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "has_quotient", "has_remainder"),
+    [
+        ((12, 2), (3, 2), True, True),
+        ((30, 0), (19, 0), True, True),
+        ((29, 0), (10, 2), False, True),
+        ((38, 0), (1, 0), False, True),
+        ((38, 10), (20, 10), False, False),
+        ((20, 10), (38, 10), False, False),
+    ],
+)
+def test_decimals_are_divided_while_spark_has_room(
+    left: tuple[int, int], right: tuple[int, int], *, has_quotient: bool, has_remainder: bool
+) -> None:
+    schema = pa.schema([("x", pa.decimal128(*left)), ("y", pa.decimal128(*right))])
+    x, y = col("x"), col("y")
+    for expression, has_room in ((x // y, has_quotient), (x % y, has_remainder)):
+        node = resolve(expression.node, schema)
+        if has_room:
+            assert "as double)" in to_sql(node, {"x": "x", "y": "y"})
+            continue
+        with pytest.raises(UnsupportedInBatchError, match="cast them to decimals of fewer digits"):
+            to_sql(node, {"x": "x", "y": "y"})
+
+
 def test_texts_of_all_functions(rewrite: bool) -> None:
     """Of all types; tests/spark runs them, where these are what it ran."""
     columns = {name: f"c{k}" for k, name in enumerate(ROWS.schema.names)}
