@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: What ``str.isspace`` and Arrow call white space.
 SPACE = r"(?U)[\s\x1c-\x1f]"
-#: Doubles from here on have no fraction.
 _WORDS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 _JAVA_CODES = {
     "Y": "yyyy", "y": "yy", "m": "MM", "d": "dd", "H": "HH", "I": "hh", "M": "mm", "S": "ss",

@@ -39,9 +39,10 @@ def _rounded(numbers: np.ndarray, digits: int, *, toward_zero: bool) -> np.ndarr
         return np.where(np.isfinite(numbers), np.copysign(0.0, numbers), numbers)
     power = float(f"1e{abs(digits)}")
     scaled = numbers * power if digits >= 0 else numbers / power
-    whole = np.floor(np.abs(scaled))
+    size = np.abs(scaled)
+    whole = np.floor(size)
     if not toward_zero:
-        whole += np.abs(scaled) - whole >= 0.5
+        whole += size - whole >= 0.5
     signed = np.copysign(whole, scaled)
     back = signed / power if digits >= 0 else signed * power
-    return np.where(np.abs(scaled) < _WHOLE_FROM, back, numbers)
+    return np.where(size < _WHOLE_FROM, back, numbers)
