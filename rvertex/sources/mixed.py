@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 _PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates"}
 #: Whole numbers of so many digits that a double may not hold them; more than 300 are no numbers.
 _WHOLE = r"^[ ]*[+-]?[0-9]{16,300}[ ]*$"
-_WHOLE_MEMBER = re.compile(rb'"([^"\\]+)"\s*:\s*(-?[0-9]{16,300})\s*[,}]')
+_WHOLE_MEMBER = re.compile(rb":\s*-?[0-9]{16,300}\s*[,}]")
+_WHOLE_MAX = 10**300
 _LOOKED_AT_BYTES = 1 << 20
 #: So many files and columns are named in a message.
 NAMED_MAX = 3
@@ -167,11 +169,24 @@ def _rounded(spec: SourceSpec, path: str, names: set[str]) -> dict[str, str]:
         ]
     else:
         piece = next(chunks(path), b"")[:_LOOKED_AT_BYTES]
-        pairs = [(m[1].decode(), m[2]) for m in _WHOLE_MEMBER.finditer(piece)]
+        pairs = _members(piece)
     for name, value in pairs:
         written = value.decode().strip()
         if name in names and int(written) != int(float(written)):
             found.setdefault(name, written)
+    return found
+
+
+def _members(piece: bytes) -> list[tuple[str, bytes]]:
+    """Long whole numbers that are members of a row itself, not of a struct in it."""
+    found = []
+    for line in filter(_WHOLE_MEMBER.search, piece.splitlines()):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):  # the end of the piece, or whoever reads it says so
+            continue
+        members = row.items() if isinstance(row, dict) else ()
+        found += [(k, b"%d" % v) for k, v in members if type(v) is int and abs(v) < _WHOLE_MAX]
     return found
 
 

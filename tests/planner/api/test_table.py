@@ -127,3 +127,10 @@ def test_whole_numbers_that_become_others_are_told(tmp_path: Path, form: str, ex
         assert lower(given.to_parquet(), root="r").notes == ()
         kept = [int(v) for v in jobmanager.collect(given)["id"].to_pylist()]
         assert (kept[1] == far) is (kind != "double")
+
+
+def test_whole_numbers_of_a_struct_are_none_of_a_column_of_that_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"t": 1, "id": 1.5, "of": {{"id": {2**60 + 1}}}}}\n')
+    stream = Stream.from_json(str(path), vs="t")
+    assert lower(stream.to_parquet(), root="r").notes == ()
