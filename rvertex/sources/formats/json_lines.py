@@ -18,6 +18,12 @@ from rvertex.errors import CorruptSourceError, SourceVanishedError
 from rvertex.sources.files import bytes_to_read, first_line, open_range
 from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
 from rvertex.sources.formats.rows.bad_rows import BadRow
+from rvertex.sources.formats.rows.csv_times import (
+    has_dates,
+    has_times,
+    times_as_text,
+    with_times,
+)
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 
 if TYPE_CHECKING:
@@ -138,7 +144,27 @@ def chunks(path: str, lo: int = 0, hi: int | None = None) -> Iterator[bytes]:
 
 
 def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
-    """A chunk of whole lines as a table; ``schema`` None: columns and types are inferred."""
+    """A chunk of whole lines as a table; ``schema`` None: columns and types are inferred.
+
+    Times and dates are read from text as in CSV; a date may also be a number of days since 1970.
+    """
+    if schema is None or not (has_times(schema) or has_dates(schema)):
+        return _parsed(chunk, schema)
+    try:
+        return _with_times(chunk, schema, times_as_text(schema, dates=True))
+    except pa.ArrowException:
+        if not has_dates(schema):
+            raise
+    return _with_times(chunk, schema, times_as_text(schema))
+
+
+def _with_times(chunk: bytes, schema: pa.Schema, as_text: pa.Schema) -> pa.Table:
+    table = _parsed(chunk, as_text).select(schema.names).combine_chunks()
+    batches = [with_times(batch, schema) for batch in table.to_batches()]
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _parsed(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
     parse = pajson.ParseOptions(
         explicit_schema=schema,
         newlines_in_values=False,

@@ -1,8 +1,9 @@
-"""Columns of timestamps in CSV: values with a zone and without one, which are UTC, in any mixture.
+"""Columns of times in CSV and JSON: with a zone and without one, which is UTC, in any mixture.
 
-Arrow's parser takes a column with a zone only if every value names one, and a column without only
-if none does. What it refuses is read as text and cast here, so that a type of times means what it
-means in JSON, and of a single row whatever stands beside it.
+Arrow's parser of CSV takes a column with a zone only if every value names one, and a column without
+only if none does; its parser of JSON drops the zone of a column, and takes dates as numbers only.
+Such columns are read as text and cast here, so that a type of times means the same in both, and of
+a single row whatever stands beside it.
 """
 
 from __future__ import annotations
@@ -24,27 +25,38 @@ def has_times(columns: pa.Schema) -> bool:
     return any(pa.types.is_timestamp(f.type) for f in columns)
 
 
-def times_as_text(columns: pa.Schema) -> pa.Schema:
-    """The columns to parse: timestamps as text."""
-    return pa.schema([_as_text(f) for f in columns])
+def has_dates(columns: pa.Schema) -> bool:
+    """Whether a column has dates."""
+    return any(pa.types.is_date32(f.type) for f in columns)
+
+
+def times_as_text(columns: pa.Schema, *, dates: bool = False) -> pa.Schema:
+    """The columns to parse: timestamps as text, and dates too if ``dates`` says so."""
+    return pa.schema([_as_text(f, dates=dates) for f in columns])
 
 
 def with_times(batch: pa.RecordBatch, columns: Iterable[pa.Field]) -> pa.RecordBatch:
     """What was parsed as :func:`times_as_text`, with the types of ``columns``.
 
     Raises:
-        pyarrow.ArrowInvalid: some text is no time.
+        pyarrow.ArrowInvalid: some text is no time, or no date.
     """
     fields = list(columns)
-    arrays = [
-        _times(array, f.type) if pa.types.is_timestamp(f.type) else array
-        for array, f in zip(batch.columns, fields, strict=True)
-    ]
+    arrays = [_cast(array, f.type) for array, f in zip(batch.columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _as_text(f: pa.Field) -> pa.Field:
-    return f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f
+def _as_text(f: pa.Field, *, dates: bool) -> pa.Field:
+    is_read = pa.types.is_timestamp(f.type) or (dates and pa.types.is_date32(f.type))
+    return f.with_type(pa.string()) if is_read else f
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return _times(array, kind)
+    if pa.types.is_date32(kind) and pa.types.is_string(array.type):
+        return pc.utf8_trim_whitespace(array).cast(kind)
+    return array
 
 
 def _times(text: pa.Array, kind: pa.TimestampType) -> pa.Array:
