@@ -373,6 +373,12 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     return [part for part in given if isinstance(part, exp.Expr)]
 
 
+_QUANTIFIED: dict[type[exp.Expr], str] = {
+    exp.Any: "write x IN (SELECT ...) for x = ANY (SELECT ...)",
+    exp.All: "write x NOT IN (SELECT ...) for x <> ALL (SELECT ...)",
+}
+
+
 def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
     """That there is no such thing, in SQL's words, and what there is instead."""
     said = text.spelled(node)
@@ -380,5 +386,7 @@ def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
         where = "it stands in GROUP BY, and window_start and window_end tell its bounds"
         return text.error(node, f"the function {said} is not supported here: {where}")
     hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
+    if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):
+        hint = _QUANTIFIED[type(node)]
     what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
     return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))

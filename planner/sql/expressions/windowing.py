@@ -27,6 +27,12 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
+#: Windows that Flink's GROUP BY gives a column of times first: what they take here.
+_LENGTHS = {"HOP": "size, every", "TUMBLE": "size", "CUMULATE": "size, step"}
+_NO_COLUMN = (
+    "windows in GROUP BY are of the stream's own times and take no column; "
+    "write {name}({lengths}), or FROM TABLE({name}(TABLE t, DESCRIPTOR({column}), ...))"
+)
 OVER = "OVER stands in the list of a SELECT without GROUP BY; put one of both in a subquery in FROM"
 
 
@@ -43,6 +49,9 @@ def window_of(
     make, wanted = _WINDOWS[name]
     least = sum(not what.endswith("?") for what in wanted)
     given = node.expressions
+    if name in _LENGTHS and len(given) > 1 and isinstance(given[0], exp.Column):
+        lengths, column = _LENGTHS[name], given[0].sql()
+        raise text.error(given[0], _NO_COLUMN.format(name=name, lengths=lengths, column=column))
     if not least <= len(given) <= len(wanted):
         shown = ", ".join(f"[{w[:-1]}]" if w.endswith("?") else w for w in wanted)
         raise text.error(node, f"write {name}({shown})")

@@ -12,6 +12,10 @@ _PARSED = "write TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') or STRPTIME(s, '%d.%m.%Y %H
 _STARTS = "window_start is the window's start; GROUP BY ..., TUMBLE('5s')"
 _ENDS = "window_end is the window's end; GROUP BY ..., TUMBLE('5s')"
 _GROUPED = "windows stand in GROUP BY: GROUP BY k, TUMBLE('5s')"
+SPARK_WINDOW = (
+    "write GROUP BY k, TUMBLE('1 minute') or HOP(size, every), which take the stream's own times; "
+    "window_start and window_end tell the bounds"
+)
 _NOW = "an answer follows from its input alone; the event's own times are vs() and ve()"
 _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW"
@@ -81,7 +85,8 @@ HINTS: dict[str, str] = {
         _STARTS,
     ),
     **dict.fromkeys(("TUMBLE_END", "HOP_END", "SESSION_END"), _ENDS),
-    **dict.fromkeys(("WINDOW", "SESSION_WINDOW", "WINDOW_TIME"), _GROUPED),
+    **dict.fromkeys(("SESSION_WINDOW", "WINDOW_TIME"), _GROUPED),
+    "WINDOW": SPARK_WINDOW,
     **dict.fromkeys(("HOPPING", "SLIDING"), "write HOP(size, every)"),
     "TUMBLING": "write TUMBLE(size)",
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"), _OVER),

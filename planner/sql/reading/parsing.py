@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.errors import ExpressionTypeError
 from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.grammar import StreamDialect, StreamParser, adapted
+from planner.sql.reading.hints import SPARK_WINDOW
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ Place = tuple[int, int]
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
+#: Behind GROUP BY sqlglot takes the name for the clause WINDOW, and refuses what stands in it.
+_SPARK_WINDOW = re.compile(r"\bGROUP\s+BY\s+(window)\s*\([^()]*", re.IGNORECASE)
 _FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
 _INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
 #: Nodes that are found by the keyword they begin with.
@@ -277,6 +280,10 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
     start = max(first, first + int(told["col"]) - width)
     if any(found.start() <= start < found.end() for found in _EMIT.finditer(source.text)):
         words = "EMIT CHANGES stands behind a SELECT, within its parentheses"
+    for found in _SPARK_WINDOW.finditer(source.text):
+        if found.start() <= start <= found.end():
+            what = f"the function WINDOW is not supported; {SPARK_WINDOW}"
+            raise source.error_at(found.span(1), what) from None
     at = next((t for t in source.tokens if t.start <= start <= t.end), None)
     words += _other_spelling(source, at)
     raise source.error_at((start, start + width), words) from None
