@@ -171,9 +171,14 @@ class _Scan:
 
     @property
     def modules(self) -> set[str]:
-        """Where the functions and classes that it reaches were defined."""
-        kinds = (types.FunctionType, type)
-        return {str(v.__module__) for v in self._seen.values() if isinstance(v, kinds)}
+        """The modules that it reaches, and those of the functions and classes that it reaches."""
+        found = set()
+        for value in self._seen.values():
+            if isinstance(value, types.ModuleType):
+                found.add(value.__name__)
+            elif isinstance(value, types.FunctionType | type):
+                found.add(str(value.__module__))
+        return found
 
     @property
     def digest(self) -> str:

@@ -61,6 +61,24 @@ def test_edited_code_is_not_run(folder: Path, file: str, text: str) -> None:
     assert how.startswith(f"{UNLOADABLE}capped is not what it was")
 
 
+def test_a_module_of_which_the_query_file_reads_a_value_alone_is_a_source(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "from my_tools import limits\n\n\ndef capped(x):\n    return min(x, limits.MOST)\n"
+    (folder.parent / "my_query.py").write_text(text)
+    monkeypatch.delitem(sys.modules, "my_query", raising=False)
+    import my_query  # type: ignore[import-not-found]
+
+    cloudpickle.register_pickle_by_value(my_query)
+    try:
+        data = cloudpickle.dumps([user_code(my_query.capped, "apply", None)])
+    finally:
+        cloudpickle.unregister_pickle_by_value(my_query)
+    (folder / "limits.py").write_text("MOST = 6\n")
+    with pytest.raises(ChangedCodeError, match=r"limits\.py has changed"):
+        load_shipped(data, to_run=True)
+
+
 def test_layout_and_comments_are_no_change(folder: Path) -> None:
     code = planned()
     (folder / "steps.py").write_text("# caps\n" + STEPS.replace("x, ", "x,\n "))
