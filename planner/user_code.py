@@ -168,11 +168,13 @@ class _Scan:
     draws: bool = False
     _seen: dict[int, Any] = field(default_factory=dict)
     _content: list[str] = field(default_factory=list)
+    #: Names that are imported inside, which may be of modules.
+    _imports: set[str] = field(default_factory=set)
 
     @property
     def modules(self) -> set[str]:
         """The modules that it reaches, and those of the functions and classes that it reaches."""
-        found = set()
+        found = set(self._imports)
         for value in self._seen.values():
             if isinstance(value, types.ModuleType):
                 found.add(value.__name__)
@@ -255,7 +257,7 @@ class _Scan:
         local: dict[str, Any] = {}
         imported: Any = _MISSING
         current: Any = _MISSING
-        path, line = "", code.co_firstlineno
+        path, package, line = "", "", code.co_firstlineno
         is_lookup = False
         for step in dis.get_instructions(code):
             line = step.positions.lineno or line if step.positions else line
@@ -271,9 +273,11 @@ class _Scan:
                     self._draw(path, name)
                     current, path = self._attribute(current, name, path), f"{path}.{name}"
                 case "IMPORT_NAME":
-                    imported = sys.modules.get(name, _MISSING)
+                    package, imported = name, sys.modules.get(name, _MISSING)
+                    self._imports.add(name)
                     current, path = sys.modules.get(name.partition(".")[0], _MISSING), name
                 case "IMPORT_FROM":
+                    self._imports.add(f"{package}.{name}".strip("."))
                     current, path = self._attribute(imported, name, str(name)), name
                     if current is _MISSING and getattr(imported, "__name__", "").endswith(name):
                         current = imported

@@ -17,6 +17,7 @@ import os
 import site
 import sys
 import sysconfig
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from rvertex.user_code.errors import ChangedCodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from importlib.machinery import ModuleSpec
 
 _PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -107,9 +109,24 @@ def has_changed(path: Path, digest: str) -> bool:
 
 
 def file_of(name: str) -> Path | None:
-    """The file in Python that a module was imported from, if it was and there is one."""
-    path = getattr(sys.modules.get(name), "__file__", None)
+    """The file in Python that a module was imported from, or would be; None if there is none."""
+    if name in sys.modules:
+        path = getattr(sys.modules[name], "__file__", None)
+    else:
+        path = getattr(_spec_of(name), "origin", None)
     return Path(path) if isinstance(path, str) and path.endswith(".py") else None
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """How a module was imported, or would be; nothing is imported to find that out."""
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__spec__", None)
+    above = None
+    if package := name.rpartition(".")[0]:
+        above = getattr(_spec_of(package), "submodule_search_locations", None)
+        if above is None:
+            return None
+    return PathFinder.find_spec(name, above)
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:
@@ -162,7 +179,7 @@ def _imports(tree: ast.Module) -> list[tuple[int, str]]:
 
 
 def _absolute(imports: Iterable[tuple[int, str]], name: str) -> set[str]:
-    package = getattr(sys.modules.get(name), "__package__", None) or ""
+    package = getattr(_spec_of(name), "parent", None) or ""
     found = set()
     for level, imported in imports:
         parts = package.split(".")

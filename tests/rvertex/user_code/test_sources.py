@@ -5,6 +5,7 @@ Cannot catch: values that a module reads from elsewhere when it is imported.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,15 @@ from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
 from tests.rvertex.user_code.test_unpickle import body
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from rvertex.user_code.code import UserCode
 
+    Planned = Callable[[str], UserCode]
+
 STEPS = "from my_tools import limits\n\n\ndef capped(x):\n    return min(x, limits.MOST)\n"
+LATE = "def capped(x):\n    from my_tools.limits import MOST\n\n    return min(x, MOST)\n"
 
 
 @pytest.fixture
@@ -40,9 +45,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned() -> UserCode:
-    from my_tools.steps import capped  # type: ignore[import-not-found]
+    return user_code(importlib.import_module("my_tools.steps").capped, "apply", None)
 
-    return user_code(capped, "apply", None)
+
+@pytest.fixture
+def planned_by_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planned]:
+    """Plans the function of a file that travels as a query file does."""
+    made = []
+
+    def plan(text: str) -> UserCode:
+        (folder.parent / "my_query.py").write_text(text)
+        monkeypatch.delitem(sys.modules, "my_query", raising=False)
+        made.append(importlib.import_module("my_query"))
+        cloudpickle.register_pickle_by_value(made[-1])
+        return user_code(made[-1].capped, "apply", None)
+
+    yield plan
+    for module in made:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 @pytest.mark.parametrize(
@@ -61,19 +81,20 @@ def test_edited_code_is_not_run(folder: Path, file: str, text: str) -> None:
     assert how.startswith(f"{UNLOADABLE}capped is not what it was")
 
 
-def test_a_module_of_which_the_query_file_reads_a_value_alone_is_a_source(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("text", [STEPS, LATE], ids=["of a value", "when it is called"])
+def test_modules_that_a_query_file_only_names_are_sources(
+    folder: Path, planned_by_value: Planned, text: str
 ) -> None:
-    text = "from my_tools import limits\n\n\ndef capped(x):\n    return min(x, limits.MOST)\n"
-    (folder.parent / "my_query.py").write_text(text)
-    monkeypatch.delitem(sys.modules, "my_query", raising=False)
-    import my_query  # type: ignore[import-not-found]
+    data = cloudpickle.dumps([planned_by_value(text)])
+    (folder / "limits.py").write_text("MOST = 6\n")
+    with pytest.raises(ChangedCodeError, match=r"limits\.py has changed"):
+        load_shipped(data, to_run=True)
 
-    cloudpickle.register_pickle_by_value(my_query)
-    try:
-        data = cloudpickle.dumps([user_code(my_query.capped, "apply", None)])
-    finally:
-        cloudpickle.unregister_pickle_by_value(my_query)
+
+def test_what_a_function_imports_when_it_is_called_is_a_source(folder: Path) -> None:
+    (folder / "steps.py").write_text(LATE)
+    data = cloudpickle.dumps([planned()])
+    assert "my_tools.limits" not in sys.modules  # planning imports nothing
     (folder / "limits.py").write_text("MOST = 6\n")
     with pytest.raises(ChangedCodeError, match=r"limits\.py has changed"):
         load_shipped(data, to_run=True)
