@@ -255,14 +255,13 @@ def _check_first_words(source: SqlText) -> None:
 
 
 #: What other engines write between two values.
-OPERATORS = {
+_OPERATORS = {
     "**": "write POWER(a, b)",
     "//": "write a DIV b",
     "!~": "write NOT s RLIKE 'a.*'",
     "~": "write s RLIKE 'a.*'",
-    "TOP": "write ORDER BY x LIMIT n",
 }
-_TOP = re.compile(r"(?i)\bselect\s+top\s+\d")
+_TOP = re.compile(r"\bSELECT\s+TOP\s+\d", re.IGNORECASE)
 
 
 def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
@@ -284,16 +283,19 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
         if found.start() <= start <= found.end():
             what = f"the function WINDOW is not supported; {SPARK_WINDOW}"
             raise source.error_at(found.span(1), what) from None
-    at = next((t for t in source.tokens if t.start <= start <= t.end), None)
-    words += _other_spelling(source, at)
+    words += _other_spelling(source, start)
     raise source.error_at((start, start + width), words) from None
 
 
-def _other_spelling(source: SqlText, at: Token | None) -> str:
-    """How another engine's operator is said here, if ``at`` or what stands around it is one."""
-    if at is not None:
-        ends = (at.start + 2, at.end + 1, len(source.text[: at.start].rstrip()))
-        for operator, here in OPERATORS.items():
-            if any(source.text.endswith(operator, 0, end) for end in ends):
-                return f"; {here}"
-    return f"; {OPERATORS['TOP']}" if _TOP.search(source.text) else ""
+def _other_spelling(source: SqlText, start: int) -> str:
+    """The hint for another engine's operator, or TOP, at the place of an error or around it."""
+    if any(found.start() <= start < found.end() for found in _TOP.finditer(source.text)):
+        return "; write ORDER BY x LIMIT n"
+    at = next((t for t in source.tokens if t.start <= start <= t.end), None)
+    if at is None:
+        return ""
+    ends = (at.start + 2, at.end + 1, len(source.text[: at.start].rstrip()))
+    for operator, here in _OPERATORS.items():
+        if any(source.text.endswith(operator, 0, end) for end in ends):
+            return f"; {here}"
+    return ""

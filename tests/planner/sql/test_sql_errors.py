@@ -46,6 +46,13 @@ def test_a_shift_is_by_as_many_bits_as_a_number_has() -> None:
     assert "a shift is by 0 to 62 bits, not 63" in message("SELECT x << 63 AS v FROM s")
 
 
+@pytest.mark.parametrize(
+    "statement", ["SELECT k STOP STOP FROM s", "SELECT k FROM s -- not SELECT TOP 3 k\nWHERE ("]
+)
+def test_top_is_told_only_where_it_stands(statement: str) -> None:
+    assert "LIMIT" not in message(statement)
+
+
 def test_a_text_without_statements() -> None:
     for text in ("", "  ", "-- nothing\n", ";"):
         with pytest.raises(SqlError, match="ends without a SELECT"):
