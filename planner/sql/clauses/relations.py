@@ -176,16 +176,16 @@ def _alone(
         return None
     window = scope.window
     assert window is not None
-    asked = list(conditions)
+    relation = window.relation
+    items = [Item(part.alias_or_name, part.unalias()) for part in node.expressions]
+    keys = [listed(key, items, scope, names.text.error) for key in group.expressions]
+    asked = [*conditions, *(key for key in keys if not is_bound_of(key, relation))]
     for clause in clauses:
         asked += _conditions_of(clause)
     parts = [p for one in asked for p in one.walk(prune=lambda n: isinstance(n, exp.Query))]
     queries = [part for part in parts if isinstance(part, exp.Query)]
-    relation = window.relation
     if any(_is_about_windows(query, relation, names) for query in queries):
         return None
-    items = [Item(part.alias_or_name, part.unalias()) for part in node.expressions]
-    keys = [listed(key, items, scope, names.text.error) for key in group.expressions]
     is_grouped = is_any_bound(keys, relation) and not is_any_bound(parts, relation)
     return place if is_grouped else None
 

@@ -46,6 +46,15 @@ def test_plans_are_those_of_windows_in_group_by(in_from: str, form: str) -> None
     assert sql(renamed, streams()) == expected
 
 
+@pytest.mark.parametrize("key", ["day", "DATE_TRUNC('day', window_start)"])
+def test_keys_that_are_made_of_bounds_are_those_of_rows_of_windows(key: str) -> None:
+    table = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+    listed = "SELECT k, DATE_TRUNC('day', window_start) AS day, sum(i) AS v FROM"
+    by = f"GROUP BY k, window_start, {key}"
+    expected = sql(f"{listed} (SELECT * FROM {table}) {by}", streams())
+    assert sql(f"{listed} {table} {by}", streams()) == expected
+
+
 def test_sessions_as_they_grow() -> None:
     grown = session("9s", "1m", running=True)
     start = agg.min(vs())
