@@ -17,6 +17,7 @@ import os
 import site
 import sys
 import sysconfig
+import zipfile
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _DIGEST_BYTES = 8
 _BETWEEN = "-"
 _MODULES_MAX = 1000
+_UNREADABLE = (OSError, KeyError, zipfile.BadZipFile)
 
 
 def is_users(kind: type) -> bool:
@@ -100,9 +102,9 @@ def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
 def has_changed(path: Path, digest: str) -> bool:
     """Whether a file says something else to Python than it did; one that is gone says nothing."""
     try:
-        if _hash(path.read_bytes()) == digest.partition(_BETWEEN)[0]:
+        if _hash(_bytes_of(path)) == digest.partition(_BETWEEN)[0]:
             return False  # nothing has to be parsed, as a host does it before it begins
-    except OSError:
+    except _UNREADABLE:
         return False
     now = _read(path, _version_of(path))[0]
     return now is not None and now.partition(_BETWEEN)[2] != digest.partition(_BETWEEN)[2]
@@ -129,9 +131,22 @@ def _spec_of(name: str) -> ModuleSpec | None:
     return PathFinder.find_spec(name, above)
 
 
+def _archive_of(path: Path) -> Path | None:
+    """The zip archive that a module was imported from; None if it was a file of its own."""
+    return None if path.exists() else next((p for p in path.parents if p.is_file()), None)
+
+
+def _bytes_of(path: Path) -> bytes:
+    archive = _archive_of(path)
+    if archive is None:
+        return path.read_bytes()
+    with zipfile.ZipFile(archive) as opened:
+        return opened.read(path.relative_to(archive).as_posix())
+
+
 def _version_of(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        found = (_archive_of(path) or path).stat()
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
@@ -145,9 +160,9 @@ def _read(
     if version is None:
         return None, ()
     try:
-        content = path.read_bytes()
+        content = _bytes_of(path)
         tree = ast.parse(content, str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (*_UNREADABLE, SyntaxError, ValueError, RecursionError, MemoryError):
         return None, ()
     digest = f"{_hash(content)}{_BETWEEN}{_hash(_dumped(tree, content))}"
     return digest, tuple(_imports(tree))

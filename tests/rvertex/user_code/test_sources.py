@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from shutil import make_archive
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,6 +99,24 @@ def test_what_a_function_imports_when_it_is_called_is_a_source(folder: Path) -> 
     (folder / "limits.py").write_text("MOST = 6\n")
     with pytest.raises(ChangedCodeError, match=r"limits\.py has changed"):
         load_shipped(data, to_run=True)
+
+
+def test_modules_in_an_archive_are_sources(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pack() -> None:
+        make_archive(str(folder.parent / "packed"), "zip", folder.parent, folder.name)
+
+    pack()
+    monkeypatch.syspath_prepend(folder.parent / "packed.zip")
+    data = cloudpickle.dumps([planned()])
+    (folder / "steps.py").write_text("# caps\n" + STEPS)
+    pack()
+    load_shipped(data, to_run=True)
+    (folder / "limits.py").write_text("MOST = 6\n")
+    pack()
+    with pytest.raises(ChangedCodeError, match=r"packed\.zip/my_tools/limits\.py has changed"):
+        load_shipped(data, to_run=True)
+    (folder.parent / "packed.zip").write_bytes(b"none")
+    load_shipped(data, to_run=True)  # the import says whether it can be had
 
 
 def test_layout_and_comments_are_no_change(folder: Path) -> None:
