@@ -1,11 +1,11 @@
-"""The files of code that a plan only names: what they said when it was planned, and say now.
+"""Detects edits of the user's modules between planning and running.
 
-What a query file defines travels by value. Functions and classes of other modules are imported
-where they are read, so an edited module would go on with the state of the code before it, and a
-worker that starts later would compute otherwise than those beside it.
+The code of a query file travels by value. Functions and classes of other modules are imported where
+they run, so after an edit the new code would go on with the old code's state, and a worker that
+starts later would compute other rows than the workers beside it.
 
-Invariant: what counts is what a file says to Python, not comments or layout. A digest is that of
-the bytes, by which most files are known at once, and that of the parsed text.
+Invariant: comments and layout do not count. A digest has two parts: a hash of the bytes, which
+recognises an unchanged file without parsing it, and a hash of the syntax tree.
 """
 
 from __future__ import annotations

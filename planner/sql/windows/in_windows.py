@@ -1,10 +1,10 @@
-"""What a query keeps of the windows of those below it.
+"""Which windows the rows of a query belong to, as the queries around it see them.
 
-Rows of windows live to the end of their window at most, and results of windows as long as it. A
-query that has the bounds among its columns hands that on, so that GROUP BY and PARTITION BY around
-it know which windows they mean, and give one result for each. Pairs of two kinds of windows live
-while both last: they have one end with the windows that lie within the others, and with no others.
-What is over before its window ends, as a pair with a point, is not there to be counted, and the
+A row of a window lives to the window's end at most; a result lives exactly as long as its window. A
+query that lists the bounds hands them on, so GROUP BY and PARTITION BY around it know the windows
+and give one result for each. A pair of rows from two kinds of windows lives while both windows
+last: it ends with the smaller window if that lies within the larger one, else with neither. A row
+that is over before its window ends, such as a pair with a point, cannot be counted then, so the
 query is refused.
 """
 
@@ -82,14 +82,14 @@ def is_any_bound(nodes: Iterable[exp.Expr], relation: str) -> bool:
 
 
 def is_bound_of(node: exp.Expr, relation: str) -> bool:
-    """The same of one node."""
+    """Whether a node is a bound of the windows of ``relation``, by its name."""
     if not isinstance(node, exp.Column) or node.name not in BOUNDS:
         return False
     return node.table in ("", relation)
 
 
 def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
-    """What a key says of windows: a column, or COALESCE of those of the sides of a FULL JOIN."""
+    """The bounds that a key stands for: a column, or COALESCE over both sides of a FULL JOIN."""
     while isinstance(node, exp.Paren):  # ends: a tree is finite
         node = node.this
     if isinstance(node, exp.Column):
@@ -112,7 +112,7 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 
 def of_bounds_alone(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
-    """What a value of rows of windows tells that is made of their bounds, and is none of them."""
+    """The unknown bound of a value that only bounds make, as ``CAST(window_start AS DATE)``."""
     columns = list(node.find_all(exp.Column))
     found = [window_bounds(column, scope) for column in columns]
     has_times = any(call.name.lower() in ("vs", "ve") for call in node.find_all(exp.Anonymous))
@@ -168,7 +168,7 @@ def window_key(
 def _of_lifetimes(
     asked: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names, clause: str
 ) -> tuple[exp.Expr, Bound]:
-    """The same of windows of several lengths: their results are known by both bounds."""
+    """The key among bounds of windows of several lengths, which only both bounds tell apart."""
     key, bound = asked[0]
     if not all(bound.is_life for _, bound in asked):
         raise names.text.error(key, _MIXED.format(clause))
@@ -181,7 +181,7 @@ def _of_lifetimes(
 
 
 def apart(part: exp.Expr, left: Scope, right: Scope) -> bool:
-    """Whether a condition asks for the window of one side and the one before it of the other."""
+    """Whether a condition joins the windows of one side with the windows before them."""
     if not isinstance(part, exp.EQ):
         return False
     kinds = [
@@ -192,23 +192,23 @@ def apart(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def has_bounds(scope: Scope) -> bool:
-    """Whether rows of windows stand here with the bounds of these."""
+    """Whether there are rows of windows here (not only results) with bounds among the columns."""
     return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
 
 
 def of_pairs(pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
-    """How pairs live; ``conditions``: those that they meet."""
+    """The windows of joined pairs that meet ``conditions``."""
     same = {kind for part in conditions for kind in _same_kinds(part, left, right)}
     return _of_both(pairs, left, right, same)
 
 
 def beside(outer: Scope, inner: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
-    """How rows live that are kept, or left out, for those of ``inner`` that meet conditions."""
+    """The windows of the rows that EXISTS or IN keeps or drops for rows of ``inner``."""
     return of_pairs(outer, outer, inner, conditions)
 
 
 def _of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
-    """How pairs live that have the bounds of these kinds in common."""
+    """The windows of pairs whose bounds of the kinds ``same`` are equal."""
     mine, theirs = left.in_windows, right.in_windows
     windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
     overlap = any(_overlaps(window) for window in mine.windows if window in theirs.windows)
@@ -257,14 +257,14 @@ def with_nearest(pairs: Scope, left: Scope) -> Scope:
 
 
 def refusing(rows: _AnyRows, reason: str) -> _AnyRows:
-    """The same rows, of which those of a window need not be there at its end."""
+    """The rows, marked: GROUP BY their windows is refused for ``reason``."""
     if not _comes_of_windows(rows):
         return rows
     return replace(rows, in_windows=replace(rows.in_windows, refused=reason))
 
 
 def of_union(branches: Sequence[Rows], made: Stream) -> Rows:
-    """What all rows have in common, whose columns are called as those of the first."""
+    """The rows of a UNION: what all branches know, under the names of the first."""
     lives = [rows.in_windows for rows in branches]
     return Rows(
         made,
@@ -280,7 +280,7 @@ def of_union(branches: Sequence[Rows], made: Stream) -> Rows:
 
 
 def of_compared(left: Rows, right: Rows, made: Stream) -> Rows:
-    """The rows of EXCEPT or INTERSECT, whose columns are all equal where they meet."""
+    """The rows of EXCEPT or INTERSECT, which compare all columns."""
     bounds = _common_bounds([left, right])
     same = {bound.kind for bound in bounds.values() if bound.window is not None or bound.is_life}
     mine, theirs = scope_of_rows(left, ""), scope_of_rows(right, "")
@@ -288,7 +288,7 @@ def of_compared(left: Rows, right: Rows, made: Stream) -> Rows:
 
 
 def _common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
-    """What each column says of windows in all branches, by its name in the first."""
+    """The bound that each column is in all branches, by its name in the first."""
     bounds: dict[str, Bound] = {}
     for columns in zip(*(rows.stream.schema.names for rows in branches), strict=True):
         found = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
