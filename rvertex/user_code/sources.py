@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_INSTALLED = (*sysconfig.get_paths().values(), *site.getsitepackages())
+#: Where modules are; the prefix itself may hold the user's own, as in /usr/local/app.
+_MODULE_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
+_INSTALLED = (*map(sysconfig.get_path, _MODULE_PATHS), *site.getsitepackages())
 _LIBRARIES = tuple(
     sorted(
         os.path.join(path, "")

@@ -6,10 +6,13 @@ Cannot catch: values that a module reads from elsewhere when it is imported.
 from __future__ import annotations
 
 import importlib
+import inspect
+import json
 import sys
 from shutil import make_archive
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
@@ -159,3 +162,10 @@ def test_packages_of_any_environment_are_no_sources(folder: Path) -> None:
     for name in ("site-packages", "dist-packages"):
         assert is_library(str(folder / "lib" / name / "tool.py"))
     assert not is_library(str(folder / "my-site-packages" / "tool.py"))
+
+
+def test_modules_below_the_prefix_of_python_may_be_the_users() -> None:
+    for kind in (json, pa, user_code):
+        assert is_library(inspect.getfile(kind))
+    for prefix in (sys.prefix, sys.base_prefix):
+        assert not is_library(f"{prefix}/app/tool.py")
