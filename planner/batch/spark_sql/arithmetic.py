@@ -15,7 +15,7 @@ from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.let_bindings import let, let2
 from planner.batch.spark_sql.types import DECIMAL_DIGITS_MAX, INT64_MIN, integer, type_name
 from planner.expressions.bounds import may_overflow
-from planner.expressions.functions.rounding import POWERS_MAX
+from planner.expressions.functions.doubles import POWERS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

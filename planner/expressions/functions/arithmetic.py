@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.expressions.functions.decimals import applied, divided_exactly, rounded
-from planner.expressions.functions.rounding import rounded_float
+from planner.expressions.functions.doubles import rounded_float
 from planner.expressions.functions.signature import (
     arg_types,
     infix,

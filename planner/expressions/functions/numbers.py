@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.rounding import rounded_float
+from planner.expressions.functions.doubles import cube_root, rounded_float
 from planner.expressions.functions.signature import (
     arg_types,
     common_of,
@@ -140,11 +140,11 @@ def _bucket(values: Sequence[Value], call: Call) -> Value:
     return pa.array(found, _INTEGER, mask=mask)
 
 
-def _cube_root(values: Sequence[Value], _call: Call) -> Value:
+def _cube_root(values: Sequence[Value], call: Call) -> Value:
     (value,) = values
     if isinstance(value, pa.Scalar):
-        return pa.scalar(float(np.cbrt(value.as_py())) if value.is_valid else None, _FLOAT)
-    roots = np.cbrt(value.fill_null(0.0).to_numpy())
+        return _cube_root([pa.array([value.as_py()], _FLOAT)], call)[0]
+    roots = cube_root(value.fill_null(0.0).to_numpy())
     return pa.array(roots, _FLOAT, mask=value.is_null().to_numpy(zero_copy_only=False))
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from planner.expressions.functions.rounding import rounded_float
+from planner.expressions.functions.doubles import rounded_float
 
 SPECIAL = [1.1 + 2.2, 3.0000000000000004, -0.05, 250.3, 676.59, 2.675, 2.5, -2.5, 0.0, -0.0, 1e-17]
 EXACT = Context(prec=800)

@@ -1,0 +1,92 @@
+"""Functions of doubles that have the same bits on every processor: rounding to places, cube roots.
+
+Numbers are rounded as DuckDB does: scaled, rounded and scaled back. Arrow's own kernel is not
+asked: it leaves a value alone whose scaled form is whole, so that 1.1 + 2.2 rounded to two places
+stays 3.3000000000000003, and its powers of ten from the eleventh on are off.
+
+The cube root of the C library and that of numpy's vector kernels each miss the nearest double in
+their own cases: one of them has 3.0000000000000004 for 27. The processor decides which of them
+runs, and a vertex that is recomputed on another machine must give the same. So their result is a
+guess here, and a step of Newton's corrects it, with the residual taken to twice the precision
+(Dekker 1971, "A floating-point technique for extending the available precision").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
+
+#: A double from here on is whole.
+_WHOLE_FROM = 2.0**52
+#: 10**308 is the greatest power of ten in a double.
+POWERS_MAX = 308
+#: Splits the 53 bits of a double into two halves, whose products have no rounding.
+_SPLITTER = 2.0**27 + 1.0
+
+
+def rounded_float(value: pa.Array | pa.Scalar, digits: int, *, toward_zero: bool) -> pa.Array:
+    """``value`` (float64) with ``digits`` after the point, halves away from zero unless cut.
+
+    Raises:
+        pa.ArrowInvalid: what is rounded up has no room.
+    """
+    if isinstance(value, pa.Scalar):
+        return rounded_float(pa.repeat(value, 1), digits, toward_zero=toward_zero)[0]
+    numbers = value.to_numpy(zero_copy_only=False)
+    with np.errstate(all="ignore"):
+        made = _rounded(numbers, digits, toward_zero=toward_zero)
+    if np.isinf(made[np.isfinite(numbers)]).any():
+        raise pa.ArrowInvalid("overflow occurred during rounding")
+    return pa.array(made, pa.float64(), mask=value.is_null().to_numpy(zero_copy_only=False))
+
+
+def _rounded(numbers: np.ndarray, digits: int, *, toward_zero: bool) -> np.ndarray:
+    if digits > POWERS_MAX:
+        return numbers
+    if digits < -POWERS_MAX:
+        return np.where(np.isfinite(numbers), np.copysign(0.0, numbers), numbers)
+    power = float(f"1e{abs(digits)}")
+    scaled = numbers * power if digits >= 0 else numbers / power
+    size = np.abs(scaled)
+    whole = np.floor(size)
+    if not toward_zero:
+        whole += size - whole >= 0.5
+    signed = np.copysign(whole, scaled)
+    back = signed / power if digits >= 0 else signed * power
+    return np.where(size < _WHOLE_FROM, back, numbers)
+
+
+def cube_root(numbers: Doubles) -> Doubles:
+    """The cube roots of ``numbers[n]``, each the nearest double; zero, infinities and NaN stay."""
+    has_digits = np.isfinite(numbers) & (numbers != 0)
+    mantissas, exponents = np.frexp(np.where(has_digits, numbers, 1.0))
+    thirds = -(-exponents // 3)  # rounded up: the scaled numbers are 1/8 to 1
+    scaled = np.ldexp(mantissas, exponents - 3 * thirds)
+    guess = np.cbrt(scaled)
+    square, square_rest = _product(guess, guess)
+    cube, cube_rest = _product(square, guess)
+    residual = (scaled - cube) - (cube_rest + square_rest * guess)
+    roots = np.ldexp(guess + residual / (3.0 * square), thirds)
+    return np.where(has_digits, roots, numbers)
+
+
+def _product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """The rounded product, and what the rounding left out."""
+    product = a * b
+    a_high, a_low = _halves(a)
+    b_high, b_low = _halves(b)
+    rest = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    return product, rest
+
+
+def _halves(a: Doubles) -> tuple[Doubles, Doubles]:
+    scaled = _SPLITTER * a
+    high = scaled - (scaled - a)
+    return high, a - high
