@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
-from rstream.store.local_files import TEMPORARY
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
 from rvertex.sources.versions import absolute, local_path, of_info, of_stat, store_of
 
@@ -35,6 +34,8 @@ SUFFIXES: dict[Format, tuple[str, ...]] = {
 #: Between the paths of a source that has several.
 SEVERAL = "\n"
 _MAGIC = "*?["
+#: Endings of names under which files are written, or kept, before and beside their own.
+_TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
 _LINE_CHARS_MAX = 300
 #: Endings of names of compressed files.
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -46,8 +47,8 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
     ``path`` may be a pattern (``*`` and ``?`` within a name, ``**`` over folders), and several of
     all these, with :data:`SEVERAL` between them.
 
-    In a folder, names that begin with ``_`` or ``.``, files without content and what has the suffix
-    of another format are passed over.
+    In a folder, names that begin with ``_`` or ``.``, or end as those of files do that are being
+    written, files without content and what has the suffix of another format are passed over.
 
     Raises:
         SourceNotFoundError: there is no such path, or the folder holds no file of this format.
@@ -192,14 +193,16 @@ def _refuse(error: OSError) -> None:
 def _list_remote(path: str) -> dict[str, FileVersion]:
     """List as :func:`_list_local` does, through the project's one door to stores."""
     store = store_of(path)
-    found = {n: of_info(info) for n, info in store.infos().items() if not n.endswith(TEMPORARY)}
+    found = {name: of_info(info) for name, info in store.infos().items()}
     if not found and not (store.exists("") and store.size("")):  # a folder has no size
         raise FileNotFoundError(2, "No such file or directory", path)
     return found or {"": of_info(store.info(""))}
 
 
 def _is_visible(name: str) -> bool:
-    return not any(part[:1] in ("_", ".") for part in name.split("/"))
+    return not name.endswith(_TEMPORARY) and not any(
+        part[:1] in ("_", ".") for part in name.split("/")
+    )
 
 
 def _has_format(name: str, format: Format) -> bool:

@@ -51,8 +51,6 @@ PARTITIONS, POLL_EVERY = "log_partitions", "poll_every_us"
 AHEAD_ROWS = 65_536
 #: Files that are entered at a time.
 ENTERED_MAX = 1_000
-#: Endings of names under which files are written before they get their own.
-TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
 
 
 def folder_units(spec: SourceSpec) -> tuple[Unit, ...]:
@@ -187,7 +185,7 @@ class FolderLog:
         files = {
             path: version
             for path, version in found.items()
-            if not path.endswith(TEMPORARY) and partition_of_file(path, self._count) in mine
+            if partition_of_file(path, self._count) in mine
         }
         return Scan(files, trouble, is_known)
 

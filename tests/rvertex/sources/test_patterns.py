@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NAMES = (
     *("2026-01/a.csv", "2026-01/b.csv", "2026-02/a.csv", "2026-02/_a.csv", "2026-02/x.json"),
     *("2025-12/a.csv", "2025-12/deep/er/a.csv", "top.csv", "we[i]rd.csv"),
+    *("2026-02/b.csv.tmp", "2026-02/a.csv~", "2026-02/c.csv.part", "top.csv.swp"),
 )
 
 
@@ -42,6 +43,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("*.csv", ["top.csv", "we[i]rd.csv"]),
         ("we[i]rd.csv", ["we[i]rd.csv"]),
         ("2026-*/*.json", []),
+        ("2026-02", ["2026-02/a.csv"]),
+        ("2026-02/*.tmp", []),
     ],
 )
 def test_a_pattern_names_files(folder: str, pattern: str, found: list[str]) -> None:
