@@ -100,13 +100,15 @@ def _delay(spec: SourceSpec) -> str:
 def _late_line(found: dict[str, Any], root: str) -> str:
     kept = f" (ss.read_late({root!r}, {found['source']!r}) has them)" if root else ""
     became = {"drop": f"dropped{kept}", "adjust": "moved to a later time"}
-    most = found["delay_for_99_us"]
-    most = "" if most is None else f', about "{format_us(_rounded_up(most))}" 99 %'
+    all_us, most_us = found["delay_for_all_us"], found["delay_for_99_us"]
+    most = ""
+    if most_us is not None and _rounded_up(most_us) < all_us:
+        most = f', about "{format_us(_rounded_up(most_us))}" 99 %'
     hint = "" if found.get("is_live") else '; delay="auto" finds out'
     return (
         f"late: {found['late']:,} of {found['rows']:,} rows of {found['path']} "
         f"({found['source']}) came later than delay={found['delay']} allows and were "
-        f'{became[found["policy"]]}; delay="{format_us(found["delay_for_all_us"])}" would have '
+        f'{became[found["policy"]]}; delay="{format_us(all_us)}" would have '
         f"kept all{most}{hint}"
     )
 

@@ -160,6 +160,18 @@ def test_a_job_that_was_stopped_counts_no_rows_that_wait_for_their_time() -> Non
     assert said["finished"][0].startswith("bad rows: 2 of 5 rows of a.csv")
 
 
+@pytest.mark.parametrize(("most_us", "said"), [(29_930_000_000, False), (29_500_000_000, True)])
+def test_a_delay_for_most_rows_is_said_where_it_is_less_than_that_for_all(
+    most_us: int, said: bool
+) -> None:
+    """Rounded up to three digits, 8h18m50s are 8h20m, and 8h19m are enough for all rows."""
+    rows = {"rows": 500, "late": 456, "delay_for_all_us": 29_940_000_000}
+    found = {"source": "s01-a", "path": "a.csv", "policy": "drop", "delay": "0s", **rows}
+    (line,) = lost_lines({"late": [{**found, "delay_for_99_us": most_us}]})
+    assert 'delay="8h19m" would have kept all' in line
+    assert ("99 %" in line) == said
+
+
 def test_poisoned_events_are_said_too() -> None:
     assert lost_lines({"poisoned_events": 0, "late": []}) == []
     assert lost_lines({"poisoned_events": 1})[0].startswith("poisoned: 1 event was passed over")
