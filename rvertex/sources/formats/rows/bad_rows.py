@@ -38,10 +38,13 @@ BAD = pa.struct(list(DEAD))
 #: So many characters of a value are kept; ``raw`` is kept whole.
 VALUE_CHARS_MAX = 1_000
 _COLUMN = "_bad"
+#: How the reason begins where a column has another type than a value of it.
+NOT_OF_TYPE = "not of type"
 _WRITTEN = (
     '; if times are written another way, give vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
     "in SQL TO_TIMESTAMP({column}, 'dd.MM.yyyy')"
 )
+_TYPED = '; if another type holds all values of {column!r}, give it with schema={{"{column}": ...}}'
 _REMEDY = '; give on_bad_row="dead_letter" to keep such rows aside and go on, or "skip"'
 
 
@@ -63,9 +66,13 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
     """What a user can do about a bad row, as the end of a message."""
     if spec.format not in ("csv", "json", "parquet"):
         return ""
-    if row.reason != NOT_ISO or row.column is None:
+    if row.column is None:
         return _REMEDY
-    return f"{_WRITTEN.format(column=row.column)}{_REMEDY}"
+    if row.reason.startswith(NOT_OF_TYPE):
+        return f"{_TYPED.format(column=row.column)}{_REMEDY}"
+    if row.reason == NOT_ISO:
+        return f"{_WRITTEN.format(column=row.column)}{_REMEDY}"
+    return _REMEDY
 
 
 def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:
