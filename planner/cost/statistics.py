@@ -15,6 +15,7 @@ from rvertex.sources.formats.carried import columns_that_repeat
 from rvertex.sources.mixed import look as look_at_files
 from rvertex.sources.spec import SourceSpec, Unit
 from rvertex.sources.survey import survey as survey_times
+from rvertex.sources.survey import unit_notes
 
 if TYPE_CHECKING:
     from rvertex.sources.disorder import UnitTimes
@@ -82,7 +83,7 @@ class Discovery:
         return self._carried[key]
 
     def notes(self, spec: SourceSpec) -> tuple[str, ...]:
-        """What a user has to know about files of ``spec`` that are not like the first.
+        """What a user has to know about the files of ``spec`` and the unit of its times.
 
         Raises:
             SourceSchemaError: a column has a type that does not fit.
@@ -91,7 +92,8 @@ class Discovery:
             return ()
         key = fingerprint((source_key(spec), spec.columns, spec.schema))
         if key not in self._notes:
-            self._notes[key] = look_at_files(spec, self.units(spec))
+            looks_odd = unit_notes(spec, self.times(spec))
+            self._notes[key] = (*look_at_files(spec, self.units(spec)), *looks_odd)
         return self._notes[key]
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 THREADS_MAX = 8
 #: Rows of Parquet that are decoded at a time.
 BATCH_ROWS = 1 << 20
+#: The years 2000 and 2100, in seconds since 1970: times of events lie between them as a rule.
+_SECONDS = 946_684_800, 4_102_444_800
+#: Other units that whole numbers are found in, by how many of them a second has.
+_OTHER_UNITS = {"seconds": 1, "milliseconds": 10**3, "nanoseconds": 10**9}
+_US_PER_SECOND = 10**6
 
 
 def survey(
@@ -56,6 +61,29 @@ def survey(
             return tuple(threads.map(partial(_times, only_starts), units))
     finally:
         pa.default_memory_pool().release_unused()
+
+
+def unit_notes(spec: SourceSpec, times: Sequence[UnitTimes]) -> tuple[str, ...]:
+    """That whole numbers, which are read as microseconds, look like times of another unit."""
+    kind = spec.columns.field(spec.vs).type if spec.vs in spec.columns.names else None
+    if kind is None or not pa.types.is_integer(kind) or not any(unit.rows for unit in times):
+        return ()
+    first_us = min(unit.first_us for unit in times if unit.rows)
+    last_us = max(int(unit.greatest.max()) for unit in times if unit.rows)
+    for unit, per_second in _OTHER_UNITS.items():
+        low, high = (seconds * per_second for seconds in _SECONDS)
+        if low <= first_us and last_us <= high:
+            column = f'ss.col("{spec.vs}")'
+            times_us = (
+                f"{column} * {_US_PER_SECOND // per_second:_}"
+                if per_second < _US_PER_SECOND
+                else f"{column} // {per_second // _US_PER_SECOND:_}"
+            )
+            return (
+                f"source {spec.path}: column {spec.vs!r} holds whole numbers, which are "
+                f"microseconds since 1970; these look like {unit}: vs={times_us} reads them so",
+            )
+    return ()
 
 
 def _times(spec: SourceSpec, unit: Unit) -> UnitTimes:
