@@ -95,9 +95,9 @@ def _computed(node: Call) -> Node:
         return node
     try:
         value = node.evaluate(ONE_ROW)[0]
-    except EvaluationError:
+        literal = Literal(value.as_py(), node.type) if _is_exact(node.type) else None
+    except (EvaluationError, OverflowError):  # Python has no times outside of the years 1 to 9999
         return node
-    literal = Literal(value.as_py(), node.type) if _is_exact(node.type) else None
     return literal if literal is not None and literal.value(ONE_ROW).equals(value) else node
 
 

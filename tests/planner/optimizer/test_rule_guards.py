@@ -6,6 +6,7 @@ rules is the answer without any. Cannot catch: a guard that nobody wrote.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -364,6 +365,15 @@ def test_folding_keeps_values_and_failures(condition: Any) -> None:
     for rows in ROWS:
         batch = pa.RecordBatch.from_pylist(rows, schema=event_schema(schema))
         assert outcome(folded(node), batch) == outcome(node, batch), (str(node), rows)
+
+
+def test_folding_leaves_times_that_python_has_not() -> None:
+    late = (lit(datetime(9999, 12, 31, tzinfo=UTC)) + timedelta(days=1)).dt.year()
+    early = (lit(datetime(1, 1, 1, tzinfo=UTC)) - timedelta(days=1)).dt.floor("year")
+    stream = Stream.from_items({"x": "int64"}, [event(0, x=1)])
+    query = stream.select(late=late, is_early=early < datetime(1, 1, 1, tzinfo=UTC))
+    (row,) = sorted_rows(answer(lower(query.to_parquet("out"), root="r")))
+    assert (row["late"], row["is_early"]) == (10_000, True)
 
 
 def outcome(node: Any, batch: pa.RecordBatch) -> Any:
