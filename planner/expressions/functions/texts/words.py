@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 _TEXT, _INTEGER = pa.string(), pa.int64()
 #: Longer padding and repetition is refused.
 CHARACTERS_MAX = 10_000
-#: An opening bracket of a group that has no name, and what is no bracket of a group at all.
-_GROUP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?!\?)")
+#: The opening bracket of a group, with its name, and what is no bracket of a group at all.
+_GROUP = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\((?:\?P?<\w+>|(?!\?))",
+    re.DOTALL,
+)
 _STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]")
 
 
@@ -87,7 +90,7 @@ def named_groups(pattern: str) -> str:
 
     def one(found: re.Match[str]) -> str:
         nonlocal count
-        if found[0] != "(":
+        if not found[0].startswith("("):
             return found[0]
         count += 1
         return f"(?P<g{count}>"

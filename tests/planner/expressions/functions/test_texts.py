@@ -175,3 +175,20 @@ def test_parts_of_urls_are_those_of_python() -> None:
     assert values(url("query", "x"), *URLS) == named
     assert values(url("path"), "no url", "a\nb", None) == [None, None, None]
     assert values(url("query", "a.b"), "?aXb=1&a.b=2", "?a.b", "?c.a.b=1") == ["2", None, None]
+
+
+def test_groups_are_counted_as_the_regular_expression_has_them() -> None:
+    """With names or without; a bracket in a class, or quoted, begins none."""
+    for pattern, groups in (
+        ("(?P<y>a)(b)", ["ab", "a", "b"]),
+        ("(?<y>a)(?:b)([(])", ["ab(", "a", "("]),
+        ("([[:alpha:](]+)(.)", ["ab(1", "ab(", "1"]),
+        ("([^]]b)[]()]([[:^alpha:]])", ["ab(1", "ab", "1"]),
+        (r"(b)\Q(1\E([)?]+)", ["b(1)?", "b", ")?"]),
+        (r"b\((1)", ["b(1", "1"]),
+    ):
+        for group, wanted in enumerate(groups):
+            found = values(col("s").str.extract(pattern, group), "ab(1)?P<g1>x", "", None)
+            assert found == [wanted, "", None], (pattern, group)
+        with pytest.raises(InvalidPlanError, match=f"the pattern has {len(groups) - 1} groups"):
+            values(col("s").str.extract(pattern, len(groups)), "")
