@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
+from planner.expressions.functions.casting import convert
 from planner.expressions.functions.signature import (
     arg_types,
     common_of,
@@ -28,6 +29,7 @@ from planner.expressions.nodes import (
     Call,
     Function,
     Literal,
+    LiteralValue,
     Node,
     Value,
     bare,
@@ -108,9 +110,17 @@ def _resolve_is_in(call: Call) -> Node | None:
     if common is None or pa.types.is_nested(common):
         types = [str(t) for t in dict.fromkeys(arg_types(whole))]
         raise InvalidPlanError(f"{call}: 'is_in' does not take {' and '.join(types)}")
-    adapted = tuple(a.literal for a in whole.args[1:] if isinstance(a, Literal))
+    adapted = tuple(_member(a, common) for a in whole.args[1:] if isinstance(a, Literal))
     options = (("values", adapted),)
     return replace(call, args=(cast_to(call.args[0], common),), options=options, type=_BOOL)
+
+
+def _member(literal: Literal, kind: pa.DataType) -> LiteralValue:
+    """A member of a list as what it is compared with: what ``==`` makes of it."""
+    if literal.type == kind:
+        return literal.literal
+    found: LiteralValue = convert(pa.scalar(literal.literal, literal.type), kind).as_py()
+    return found
 
 
 def _is_in(values: Sequence[Value], call: Call) -> Value:

@@ -380,12 +380,6 @@ def test_times_and_durations_in_every_unit(unit: str, to: str) -> None:
             assert found.to_pylist() == [us * more // 10**6]
 
 
-def test_membership_of_doubles_is_that_of_equality() -> None:
-    batch = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, float("nan"), 1.5, None]})
-    found = col("x").is_in([-0.0, float("nan")]).evaluate(batch)
-    assert found.to_pylist() == [True, True, False, False, None]
-
-
 def test_modulo_by_a_number_is_floored_at_the_ends_of_the_range() -> None:
     ends = [-(2**63), 1 - 2**63, -124, -123, -1, 0, 1, 122, 123, 2**63 - 1]
     rows = pa.RecordBatch.from_pydict({"i": pa.array(ends, pa.int64())})
