@@ -65,7 +65,6 @@ _PARTS = {
     "DAYOFYEAR": "day_of_year",
     "WEEKDAY": "weekday",
     "EPOCH_US": "epoch_us",
-    "MICROSECONDS": "epoch_us",
     **dict.fromkeys(("WEEK", "QUARTER"), ""),
     "DOW": "day_of_week",
     "ISOYEAR": "iso_year",

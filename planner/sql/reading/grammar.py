@@ -78,6 +78,10 @@ class Emit(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+#: Types that only DuckDB's dialect has names for.
+_UNSIGNED = (TokenType.UTINYINT, TokenType.USMALLINT, TokenType.UBIGINT)
+
+
 class StreamDialect(Dialect):
     """Names may stand in double quotes or, as Flink and Spark have it, in backquotes."""
 
@@ -85,6 +89,10 @@ class StreamDialect(Dialect):
 
     class Tokenizer(tokens.Tokenizer):
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **tokens.Tokenizer.KEYWORDS,
+            **{kind.name: kind for kind in _UNSIGNED},
+        }
 
 
 class StreamParser(Parser):

@@ -153,8 +153,10 @@ def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
 
 def literal_member(node: exp.Expr, text: SqlText) -> Any:
     """The value of a literal in a list, times included; None: it is NULL or an expression."""
-    inner = node.this if isinstance(node, exp.Paren | exp.Neg) else node
-    if isinstance(inner, exp.Literal | exp.Boolean | exp.Paren | exp.Neg):
+    inner = node
+    while isinstance(inner, exp.Paren | exp.Neg):  # ends: an expression is finite
+        inner = inner.this
+    if isinstance(inner, exp.Literal | exp.Boolean):
         return plain_value(node, text)
     if type(node) is exp.Cast:
         return time_literal(node, data_type(node.to, node, text), text)

@@ -31,6 +31,9 @@ CHOICES = (
     Entry("<=>", "i <=> j", "i IS NOT DISTINCT FROM j"),
     Entry("IN", "k IN ('a', 'c')"),
     Entry("NOT IN", "i NOT IN (0, 1, 2)"),
+    Entry("IN of expressions", "i IN (-j, (-(i + 1)), -(2), ((3)))"),
+    Entry("IN of dates", "d IN ('2024-02-29', DATE '1969-12-31')"),
+    Entry("IN of decimals", "CAST(i AS DECIMAL(20, 2)) IN (1, 2.5, -3)"),
     Entry("BETWEEN", "i BETWEEN -5 AND j"),
     Entry("BETWEEN SYMMETRIC", "i BETWEEN SYMMETRIC 5 AND -5", "i BETWEEN -5 AND 5"),
     Entry("AND, OR, NOT", "NOT p AND (q OR i > 0)"),
@@ -38,6 +41,7 @@ CHOICES = (
     Entry("CAST to text", "CAST(i AS VARCHAR)"),
     Entry("CAST to DOUBLE", "CAST(i AS DOUBLE)"),
     Entry("CAST to DATE", "CAST(m AS DATE)"),
+    Entry("CAST to UTINYINT", "CAST(LEAST(ABS(i), 200) AS UTINYINT)"),
     Entry("TRY_CAST", "TRY_CAST(s AS BIGINT)"),
     Entry("::", "i::DOUBLE"),
 )
@@ -144,6 +148,7 @@ TEXT = (
         "regexp_replace(s, '[0-9]', '#', 'g')",
     ),
     Entry("REGEXP_EXTRACT", r"REGEXP_EXTRACT(s, '([a-z])(\d+)', 2)"),
+    Entry("REGEXP_EXTRACT by place", r"REGEXP_EXTRACT(s, '(?P<n>[a-z])(\d+)', 2)"),
     Entry("REGEXP_EXTRACT of all", r"REGEXP_EXTRACT(s, '[a-z]\d')"),
     Entry("SPLIT_PART", "SPLIT_PART(s, ',', 2)"),
     Entry(
@@ -223,6 +228,7 @@ TIMES = (
     Entry("EXTRACT DOY", "EXTRACT(DOY FROM d)"),
     Entry("EXTRACT ISOYEAR", "EXTRACT(ISOYEAR FROM m)"),
     Entry("EXTRACT EPOCH", "EXTRACT(EPOCH FROM m)"),
+    Entry("EXTRACT MICROSECONDS", "EXTRACT(MICROSECONDS FROM m)", hint="no part MICROSECONDS"),
     Entry("DATE_PART", "DATE_PART('quarter', m)"),
     Entry("DAYOFWEEK", "DAYOFWEEK(m)", "DAYOFWEEK(m) + 1"),
     Entry("DAYOFMONTH", "DAYOFMONTH(d)"),
