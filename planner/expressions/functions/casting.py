@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.expressions.functions.decimals import to_decimal
-from planner.expressions.nodes import Function
+from planner.expressions.nodes import Function, as_array
 from planner.expressions.types import DURATION, TIMESTAMP, TIMESTAMP_UTC, is_text
 from rvertex.events.decimals import nearest_floats
 
@@ -58,6 +58,8 @@ def convert(value: Value, target: pa.DataType) -> Value:
     source = value.type
     if pa.types.is_dictionary(source) and isinstance(value, pa.Array):
         return convert(value.dictionary_decode(), target)
+    if _is_list(source) and _is_list(target):
+        return _of_elements(value, target)
     if is_text(source) and pa.types.is_timestamp(target):
         return _parse_time(value, target)
     if pa.types.is_decimal(target):
@@ -87,6 +89,22 @@ def convert(value: Value, target: pa.DataType) -> Value:
     if pa.types.is_duration(source):
         return _floored(value, DURATION).cast(target)
     return value.cast(target)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _of_elements(value: Value, target: pa.DataType) -> Value:
+    """Lists, each element as a value by itself; nothing that lies under a null is converted."""
+    if isinstance(value, pa.Scalar):
+        return _of_elements(as_array(value, 1, value.type), target)[0]
+    lists = value.cast(pa.list_(value.type.value_type))
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    elements = convert(lists.flatten(), target.value_type)
+    return pa.ListArray.from_arrays(offsets, elements, mask=lists.is_null()).cast(target)
 
 
 def _from_time(value: Value, target: pa.DataType) -> Value:

@@ -6,6 +6,7 @@ Cannot catch: what Spark makes of them (tests/spark), or DuckDB (the catalogue).
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -188,3 +189,38 @@ def test_what_cannot_stand_in_an_expression_is_refused(wrong: Any) -> None:
 def test_what_does_not_fit_is_refused(wrong: Expr) -> None:
     with pytest.raises(ExpressionTypeError):
         wrong.output_type(SCHEMA)
+
+
+def test_elements_are_converted_as_values_by_themselves() -> None:
+    """Decimals become the nearest doubles, doubles the decimals they show, times microseconds."""
+    lists = {
+        "decimals": [[Decimal(n) / 100 for n in range(300)], None, [], [None]],
+        "doubles": [[2.675, -1.5], None, [], [None]],
+        "times": [[-1, 1_500], None, [], [None]],
+    }
+    kinds = {
+        "decimals": pa.decimal128(10, 2), "doubles": pa.float64(), "times": pa.timestamp("ns")
+    }  # fmt: skip
+    for name, to in (
+        ("decimals", pa.float64()),
+        ("decimals", pa.decimal128(10, 1)),
+        ("doubles", pa.decimal128(10, 2)),
+        ("doubles", pa.int64()),
+        ("times", pa.int64()),
+    ):
+        kind = pa.list_(kinds[name])
+        columns = [pa.array(lists[name], kind), pa.array(lists[name], pa.large_list(kinds[name]))]
+        flat = pa.RecordBatch.from_pydict({"x": columns[0].flatten()})
+        wanted = col("x").cast(to).evaluate(flat).to_pylist()
+        for column in columns:
+            batch = pa.RecordBatch.from_pydict({"l": column})
+            found = col("l").cast(pa.list_(to)).evaluate(batch)
+            assert found.flatten().to_pylist() == wanted, (name, to)
+            assert [len(v) if v is not None else v for v in found.to_pylist()][1:] == [None, 0, 1]
+            part = col("l").cast(pa.list_(to)).evaluate(batch.slice(2))
+            assert part.to_pylist() == [[], [None]]
+    literal = list_of(2.675, -1.5).cast(pa.list_(pa.int64()))
+    one = pa.RecordBatch.from_pydict({"x": [0]})
+    assert literal.evaluate(one).to_pylist() == [[2, -1]]
+    none = lit(None).cast(pa.list_(pa.float64())).cast(pa.list_(pa.int64()))
+    assert none.evaluate(one).to_pylist() == [None]
