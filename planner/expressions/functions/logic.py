@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.errors import InvalidPlanError
+from planner.errors import ExpressionTypeError, InvalidPlanError
 from planner.expressions.functions.casting import convert
 from planner.expressions.functions.signature import (
     arg_types,
@@ -108,8 +108,8 @@ def _resolve_is_in(call: Call) -> Node | None:
     whole = with_literals_adapted(replace(call, args=(*call.args, *literals)))
     common = common_of(arg_types(whole))
     if common is None or pa.types.is_nested(common):
-        types = [str(t) for t in dict.fromkeys(arg_types(whole))]
-        raise InvalidPlanError(f"{call}: 'is_in' does not take {' and '.join(types)}")
+        types = tuple(str(t) for t in dict.fromkeys(arg_types(whole)))
+        raise ExpressionTypeError("is_in", types, str(call))
     adapted = tuple(_member(a, common) for a in whole.args[1:] if isinstance(a, Literal))
     options = (("values", adapted),)
     return replace(call, args=(cast_to(call.args[0], common),), options=options, type=_BOOL)
