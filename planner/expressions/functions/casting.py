@@ -60,6 +60,8 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return convert(value.dictionary_decode(), target)
     if _is_list(source) and _is_list(target):
         return _of_elements(value, target)
+    if pa.types.is_struct(source) and pa.types.is_struct(target) and _has_names_of(source, target):
+        return _of_fields(value, target)
     if is_text(source) and pa.types.is_timestamp(target):
         return _parse_time(value, target)
     if pa.types.is_decimal(target):
@@ -105,6 +107,18 @@ def _of_elements(value: Value, target: pa.DataType) -> Value:
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     elements = convert(lists.flatten(), target.value_type)
     return pa.ListArray.from_arrays(offsets, elements, mask=lists.is_null()).cast(target)
+
+
+def _has_names_of(source: pa.DataType, target: pa.DataType) -> bool:
+    return [field.name for field in source] == [field.name for field in target]
+
+
+def _of_fields(value: Value, target: pa.DataType) -> Value:
+    """Structs, each field as a value by itself."""
+    if isinstance(value, pa.Scalar):
+        return _of_fields(as_array(value, 1, value.type), target)[0]
+    fields = [convert(pc.struct_field(value, at), kind.type) for at, kind in enumerate(target)]
+    return pa.StructArray.from_arrays(fields, fields=list(target), mask=value.is_null())
 
 
 def _from_time(value: Value, target: pa.DataType) -> Value:

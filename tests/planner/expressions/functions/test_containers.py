@@ -224,3 +224,18 @@ def test_elements_are_converted_as_values_by_themselves() -> None:
     assert literal.evaluate(one).to_pylist() == [[2, -1]]
     none = lit(None).cast(pa.list_(pa.float64())).cast(pa.list_(pa.int64()))
     assert none.evaluate(one).to_pylist() == [None]
+
+
+def test_fields_are_converted_as_values_by_themselves() -> None:
+    kind = pa.struct([("d", pa.decimal128(10, 2)), ("f", pa.list_(pa.float64()))])
+    target = pa.struct([("d", pa.float64()), ("f", pa.list_(pa.decimal128(10, 2)))])
+    rows = [{"d": Decimal("0.35"), "f": [2.675, None]}, None, {"d": None, "f": None}]
+    wanted = [{"d": 0.35, "f": [Decimal("2.68"), None]}, None, {"d": None, "f": None}]
+    batch = pa.RecordBatch.from_pydict({"r": pa.array(rows, kind)})
+    for at in range(len(rows)):
+        found = col("r").cast(target).evaluate(batch.slice(at))
+        assert (found.type, found.to_pylist()) == (target, wanted[at:])
+    with pytest.raises(ExpressionTypeError, match="'cast' does not take struct"):
+        col("r").cast(pa.struct([("d", pa.date32()), ("f", kind[1].type)])).output_type(
+            batch.schema
+        )
