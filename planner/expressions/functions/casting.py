@@ -58,7 +58,7 @@ def convert(value: Value, target: pa.DataType) -> Value:
     source = value.type
     if pa.types.is_dictionary(source) and isinstance(value, pa.Array):
         return convert(value.dictionary_decode(), target)
-    if _is_list(source) and _is_list(target):
+    if (_is_list(source) and _is_list(target)) or (_is_map(source) and _is_map(target)):
         return _of_elements(value, target)
     if pa.types.is_struct(source) and pa.types.is_struct(target) and _has_names_of(source, target):
         return _of_fields(value, target)
@@ -98,14 +98,28 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
+def _is_map(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_map(kind))
+
+
+def _element_of(kind: pa.DataType) -> pa.DataType:
+    """What a list consists of; a map consists of structs."""
+    if _is_map(kind):
+        return pa.struct([pa.field("key", kind.key_type, False), ("value", kind.item_type)])
+    return kind.value_type
+
+
 def _of_elements(value: Value, target: pa.DataType) -> Value:
-    """Lists, each element as a value by itself; nothing that lies under a null is converted."""
+    """Lists or maps, each element as a value by itself; none that lies under a null."""
     if isinstance(value, pa.Scalar):
         return _of_elements(as_array(value, 1, value.type), target)[0]
-    lists = value.cast(pa.list_(value.type.value_type))
+    lists = value.cast(pa.list_(_element_of(value.type)))
     ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-    elements = convert(lists.flatten(), target.value_type)
+    elements = convert(lists.flatten(), _element_of(target))
+    if _is_map(target):
+        keys, items = elements.flatten()
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=lists.is_null())
     return pa.ListArray.from_arrays(offsets, elements, mask=lists.is_null()).cast(target)
 
 

@@ -226,6 +226,17 @@ def test_elements_are_converted_as_values_by_themselves() -> None:
     assert none.evaluate(one).to_pylist() == [None]
 
 
+def test_entries_of_maps_are_converted_as_values_by_themselves() -> None:
+    entries = [[(n, Decimal(n) / 100) for n in range(300)], None, [], [(7, None)]]
+    column = pa.array(entries, pa.map_(pa.int32(), pa.decimal128(10, 2)))
+    batch = pa.RecordBatch.from_pydict({"m": column})
+    cast = col("m").cast(pa.map_(pa.string(), pa.float64()))
+    wanted = [[(str(n), n / 100) for n in range(300)], None, [], [("7", None)]]
+    assert cast.evaluate(batch).to_pylist() == wanted
+    for start in range(4):
+        assert cast.evaluate(batch.slice(start)).to_pylist() == wanted[start:]
+
+
 def test_fields_are_converted_as_values_by_themselves() -> None:
     kind = pa.struct([("d", pa.decimal128(10, 2)), ("f", pa.list_(pa.float64()))])
     target = pa.struct([("d", pa.float64()), ("f", pa.list_(pa.decimal128(10, 2)))])
