@@ -71,7 +71,7 @@ class Pace:
             return int(batch.num_rows)
         times = int64_column(batch, column)
         if times[0] == INF_TIME:
-            return 1
+            return int(np.logical_and.accumulate(times == INF_TIME).sum())
         now_us = self._clock.now_us()
         self._note_poll(now_us)
         self._count_steps(now_us)
@@ -126,7 +126,7 @@ class Pace:
 def _rows_due(times: np.ndarray, due_us: int) -> int:
     """How many leading rows have no row after ``due_us`` before them; costs no more than those.
 
-    What is said of the end of time is due with what precedes it.
+    What is said of the end of time is due with what precedes it, and so is a bad row.
     """
     looked = _FIRST_LOOK_ROWS
     while True:  # ends with the batch

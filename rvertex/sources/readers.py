@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rstream.errors import StreamEngineError
 from rstream.items.batch import empty_events
+from rstream.types import INF_TIME
 from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.formats.parquet import BATCH_ROWS
 from rvertex.sources.formats.registry import FORMATS
@@ -166,8 +167,8 @@ class FileReader:
             value = _plain(raw, place, fault)
             found[place] = located(BadRow(fault.reason, fault.column, value), unit, at)
         batch = with_bad(events, found)
-        vs, ve = pc.fill_null(batch.column(0), 0), pc.fill_null(batch.column(1), 1)
-        return pa.RecordBatch.from_arrays([vs, ve, *batch.columns[2:]], schema=batch.schema)
+        times = (pc.fill_null(batch.column(k), INF_TIME) for k in (0, 1))  # nothing waits for it
+        return pa.RecordBatch.from_arrays([*times, *batch.columns[2:]], schema=batch.schema)
 
     def _located(self, unit: Unit, row: int, bad: pa.StructScalar) -> BadRow:
         at = self._units.origin(unit, row)

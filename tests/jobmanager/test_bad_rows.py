@@ -54,6 +54,18 @@ def test_bad_rows_are_left_out_counted_and_kept(delay: str, tmp_path: Path) -> N
     assert sorted(events["x"].to_pylist()) == sorted([1, 2, 5, 7, 9][: 5 - late])
 
 
+def test_a_bad_row_that_comes_first_does_not_hold_a_paced_job_back(tmp_path: Path) -> None:
+    """Nothing is counted from it: the row after it would be due decades later."""
+    (tmp_path / "a.csv").write_text("time,x\nnoon,1\n1767225600000000,2\n1767225601000000,3\n")
+    types = {"time": "int64", "x": "int64"}
+    rows = Stream.from_csv(
+        str(tmp_path / "a.csv"), vs="time", schema=types, on_bad_row="skip", delay="1s"
+    )
+    root = str(tmp_path / "job")
+    job = jobmanager.run(rows.to_parquet(), root=root, executor="local", paced=100)
+    assert job.wait(timeout_s=30)["events_out"] == 2
+
+
 def test_collect_warns_of_bad_rows(tmp_path: Path) -> None:
     with pytest.warns(jobmanager.BadRowsWarning, match="4 of 9 rows .* on_bad_row="):
         found = jobmanager.collect(dirty(tmp_path, on_bad_row="skip").select("k"))

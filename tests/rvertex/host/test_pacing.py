@@ -163,6 +163,7 @@ def test_the_end_of_time_is_due_with_what_precedes_it() -> None:
     clock.advance(9 * SECOND)
     assert pace.ready_rows(rows(9 * SECOND, INF_TIME), VS) == 2
     assert pace.ready_rows(rows(INF_TIME), VS) == 1
+    assert pace.ready_rows(rows(INF_TIME, INF_TIME, 60 * SECOND, INF_TIME), VS) == 2
     assert pace.wait_s(rows(INF_TIME), VS) == 0.0
 
 
