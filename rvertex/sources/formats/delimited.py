@@ -267,7 +267,7 @@ def _first_rows(path: str, delimiter: str) -> tuple[list[str], bytes]:
         if has_open_quote:
             break
         rows += piece
-    return header, rows
+    return header, rows.decode("utf-8", "backslashreplace").encode()
 
 
 def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
@@ -293,8 +293,7 @@ def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
         )
     except pa.ArrowException as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
-    fields = [f.with_type(pa.string()) if pa.types.is_binary(f.type) else f for f in table.schema]
-    return pa.schema(fields)
+    return table.schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,16 @@ def test_a_bad_row_is_named(
     assert f"data row {row} (line {line}), counted from 1" in str(error)
 
 
+def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
+    tmp_path: Path,
+) -> None:
+    """Arrow gives it to Python as text to have it skipped, which failed with a trace."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"time,k,x\n1,a,1\n2,\xe9,2,2\n3,\xe9,3\n")
+    found = infer_schema("csv", str(path))
+    assert [str(kind) for kind in found.types] == ["int64", "string", "int64"]
+
+
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])
 def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, place: int) -> None:
