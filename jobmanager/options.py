@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, TypedDict
 
 from jobmanager.config import KEEP_ALL
@@ -171,7 +172,7 @@ def configured(
         raise UsageError(f"parallelism must be at least 1, or 'auto', not {parallelism}")
     if hosts is not None and hosts < 1:
         raise UsageError(f"hosts must be at least 1, not {hosts}")
-    if paced is not None and paced <= 0:
+    if paced is not None and not 0 < paced < inf:
         raise UsageError(
             f"paced must be positive (10 is ten times faster than real time), not {paced}"
         )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 ExecutorName = Literal["spark", "local"]
+#: Hosts in one process: many more end it with a segmentation fault.
+LOCAL_HOSTS_MAX = 128
 
 
 def check_executor(name: str, root: str) -> None:
@@ -48,7 +50,13 @@ def open_executor(
     """
     vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
     if name == "local":
-        return LocalExecutor(vertices, hosts=config.hosts or replicas_max(plan))
+        hosts = config.hosts or replicas_max(plan)
+        if hosts > LOCAL_HOSTS_MAX:
+            raise UsageError(
+                f"hosts={hosts}: one process has room for {LOCAL_HOSTS_MAX}, each with its threads "
+                "and a server; give fewer --hosts, or --executor spark"
+            )
+        return LocalExecutor(vertices, hosts=hosts)
     from rvertex.host.spark import SparkExecutor  # starting Java is not for every command
 
     return SparkExecutor(

@@ -10,10 +10,12 @@ import pytest
 
 from jobmanager import JobConfig
 from jobmanager.config import KEEP_ALL
+from jobmanager.driver.engine import LOCAL_HOSTS_MAX, open_executor
 from jobmanager.options import (
     RunOptions,
     applied,
     check_hosts,
+    configured,
     merged,
     planned,
     recorded,
@@ -120,6 +122,22 @@ def test_too_few_hosts_are_told_before_anything_starts() -> None:
     check_hosts(found, 3)
     with pytest.raises(UsageError, match="3 replicas need as many hosts, there are only 2"):
         check_hosts(found, 2)
+
+
+@pytest.mark.parametrize("paced", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_pace_is_a_number_of_times(paced: float) -> None:
+    with pytest.raises(UsageError, match="paced must be positive"):
+        configured(JobConfig(), None, None, paced)
+
+
+def test_more_hosts_than_a_process_has_room_for_are_refused() -> None:
+    def opened(hosts: int) -> int:
+        config = JobConfig(hosts=hosts)
+        return open_executor("local", plan(), None, config, None).hosts
+
+    assert opened(LOCAL_HOSTS_MAX) == LOCAL_HOSTS_MAX
+    with pytest.raises(UsageError, match=f"has room for {LOCAL_HOSTS_MAX}"):
+        opened(LOCAL_HOSTS_MAX + 1)
 
 
 def test_a_verifying_job_flushes_every_channel_from_its_beginning() -> None:
