@@ -18,6 +18,11 @@ TRUE = Literal(True, pa.bool_())
 #: Of numbers that are no characters or too great, times that have no room, texts that are none.
 _FAILING = ("character", "factorial", "add_months", "parse_time")
 FALSE = Literal(False, pa.bool_())
+#: Of values that are equal they say the same.
+_ALIKE = (
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("between", "is_in", "is_null", "is_not_null", "is_nan"),
+)
 
 
 def conjuncts(predicate: Node) -> list[Node]:
@@ -46,6 +51,30 @@ def may_fail(node: Node) -> bool:
         or may_overflow(node)
         or any(may_fail(arg) for arg in node.args)
     )
+
+
+def is_alike_of_equals(node: Node) -> bool:
+    """Whether equal keys have one value of it: 0.0 and -0.0 are equal, and texts tell them apart.
+
+    Said of float columns that are compared as they are; what other functions make of them is not
+    known.
+    """
+    if isinstance(node, Column):
+        return not (pa.types.is_floating(node.type) or pa.types.is_nested(node.type))
+    if not isinstance(node, Call):
+        return True
+    args = node.args
+    if node.function in _ALIKE:
+        args = tuple(arg for arg in args if not _is_column(arg))
+    return all(map(is_alike_of_equals, args))
+
+
+def _is_column(node: Node) -> bool:
+    while isinstance(node, Call) and node.function == "cast":  # ends: trees are finite
+        if not dict(node.options).get("implicit"):
+            return False
+        (node,) = node.args
+    return isinstance(node, Column)
 
 
 def is_built_in(node: Node) -> bool:

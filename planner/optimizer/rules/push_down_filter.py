@@ -4,8 +4,8 @@ A conjunct moves through renames, widened columns, unions, explodes of other col
 lifetimes, aggregates and stitches (if it reads keys only), to the left of a clip, and to the side
 of a join that has its columns (of a left join: not if it reads right columns, which may be null
 above only). It stays where it is if it reads a computed column, if it reads a lifetime that the
-node changes, if it may fail on rows it would not have seen otherwise (casts), and above a subplan
-that others share.
+node changes, if it may fail on rows it would not have seen otherwise (casts), if it tells keys
+apart that are equal to the node (0.0 and -0.0 as text), and above a subplan that others share.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.expressions.nodes import Call, Column, Node, rename_columns
-from planner.expressions.predicates import conjunction, conjuncts, may_fail
+from planner.expressions.predicates import (
+    conjunction,
+    conjuncts,
+    is_alike_of_equals,
+    may_fail,
+)
 from planner.logical.nodes import (
     AsOf,
     Clip,
@@ -96,7 +101,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case WindowAgg(input=below, keys=keys) | DataWindowAgg(input=below, keys=keys) if (
             reads and set(reads) <= set(keys)
         ):
-            if may_fail(predicate):
+            if may_fail(predicate) or not is_alike_of_equals(predicate):
                 return None
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Recover(input=below):
@@ -104,6 +109,8 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
         case Lifetime(input=below) if _is_of_payload(predicate):
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Stitch(input=below, on=on) if _is_of_payload(predicate) and set(reads) <= set(on):
+            if not is_alike_of_equals(predicate):
+                return None
             return replace(node, input=_sink(below, [predicate], "", shared))
         case Clip(left=below) if _is_of_payload(predicate):
             return replace(node, left=_sink(below, [predicate], "", shared))
@@ -145,7 +152,7 @@ def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | Non
     sides = {"left": node.left, "right": node.right}
     changed: dict[str, LogicalNode] = {}
     for side, below in sides.items():
-        names = _names_on(node, side)
+        names = _names_on(node, side, with_partners=is_alike_of_equals(predicate))
         if below not in shared and all(name in names for name in reads):
             inner = rename_columns(predicate, {name: names[name] for name in reads})
             changed[side] = _sink(below, [inner], "", shared)
@@ -154,14 +161,14 @@ def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | Non
     return node.with_inputs((changed.get("left", node.left), changed.get("right", node.right)))
 
 
-def _names_on(node: Join, side: str) -> dict[str, Node]:
-    """Output names that are columns of one side, keys of the other side included."""
+def _names_on(node: Join, side: str, *, with_partners: bool) -> dict[str, Node]:
+    """Output names that are columns of one side, ``with_partners`` keys of the other side too."""
     pairs = list(zip(node.left_on, node.right_on, strict=True))
     partner = dict(pairs) if side == "right" else {right: left for left, right in pairs}
     schema = node.left.schema if side == "left" else node.right.schema
     names: dict[str, Node] = {}
     for origin, column, output in node.columns:
-        here = column if origin == side else partner.get(column)
+        here = column if origin == side else partner.get(column) if with_partners else None
         if here is not None:
             names[output] = Column(here, schema.field(here).type)
     return names

@@ -14,13 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import Expr, Stream, agg, col, event, lit, tumbling, when
+from planner import Stream, agg, col, event, lit, tumbling, when
 from planner.cost.options import PlanOptions
-from planner.cost.statistics import Discovery
 from planner.errors import EvaluationError
 from planner.logical.text import logical_text
-from planner.logical.traversal import share
-from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import (
     exchange_once,
     keep_extremes,
@@ -28,16 +25,14 @@ from planner.optimizer.rules import (
     order_joins,
     partial_aggregation,
     place_exchange,
-    push_down_filter,
     remove_merges,
 )
 from planner.optimizer.rules.fold_constants import folded
 from planner.physical.lower import lower
 from rstream.items.batch import event_schema
-from rvertex.sources.discover import discover
-from rvertex.sources.statistics import statistics_of
 from tests.support.budget import examples
 from tests.support.plan_runner import answer, sorted_rows
+from tests.support.rule_cases import assert_left_alone, counts, plans_around, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,27 +40,6 @@ if TYPE_CHECKING:
     from planner.api.agg import Agg
     from planner.logical.nodes import LogicalNode
     from planner.optimizer.optimizer import Rule
-
-
-def readings(partitions: int = 3, spans: bool = False) -> Stream:
-    """Sixty events of five keys; equal keys lie on every partition."""
-    rows = [
-        event(
-            i,
-            i + (7 if spans else 1),
-            k=(i * i + i // 7) % 5,
-            x=(i * 13) % 11,
-            y=i % 3,
-            s=f"{i % 4}",
-        )
-        for i in range(60)
-    ]
-    schema = {"k": "int64", "x": "int64", "y": "int64", "s": "string"}
-    return Stream.from_items(schema, rows, partitions=partitions)
-
-
-def counts(key: str = "k") -> Stream:
-    return readings().group_by(key).window(tumbling(10)).agg(n=agg.count(), total=agg.sum("x"))
 
 
 def with_best(
@@ -79,10 +53,6 @@ def shared_selection(partitions: int = 3) -> tuple[Stream, Stream]:
     """A stream, and another reader of it that keeps it shared."""
     both = readings(partitions).filter(col("x") > 2)
     return both, both.select("k", z=col("y"))
-
-
-def failing(column: str = "s") -> Expr:
-    return col(column).cast(int) < 3
 
 
 #: Per rule, what it is not for. All queries have rows in their answers.
@@ -123,74 +93,6 @@ UNTOUCHED: dict[str, tuple[Rule, Callable[[], Stream]]] = {
     "extremes: rows that go on without the greatest": (
         keep_extremes,
         lambda: with_best(counts().window(tumbling(10)).agg(best=agg.max("n")), how="anti"),
-    ),
-    "push down: an aggregate's result": (
-        push_down_filter,
-        lambda: counts().filter(col("n") > 2),
-    ),
-    "push down: a key and a result": (
-        push_down_filter,
-        lambda: counts().filter((col("k") < 3) | (col("n") > 2)),
-    ),
-    "push down: a computed column": (
-        push_down_filter,
-        lambda: readings().select("k", z=col("x") + col("y")).filter(col("z") > 4),
-    ),
-    "push down: the right side of a left join": (
-        push_down_filter,
-        lambda: readings()
-        .join(counts().select("k", "n"), on="k", how="left")
-        .filter(col("n").is_null() | (col("n") > 2)),
-    ),
-    "push down: the right key of a left join, null without a match": (
-        push_down_filter,
-        lambda: readings(2)
-        .join(
-            counts().filter(col("n") > 2).select("n", j=col("k")),
-            left_on="k", right_on="j", how="left",
-        )
-        .filter(col("j").is_null()),
-    ),
-    "push down: the exploded column": (
-        push_down_filter,
-        lambda: readings()
-        .with_columns(s=col("s").str.split())
-        .explode("s")
-        .filter(col("s") != "1"),
-    ),
-    "push down: a lifetime that is about to change": (
-        push_down_filter,
-        lambda: readings().set_duration(5).filter(col("_ve") % 3 != 0),
-    ),
-    "push down: a start that is about to change": (
-        push_down_filter,
-        lambda: readings().shift(3).filter(col("_vs") % 3 != 0),
-    ),
-    "push down: what may fail, past an aggregate": (
-        push_down_filter,
-        lambda: readings()
-        .group_by("s")
-        .window(tumbling(10))
-        .agg(n=agg.count())
-        .filter(failing()),
-    ),
-    "push down: what may fail, past a filter": (
-        push_down_filter,
-        lambda: readings().filter(failing()).filter(failing("s")),
-    ),
-    "push down: a subplan that others read": (
-        push_down_filter,
-        lambda: readings().filter(col("y") < 2).union(readings()),
-    ),
-    "push down: what an as-of join finds": (
-        push_down_filter,
-        lambda: readings()
-        .join_asof(counts().select("k", "n"), by="k", how="left")
-        .filter(col("n").is_null() | (col("n") > 2)),
-    ),
-    "push down: past the first rows of a key, of which others would be the first": (
-        push_down_filter,
-        lambda: readings().deduplicate("k", within=9).filter(col("x") > 4),
     ),
     "merges: a branch that others read": (
         remove_merges,
@@ -237,31 +139,9 @@ def _union_of_shared() -> Stream:
     return narrow.union(selected).filter(col("z") > 1).join(narrow.select("k", w=col("z")), on="k")
 
 
-def plans_around(stream: Stream, rule: Rule) -> tuple[LogicalNode, LogicalNode]:
-    """The plan before a rule, as those before it leave it, and after it."""
-    query = stream.to_parquet()
-    known = Discovery(discover).statistics(query.plan, statistics_of)
-    options = PlanOptions(statistics=known)
-    node: LogicalNode = query.plan
-    for former in RULES[: RULES.index(rule)]:
-        node = share(former(node, options))
-    return node, rule(node, options)
-
-
 @pytest.mark.parametrize("name", UNTOUCHED)
 def test_a_rule_leaves_alone_what_it_is_not_for(name: str) -> None:
-    rule, made = UNTOUCHED[name]
-    before, after = plans_around(made(), rule)
-    if rule is partial_aggregation:
-        assert "final aggregate" not in logical_text(after).splitlines()[1]
-    else:
-        assert logical_text(after) == logical_text(before)
-    query = made().to_parquet()
-    plain = answer(lower(query, root="r", rules=(place_exchange,)))
-    assert plain.num_rows > 2, "an answer without rows shows nothing"
-    for parallelism in (1, 2, 3):
-        plan = lower(query, root="r", parallelism=parallelism)
-        assert sorted_rows(answer(plan)) == sorted_rows(plain), parallelism
+    assert_left_alone(*UNTOUCHED[name])
 
 
 @pytest.mark.parametrize("extreme", [agg.max, agg.min])
