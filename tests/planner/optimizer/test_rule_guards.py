@@ -49,6 +49,10 @@ def with_best(
     return rows.join(best, left_on=value, right_on="best", how=how)
 
 
+def halves() -> Stream:
+    return counts().with_columns(half=col("n") * 0.5)
+
+
 def shared_selection(partitions: int = 3) -> tuple[Stream, Stream]:
     """A stream, and another reader of it that keeps it shared."""
     both = readings(partitions).filter(col("x") > 2)
@@ -60,6 +64,12 @@ UNTOUCHED: dict[str, tuple[Rule, Callable[[], Stream]]] = {
     "extremes: another aggregate needs the rows that are not the greatest": (
         keep_extremes,
         lambda: with_best(counts().window(tumbling(10)).agg(best=agg.max("n"), rows=agg.count())),
+    ),
+    "extremes: the greatest of a column that holds no integers": (
+        keep_extremes,
+        lambda: with_best(
+            halves().window(tumbling(10)).agg(best=agg.max("half")), value="half", rows=halves()
+        ),
     ),
     "extremes: the least beside the greatest": (
         keep_extremes,

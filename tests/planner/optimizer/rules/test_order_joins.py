@@ -90,6 +90,23 @@ def test_joins_that_are_named_or_read_twice_stay() -> None:
     assert not fired(both.join(rare, on="a").select("a", x=col("x0")).union(again))
 
 
+@pytest.mark.parametrize("keys", [(["a", "b"], ["q", "q"]), (["a", "a"], ["q", "r"])])
+def test_what_two_columns_of_one_side_have_in_common_is_asked(
+    keys: tuple[list[str], list[str]],
+) -> None:
+    """The two are compared by way of a third alone."""
+    rows = leaf("x0", 40, 2, 60).join(leaf("x1", 40, 2, 60), on="b").select("a", "b", "x0", "x1")
+    rare = leaf("x2", 4, 2, 9).select("x2", q=col("b"), r=col("x2") % 3)
+    stream = rows.join(rare, left_on=keys[0], right_on=keys[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MODULE, "GAIN_MIN", -1e9)
+        plan = lower(stream.to_parquet(), root="r")
+    expected = naive_rows(stream.plan)
+    expected.sort(key=lambda row: (row["_vs"], row["_ve"], repr(row)))
+    assert len(expected) > 2
+    assert sorted_rows(answer(plan)) == expected
+
+
 def test_nothing_is_decided_without_statistics() -> None:
     query = chain(last=leaf("x2", 2, 2, 1)).to_parquet()
     told = lower(query, root="r")

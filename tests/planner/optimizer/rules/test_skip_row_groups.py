@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner import Stream, col, lit
+from planner.errors import EvaluationError
 from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import skip_row_groups
 from planner.physical.lower import lower
@@ -46,7 +47,7 @@ def path(tmp_path: Path) -> str:
 
 
 def plans(path: str, predicate: Expr, **source: Any) -> tuple[PhysicalPlan, PhysicalPlan]:
-    stream = Stream.from_parquet(path, vs="t", **{"partitions": 1, **source})
+    stream = Stream.from_parquet(path, **{"vs": "t", "partitions": 1, **source})
     query = stream.filter(predicate).select("x", "s").to_parquet()
     without = tuple(rule for rule in RULES if rule is not skip_row_groups)
     return lower(query, root="r"), lower(query, root="r", rules=without)
@@ -91,6 +92,23 @@ def test_which_groups_are_not_read(path: str, predicate: Expr, expected: list[in
     assert skipped(plan) == expected
     assert skipped(plain) == []
     assert answer(plan).equals(answer(plain))
+
+
+def test_what_fails_on_a_row_of_a_group_still_fails(path: str) -> None:
+    """Where it stands first, it is asked of all rows."""
+    for plan in plans(path, (col("s").cast(int) > 3) & (col("x") >= 25)):
+        assert skipped(plan) == []
+        with pytest.raises(EvaluationError):
+            answer(plan)
+
+
+@pytest.mark.parametrize("time", ["vs", "ve"])
+def test_columns_that_lifetimes_are_computed_from_are_read(path: str, time: str) -> None:
+    of_x = col("t") + (col("x") + 1).cast("duration")
+    plan, plain = plans(path, col("x") >= 25, **{time: of_x}, delay=0)
+    assert skipped(plan) == []
+    assert answer(plan).equals(answer(plain))
+    assert answer(plan).num_rows == 15
 
 
 @pytest.mark.parametrize("late", ["drop", "adjust", "error"])
