@@ -21,6 +21,7 @@ from rvertex.operators.filter import Filter
 from rvertex.operators.horizon import chain_horizon, chain_output_duration, horizon_of
 from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.as_of import AsOfJoin
+from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
 from rvertex.operators.lifetimes.chop import Chop
@@ -64,6 +65,14 @@ class Positive:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         return pc.greater(batch.column("x"), 0.0)
+
+
+@dataclass(frozen=True)
+class Differ:
+    """``x <> y``."""
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.not_equal(batch.column("x"), batch.column("y"))
 
 
 class Chain:
@@ -142,6 +151,9 @@ ONE_PORT: dict[str, tuple[OperatorSpec, int]] = {
     "chop": (Chop(4, 1), 9),
     "point at end": (PointAtEnd(), 9),
 }
+CONDITIONAL = ConditionalJoin(
+    K, K, BOTH, Differ(), (("left", "x", "x"), ("right", "y", "y")), "left"
+)
 TWO_PORTS: dict[str, tuple[OperatorSpec, int, int]] = {
     "join": (TemporalJoin(K, K, BOTH), 5, 9),
     "anti join": (AntiJoin(K, K, (("k", "k"), ("x", "x"))), 5, 9),
@@ -213,6 +225,18 @@ def test_horizons_of_a_chain_add_up(name: str) -> None:
     assert horizon_us is not None
     _assert_enough(spec, durations, horizon_us)
     _assert_noticed(spec, durations, horizon_us // 4)
+
+
+def test_a_condition_does_not_change_how_far_a_join_reaches() -> None:
+    for durations in ((5, 9), (9, 5), (None, 5)):
+        horizon_us = horizon_of(CONDITIONAL, durations)
+        assert horizon_us == horizon_of(LeftJoin(K, K, BOTH), durations)
+
+
+@pytest.mark.slow
+def test_a_conditional_join_reaches_further_than_its_rows_live() -> None:
+    _assert_enough(CONDITIONAL, (9, 5), 18)
+    _assert_noticed(CONDITIONAL, (9, 5), 9)
 
 
 def test_sessions_with_a_greatest_length_depend_on_the_first() -> None:
