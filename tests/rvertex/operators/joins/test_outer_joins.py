@@ -5,6 +5,7 @@ Cannot catch: a plan that sends equal keys to different vertices.
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -106,6 +107,23 @@ def test_an_open_piece_holds_back_what_follows() -> None:
     lefts: list[Item] = [ev(1, INF_TIME, k=1), ev(2, 3, k=2), cti(10), cti(20)]
     assert joined(anti("k"), lefts, []) == [cti(1)]
     assert joined(anti("k"), lefts, [ev(12, 30, k=1)]) == [cti(1), a(1, 12), a(2, 3, 2), cti(20)]
+
+
+def test_a_piece_begins_where_a_cover_ends_wherever_ctis_are() -> None:
+    """Also where the cover ends with a step, and the next step has the next match already."""
+    rows = [[ev(100, 110, k=1)], [ev(101, 103, k=1), ev(106, 108, k=1)]]
+    for first, second in itertools.combinations(range(100, 112), 2):
+        operator = anti("k").open([LEFT, RIGHT])
+        found: list[tuple[int, int]] = []
+        before = 0
+        for until in (first, second, 120):
+            ports = [
+                make_run([*(r for r in side if before <= r.vs < until), cti(until)], schema)
+                for side, schema in zip(rows, (LEFT, RIGHT), strict=True)
+            ]
+            found += [(r[VS], r[VE]) for r in operator.process(ports).events.to_pylist()]
+            before = until
+        assert found == [(100, 101), (103, 106), (108, 110)], (first, second)
 
 
 @examples(8)

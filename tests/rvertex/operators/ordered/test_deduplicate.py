@@ -57,6 +57,14 @@ def test_an_event_is_kept_as_soon_as_the_time_of_the_one_before_it_has_passed() 
     assert kept == [t for t in (0, 3, 6, 9, 12, 15) for _ in (1, 2)]
 
 
+def test_keys_that_are_still_known_keep_their_times_when_others_are_forgotten() -> None:
+    starts = {0: (1,), 3: (2,), 6: (3,), 7: (2, 3, 1), 8: (2,), 10: (3, 1), 13: (2, 1)}
+    run = make_run([ev(t, k=k, s="") for t, keys in starts.items() for k in keys], PAYLOAD)
+    out = assert_cut_invariant(Deduplicate(("k",), 5), [run], [PAYLOAD], [1, 2, 3, 6, 7])
+    kept = [(row[VS], row["k"]) for row in out.events.to_pylist()]
+    assert kept == [(0, 1), (3, 2), (6, 3), (7, 1), (8, 2), (13, 2), (13, 1)]
+
+
 def test_many_rows_of_one_key_are_not_gone_through_for_each_that_is_kept() -> None:
     schema = pa.schema([("k", pa.int64())])
     vs = np.arange(1 << 16) * 10
