@@ -202,3 +202,36 @@ def test_text_by_a_decimal_in_sql() -> None:
     assert isinstance(best, Stream)
     (row,) = jobmanager.collect(best).to_pylist()
     assert (row["s"], row["d"]) == ("b", Decimal("0.10"))
+
+
+def taken(ranks: list[Any], kind: pa.DataType, *, is_max: bool) -> int | None:
+    """The place of the value that is taken, given the ranks of one group in turn."""
+    struct = ranked_type(kind, pa.int64())
+    arrays = [pa.array(ranks, kind), *(pa.array(range(len(ranks)), pa.int64()) for _ in range(2))]
+    column = pa.StructArray.from_arrays(arrays, fields=list(struct))
+    found = Ranked("r", struct, is_max=is_max)
+    for at in range(len(ranks)):
+        batch = pa.record_batch([pa.array([at]), column.slice(at, 1)], [VS, "r"])
+        found.update(Rows(np.zeros(1, np.int64), 1, batch))
+    value: int | None = found.columns()[0][0].as_py()["value"]
+    return value
+
+
+INTEGERS = [pa.int8(), pa.int64(), pa.uint8(), pa.uint64()]
+
+
+@pytest.mark.parametrize("kind", INTEGERS, ids=str)
+def test_ranks_at_the_ends_of_their_type_are_ranks(kind: pa.DataType) -> None:
+    least = 0 if pa.types.is_unsigned_integer(kind) else -(2 ** (kind.bit_width - 1))
+    greatest = least + 2**kind.bit_width - 1
+    for end, other in ((least, greatest), (greatest, least)):
+        assert taken([end], kind, is_max=True) == taken([end], kind, is_max=False) == 0
+        assert taken([end, other], kind, is_max=True) == int(other > end)
+        assert taken([end, other], kind, is_max=False) == int(other < end)
+
+
+@pytest.mark.parametrize("is_max", [True, False])
+def test_equal_ranks_take_the_first_of_both_zeros_and_of_all_nans(is_max: bool) -> None:
+    for equal in ([0.0, -0.0], [float("nan"), -float("nan")]):
+        assert taken(equal, pa.float64(), is_max=is_max) == 0
+        assert taken(equal[::-1], pa.float64(), is_max=is_max) == 0
