@@ -84,15 +84,20 @@ def both(run: Run, aggregates: tuple[AggregateSpec, ...], steps: int) -> None:
     spec = WindowAggregate(("k",), 100, 10, aggregates, points=True)
     with patch.object(sliding, "_ROWS_MIN", NEVER):
         expected = spec.open([payload]).process([run]).events
-    operator = spec.open([payload])
+    whole = pa.Table.from_batches(in_steps(spec, run, steps)).combine_chunks().to_batches()[0]
+    assert_same_items(whole, expected, f"in steps of {steps}")
+
+
+def in_steps(spec: WindowAggregate, run: Run, steps: int) -> list[pa.RecordBatch]:
+    """What comes of the rows and CTIs, step by step."""
+    operator = spec.open([pa.schema(list(run.events.schema)[2:])])
     vs = run.events.column(0).to_numpy()
     found = []
     for lo in range(0, 500, steps):
         at, until = np.searchsorted(vs, [lo, lo + steps])
         ctis = run.ctis[(run.ctis >= lo) & (run.ctis < lo + steps)]
         found.append(operator.process([Run(run.events.slice(at, until - at), ctis)]).events)
-    whole = pa.Table.from_batches(found).combine_chunks().to_batches()[0]
-    assert_same_items(whole, expected, f"in steps of {steps}")
+    return found
 
 
 @pytest.mark.parametrize("steps", [7, 64])
@@ -119,8 +124,14 @@ def test_sums_that_may_leave_int64_are_gathered(taken: list[int]) -> None:
     sums = (AggregateSpec("sum", "n", "total"),)
     both(points(vs, keys, pa.array([2**62, -(2**62), 2**62, -(2**62), 7])), sums, 10)
     assert min(taken) == -1
-    with pytest.raises(SumOverflowError):
-        both(points(vs, keys, pa.array([2**62, 2**62, -(2**62), -(2**62), 7])), sums, 10)
+    spec = WindowAggregate(("k",), 100, 10, sums, points=True)
+    for large in (
+        [2**62, 2**62, -(2**62), -(2**62), 7],
+        [2**61] * 5,
+        [-(2**61), -1] * 2 + [-(2**63)],
+    ):
+        with pytest.raises(SumOverflowError):  # asked of what slides alone
+            in_steps(spec, points(vs, keys, pa.array(large)), 10)
 
 
 def test_what_depends_on_the_order_does_not_slide(taken: list[int]) -> None:
