@@ -337,6 +337,15 @@ def test_rows_and_results_of_the_same_windows_have_one_bound() -> None:
     assert found(text) == counts(5, 5, by_key=False)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_rows_of_windows_beside_their_results_count_at_the_end(order: int) -> None:
+    """Whichever side has them: results are there for all of a window, rows from their start on."""
+    rows, results = [of("a", 5), counted("a", 5)][::order]
+    joined = SIDES.format(rows, "INNER", results) + f" AND {SAME} AND a.window_end = b.window_end"
+    text = f"SELECT a.window_start, COUNT(*) AS n {joined} GROUP BY a.window_start, a.window_end"
+    assert found(text) == counts(5, 5, by_key=False)
+
+
 def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
     """Which COALESCE of all three finds; of two of them it may find none."""
     sides = [
