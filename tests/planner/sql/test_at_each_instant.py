@@ -233,3 +233,21 @@ def test_an_order_by_what_is_not_in_the_list() -> None:
         error = refused(text)
         assert "ORDER BY takes columns of the list; add this one to it" in str(error)
         assert error.code[error.column - 1 :].startswith(("x", "a.x"))
+
+
+@pytest.mark.parametrize("kind", ["int64", "double", "string", "bool"])
+def test_a_null_in_a_condition_of_exists_is_not_taken_for_the_value_it_stands_beside(
+    kind: str,
+) -> None:
+    values: dict[str, Any] = {"int64": 0, "double": 0.0, "string": "", "bool": False}
+    rows = [event(0, 9, k=1, v=v) for v in (None, values[kind])]
+    streams = {
+        "a": Stream.from_items({"k": "int64", "v": kind}, rows),
+        "b": Stream.from_items({"k": "int64", "w": kind}, [event(0, 9, k=1, w=values[kind])]),
+    }
+    test = "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.w <= a.v)"
+    found = sql(f"SELECT * FROM a WHERE {test}", streams)
+    assert isinstance(found, Stream)
+    assert answer(lower(found.to_parquet(), root="memory://nulls"))["v"].to_pylist() == [
+        values[kind]
+    ]

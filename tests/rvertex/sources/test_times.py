@@ -58,6 +58,7 @@ def test_nanoseconds_are_rounded_down_also_before_1970() -> None:
         (pa.array(["2013-01-01", "2013-13-01T00:00Z", "x", "y"]), 1, "ISO-8601"),
         (pa.array(["bad", "2013-13-01T00:00Z", "x", "y"]), 0, "ISO-8601"),
         (pa.array([0, 2**62], pa.timestamp("s")), 1, "range"),
+        (pa.array([0, -(2**62)], pa.timestamp("s")), 1, "range"),
         (pa.array([0, 2**63], pa.uint64()), 1, "range"),
     ],
 )
