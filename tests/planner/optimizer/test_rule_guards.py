@@ -32,7 +32,13 @@ from planner.physical.lower import lower
 from rstream.items.batch import event_schema
 from tests.support.budget import examples
 from tests.support.plan_runner import answer, sorted_rows
-from tests.support.rule_cases import assert_left_alone, counts, plans_around, readings
+from tests.support.rule_cases import (
+    assert_left_alone,
+    assert_same_answer,
+    counts,
+    plans_around,
+    readings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,6 +207,17 @@ def test_equal_keys_of_a_union_meet_though_a_branch_is_not_partitioned() -> None
     for parallelism in (2, 3):
         plan = lower(query, root="r", parallelism=parallelism)
         assert sorted_rows(answer(plan)) == expected
+
+
+def test_sides_that_lie_by_different_keys_meet() -> None:
+    """Each lies by a part of the keys that they are joined on, but not by the same."""
+
+    def joined() -> Stream:
+        by_k = readings().group_by("k").window(tumbling(10)).agg(y=agg.min("y"))
+        by_y = readings(2).group_by("y").window(tumbling(10)).agg(k=agg.min("k"))
+        return by_k.join(by_y, on=["k", "y"])
+
+    assert_same_answer(joined)
 
 
 CONDITIONS: list[Any] = [
