@@ -145,9 +145,10 @@ def _begin(store: BlobStore, job_id: str) -> None:
 
 
 def _tidy(store: BlobStore, job_id: str) -> None:
+    """Take plan and drafts away; the plan first, because it says that all drafts are there."""
+    store.delete(_PLAN + job_id)
     for name in store.list(_DRAFT + job_id):
         store.delete(name)
-    store.delete(_PLAN + job_id)
 
 
 def _take_place(store: BlobStore, job_id: str) -> None:

@@ -112,6 +112,35 @@ def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
         assert not left, (at, how)
 
 
+def test_who_gives_way_to_another_job_puts_its_answer_there_later(tmp_path: Path) -> None:
+    """Wherever it dies while it gives way: it has no drafts any more, so it makes them again."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for k, xs in enumerate(([1, 2], [3])):
+        pq.write_table(pa.table({"x": xs}), mine / f"part-{k}.parquet")
+
+    def lived(life: Life, store: BlobStore) -> None:
+        publish_to_store(CrashingBlobs(store, life), ID, lambda: str(mine))
+
+    def taken() -> BlobStore:
+        store = MemoryBlobs()
+        put(store, "old.parquet", [9])
+        store.put("_PUBLISHING-other", b"{}")
+        return store
+
+    whole = Life()
+    with pytest.raises(CannotPublishError, match="job other is putting its own there"):
+        lived(whole, taken())
+    for at, how in deaths(whole.calls, is_atomic=True):
+        store = taken()
+        with pytest.raises(DiedError):
+            lived(Life(at, how), store)
+        store.delete("_PUBLISHING-other")
+        lived(Life(), store)
+        assert sorted(x for xs in shown(store).values() for x in xs) == [1, 2, 3], (at, how)
+        assert not [n for n in store.list() if n.startswith(("_draft", "_PUBLISHING"))], (at, how)
+
+
 def test_an_answer_in_a_store_is_replaced_and_split(tmp_path: Path) -> None:
     uri = f"memory://{tmp_path}/table"
     run(rows_of(0).to_parquet(uri, partition_by="day"), tmp_path / "one")
