@@ -32,7 +32,7 @@ from rstream.intake.appender import PRODUCER_CHARS_MAX, Appender
 from rstream.intake.commits import commit_name, list_log
 from rstream.intake.producers import Ack, ProducerPosition
 from rstream.intake.reader import open_log
-from rstream.intake.writer import LogWriter
+from rstream.intake.writer import Append, LogWriter
 from rstream.limits import AppendLimits
 from tests.support.pushed import (
     LIMITS,
@@ -253,6 +253,46 @@ def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
         UnknownProducerError,
         Ack,
     ]
+
+
+@pytest.mark.parametrize("is_together", [False, True])
+def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None:
+    """Appends that come at one time share a commit; each new producer counts, however it comes."""
+    writer = LogWriter(MemoryBlobs(), SCHEMA, limits=AppendLimits(producers_max=3))
+    asked = [append("a", 0), append("a", 1), Append(None, "b", 0), append("b", 0), append("c", 0)]
+    asked += [append("d", 0), Append(None, "e", None), append("c", 1)]
+    commits = [asked] if is_together else [[one] for one in asked]
+    results = [result for commit in commits for result in writer.commit(commit)]
+    refused = [isinstance(result, TooManyProducersError) for result in results]
+    assert refused == [False] * 5 + [True, True, False], results
+
+
+@pytest.mark.parametrize("opens", [False, True])
+def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
+    """One that opens an epoch, or repeats what it gave in a new one, is not silent."""
+    clock, limits = ManualClock(), AppendLimits(producer_silence_s=10)
+    writer = LogWriter(MemoryBlobs(), SCHEMA, limits=limits, clock=clock)
+    writer.commit([append("a", 0), append("a", 1)])
+    clock.advance(8_000_000)
+    writer.commit([Append(None, "a", 1) if opens else append("a", 1, epoch=1)])
+    clock.advance(8_000_000)
+    writer.commit([append("b", 0)], is_cut=True)
+    assert writer.position("a") == ProducerPosition("a", 1, 2)
+    (ack,) = writer.commit([append("a", 2, epoch=1)])
+    assert isinstance(ack, Ack)
+    assert not ack.is_repeat
+
+
+def test_the_base_before_the_newest_stays() -> None:
+    """A listing that is read while one base takes the place of another has one of them."""
+    store = MemoryBlobs()
+    writer = LogWriter(store, SCHEMA, limits=LIMITS)
+    for number in range(12):
+        writer.commit([append("a", number)])
+        write_pending(writer)
+        newest = list_log(store).bases[-2:]
+        assert list_log(store).bases == newest
+    assert len(newest) == 2
 
 
 @pytest.mark.parametrize(

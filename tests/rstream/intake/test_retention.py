@@ -197,6 +197,20 @@ def test_any_times_and_any_reader(pauses_us: list[int], needed: int, is_reading:
         assert check(store, number + 1) == STARTS[expected]
 
 
+def test_what_goes_is_for_the_newest_writer_to_say() -> None:
+    """One that was replaced by a writer that keeps more deletes nothing any more."""
+    store, clock = MemoryBlobs(), ManualClock(S)
+    replaced = opened(store, clock)
+    for number in range(3):
+        replaced.commit([append("a", number)])
+        write_pending(replaced)
+    LogWriter(store, SCHEMA, limits=LIMITS, clock=clock)
+    clock.advance(10 * ROUND_US)
+    with pytest.raises(AppenderFencedError):
+        replaced.collect_old()
+    assert check(store, 3) == 0
+
+
 def test_an_appender_looks_by_itself_when_it_is_opened() -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
     writer = opened(store, clock)
