@@ -48,7 +48,7 @@ class AppendLimits:
 
     #: How long the first append of a commit waits for others that share its flush.
     commit_wait_ms: float = 2.0
-    #: A commit is made at once when this many rows wait for it.
+    #: A commit has at most so many rows, or those of one append.
     commit_rows_max: int = 1 << 16
     #: A commit is made at once when this much waits for it; one append may overshoot it.
     commit_bytes_max: int = 8 * MIB

@@ -13,8 +13,6 @@ import pytest
 
 from rstream import ManualClock, MemoryBlobs, SeqRange, open_reader, open_store
 from rstream.errors import (
-    AppenderBusyError,
-    AppenderClosedError,
     AppenderFencedError,
     CorruptLogError,
     InvalidBatchError,
@@ -209,20 +207,6 @@ def test_segments_that_cannot_be_written_hold_appends_back() -> None:
     assert parquet_rows(store) == ledger.check(store)
 
 
-def test_what_waits_is_bounded() -> None:
-    store = Gate()
-    limits = AppendLimits(waiting_appends_max=3)
-    with Appender(store, SCHEMA, limits=limits) as appender:
-        store.may_go.clear()
-        for _ in range(3):
-            appender.submit([{"part": 1}])
-        with pytest.raises(AppenderBusyError, match="3 appends with"):
-            appender.submit([{"part": 1}])
-        store.may_go.set()
-    with pytest.raises(AppenderClosedError):
-        appender.submit([{"part": 1}])
-
-
 def test_an_append_is_not_taken_back_and_holds_up_no_other() -> None:
     store = Gate()
     with Appender(store, SCHEMA) as appender:
@@ -255,18 +239,6 @@ def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
     ]
 
 
-@pytest.mark.parametrize("is_together", [False, True])
-def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None:
-    """Appends that come at one time share a commit; each new producer counts, however it comes."""
-    writer = LogWriter(MemoryBlobs(), SCHEMA, limits=AppendLimits(producers_max=3))
-    asked = [append("a", 0), append("a", 1), Append(None, "b", 0), append("b", 0), append("c", 0)]
-    asked += [append("d", 0), Append(None, "e", None), append("c", 1)]
-    commits = [asked] if is_together else [[one] for one in asked]
-    results = [result for commit in commits for result in writer.commit(commit)]
-    refused = [isinstance(result, TooManyProducersError) for result in results]
-    assert refused == [False] * 5 + [True, True, False], results
-
-
 @pytest.mark.parametrize("opens", [False, True])
 def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
     """One that opens an epoch, or repeats what it gave in a new one, is not silent."""
@@ -281,18 +253,6 @@ def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
     (ack,) = writer.commit([append("a", 2, epoch=1)])
     assert isinstance(ack, Ack)
     assert not ack.is_repeat
-
-
-def test_the_base_before_the_newest_stays() -> None:
-    """A listing that is read while one base takes the place of another has one of them."""
-    store = MemoryBlobs()
-    writer = LogWriter(store, SCHEMA, limits=LIMITS)
-    for number in range(12):
-        writer.commit([append("a", number)])
-        write_pending(writer)
-        newest = list_log(store).bases[-2:]
-        assert list_log(store).bases == newest
-    assert len(newest) == 2
 
 
 @pytest.mark.parametrize(
