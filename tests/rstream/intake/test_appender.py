@@ -338,6 +338,10 @@ def test_damage_is_named(tmp_path: Path) -> None:
     for use in (lambda: LogWriter(store), lambda: read_rows(store)):
         with pytest.raises(CorruptLogError, match="its checksum does not match"):
             use()
+    store.put(name, store.get(commit_name(2, 1)))  # in another one's place
+    for use in (lambda: LogWriter(store), lambda: read_rows(store)):
+        with pytest.raises(CorruptLogError, match=f"it holds {commit_name(2, 1)}"):
+            use()
     store.delete(name)
     for use in (lambda: LogWriter(store), lambda: read_rows(store)):
         with pytest.raises(CorruptLogError, match="is missing"):
