@@ -145,7 +145,8 @@ class FsspecBlobs:
         try:
             self._attempt(path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
-            is_mine = self.get(path) == bytes(data)
+            # One that is gone again was another's: what this one would have put is not there.
+            is_mine = _get_or_none(self, path) == bytes(data)
             if is_mine and self._is_local and self._fsync:
                 self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
             return is_mine

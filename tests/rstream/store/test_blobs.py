@@ -94,6 +94,21 @@ def test_of_many_writers_of_a_new_blob_one_wins(store: BlobStore) -> None:
         assert store.get(name) == b"%d" % won.index(True)
 
 
+def test_a_new_blob_that_goes_while_it_is_compared_was_another_s(
+    store: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a commit does that becomes a segment: whoever wanted its number did not get it."""
+    assert store.put_new("a", b"theirs")
+    read = store.get
+
+    def gone(path: str) -> bytes:
+        store.delete(path)
+        return read(path)
+
+    monkeypatch.setattr(store, "get", gone)
+    assert not store.put_new("a", b"mine")
+
+
 def test_a_new_blob_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, "this file system has no links")
