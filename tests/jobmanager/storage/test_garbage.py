@@ -45,11 +45,15 @@ def cancelled(
     root: Path,
     gate: Gate,
     make: Callable[[Path], Query] = two_exchanges,
+    checkpoint_interval_s: float = 0.02,
     **options: Any,
 ) -> None:
     """A job that was cancelled half way, after many checkpoints."""
     config = with_limits(
-        JobConfig(tick_s=0.02), checkpoint_interval_s=0.02, step_rows_max=200, stream=FLUSHED_OFTEN
+        JobConfig(tick_s=0.02),
+        checkpoint_interval_s=checkpoint_interval_s,
+        step_rows_max=200,
+        stream=FLUSHED_OFTEN,
     )
     options |= {"root": str(root), "paced": PACE, "config": config}
     run_and_cancel(make(events), gate, ROWS // 2, **options)
@@ -151,6 +155,19 @@ def test_of_journals_the_newest_entries_are_left(
     newest = {path.rpartition("/")[0]: path for path in sorted(journals(root))}
     assert journals(root) == set(newest.values()), "each journal refuses who wakes up"
     assert not any("/production-state/" in path for path in journals(root))
+
+
+@pytest.mark.parametrize("make", [strong, logged])
+def test_what_was_written_down_since_the_last_checkpoint_is_left(
+    make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
+) -> None:
+    """A resume reads it again: what nobody can compute a second time."""
+    root = tmp_path / "job"
+    cancelled(events, root, gate, make, checkpoint_interval_s=3600.0)
+    before = journals(root)
+    assert len(before) > 5
+    gc(root, retain=0)
+    assert journals(root) == before
 
 
 def journals(root: Path) -> set[str]:
