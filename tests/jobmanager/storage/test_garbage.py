@@ -17,8 +17,9 @@ from jobmanager.storage.garbage import Garbage, collect_garbage
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
 from rstream import StreamLimits
+from rvertex.checkpoint.productions import parts_of_entries
 from rvertex.messages import CheckpointTaken
-from tests.jobmanager.test_strong import logged, strong
+from tests.jobmanager.test_strong import logged, strong, strong_drawing
 from tests.support.budget import one_in
 from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.support.trouble import run_and_cancel
@@ -52,6 +53,7 @@ def cancelled(
     config = with_limits(
         JobConfig(tick_s=0.02),
         checkpoint_interval_s=checkpoint_interval_s,
+        checkpoint_inline_bytes_max=16,
         step_rows_max=200,
         stream=FLUSHED_OFTEN,
     )
@@ -157,17 +159,20 @@ def test_of_journals_the_newest_entries_are_left(
     assert not any("/production-state/" in path for path in journals(root))
 
 
-@pytest.mark.parametrize("make", [strong, logged])
+@pytest.mark.parametrize("make", [strong_drawing, logged])
 def test_what_was_written_down_since_the_last_checkpoint_is_left(
     make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
-    """A resume reads it again: what nobody can compute a second time."""
+    """A resume reads it again, with the state that goes with it: nobody can make it twice."""
     root = tmp_path / "job"
     cancelled(events, root, gate, make, checkpoint_interval_s=3600.0)
-    before = journals(root)
-    assert len(before) > 5
+    store = JobRoot(str(root)).store
+    entries = [path for kind in ("values", "productions") for path in store.list(kind)]
+    states = parts_of_entries(store, store.list("productions"))
+    assert len(entries) > 5
+    assert bool(states) == (make is strong_drawing)
     gc(root, retain=0)
-    assert journals(root) == before
+    assert [path for path in (*entries, *sorted(states)) if not store.exists(path)] == []
 
 
 def journals(root: Path) -> set[str]:
