@@ -69,14 +69,16 @@ def test_of_those_that_claim_at_once_one_wins(tmp_path: Path) -> None:
     assert sorted(won, key=int) == [str(k) for k in range(20)]
 
 
-def test_a_lost_claim_is_made_again_in_the_root_only(tmp_path: Path) -> None:
-    root, inside, outside = (str(tmp_path / name) for name in ("job", "job/output", "answer"))
+@pytest.mark.parametrize("name", ["answer", "job-answer", "jo"])
+def test_a_lost_claim_is_made_again_in_the_root_only(name: str, tmp_path: Path) -> None:
+    """A folder whose name begins as that of the root is not in it."""
+    root, inside, outside = (str(tmp_path / path) for path in ("job", "job/output", name))
     for folder in (inside, outside):
         claim_output(folder, root, "1")
         Path(folder, CLAIM).write_bytes(b"{")
     claim_output(inside, root, "1", has_claimed=True)
     assert refuse_taken_output(inside, root, "1")
-    with pytest.raises(BrokenClaimError, match=r'answer/_JOB.*cut short.*put this.*"id": "1"'):
+    with pytest.raises(BrokenClaimError, match=rf'{name}/_JOB.*cut short.*put this.*"id": "1"'):
         claim_output(outside, root, "1", has_claimed=True)
     Path(outside, CLAIM).write_text(json.dumps({"job": root, "id": "1"}))
     assert refuse_taken_output(outside, root, "1", has_claimed=True), "as the message says"
