@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager.cli.main import app
+from jobmanager.delivery.positions import told_position, told_positions
 from jobmanager.delivery.standalone import deliver
 from jobmanager.errors import NoDeliveryError
 from jobmanager.storage.root import JobRoot
@@ -47,6 +48,23 @@ def test_several_deliveries_read_one_output(finished: jobmanager.Job, tmp_path: 
         rows = deliver(finished.root, [sinks.function(save, name=name)])
         assert {row["state"] for row in rows} == {"finished"}
         assert sum(int(path.read_text()) for path in target.iterdir()) == total
+
+
+def test_it_tells_its_position_before_the_first_row_and_after_the_last(
+    finished: jobmanager.Job,
+) -> None:
+    """A job that still runs deletes nothing meanwhile that it needs, and all of it afterwards."""
+    store, before = JobRoot(finished.root).store, list[dict[int, int]]()
+
+    def save(first_seq: int, batch: Any, stream: str) -> None:
+        before.append(told_positions(store, 0))
+
+    rows = deliver(finished.root, [sinks.function(save, name="telling")])
+    assert before
+    assert all(told == {row["partition"]: 0 for row in rows} for told in before)
+    found = {row["partition"]: told_position(store, "telling", row["partition"]) for row in rows}
+    assert found == {row["partition"]: row["delivered_seq"] for row in rows}
+    assert min(found.values()) > 0
 
 
 def test_nothing_to_deliver_is_said(finished: jobmanager.Job) -> None:
