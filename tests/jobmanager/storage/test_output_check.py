@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import is_complete, mark_success
 from planner import Stream, event
 from planner.physical.lower import lower
 from rstream import open_store
+from rstream.store.seals import SEAL_NAME
 from tests.support.content import items, open_inline
 
 if TYPE_CHECKING:
@@ -35,3 +38,23 @@ def test_the_mark_goes_before_anybody_is_told_of_the_damage(tmp_path: Path) -> N
     (found,) = check(ends, contents=False)
     assert (found.stream, found.seq) == (name, 16)
     assert not is_complete(plan.output)
+
+
+@pytest.mark.parametrize("mark", [0, 20, 32])
+def test_what_retention_has_deleted_counts_in_the_digest_alone(mark: int, tmp_path: Path) -> None:
+    query = Stream.from_items({"x": "int64"}, [event(1, x=1)]).to_parquet()
+    plan = lower(query, root=str(tmp_path), parallelism=1)
+    ((_, uri),) = plan.sink_streams()
+    stream = open_inline(uri, keeps_digest=True)
+    stream.write(0, items(0, 40))
+    stream.flush()
+    mark_success(plan.output, {"job": "j"}, [uri])
+    _, whole, digest = OutputCheck(plan).read_all()
+    stream.garbage_collect(mark)
+    stream.close()
+    left = 40 - mark // 16 * 16
+    open_store(uri).delete(SEAL_NAME)
+    mark_success(plan.output, {"job": "j"}, [uri])
+    files, events, found = OutputCheck(plan).read_all()
+    assert (whole, found) == (35, digest)
+    assert (files, events) == (-(-left // 16), sum(seq % 7 != 6 for seq in range(40 - left, 40)))
