@@ -159,6 +159,13 @@ def test_an_answer_in_a_store_is_replaced_and_split(tmp_path: Path) -> None:
     assert not (tmp_path / "four").exists(), "it is said before anything runs"
 
 
+def test_the_output_of_a_job_in_a_store_is_not_replaced(tmp_path: Path) -> None:
+    other = run(rows_of(0).to_parquet(f"memory://{tmp_path}/output"), tmp_path / "owner")
+    with pytest.raises(CannotPublishError, match="it is the output of a job"):
+        run(rows_of(0).to_parquet(other.output, mode="overwrite"), tmp_path / "job")
+    assert other.to_arrow().num_rows == ROWS
+
+
 @pytest.mark.slow
 def test_s3_has_each_row_once_though_a_process_is_killed(s3_bucket: str, tmp_path: Path) -> None:
     uri, root = f"{s3_bucket}/table", tmp_path / "job"
