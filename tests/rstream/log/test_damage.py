@@ -1,0 +1,121 @@
+"""Any segment of a stream is harmed in any way: it is found, set aside, and written again.
+
+Cannot catch: what the writer of a stream needs for that (tests/jobmanager/manager/test_damage.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rstream import MemoryBlobs, SeqRange, open_reader
+from rstream.log.damage import MISSING, find_damage, first_hole, set_aside_damaged
+from rstream.log.overlap import seal
+from rstream.store.seals import sealed_names
+from rstream.store.segment_names import segment_name
+from tests.support.content import items, open_inline, read_all, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rstream import BlobStore
+
+
+def flipped(data: bytes) -> bytes:
+    """One bit of the last value of a column, which no footer shows."""
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    column = group.column(group.num_columns - 1)
+    at = column.data_page_offset + column.total_compressed_size - 1
+    return data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+
+
+ROWS = 40
+SEGMENTS = [SeqRange(0, 16), SeqRange(16, 32), SeqRange(32, ROWS)]
+HARMS: dict[str, Callable[[bytes], bytes | None]] = {
+    "delete": lambda data: None,
+    "empty": lambda data: b"",
+    "cut": lambda data: data[:-9],
+    "flip": flipped,
+}
+IS_SEALED = pytest.mark.parametrize("is_sealed", [False, True])
+HARM = pytest.mark.parametrize("harm", HARMS)
+SEGMENT = pytest.mark.parametrize("segment", SEGMENTS, ids=str)
+
+
+def written(*, is_sealed: bool) -> MemoryBlobs:
+    store = MemoryBlobs()
+    write(store, 0)
+    if is_sealed:
+        assert seal(store) == tuple(map(segment_name, SEGMENTS))
+    return store
+
+
+def write(store: BlobStore, seq: int) -> None:
+    stream = open_inline(store, start_seq=seq)
+    stream.write(seq, items(seq, ROWS))
+    stream.close()
+
+
+def do_harm(store: BlobStore, segment: SeqRange, harm: str) -> None:
+    name = segment_name(segment)
+    left = HARMS[harm](store.get(name))
+    if left is None:
+        store.delete(name)
+    else:
+        store.put(name, left)
+
+
+@IS_SEALED
+@HARM
+@SEGMENT
+def test_it_is_found_and_written_again(segment: SeqRange, harm: str, is_sealed: bool) -> None:
+    """Nobody has to know where a sealed stream ends: its seal says it."""
+    store = written(is_sealed=is_sealed)
+    end = None if is_sealed else ROWS
+    assert find_damage(store, "s", end, contents=True) == []
+    do_harm(store, segment, harm)
+    (told,) = find_damage(store, "s", end, contents=True)
+    assert told.seqs == segment
+    assert told.path.endswith(segment_name(segment))
+    assert (told.reason == MISSING) == (harm == "delete")
+    assert find_damage(store, "s", end, contents=True, set_aside=True) == [told]
+    assert not store.exists(segment_name(segment))
+    assert sealed_names(store) is None, "what its writer puts there is named by nothing yet"
+    write(store, segment.lo)
+    assert rows_of(read_all(open_reader(store, 0))) == items(0, ROWS).to_pylist()
+    seal(store)
+    assert find_damage(store, "s", ROWS, contents=True) == []
+
+
+@HARM
+@SEGMENT
+def test_a_reader_that_finds_it_sets_it_aside(segment: SeqRange, harm: str) -> None:
+    store = written(is_sealed=False)
+    for seq in range(ROWS):
+        set_aside_damaged(store, "s", seq)
+    assert first_hole(store, "s", ROWS) is None, "what is whole stays"
+    do_harm(store, segment, harm)
+    set_aside_damaged(store, "s", segment.hi - 1)
+    hole = first_hole(store, "s", ROWS)
+    assert hole is not None
+    assert (hole.seqs, hole.reason) == (segment, MISSING)
+
+
+@SEGMENT
+def test_what_another_segment_has_is_no_loss_and_keeps_the_seal(segment: SeqRange) -> None:
+    store = written(is_sealed=True)
+    lone = SeqRange(segment.lo, segment.lo + 3)
+    store.put(segment_name(lone), b"half")
+    assert find_damage(store, "s", None, contents=True, set_aside=True) == []
+    assert sealed_names(store) == tuple(map(segment_name, SEGMENTS))
+
+
+def test_several_are_told_in_order() -> None:
+    store = written(is_sealed=True)
+    for segment in (SEGMENTS[2], SEGMENTS[0]):
+        do_harm(store, segment, "cut")
+    found = find_damage(store, "s", None, contents=False)
+    assert [damage.seqs for damage in found] == [SEGMENTS[0], SEGMENTS[2]]
