@@ -35,6 +35,14 @@ def test_a_clock_that_was_set_back_keeps_longer() -> None:
     assert ages.mark(1_999) == 5
 
 
+def test_what_is_written_again_after_a_loss_is_new() -> None:
+    """A stream of which the end was lost is durable up to less than before."""
+    ages = Ages([(1_000, 5), (2_000, 9)])
+    ages.note(2_100, 6, RETENTION_US)
+    ages.note(2_200, 12, RETENTION_US)
+    assert ages.mark(2_150) <= 6, "9 to 11 came after that"
+
+
 def test_it_is_known_since_when_items_are_kept() -> None:
     ages = Ages([(1_000, 5), (9_000, 7)])
     assert ages.since_us(5) == ages.since_us(6) == 1_000

@@ -238,9 +238,12 @@ def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
     assert ledger.rows == []
 
 
-def test_a_failed_job_is_delivered_as_far_as_it_is_durable() -> None:
-    ledger = Ledger()
-    found = delivery(written(ITEMS[:11]), ledger)
+@pytest.mark.parametrize("interval_ms", [0, 3_600_000])
+def test_a_failed_job_is_delivered_as_far_as_it_is_durable(interval_ms: int) -> None:
+    """Nobody waits for the interval when nothing more comes."""
+    ledger, limits = Ledger(), DeliveryLimits(commit_interval_ms=interval_ms)
+    found = delivery(written(ITEMS[:11]), ledger, limits=limits)
+    found._committed_s = found._clock.monotonic_s()
     found.run()
     assert found.state == "stopped"
     assert values(ledger.rows) == [item.payload["x"] for item in ITEMS[:11] if isinstance(item, Ev)]

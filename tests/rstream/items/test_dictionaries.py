@@ -13,6 +13,7 @@ from rstream.format.codec import SegmentFile, encode_segment
 from rstream.items.batch import Items, empty_events, item_schema, item_schema_of
 from rstream.items.dictionaries import (
     VALUES_MAX,
+    Known,
     as_declared,
     batch_bytes,
     has_dictionaries,
@@ -105,6 +106,18 @@ def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
     assert joined.to_pylist() == ["a", None, None]
     given, kept = (c.dictionary.buffers()[2] for c in (first.column("word"), joined))
     assert kept.address == given.address
+
+
+def test_parts_of_one_array_are_different_dictionaries() -> None:
+    """They share their buffers, and differ in where they begin."""
+    whole = pa.array([f"w{k}" for k in range(8)])
+    parts = [whole.slice(k, 3) for k in range(6)]
+    for other in parts[1:]:
+        assert Known(parts[0]) != Known(other)
+    columns = [pa.DictionaryArray.from_arrays(pa.array([0, 2, 1]), part) for part in parts]
+    batches = [pa.RecordBatch.from_arrays([column], names=["w"]) for column in columns]
+    joined = join_batches(batches)
+    assert joined["w"].to_pylist() == [w for column in columns for w in column.to_pylist()]
 
 
 def test_nulls_are_joined_without_another_dictionary() -> None:
