@@ -1,0 +1,75 @@
+"""What a successor takes over of the copy of a job's state, and what stale notices leave alone.
+
+Cannot catch: that it is all that a successor needs (tests/sim).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from jobmanager.manager import damage, takeover
+from jobmanager.state.job_state import JobState
+from jobmanager.state.messages import DeleteFiles, StateCopied
+from rvertex.messages import Counts, Mark
+from tests.support.scene import Scene, taken
+
+
+def fresh(scene: Scene) -> JobState:
+    return JobState(scene.manager.topology, scene.manager.config)
+
+
+def test_all_of_a_copy_is_taken_over() -> None:
+    """Every field has another value than that of a job that begins."""
+    scene = Scene()
+    scene.start_all()
+    scene.checkpoint("c", "c10", 10, 10)
+    copied = scene.manager.copy_state()
+    vertices = tuple(
+        replace(
+            vertex,
+            parts=(f"{vertex.vertex}-part",),
+            is_finished=True,
+            finisher=3,
+            digests=(b"d" * 16,),
+            ends=(50,),
+            counts=Counts(7, 5),
+        )
+        for vertex in copied.vertices
+    )
+    told = StateCopied(
+        epoch=1_007,
+        takeovers=2,
+        retain_us=9,
+        checkpointed_us=5_000,
+        uncollected=3,
+        collected_us=4_000,
+        collected=(Mark("out", 8),),
+        is_damaged=True,
+        is_finishing=True,
+        vertices=vertices,
+    )
+    initial = takeover.copy_of(fresh(scene))
+    same = [f.name for f in fields(told) if getattr(told, f.name) == getattr(initial, f.name)]
+    assert same == []
+    successor = fresh(scene)
+    takeover.recall(successor, told)
+    assert takeover.copy_of(successor) == told
+
+
+def test_of_a_checkpoint_that_comes_too_late_only_its_own_files_go() -> None:
+    """It may name parts that checkpoints of the living name, too."""
+    scene = Scene()
+    scene.start_all()
+    epoch = scene.at("c").epoch
+    known = replace(taken("c", epoch, "c10", 10, 10), parts=("shared",))
+    scene.tell(known)
+    late = replace(taken("c", 999, "late", 20, 20), parts=("shared", "new"))
+    assert scene.tell(late) == [DeleteFiles(("late", "new"))]
+
+
+def test_of_several_losses_of_a_stream_the_first_item_counts() -> None:
+    for seqs in ((20, 30), (30, 20)):
+        job = fresh(Scene())
+        for seq in seqs:
+            damage._note(job, "out", seq, "gone")
+        assert job.lost == {"out": 20}
