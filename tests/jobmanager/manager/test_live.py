@@ -43,20 +43,28 @@ from tests.support.scene import Scene
 from tests.support.shapes import vertex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobmanager.config import AtEnd
     from rvertex.vertex.spec import Durability
 
 HOST = "h0.0"
 
 
-def manager(vertices: int, config: JobConfig | None = None) -> JobManager:
-    """A job whose only stage reads a live log with so many vertices, all at work on one host."""
+def manager(
+    vertices: int, config: JobConfig | None = None, *, stages: Sequence[str] = ()
+) -> JobManager:
+    """A job whose only stage reads a live log with so many vertices, all at work on one host.
+
+    ``stages``: of each vertex its own, else.
+    """
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
     specs = [
         replace(
             spec,
             id=VertexId(f"v.{k}"),
             index=k,
+            stage=stages[k] if stages else spec.stage,
             outputs=(OutputEdge((f"out{k}",), (f"out{k}",), (), "async", is_sink=True),),
         )
         for k in range(vertices)
@@ -102,6 +110,22 @@ def test_a_silent_log_follows_its_siblings_that_are_not_and_never_itself() -> No
     assert answer.reached == (Reached("v.1", 5), Reached("v.2", 5))
     (answer,) = report(found, 3, ("idle", 5), ("idle", 9), ("idle", 3))
     assert answer.reached == ()
+
+
+def test_logs_of_another_source_are_no_siblings() -> None:
+    """Two sources need not agree in their times at all."""
+    found = manager(4, stages=["a", "a", "b", "b"])
+    (answer,) = report(found, 1, ("idle", 5), ("active", 9), ("idle", 3), ("active", 70))
+    assert answer.reached == (Reached("v.0", 9), Reached("v.2", 70))
+
+
+def test_who_starts_while_a_job_finishes_is_told_to_end_too() -> None:
+    found = manager(1)
+    found.handle(FinishRequested())
+    found.handle(VertexFailed("v.0", epoch_of(found, 0), "store", "away", ""))
+    out = found.handle(VertexStarted(HOST, "v.0", epoch_of(found, 0), (0, 0)))
+    ends = [i.instruction for i in out if isinstance(i, Tell)]
+    assert EndSource(HOST, "v.0", epoch_of(found, 0)) in ends
 
 
 def test_a_host_that_lost_its_slot_has_no_answer() -> None:
