@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rstream import InlineBackground, MemoryBlobs, StreamDigest, open_reader
-from rstream.errors import SequenceDiscardedError
+from rstream.errors import SequenceDiscardedError, StoreError
 from rstream.log.compaction import Compactor
 from rstream.log.damage import find_damage, first_hole
 from rstream.log.durable import DurableLog
@@ -189,3 +189,15 @@ def test_several_collectors_and_compactors_in_any_order(data: st.DataObject) -> 
                 with contextlib.suppress(FileNotFoundError):
                     collect(data.draw(st.sampled_from(logs)), mark)
     assert check_kept(store, 14) <= asked
+
+
+def test_nothing_goes_whose_digest_cannot_be_made() -> None:
+    """As a segment is lost: what would be left could be compared with nothing."""
+    store = grown()
+    first, *others = [name for name in store.list() if name.endswith(".parquet")]
+    log = log_of(store)
+    store.delete(first)
+    with pytest.raises(StoreError, match="its items from 0 on are not there"):
+        collect(log, ROWS)
+    assert [name for name in store.list() if name.endswith(".parquet")] == others
+    assert beginnings(store.list()) == []
