@@ -243,6 +243,16 @@ def test_losses_of_a_slot_count_whichever_host_has_it() -> None:
     assert scene.manager.error.startswith("host of slot 1 was lost 3 times within")
 
 
+def test_losses_between_which_a_vertex_got_further_do_not_add_up() -> None:
+    scene = Scene(hosts=1, host_restarts_max=2, vertex_restarts_max=100)
+    scene.start_all()
+    for generation in range(6):
+        scene.progress("a", 10 * generation + 10, 10 * generation + 10)
+        scene.lose(f"h0.{generation}")
+        assert scene.manager.state == "running", scene.manager.error
+        scene.ready(f"h0.{generation + 1}")
+
+
 def test_the_wait_for_a_host_that_starts_begins_when_it_is_ordered() -> None:
     scene = Scene(host_start_wait_s=5.0, host_silence_s=1_000.0)
     scene.start_all()
