@@ -15,6 +15,7 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
+from jobmanager.delivery.checked_output import CheckedOutput
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.positions import tell_position, told_positions
@@ -373,3 +374,41 @@ def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
     clock.advance(2_000_000)
     kept.look()
     assert [mark.seq for marks in told for mark in marks] == [4, 20]
+
+
+def checked(plan: PhysicalPlan) -> CheckedOutput:
+    ((vertex, uri),) = plan.sink_streams()
+    return CheckedOutput(
+        vertex,
+        "out",
+        uri,
+        endpoints=Endpoints(),
+        secret="",
+        wake=lambda: None,
+        wiring=ThreadWiring(),
+        destination="a topic",
+    )
+
+
+def test_a_destination_that_is_behind_what_is_kept_is_told_where_that_begins(
+    events: Path, tmp_path: Path
+) -> None:
+    plan = one_partition(events, tmp_path)
+    ((_, uri),) = plan.sink_streams()
+    log = DurableLog(open_store(uri), "s")
+    log.keeps_digest = True
+    stream = open_inline(uri)
+    stream.write(20, items(20, 60))
+    stream.close()
+    collect(log, 20)  # whole files go: it is kept from 16 on
+    for seq in (0, 15, 16):
+        found = checked(plan)
+        found.seek(seq, None)
+        if seq < 16:
+            with pytest.raises(OutputCollectedError, match=f"seq {seq} is gone.*from seq 16 on"):
+                found.read(has_ended=True)
+        else:
+            read = found.read(has_ended=True)
+            assert read is not None
+            assert read.first_seq == 16
+        found.close()
