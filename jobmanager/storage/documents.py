@@ -2,8 +2,8 @@
 
 A JSON document ends with the field ``checksum``, over all bytes before it. A pickle follows a magic
 number and the digest of its bytes, which is checked before unpickling. So a cut or changed file is
-refused and never misread. A JSON file without the field is from an earlier version (or the field's
-own name was damaged), and is read as it is.
+refused and never misread. A JSON file without the field was written by hand or by an earlier
+version: it is read where the caller can do with whatever it says.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from rvertex.user_code.unpickle import load_shipped
 _CHECKSUM_BYTES = 16
 _FIELD = b',\n"checksum": "'
 _END = b'"\n}'
+#: Of jobs that do not say it.
+_FIRST_FORMAT = 1
 _PICKLE_MAGIC = b"SSPICKLE"
 
 
 class BrokenDocumentError(ValueError):
     """The bytes are not what was written; the text says in what way."""
+
+
+class NoChecksumError(BrokenDocumentError):
+    """The document is whole, but nothing shows that it is what was written."""
 
 
 def json_document(fields: dict[str, Any]) -> bytes:
@@ -34,11 +40,14 @@ def json_document(fields: dict[str, Any]) -> bytes:
     return body + _FIELD + _digest(body).hex().encode() + _END
 
 
-def read_json_document(data: bytes) -> dict[str, Any]:
+def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, Any]:
     """The fields, without the checksum.
+
+    ``may_be_plain``: without a checksum, too; the caller then takes no field for granted.
 
     Raises:
         BrokenDocumentError: the bytes are not those of a document.
+        NoChecksumError: they are, but have no checksum.
     """
     if not data:
         raise BrokenDocumentError("it is empty")
@@ -51,8 +60,27 @@ def read_json_document(data: bytes) -> dict[str, Any]:
         raise BrokenDocumentError("it is no JSON: cut short or overwritten") from error
     if not isinstance(found, dict):
         raise BrokenDocumentError("it holds no fields")
+    if not field and not may_be_plain:
+        raise NoChecksumError("it has no checksum, so it was edited by hand or damaged")
     found.pop("checksum", None)
     return found
+
+
+def read_job_document(data: bytes, format: int) -> dict[str, Any]:
+    """What ``job.json`` says; of an earlier version, which wrote no checksum, its format alone.
+
+    ``format``: that of this version.
+
+    Raises:
+        BrokenDocumentError: see :func:`read_json_document`.
+    """
+    try:
+        return read_json_document(data)
+    except NoChecksumError:
+        found = read_json_document(data, may_be_plain=True).get("format", _FIRST_FORMAT)
+        if found == format:
+            raise
+        return {"format": found}
 
 
 def pickle_document(value: object) -> bytes:

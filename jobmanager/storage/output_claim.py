@@ -48,7 +48,7 @@ def refuse_taken_output(uri: str, job: str, job_id: str, *, has_claimed: bool = 
     reason = "it is gone"
     if store.exists(CLAIM):
         try:
-            owner = read_json_document(store.get(CLAIM))
+            owner = read_json_document(store.get(CLAIM), may_be_plain=True)
             if owner["id"] == job_id:
                 return True
             raise OutputTakenError(uri, str(owner["job"]))
@@ -128,7 +128,7 @@ def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ())
 def read_success(uri: str) -> dict[str, Any] | None:
     """What was said of a complete output; None if it is not complete, or that cannot be read."""
     try:
-        return read_json_document(open_store(uri).get(SUCCESS))
+        return read_json_document(open_store(uri).get(SUCCESS), may_be_plain=True)
     except (FileNotFoundError, BrokenDocumentError):
         return None
 

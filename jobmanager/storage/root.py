@@ -40,6 +40,7 @@ from jobmanager.storage.documents import (
     BrokenDocumentError,
     json_document,
     pickle_document,
+    read_job_document,
     read_json_document,
     read_pickle_document,
 )
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 
 #: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
 FORMAT = 7
-#: Of jobs that do not say it.
-_FIRST_FORMAT = 1
 JOB = "job.json"
 QUERY = "query.pkl"
 PLAN = "plan.pkl"
@@ -151,7 +150,7 @@ class JobRoot:
             BrokenFileError: it cannot be read.
         """
         try:
-            return read_json_document(self.store.get(JOB))
+            return read_job_document(self.store.get(JOB), FORMAT)
         except BrokenDocumentError as error:
             raise self._broken(JOB, str(error)) from error
         except FileNotFoundError as error:
@@ -168,7 +167,7 @@ class JobRoot:
             BrokenFileError: they cannot be read.
         """
         settings = self.settings()
-        found = settings.get("format", _FIRST_FORMAT)
+        found = settings.get("format", 0)
         if found != FORMAT:
             raise JobFormatError(display_uri(self.uri), found, FORMAT)
         return settings

@@ -20,6 +20,8 @@ BROKEN = "broken"
 #: The state of an open job whose manager is gone; of a job of which no file tells the state, and on
 #: which nobody works.
 INTERRUPTED, UNKNOWN = "interrupted", "unknown"
+#: What is taken over from the mark of a complete output, which has no checksum.
+_OF_AN_ANSWER = ("events_out", "output_digest")
 
 
 def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
@@ -62,7 +64,8 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
         found["output"] = placed(settings["output"], here)
         success = read_success(found["output"])
         if success is not None:
-            return {**found, **success, "state": "finished", "job": root.name}
+            told = {key: success[key] for key in _OF_AN_ANSWER if key in success}
+            return {**found, **told, "state": "finished"}
     if settings.get("format") == FORMAT:
         found["state"] = _requested_end(root) or found["state"]
     found["error"] = (

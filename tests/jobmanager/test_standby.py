@@ -22,6 +22,7 @@ import jobmanager
 from jobmanager import JobFailedError
 from jobmanager.cli.main import app
 from jobmanager.driver.running.standby import LOOK_EVERY_S, stand_by
+from jobmanager.storage.documents import json_document
 from jobmanager.storage.root import STATUS, JobRoot, epoch_name
 from planner import Stream, col, event
 from rstream.clock import SystemClock
@@ -82,10 +83,10 @@ def test_it_waits_between_two_tries_to_take_a_job_over(
     gone.wait(WAIT_S)
     now_us = SystemClock().now_us()
     status = failed.read_status() | {"state": "running", "pid": gone.pid, "written_us": now_us}
-    failed.store.put(STATUS, json.dumps(status).encode())
+    failed.store.put(STATUS, json_document(status))
     epoch = status["manager_epoch"] + 1
     claim = {"state": "starting", "pid": 1, "machine": "another", "written_us": now_us}
-    failed.store.put(epoch_name(epoch), json.dumps(claim | {"manager_epoch": epoch}).encode())
+    failed.store.put(epoch_name(epoch), json_document(claim | {"manager_epoch": epoch}))
     waits: list[float] = []
     real, here = time.sleep, threading.current_thread()
 

@@ -14,6 +14,7 @@ from jobmanager.cli import logs as verb
 from jobmanager.cli.main import app
 from jobmanager.config import JobConfig
 from jobmanager.state.messages import DrainRequested, JobStarted, StateCopied
+from jobmanager.storage.documents import json_document
 from jobmanager.storage.notice_log import NoticeLog, read_notices
 from jobmanager.storage.root import FORMAT, JobRoot
 from planner import Stream, event
@@ -59,7 +60,7 @@ class Running:
 
     def __init__(self, root: Path) -> None:
         self.root = JobRoot(str(root), pid=1)
-        self.root.store.put("job.json", json.dumps({"format": FORMAT}).encode())
+        self.root.store.put("job.json", json_document({"format": FORMAT}))
         self.root.claim(1_000_000)
         self.clock = ManualClock(1_000_000)
         self.log = NoticeLog(self.root, self.clock, JobConfig(), InlineBackground())

@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobmanager.config import JobConfig
-from jobmanager.errors import JobExistsError, JobFormatError, JobRunningError, NoJobError
+from jobmanager.errors import (
+    BrokenFileError,
+    JobExistsError,
+    JobFormatError,
+    JobRunningError,
+    NoJobError,
+)
 from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
+from jobmanager.storage.documents import json_document
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.liveness import STATUS_STALE_US, is_owned
 from jobmanager.storage.notice_log import NoticeLog
@@ -106,6 +113,31 @@ def test_a_job_of_another_version_is_not_read(root: JobRoot, fields: dict[str, i
         root.readable_settings()
     with pytest.raises(JobFormatError, match=r"nightly/? holds a job of another version"):
         collect_garbage(root, JobConfig(), {}, is_dry_run=True)
+
+
+@pytest.mark.parametrize("edited", [b'{"format": 7, "job": "x"}', b'{"format": 7}'])
+def test_settings_that_somebody_edited_are_refused(root: JobRoot, edited: bytes) -> None:
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    root.store.put(JOB, edited.replace(b"7", b"%d" % FORMAT))
+    with pytest.raises(
+        BrokenFileError, match=r"job\.json is broken: it has no checksum, so it was"
+    ):
+        root.readable_settings()
+
+
+def test_of_another_version_nothing_but_its_format_is_told(root: JobRoot) -> None:
+    root.store.put(JOB, b'{"format": 3, "output": 5, "query_file": {}}')
+    assert root.settings() == {"format": 3}
+    assert shown_status(root, NOW_US)["state"] == "unknown"
+
+
+def test_a_status_that_somebody_edited_tells_nothing(root: JobRoot) -> None:
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    root.store.put(STATUS, b'{"state": "x", "manager_epoch": "x"}')
+    root.take_over(NOW_US)
+    assert (root.epoch, root.read_status()["state"]) == (1, "starting")
+    root.store.put(STATUS, b'{"job": "x"}')
+    assert shown_status(root, NOW_US)["state"] == "unknown"
 
 
 def test_only_a_job_that_never_started_is_replaced(root: JobRoot) -> None:
@@ -311,7 +343,7 @@ def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
 
 def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
     """Whoever delivers its output from here, too, would take it for ended."""
-    root.store.put(JOB, json.dumps({"format": FORMAT}).encode())
+    root.store.put(JOB, json_document({"format": FORMAT}))
     running = owned_by(pid=os.getpid())
     with owned(root):
         root.write_status(running)
