@@ -8,6 +8,7 @@ whose process died does not stop it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 #: How often it tells its position to the job, which keeps what it still needs.
 TELL_EVERY_S = 5.0
+#: How long a root that cannot be read is looked at again.
+STORE_WAIT_S = 300.0
+_log = logging.getLogger(__name__)
 
 
 def deliver(
@@ -55,6 +59,7 @@ def deliver(
     Raises:
         NoJobError: the root holds no job, or one that has not begun.
         NoDeliveryError: neither the query nor the caller names a destination.
+        OperatingError: whether the job still runs could not be read for STORE_WAIT_S.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -105,11 +110,16 @@ def deliver_plan(
         wiring=wiring,
     )
     told_s = _tell(root, deliveries, wiring.clock)
+    job = _Watch(root, wiring.clock)
     deliveries.start()
     while not deliveries.wait(TICK_S):  # until all are done
-        with contextlib.suppress(OperatingError):  # a store that is away is looked at again
-            if shown_status(root, wiring.clock.now_us())["state"] not in OPEN_STATES:
+        try:
+            if not is_written.is_set() and job.has_ended():
                 is_written.set()
+        except OperatingError:
+            deliveries.stop()
+            deliveries.wait(limits.stop_wait_s)
+            raise
         if is_cancelled():
             deliveries.stop()
         if wiring.clock.monotonic_s() >= told_s + TELL_EVERY_S:
@@ -117,6 +127,33 @@ def deliver_plan(
         on_rows(deliveries.rows())
     _tell(root, deliveries, wiring.clock)
     return deliveries.rows()
+
+
+class _Watch:
+    """Looks whether a job still runs."""
+
+    def __init__(self, root: JobRoot, clock: Clock) -> None:
+        self._root, self._clock = root, clock
+        self._failing_s: float | None = None
+
+    def has_ended(self) -> bool:
+        """Whether it has; not while its root cannot be read.
+
+        Raises:
+            OperatingError: that has been so for STORE_WAIT_S.
+        """
+        now_s = self._clock.monotonic_s()
+        try:
+            state = shown_status(self._root, self._clock.now_us())["state"]
+        except OperatingError as error:
+            if self._failing_s is None:
+                self._failing_s = now_s
+                _log.warning("the root cannot be read; trying again: %s", error)
+            if now_s - self._failing_s >= STORE_WAIT_S:
+                raise
+            return False
+        self._failing_s = None
+        return state not in OPEN_STATES
 
 
 def _tell(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -23,14 +23,11 @@ from jobmanager import JobFailedError
 from jobmanager.cli.main import app
 from jobmanager.driver.running.standby import LOOK_EVERY_S, stand_by
 from jobmanager.storage.documents import json_document
-from jobmanager.storage.root import STATUS, JobRoot, epoch_name
+from jobmanager.storage.root import STATUS, JobRoot, display_uri, epoch_name
 from planner import Stream, col, event
 from rstream.clock import SystemClock
 from tests.rooms import ROOT
 from tests.support.jobs import ROWS, WAIT_S, output_items
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACE = 40.0
 
@@ -64,6 +61,25 @@ def test_a_failed_job_is_not_taken_over_and_says_why(failed: JobRoot) -> None:
     found = CliRunner().invoke(app, ["standby", failed.uri])
     assert found.exit_code == 1
     assert re.search(r"failed \(.*cast.*\); the standby was not needed", found.stderr)
+
+
+def test_a_root_that_cannot_be_read_is_told_once_while_it_waits(
+    failed: JobRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(display_uri(failed.uri))
+    (folder / STATUS).rename(folder / "kept")
+    (folder / STATUS).mkdir()
+    waits: list[float] = []
+
+    def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+        if len(waits) == 3:
+            (folder / STATUS).rmdir()
+            (folder / "kept").rename(folder / STATUS)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert stand_by(failed.uri, executor="local") is None
+    assert [STATUS in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_a_job_of_which_no_file_tells_the_state_is_gone_on_with(failed: JobRoot) -> None:

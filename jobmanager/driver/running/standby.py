@@ -77,12 +77,15 @@ def stand_by(
 def _orphaned_or_ended(
     root: JobRoot, on_waiting: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    is_told = False
+    is_told = is_away = False
     while True:  # ends when the job's driver does
         try:
             status = shown_status(root, SystemClock().now_us())
-        except StoreError:
-            status = {}
+            is_away = False
+        except StoreError as error:
+            if not is_away:
+                _log.warning("the root cannot be read; the standby waits: %s", error)
+            status, is_away = {}, True
         if status and status["state"] not in OPEN_STATES:
             return status
         if status and not is_told:

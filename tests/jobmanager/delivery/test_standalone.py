@@ -6,6 +6,7 @@ Cannot catch: a job that runs on another machine.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager.cli.main import app
+from jobmanager.delivery import standalone
 from jobmanager.delivery.positions import told_position, told_positions
 from jobmanager.delivery.standalone import deliver
 from jobmanager.errors import NoDeliveryError
@@ -99,6 +101,21 @@ def test_of_several_deliveries_one_that_fails_is_told_by_the_exit_code(tmp_path:
     states = {row["delivery"]: row["state"] for row in last["deliveries"]}
     assert states == {"fine": "finished", "wrong": "failed"}
     assert found.exit_code == 1
+
+
+def test_a_root_that_cannot_be_read_is_named_after_a_limit(
+    finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing tells whether the job still runs, it waited for its end for ever."""
+    root = shutil.copytree(finished.root, tmp_path / "job")
+    next((root / "output").glob("**/*-*.parquet")).unlink()  # so that the delivery waits
+    (root / "status.json").unlink()
+    (root / "status.json").mkdir()
+    monkeypatch.setattr(standalone, "STORE_WAIT_S", 0.6)
+    found = CliRunner().invoke(app, ["deliver", str(root), "--to", "console", "--json"])
+    assert found.exit_code == 1
+    assert f"{root}/status.json" in json.loads(found.stdout.splitlines()[-1])["error"]
+    assert found.stderr.count("the root cannot be read; trying again") == 1
 
 
 def test_a_destination_must_be_whole(finished: jobmanager.Job) -> None:
