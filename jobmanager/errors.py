@@ -54,6 +54,16 @@ class NoJobError(UsageError):
 
 
 @error_class
+class CannotListError(UsageError):
+    """A folder in which jobs are to be looked for cannot be looked into."""
+
+    folder: str
+    reason: str
+
+    message = "{folder} cannot be looked into: {reason}"
+
+
+@error_class
 class NoDeliveryError(UsageError):
     """Nothing says where the output is to be delivered, or there is none yet."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, ParamSpec
 
 import typer
@@ -25,6 +24,7 @@ from jobmanager.cli.batch import print_batch
 from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
 from jobmanager.cli.leaving import leave
+from jobmanager.cli.listing import list_jobs
 from jobmanager.cli.logs import logs as show_logs
 from jobmanager.cli.requests import status_of
 from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE, follow, print_end, print_result
@@ -45,11 +45,9 @@ from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.query_file import load_query, query_file
 from jobmanager.storage.root import JobRoot
-from jobmanager.storage.shown import BROKEN, row_of
 from planner.explain import text as plan_text
 from planner.explain.json import document as plan_document
 from planner.physical.lower import lower
-from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
@@ -262,26 +260,7 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
         print(state_line(found))
 
 
-@app.command(name="list")
-@_reports_errors
-def list_jobs(
-    folder: Annotated[str, typer.Argument(help="Where to look.")] = jobs.DEFAULT_JOBS_FOLDER,
-    as_json: options.AsJson = False,
-) -> None:
-    """List the jobs whose roots lie in a local folder, or the job whose root it is."""
-    now_us = SystemClock().now_us()
-    found = [*Path(folder).glob("job.json"), *sorted(Path(folder).glob("*/job.json"))]
-    rows = [row_of(str(path.parent), now_us) for path in found]
-    if as_json:
-        print(json.dumps({"jobs": rows}))
-        return
-    if not rows:
-        print(f"no job lies in or directly below {folder}", file=sys.stderr)
-    for row in rows:
-        print(f"{row['job']}  {row['state']}  {row['root']}")
-        if row["state"] == BROKEN:
-            print(f"jobmanager: {row['error']}", file=sys.stderr)
-
+app.command(name="list")(_reports_errors(list_jobs))
 
 for _verb in (standby, requests.cancel, requests.stop, requests.drain, show, deliver, show_logs):
     app.command()(_reports_errors(_verb))

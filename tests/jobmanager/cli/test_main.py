@@ -120,7 +120,8 @@ def test_run_status_list_resume_cancel(file: Path, tmp_path: Path) -> None:
     assert {"vertex", "epoch", "host", "pid", "state"} <= status["vertices"][0].keys()
 
     assert last_json(done("list", tmp_path / "jobs", "--json")) == {
-        "jobs": [{"job": "one", "state": "finished", "root": str(root)}]
+        "jobs": [{"job": "one", "state": "finished", "root": str(root)}],
+        "unread": {},
     }
     resumed = last_json(done("resume", root, "--json"))
     assert resumed == {**result, "notes": resumed["notes"], "query_changed": False}

@@ -1,0 +1,49 @@
+"""``list`` tells jobs from folders that it cannot look into.
+
+Cannot catch: folders that another user may not read, where the tests run as one who may.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from jobmanager.cli.main import app
+from jobmanager.cli.results import EXIT_USAGE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Path:
+    """Nobody can look into it, not even root."""
+    path = tmp_path / "jobs" / "loop"
+    path.parent.mkdir()
+    path.symlink_to(path)
+    return path
+
+
+def test_a_folder_that_cannot_be_looked_into_is_named_beside_the_others(loop: Path) -> None:
+    (loop.parent / "old").mkdir()
+    (loop.parent / "old" / "job.json").write_text(json.dumps({"format": 1}))
+    (loop.parent / "a file").write_text("")
+    (loop.parent / "gone").symlink_to("nowhere")
+    found = CliRunner().invoke(app, ["list", str(loop.parent), "--json"])
+    told = json.loads(found.stdout)
+    assert (found.exit_code, [row["job"] for row in told["jobs"]]) == (0, ["old"])
+    assert told["unread"] == {str(loop): "Too many levels of symbolic links"}
+    assert f"{loop} cannot be looked into: Too many levels" in found.stderr
+
+
+@pytest.mark.parametrize("folder", ["s3://bucket/jobs", "nope://x", "LOOP", "FILE"])
+def test_what_is_no_local_folder_is_refused(loop: Path, folder: str) -> None:
+    file = loop.parent / "file"
+    file.write_text("")
+    path = {"LOOP": str(loop), "FILE": str(file)}.get(folder, folder)
+    found = CliRunner().invoke(app, ["list", path, "--json"])
+    assert found.exit_code == EXIT_USAGE
+    assert f"{path} cannot be looked into: " in json.loads(found.stdout)["error"]
