@@ -50,6 +50,14 @@ ATTEMPT_WAIT_S = 60.0
 RETRY_DELAY_S = 0.05
 #: Protocols whose ``pipe_file`` can create exclusively.
 _CONDITIONAL = ("s3", "s3a")
+#: What to do about what no retry cures.
+_ADVICE: dict[type[Exception], str] = {
+    IsADirectoryError: "; a folder lies where a file belongs: move it away",
+    NotADirectoryError: (
+        "; a file or a broken link lies where a folder belongs: move it away, or choose "
+        "another path"
+    ),
+}
 _look_and_put = threading.Lock()
 #: Retrying is done here, once; botocore's own retries would multiply with it.
 S3_OPTIONS: dict[str, Any] = {
@@ -131,6 +139,8 @@ class FsspecBlobs:
 
     @property
     def uri(self) -> str:
+        if "://" in self._root:  # some file systems keep their protocol in paths
+            return self._root
         return f"{self._protocol}://{self._root.lstrip('/') if not self._is_local else self._root}"
 
     @property
@@ -297,7 +307,7 @@ class FsspecBlobs:
             except (FileNotFoundError, FileExistsError):
                 raise
             except Exception as error:  # whatever a file system raises; named after the last try
-                reason = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}{_ADVICE.get(type(error), '')}"
                 if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
                     break
         raise StoreError(f"{self.uri}/{path}", reason)
@@ -312,10 +322,12 @@ def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobS
     loss of power; :func:`unsynced` does without.
 
     Raises:
-        StoreError: the protocol is unknown or its package is not installed.
+        StoreError: the protocol is unknown or its package is not installed, or ``uri`` is no text.
     """
     if not uri:
         raise StoreError("(no path)", "the path is empty")
+    if "\0" in uri or uri.encode(errors="replace").decode() != uri:
+        raise StoreError(ascii(uri), "a path is UTF-8 text without NUL characters")
     if "://" not in uri:
         uri = f"file://{os.path.abspath(uri)}"
     protocol = uri.partition("://")[0].partition("::")[0]
@@ -325,7 +337,7 @@ def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobS
         storage_options = {**S3_OPTIONS, **storage_options}
     try:
         fs, root = fsspec.core.url_to_fs(uri, **storage_options)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, OSError) as error:
         raise StoreError(uri, str(error)) from error
     folder, part = split_part(root)
     store = FsspecBlobs(fs, folder, fsync=fsync)

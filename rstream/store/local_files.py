@@ -72,7 +72,7 @@ def _refuse(error: OSError) -> None:
 
 
 def make_folder(folder: str, *, sync: bool) -> None:
-    """Make a folder and those above it. Raises FileExistsError if it is a file.
+    """Make a folder and those above it. Raises FileExistsError if one is a file or a broken link.
 
     ``sync``: their names too, also of one that somebody else has just made, once in this process.
     """
@@ -80,6 +80,9 @@ def make_folder(folder: str, *, sync: bool) -> None:
     while "/" in (parent := above[-1].rpartition("/")[0]):
         above.append(parent)
     missing = {path for path in above if not os.path.isdir(path)}
+    for path in missing:
+        if os.path.islink(path):
+            raise FileExistsError(f"{path} links to what is no folder")
     os.makedirs(folder, exist_ok=True)
     for path in above if sync else ():
         if path in missing or path not in _synced:

@@ -258,5 +258,21 @@ def test_paths_that_cannot_be_written(path: str, monkeypatch: pytest.MonkeyPatch
 
 def test_a_path_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreError):
-        open_store(str(tmp_path / "file")).put("a", b"x")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "link", "link/below"):
+        with pytest.raises(StoreError, match=r"a broken link lies where a folder belongs: move it"):
+            open_store(str(tmp_path / name)).put("a", b"x")
+    with pytest.raises(StoreError, match="a folder lies where a file belongs: move it away"):
+        open_store(str(tmp_path.parent)).get(tmp_path.name)
+
+
+@pytest.mark.parametrize("path", ["a\udcff", "a\0b"])
+def test_a_path_that_is_no_text_is_refused_at_once(path: str) -> None:
+    """It failed deep inside, and was tried again for five minutes."""
+    with pytest.raises(StoreError, match=r"'a.*': a path is UTF-8 text without NUL"):
+        open_store(path)
+
+
+def test_a_protocol_stands_once_in_a_uri() -> None:
+    for uri in ("http://host/x", "https://host/x", "memory://x", "file:///x"):
+        assert open_store(uri).uri == uri
