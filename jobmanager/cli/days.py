@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_call(
-    target: str | None, root: str | None, continue_root: str | None, *, batch: bool
+    target: str | None, root: str | None, continue_root: str | None, *, batch: bool, finish: bool
 ) -> None:
     """What is to be run is said once.
 
@@ -24,6 +24,8 @@ def check_call(
         raise UsageError("run takes the file of a query: jobmanager run FILE.py --root ROOT")
     if batch and (target is None or continue_root is not None):
         raise UsageError("--batch takes FILE.py and no --continue: a batch keeps no state")
+    if finish and continue_root is None:
+        raise UsageError("--finish ends a job that is continued: say --continue ROOT, too")
     if root is not None and continue_root is not None:
         raise UsageError("--continue ROOT names the root already: leave out --root")
 

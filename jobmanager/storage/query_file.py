@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from jobmanager.errors import QueryFileError
 from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
+from rvertex.user_code.errors import reason_of
 from rvertex.user_code.sources import file_of, has_changed, sources_of
 
 if TYPE_CHECKING:
@@ -154,10 +155,12 @@ def _from_python(target: str) -> Query:
         if (line := _line_in(path, error)) is not None:
             error.add_note(f"{path}, line {line}")  # the command shows it in front
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a program of the user's may raise what it likes
         line = _line_in(path, error)
         where = "" if line is None else f"line {line}: "
-        raise QueryFileError(str(path), f"{where}{type(error).__name__}: {error}") from error
+        raise QueryFileError(str(path), f"{where}{reason_of(error)}") from error
     finally:
         sys.path.pop(0)
     return _as_query(value, str(path), name)

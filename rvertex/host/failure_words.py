@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rstream.errors import IntegrityError, OperatingError, StoreError, StreamEngineError, UsageError
 from rvertex.errors import CorruptCheckpointError
+from rvertex.user_code.errors import reason_of
 
 
 def family_of(error: Exception) -> str:
@@ -27,4 +28,4 @@ def message_of(error: Exception) -> str:
     """What an instance raised, in words."""
     if isinstance(error, StreamEngineError):
         return str(error)
-    return f"{type(error).__name__}: {error}"
+    return reason_of(error)

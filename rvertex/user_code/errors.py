@@ -164,8 +164,11 @@ def place_of(function: object) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Type and message of what was raised."""
-    text = str(error)
+    """Type and message of what was raised; its ``__str__`` may be the user's, and raise too."""
+    try:
+        text = str(error)
+    except Exception as second:
+        text = f"its text cannot be shown, {type(second).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -16,7 +16,7 @@ import socket
 from typing import Any
 
 from rvertex.user_code.code import as_planned, as_unchanged
-from rvertex.user_code.errors import UnknownCodeError
+from rvertex.user_code.errors import UnknownCodeError, reason_of
 
 #: How the end of a host begins that cannot read its plan.
 UNLOADABLE = "the plan cannot be loaded: "
@@ -34,9 +34,9 @@ class _Reader(pickle.Unpickler):
         try:
             found = super().find_class(module_name, global_name)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
             where = socket.gethostname()
-            raise UnknownCodeError(f"{module_name}.{global_name}", where, reason) from error
+            name = f"{module_name}.{global_name}"
+            raise UnknownCodeError(name, where, reason_of(error)) from error
         return as_unchanged if self._to_run and found is as_planned else found
 
 

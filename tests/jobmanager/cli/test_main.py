@@ -199,6 +199,8 @@ def test_explain_shows_the_plan_of_a_paced_job(file: Path, tmp_path: Path) -> No
         ("raises.py", "raises.py: line 2: ZeroDivisionError: division by zero"),
         ("syntax.py", "syntax.py: SyntaxError"),
         ("leaves.py", "leaves.py: line 1: SystemExit"),
+        ("bare.py", "bare.py: line 2: Mine: gone"),
+        ("silent.py", "silent.py: line 4: Mine: its text cannot be shown, ZeroDivisionError"),
         ("notes.txt", "not a Python file"),
     ],
 )
@@ -208,6 +210,9 @@ def test_a_mistake_is_one_message(target: str, message: str, file: Path) -> None
     (folder / "syntax.py").write_text("query = (\n")
     (folder / "leaves.py").write_text("raise SystemExit(3)\n")
     (folder / "notes.txt").write_text("hello\n")
+    (folder / "bare.py").write_text("class Mine(BaseException): pass\nraise Mine('gone')\n")
+    silent = "class Mine(Exception):\n    def __str__(self):\n        1 / 0\nraise Mine\n"
+    (folder / "silent.py").write_text(silent)
     result = call("run", folder / target, "--root", folder / "job", "--executor", "local", "--json")
     assert result.exit_code == EXIT_USAGE, result.output
     (line,) = result.stderr.splitlines()
@@ -230,6 +235,11 @@ def test_a_mistake_is_placed_whatever_path_leads_to_the_file(
     raised = call("explain", f"{before}raises.py").stderr
     assert "raises.py: line 2: ZeroDivisionError" in raised
     assert "queries.py, line 5: source" in call("explain", f"{before}queries.py").stderr
+
+
+def test_a_day_that_finishes_nothing_is_refused_in_the_words_of_the_command(file: Path) -> None:
+    told = last_json(call("run", file, "--finish", "--json"))["error"]
+    assert told == "--finish ends a job that is continued: say --continue ROOT, too"
 
 
 def test_mistakes_about_roots(file: Path, tmp_path: Path) -> None:
