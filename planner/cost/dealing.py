@@ -79,7 +79,8 @@ def _check_waiting(
 ) -> None:
     if found is None:
         return
-    widths = [c.bytes_per_row for name, c in found.columns.items() if name in spec.schema.names]
+    names = set(spec.schema.names)
+    widths = [c.bytes_per_row for name, c in found.columns.items() if name in names]
     size = rows * (sum(widths) + _TIMES_BYTES)
     if size > WAITING_BYTES_MAX:
         columns = ", ".join(start_columns(spec))

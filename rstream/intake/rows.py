@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,9 +44,10 @@ def as_rows(log: str, schema: pa.Schema, rows: Rows) -> pa.RecordBatch:
 
 
 def _of_columns(log: str, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    times = Counter(batch.schema.names)
     for field in batch.schema:
         at = schema.get_field_index(field.name)
-        if at < 0 or batch.schema.names.count(field.name) > 1:
+        if at < 0 or times[field.name] > 1:
             there = ", ".join(schema.names)
             raise InvalidBatchError(log, f"column {field.name} is not one of {there}")
         if field.type != schema.field(at).type:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -107,11 +108,11 @@ def _with_types_of(other: pa.Schema, schema: pa.Schema) -> pa.Schema:
     """``schema`` with types for what has no value there; all of ``other`` if it has no columns."""
     if not schema.names:
         return other
-    unknown = [f for f in schema if pa.types.is_null(f.type) and f.name in other.names]
-    for field in unknown:
-        at = schema.get_field_index(field.name)
-        schema = schema.set(at, field.with_type(other.field(field.name).type))
-    return schema
+    known = {f.name: f.type for f in other}
+    fields = [
+        f.with_type(known.get(f.name, f.type)) if pa.types.is_null(f.type) else f for f in schema
+    ]
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
@@ -124,8 +125,8 @@ def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
 
 
 def _check_names(path: str, schema: pa.Schema) -> None:
-    for name in schema.names:
-        if schema.names.count(name) > 1:
+    for name, times in Counter(schema.names).items():
+        if times > 1:
             raise SourceSchemaError(path, name, "the file has this column more than once")
 
 

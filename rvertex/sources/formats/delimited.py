@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 BLOCK_BYTES = 4 << 20
+#: A value of so many bytes is text, whatever it looks like.
+TEXT_BYTES_MIN = 65_536
 #: Empty, and what R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 NO_TEXT = "not text in UTF-8"
@@ -171,8 +174,9 @@ class CsvUnits:
         return BadRow("not a row of CSV")
 
     def _check_columns(self, unit: Unit) -> None:
+        found = set(self._header)
         for name in self._spec.columns.names:
-            if name not in self._header:
+            if name not in found:
                 reason = f"not in the file, which has {', '.join(self._header)}"
                 raise SourceSchemaError(unit.path, name, reason)
 
@@ -273,9 +277,10 @@ def _first_rows(path: str, delimiter: str) -> tuple[list[str], bytes]:
 def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
     """Columns and types as the first rows of the file suggest them, rows of other shapes aside.
 
-    Text that is not UTF-8 counts as text.
+    Text that is not UTF-8 counts as text, and so does a value of TEXT_BYTES_MIN.
     """
     header, piece = _first_rows(path, delimiter)
+    piece = _without_long_values(piece, delimiter)
     try:
         table = pacsv.read_csv(
             pa.BufferReader(piece + b"\n"),
@@ -294,6 +299,15 @@ def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
     except pa.ArrowException as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
     return table.schema
+
+
+def _without_long_values(rows: bytes, delimiter: str) -> bytes:
+    """The rows with a short text where a value is long: Arrow tries each type on all of it."""
+    if max(map(len, rows.split(b"\n"))) < TEXT_BYTES_MIN:
+        return rows
+    ends = re.escape(delimiter.encode()) + rb'\r\n"'
+    long = rb"(?<![^%s])[^%s]{%d,}+" % (ends, ends, TEXT_BYTES_MIN)
+    return re.sub(long, b"text", rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,10 +102,10 @@ class ParquetUnits:
     def _filled(self, file: pq.ParquetFile, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with nulls in the columns that were not read."""
         there = file.schema_arrow
-        names = self._spec.columns.names
+        names, read = self._spec.columns.names, set(batch.schema.names)
         columns = [
             batch.column(name)
-            if name in batch.schema.names
+            if name in read
             else self._null(there.field(name).type, batch.num_rows)
             for name in names
         ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+from rvertex.sources.discover import infer_schema
 from rvertex.sources.formats import delimited
-from rvertex.sources.formats.delimited import csv_pieces
+from rvertex.sources.formats.delimited import csv_pieces, infer_csv_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,3 +32,21 @@ def test_a_byte_order_mark_is_one_at_the_begin_of_the_file_only(
     second = len(MARK + b"a,b\n" + rows[0])
     behind = [piece for _, piece, _ in csv_pieces(str(path), ",", second, second + len(rows[1]))]
     assert b"".join(behind) == rows[1]
+
+
+def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow tries each type on all of a value, in a time that grows with its square."""
+    monkeypatch.setattr(delimited, "TEXT_BYTES_MIN", 8)
+    path = tmp_path / "f.csv"
+    path.write_text('a,b,c,d\n1,12345678,1234567,"1234,567,89"\n2,3,4,"12345678"\n')
+    kinds = [pa.int64(), pa.string(), pa.int64(), pa.string()]
+    assert infer_csv_schema(str(path), ",", "").types == kinds
+
+
+def test_many_columns_take_time_in_their_number(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    names = [f"c{k}" for k in range(8_000)]
+    path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
+    began_s = time.process_time()
+    assert infer_schema("csv", str(path)).names == names
+    assert time.process_time() - began_s < 4, "their square took 20 s"
