@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 BLOCK_BYTES = 4 << 20
+csv.field_size_limit(1 << 40)  # of the process; Arrow, which reads the rows, has no limit
 #: A value of so many bytes is text, whatever it looks like.
 TEXT_BYTES_MIN = 65_536
 #: Empty, and what R, pandas and SQL write for a missing value.

@@ -10,7 +10,7 @@ import pytest
 
 from rvertex.sources.discover import infer_schema
 from rvertex.sources.formats import delimited
-from rvertex.sources.formats.delimited import csv_pieces, infer_csv_schema
+from rvertex.sources.formats.delimited import almost_typed, csv_pieces, infer_csv_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +41,15 @@ def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path.write_text('a,b,c,d\n1,12345678,1234567,"1234,567,89"\n2,3,4,"12345678"\n')
     kinds = [pa.int64(), pa.string(), pa.int64(), pa.string()]
     assert infer_csv_schema(str(path), ",", "").types == kinds
+
+
+def test_a_value_of_any_length_can_be_described(tmp_path: Path) -> None:
+    """Rows that Arrow cannot read, and lines to be named, go through Python's reader."""
+    path, name, long = tmp_path / "f.csv", "n" * 200_000, "1" * 200_000
+    path.write_text(f"time,{name}\n1,{long}\n" + "2,3\n" * 20 + "3,b\n")
+    assert infer_csv_schema(str(path), ",", "").names == ["time", name]
+    (found,) = almost_typed(str(path), ",", "", [name])
+    assert (found.column, found.line, found.value) == (name, 23, "b")
 
 
 def test_many_columns_take_time_in_their_number(tmp_path: Path) -> None:
