@@ -5,13 +5,15 @@ Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from jobmanager import logs
 from jobmanager.batch.validate import validate as run_both
@@ -32,6 +34,7 @@ from jobmanager.cli.show import show
 from jobmanager.cli.standby import standby
 from jobmanager.cli.view import (
     ProgressView,
+    in_one_line,
     print_lost_rows,
     starting,
     state_line,
@@ -51,12 +54,43 @@ from planner.physical.lower import lower
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 P = ParamSpec("P")
 
+#: What typer raises of a call that it cannot read; it exports only the kinds below it.
+_CallError: Any = typer.BadParameter.__bases__[0]
+_JSON = "streamscope.json"
+
+
+class _Commands(TyperGroup):
+    """The verbs; a call that cannot be read is a mistake like others: one line, and JSON."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what stands before the verb."""
+        ctx.meta[_JSON] = "--json" in args  # only a call that can be read tells it to a verb
+        with _one_line(ctx) if args else contextlib.nullcontext():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the rest and call the verb."""
+        with _one_line(ctx):
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _one_line(ctx: Any) -> Iterator[None]:
+    try:
+        yield
+    except _CallError as error:
+        command = getattr(error.ctx, "command_path", ctx.command_path)
+        told = f"{in_one_line(error.format_message())} ({command} --help)"
+        _fail(UsageError(told), as_json=ctx.meta[_JSON])
+
+
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     no_args_is_help=True,
     help="Run, watch and recover deterministic streaming jobs on Spark.",

@@ -237,6 +237,30 @@ def test_a_mistake_is_placed_whatever_path_leads_to_the_file(
     assert "queries.py, line 5: source" in call("explain", f"{before}queries.py").stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "q.py", "--parallelism", "x"), "'x' is neither a number nor 'auto' ("),
+        (("run", "q.py", "--nope"), "No such option: --nope"),
+        (("--nope",), "No such option: --nope"),
+        (("resume",), "Missing argument 'ROOT'"),
+        (("resumee",), "No such command 'resumee'"),
+        (("resume", "r", "--executor", "x"), "'x' is not one of 'spark', 'local'"),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_a_mistake_like_others(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    result = call(*arguments, "--json")
+    assert result.exit_code == EXIT_USAGE
+    (line,) = result.stderr.splitlines()
+    assert message in line
+    assert line == f"jobmanager: error: {last_json(result)['error']}"
+    assert line.endswith(" --help)")
+    plain = call(*arguments)
+    assert (plain.exit_code, plain.stdout, plain.stderr.splitlines()) == (EXIT_USAGE, "", [line])
+
+
 def test_a_day_that_finishes_nothing_is_refused_in_the_words_of_the_command(file: Path) -> None:
     told = last_json(call("run", file, "--finish", "--json"))["error"]
     assert told == "--finish ends a job that is continued: say --continue ROOT, too"
