@@ -24,6 +24,7 @@ import pyarrow as pa
 from rstream.errors import StoreError
 from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
 from rvertex.sinks.protocol import DeliveryProgress
+from rvertex.user_code.errors import RAISED, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,9 +143,9 @@ class FunctionDestination:
         told = {STREAM: self._place.stream} if self._takes_stream else {}
         try:
             self._function(first_seq, batch, **told)
-        except Exception as error:
-            reason = f"it raised {type(error).__name__}: {error}"
-            raise DestinationError(self._name, f"{reason} (items from {first_seq})") from error
+        except RAISED as error:
+            reason = f"it raised {reason_of(error)} (items from {first_seq})"
+            raise DestinationError(self._name, reason) from error
 
 
 def _takes_stream(function: Callable[..., Any]) -> bool:

@@ -120,7 +120,7 @@ class Poison:
         return self._on_error != "fail"
 
     def meet(
-        self, error: Exception, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
+        self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> None:
         """Deal with what was raised on an event (``values`` None: on a timer).
 
@@ -136,7 +136,7 @@ class Poison:
             self._letters.append((vs, ve, seq, text, row))
 
     def fatal(
-        self, error: Exception, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
+        self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> UserCodeError:
         """The error that ends the job."""
         if values is None:

@@ -6,6 +6,9 @@ import traceback
 
 from rstream.errors import IntegrityError, UsageError, error_class
 
+#: What calls of a user's code raise: ``sys.exit()``, too, which would end the host.
+RAISED = (Exception, SystemExit)
+
 _VALUE_CHARACTERS_MAX = 200
 
 

@@ -5,6 +5,7 @@ Cannot catch: orders of failure that these few runs do not produce (tests/sim).
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig, JobFailedError
 from jobmanager.storage.root import JobRoot
-from planner import KeyedContext, KeyedProcess, Query, Stream, Timer, col, udf
+from planner import KeyedContext, KeyedProcess, Query, Stream, Timer, col, event, udf
 from tests.jobmanager.driver.test_job import PACE
 from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
 from tests.support.trouble import Disturber, Gate, cut_off, run_and_cancel
@@ -153,3 +154,27 @@ def test_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None
     assert " of its input, lifetime [" in str(raised.value)
     assert ", x=0.5" in str(raised.value)
     assert JobRoot(str(tmp_path / "job")).read_status()["state"] == "failed"
+
+
+class Leaves(KeyedProcess):
+    """Ends Python with the first event."""
+
+    output = {"n": "int64"}  # noqa: RUF012
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("kind", ["udf", "apply", "process"])
+def test_code_that_leaves_python_fails_the_job_and_ends_no_host(kind: str, tmp_path: Path) -> None:
+    """It took host after host along, and the job said that their lines broke."""
+    events = Stream.from_items({"x": "int64"}, [event(1, x=1)])
+    stream = {
+        "udf": lambda: events.select(y=udf(sys.exit, returns=int)(col("x") + 2)),
+        "apply": lambda: events.apply(lambda batch: sys.exit(3), {"x": "int64"}),
+        "process": lambda: events.group_by("x").process(Leaves),
+    }[kind]()
+    job = jobmanager.run(stream, root=str(tmp_path / "job"), executor="local", parallelism=1)
+    with pytest.raises(JobFailedError, match="raised SystemExit: 3"):
+        job.wait(WAIT_S)
+    assert job.status()["restarts"] == 0

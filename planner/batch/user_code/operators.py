@@ -15,7 +15,7 @@ from planner.batch.spark_sql.errors import UnsupportedInBatchError
 from rstream.items.batch import event_schema
 from rstream.types import INF_TIME
 from rvertex.user_code.code import NOT_POISON
-from rvertex.user_code.errors import UserResultError, line_of, reason_of
+from rvertex.user_code.errors import RAISED, UserResultError, line_of, reason_of
 from rvertex.user_code.result import declared_columns, result_columns
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def operator_rows(spec: UserOperator, events: pa.RecordBatch) -> pa.RecordBatch:
         batches = [_rows(name, result, schema) for result in results if _given(result) is not None]
     except (*NOT_POISON, UnsupportedInBatchError, UserResultError):
         raise
-    except Exception as error:
+    except RAISED as error:
         raise UserResultError(name, f"raised {reason_of(error)} at {line_of(error)}") from error
     table = pa.Table.from_batches(batches, schema).combine_chunks()
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema)
@@ -77,7 +77,7 @@ def _passed(spec: UserOperator, target: Any, event: pa.RecordBatch, results: lis
         results.append(target.execute(event, []))
     except (*NOT_POISON, UnsupportedInBatchError, UserResultError):
         raise
-    except Exception:
+    except RAISED:
         target = _opened(spec)
         target.load(before)
     return target

@@ -27,6 +27,7 @@ from rvertex.operators.user import keyed_process
 from rvertex.user_code.code import NOT_POISON
 from rvertex.user_code.emitted_rows import misfit
 from rvertex.user_code.errors import (
+    RAISED,
     CrowdedTimersError,
     EndlessTimersError,
     UserResultError,
@@ -214,7 +215,7 @@ class _Loop:
             self._check_fields()
         except (*NOT_POISON, UnsupportedInBatchError):
             raise
-        except Exception as error:
+        except RAISED as error:
             if self._spec.on_error == "fail":
                 raise UserResultError(self._spec.process.name, _told(error, given, ctx)) from error
             for name, value in before.items():
@@ -246,7 +247,7 @@ def _is_of(field: StateField, value: Any) -> bool:
     return is_kind and (field.kind != "int" or -(2**63) <= value < 2**63)
 
 
-def _told(error: Exception, given: Any, ctx: _Context) -> str:
+def _told(error: BaseException, given: Any, ctx: _Context) -> str:
     """The text of a fatal error, with the event and its key."""
     if isinstance(error, UserResultError):
         return error.reason

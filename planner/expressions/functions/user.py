@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from planner.errors import EvaluationError
 from planner.expressions.nodes import Function, Literal, bare
-from rvertex.user_code.errors import line_of, reason_of, shown
+from rvertex.user_code.errors import RAISED, line_of, reason_of, shown
 from rvertex.user_code.plain_values import arrow_column, plain_list
 from rvertex.user_code.result import as_column
 from rvertex.user_code.times import holds_times
@@ -44,7 +44,7 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
             continue
         try:
             made.append(function(*row))
-        except Exception as error:
+        except RAISED as error:
             told = ", ".join(map(shown, row))
             reason = f"raised {reason_of(error)} for ({told}) at {line_of(error)}{_hint(call)}"
             raise EvaluationError(str(call), reason) from error
@@ -89,7 +89,7 @@ def _vectorised(function: Any, values: Sequence[Value], call: Call) -> Value:
     arrays = [pa.repeat(v, rows) if isinstance(v, pa.Scalar) else _as_one_array(v) for v in values]
     try:
         made = as_column(function(*arrays), call.type) if rows else pa.nulls(0, call.type)
-    except Exception as error:
+    except RAISED as error:
         reason = f"raised {reason_of(error)} at {line_of(error)}"
         raise EvaluationError(str(call), reason) from error
     if len(made) != rows:

@@ -25,7 +25,7 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.protocol import OperatorState
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
-from rvertex.user_code.errors import CutDependentError, UserResultError, reason_of
+from rvertex.user_code.errors import RAISED, CutDependentError, UserResultError, reason_of
 from rvertex.user_code.result import ROW, declared_columns, result_columns, rows_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class ApplyOperator:
             return [self._called(events)]
         except (*NOT_POISON, UserResultError):
             raise
-        except Exception as error:
+        except RAISED as error:
             if events.num_rows == 1:
                 self._meet(error, events, seq)
                 return []
@@ -143,7 +143,7 @@ class ApplyOperator:
         arrays = declared_columns(self._name, columns, self._spec.schema, rows)
         return pa.RecordBatch.from_arrays([*times, *arrays], schema=self._schema)
 
-    def _meet(self, error: Exception, event: pa.RecordBatch, seq: int) -> None:
+    def _meet(self, error: BaseException, event: pa.RecordBatch, seq: int) -> None:
         values: list[Any] = [column[0].as_py() for column in event.columns]
         self._poison.meet(error, seq, values[0], values[1], tuple(values[2:]))
 

@@ -32,6 +32,7 @@ from rvertex.operators.protocol import OperatorState
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.emitted_rows import Emitted
 from rvertex.user_code.errors import (
+    RAISED,
     CrowdedTimersError,
     EndlessTimersError,
     UserCodeError,
@@ -176,7 +177,7 @@ class KeyedProcessOperator:
                 self._end()
         except (*NOT_POISON, UserCodeError):
             raise
-        except Exception as error:
+        except RAISED as error:
             raise self._fatal(error) from error
         self._require_let_go()
         self._state.flush_pending()
@@ -251,7 +252,7 @@ class KeyedProcessOperator:
                 self._refuse(slot)
         except NOT_POISON:
             raise
-        except Exception as error:
+        except RAISED as error:
             code.restore(slot, fields)
             ctx.rows.cut(emitted)
             before = dict(timers)
@@ -268,7 +269,7 @@ class KeyedProcessOperator:
         payload = None if self.context.in_timer else self._events.payload(number)
         return start, start + 1 if payload is None else self._events.end_of(number), payload
 
-    def _fatal(self, error: Exception) -> UserCodeError:
+    def _fatal(self, error: BaseException) -> UserCodeError:
         return self._poison.fatal(error, self._events.number, *self._given())
 
     def _refuse(self, slot: Any) -> None:

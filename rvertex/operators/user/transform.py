@@ -32,7 +32,7 @@ from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.protocol import OperatorState
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.context import VertexContext
-from rvertex.user_code.errors import UserResultError
+from rvertex.user_code.errors import RAISED, UserResultError
 from rvertex.user_code.result import declared_columns, result_columns
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class UserOperatorRunner:
             out = self._execute(run)
         except (*NOT_POISON, UserResultError):
             raise
-        except Exception as error:
+        except RAISED as error:
             if before is None:
                 raise self._fatal(error, run) from error
             self._restore(before)
@@ -222,13 +222,13 @@ class UserOperatorRunner:
             return self._execute(run)
         except (*NOT_POISON, UserResultError):
             raise
-        except Exception as error:
+        except RAISED as error:
             self._restore(before)
             vs, ve, *values = (column[0].as_py() for column in run.events.columns)
             self._poison.meet(error, seq, vs, ve, tuple(values))
             return Run(empty_batch(self._schema), NO_CTIS)
 
-    def _fatal(self, error: Exception, run: Run) -> Exception:
+    def _fatal(self, error: BaseException, run: Run) -> Exception:
         """The first event of the run stands for all, as none can be tried again by itself."""
         if run.events.num_rows == 0:
             return self._poison.fatal(error, self._seq, self._last_cti, self._last_cti, None)
