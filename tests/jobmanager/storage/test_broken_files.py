@@ -19,7 +19,7 @@ from jobmanager import JobConfig, logs
 from jobmanager.cli.main import app
 from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE
 from jobmanager.errors import JobExistsError
-from jobmanager.storage.root import JobRoot
+from jobmanager.storage.root import FORMAT, JobRoot
 from planner import Stream, agg, hopping
 from rstream.clock import SystemClock
 from tests.support.budget import DEPTH
@@ -58,7 +58,12 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-HARMS = (empty, cut, scribble, flip, Path.unlink)
+def edit(path: Path) -> None:
+    """As somebody may who takes it for a file of settings."""
+    path.write_text(json.dumps({"format": FORMAT, "state": "x", "manager_epoch": "x", "files": 3}))
+
+
+HARMS = (empty, cut, scribble, flip, edit, Path.unlink)
 
 
 @pytest.fixture(scope="module")
