@@ -223,7 +223,7 @@ def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:
 
 
 def _check_columns(file: pq.ParquetFile, path: str, names: list[str]) -> None:
-    there = file.schema_arrow.names
+    there = dict.fromkeys(file.schema_arrow.names)
     for name in names:
         if name not in there:
             raise SourceSchemaError(path, name, f"not in the file, which has {', '.join(there)}")

@@ -242,10 +242,12 @@ def _opened(path: str, columns: Sequence[str] | None) -> SegmentFile:
 
 
 def _check_columns(path: str, found: pa.Schema, wanted: pa.Schema) -> None:
+    there = dict.fromkeys(found.names)
     for field in wanted:
-        if field.name not in found.names:
-            there = ", ".join(found.names)
-            raise SourceSchemaError(path, field.name, f"not in the file, which has {there}")
+        if field.name not in there:
+            raise SourceSchemaError(
+                path, field.name, f"not in the file, which has {', '.join(there)}"
+            )
         kind = found.field(field.name).type
         if kind != field.type:
             raise SourceSchemaError(
