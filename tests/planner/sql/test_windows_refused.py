@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner import SqlError, sql
+from planner import SqlError, Stream, event, sql
+from rstream.types import INF_TIME
 from tests.support.window_queries import (
     BOTH,
     HOPS,
@@ -32,6 +33,10 @@ RANKED = (
 )
 COUNTED = f"(SELECT k, {BOTH}, COUNT(*) AS c FROM {of('a', 10, 5)} GROUP BY k, {BOTH})"
 EITHER = "GROUP BY COALESCE(a.window_start, b.window_start)"
+LASTED = f"(SELECT k, {BOTH} FROM {SESSIONS} GROUP BY k, {BOTH})"
+SHIFTED = of("b", 10).replace("'10' SECOND", "'10' SECOND, INTERVAL '2' SECOND")
+UNMATCHED = f"SELECT b.window_start {SIDES.format(of('a', 5), 'LEFT', of('b', 5))} AND {SAME}"
+ALONE = f"SELECT window_start FROM {of('a', 5)}"
 REFUSED = {
     f"{SIDES.format(RANKED, '', COUNTED)} {EITHER}": "rows were joined whose windows are not the",
     f"{SIDES.format(counted('a', 5), '', counted('b', 10))} {EITHER}": "of different windows stand",
@@ -71,6 +76,25 @@ REFUSED = {
     f"FROM {of('a', 5)} GROUP BY window_start QUALIFY RANK() OVER (PARTITION BY window_start "
     "ORDER BY COUNT(*)) = 1": "put the GROUP BY in a subquery",
     f"FROM {ROWS_OF_A} AS a WHERE k > (SELECT MIN(k) FROM b) GROUP BY window_start": "may change",
+    # One bound does not say that sessions are the same, and some of an outer join have none.
+    f"{SIDES.format(LASTED, '', LASTED)} AND a.window_start = b.window_start "
+    "GROUP BY a.window_start, a.window_end": "the bounds before the join",
+    f"{SIDES.format(LASTED, 'LEFT', LASTED)} AND {SAME} "
+    "GROUP BY b.window_start, b.window_end": "the bounds before the join",
+    # Windows that end within those of the other side only now and then.
+    f"{SIDES.format(of('a', 5), '', of('b', 10, 2))} GROUP BY a.window_start": "the same windows",
+    f"{SIDES.format(of('a', 5), '', SHIFTED)} GROUP BY a.window_start": "the same windows",
+    # What one of two has is said of both: whichever side of a join, or branch of a union.
+    f"FROM (SELECT a.k, a.window_start {HOPS}) AS a JOIN {of('b', 10, 5)} AS b "
+    "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
+    f"FROM {of('a', 10, 5)} AS a JOIN (SELECT b.k, b.window_start {HOPS}) AS b "
+    "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
+    f"FROM ({ALONE} UNION ALL {UNMATCHED}) GROUP BY window_start": "in no window of this side",
+    f"FROM ({UNMATCHED} UNION ALL {ALONE}) GROUP BY window_start": "in no window of this side",
+    f"FROM ({ALONE} UNION ALL SELECT * FROM ({ALONE} ORDER BY 1 LIMIT 2)) "
+    "GROUP BY window_start": "in place of it",
+    f"FROM (SELECT * FROM ({ALONE} ORDER BY 1 LIMIT 2) UNION ALL {ALONE}) "
+    "GROUP BY window_start": "in place of it",
 }
 POINTS = [
     *(
@@ -121,3 +145,28 @@ def test_what_has_no_result_per_window_is_refused(text: str) -> None:
     with pytest.raises(SqlError) as raised:
         sql(f"SELECT COUNT(*) AS n {text}", streams())
     assert REFUSED[text] in str(raised.value)
+
+
+def test_results_that_are_joined_to_rows_are_in_no_windows_by_window_time() -> None:
+    """Until its row comes a result is alone, so it would be counted twice."""
+    bounds = f"{BOTH}, window_time"
+    results = f"(SELECT k, {bounds} FROM {of('a', 5)} GROUP BY k, {bounds})"
+    pairs = f"SELECT a.window_time AS ts {SIDES.format(results, 'LEFT', of('b', 5))} AND {SAME}"
+    table = of("v", 10).replace("vs()", "ts")
+    with pytest.raises(SqlError, match="'ts' is not the time of 'v'"):
+        sql(
+            f"CREATE VIEW v AS {pairs}; SELECT COUNT(*) AS n FROM {table} GROUP BY {BOTH}",
+            streams(),
+        )
+
+
+def test_a_table_whose_rows_come_is_no_table_without_times() -> None:
+    """Though none of them ends: pairs with results of windows begin when the row comes."""
+    rows = [event(at, INF_TIME, k=1) for at in (0, 3_000_000)]
+    coming = Stream.from_items({"k": "int64"}, rows)
+    by = "GROUP BY a.window_start, a.window_end"
+    with pytest.raises(SqlError, match="may change before a window ends"):
+        sql(
+            f"SELECT COUNT(*) AS n {SIDES.format(LASTED, '', 'd')} {by}",
+            {**streams(), "d": coming},
+        )
