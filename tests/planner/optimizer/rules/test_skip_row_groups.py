@@ -5,6 +5,8 @@ Every plan is also run without the rule, and late rows are compared, payload inc
 
 from __future__ import annotations
 
+import math
+import struct
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +198,40 @@ def test_times_that_python_lacks_exclude_nothing(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     new, _ = plans(str(tmp_path / "a.parquet"), col("far") > lit(datetime(2020, 1, 1)))  # noqa: DTZ001
     assert skipped(new) == []
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+@pytest.mark.parametrize("lost", [("min",), ("max",), ("min", "max")], ids="-".join)
+def test_statistics_that_are_nan_exclude_nothing(
+    tmp_path: Path, kind: str, lost: tuple[str, ...]
+) -> None:
+    """Some writers take NaN into them, though it says nothing of the other values."""
+    code = {"float64": "<d", "float32": "<f"}[kind]
+    ends = {"min": 1.25, "max": 77.5}
+    columns = {
+        "t": pa.array([START, START], pa.timestamp("us", "UTC")),
+        "f": pa.array(ends.values(), kind),
+        "x": pa.array([1, 2], pa.int32()),
+        "s": ["a", "b"],
+    }
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table(columns), file)
+    whole = file.read_bytes()
+    at = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    data, footer = whole[:at], whole[at:]
+    for end in lost:
+        was, nan = (struct.pack(code, value) for value in (ends[end], float("nan")))
+        assert was in footer
+        footer = footer.replace(was, nan)
+    file.write_bytes(data + footer)
+    group = pq.read_metadata(file).row_group(0)
+    found = group.column(1).statistics
+    assert [end for end in ends if math.isnan(getattr(found, end))] == list(lost)
+    for predicate in (col("f") > 50, col("f") < 50, col("f") == ends["max"]):
+        plan, plain = plans(str(file), predicate)
+        assert skipped(plan) == []
+        assert answer(plan).num_rows == 1
+        assert answer(plan).equals(answer(plain))
 
 
 def test_a_source_that_two_read_is_read_whole(path: str) -> None:
