@@ -347,6 +347,32 @@ def test_rows_of_windows_beside_their_results_count_at_the_end(order: int) -> No
     assert found(text) == counts(5, 5, by_key=False)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_rows_of_windows_among_their_results_count_at_the_end(order: int) -> None:
+    first, last = [f"SELECT k, window_start FROM {t}" for t in (of("a", 5), counted("a", 5))][
+        ::order
+    ]
+    text = f"SELECT k, COUNT(*) AS n FROM ({first} UNION ALL {last}) GROUP BY k, window_start"
+    assert found(text) == [(*row[:-1], row[-1] + 1) for row in counts(5, 5)]
+
+
+def test_a_bound_that_is_null_stays_null_where_rows_are_ranked() -> None:
+    """The lifetime of what is ranked is its window, but one side of the join was in none."""
+    b = f"(SELECT * FROM {of('b', 5)} WHERE k = 1)"
+    joined = f"{SIDES.format(of('a', 5), 'LEFT', b)} AND {SAME}"
+    over = "RANK() OVER (PARTITION BY a.window_start ORDER BY a.k)"
+    ranked = f"SELECT a.k, a.window_start, b.window_start AS w {joined} QUALIFY {over} < 9"
+    text = f"SELECT a.k, CASE WHEN w IS NULL THEN 0 ELSE 1 END AS n FROM ({ranked}) AS a"
+    there = Counter((at // 5 * 5, k) for at, k in ROWS["b"] if k == 1)
+    expected = [
+        (w, w + 5, k, int(there[w, k] > 0))
+        for at, k in ROWS["a"]
+        for w in windows(at, 5, 5)
+        for _ in range(there[w, k] or 1)
+    ]
+    assert found(text) == sorted(expected)
+
+
 def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
     """Which COALESCE of all three finds; of two of them it may find none."""
     sides = [

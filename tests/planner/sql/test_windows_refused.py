@@ -35,8 +35,11 @@ COUNTED = f"(SELECT k, {BOTH}, COUNT(*) AS c FROM {of('a', 10, 5)} GROUP BY k, {
 EITHER = "GROUP BY COALESCE(a.window_start, b.window_start)"
 LASTED = f"(SELECT k, {BOTH} FROM {SESSIONS} GROUP BY k, {BOTH})"
 SHIFTED = of("b", 10).replace("'10' SECOND", "'10' SECOND, INTERVAL '2' SECOND")
-UNMATCHED = f"SELECT b.window_start {SIDES.format(of('a', 5), 'LEFT', of('b', 5))} AND {SAME}"
-ALONE = f"SELECT window_start FROM {of('a', 5)}"
+UNMATCHED = f"SELECT a.k, b.window_start {SIDES.format(of('a', 5), 'LEFT', of('b', 5))} AND {SAME}"
+HOP = f"SELECT k, window_start FROM {of('a', 10, 5)}"
+ENDS = f"SELECT k, window_start FROM {counted('a', 5)}"
+FIRSTS = f"(SELECT * FROM {of('a', 5)} ORDER BY k LIMIT 2)"
+ALONE = f"SELECT k, window_start FROM {of('a', 5)}"
 REFUSED = {
     f"{SIDES.format(RANKED, '', COUNTED)} {EITHER}": "rows were joined whose windows are not the",
     f"{SIDES.format(counted('a', 5), '', counted('b', 10))} {EITHER}": "of different windows stand",
@@ -89,6 +92,15 @@ REFUSED = {
     "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
     f"FROM {of('a', 10, 5)} AS a JOIN (SELECT b.k, b.window_start {HOPS}) AS b "
     "ON a.k = b.k AND a.window_start = b.window_start GROUP BY a.window_start": "these windows",
+    f"{SIDES.format(FIRSTS, '', of('b', 5))} AND {SAME} GROUP BY a.window_start": "in place of it",
+    f"{SIDES.format(of('b', 5), '', FIRSTS)} AND {SAME} GROUP BY a.window_start": "in place of it",
+    f"{SIDES.format(of('a', 5), '', counted('b', 5))} AND {SAME} GROUP BY a.k": "GROUP BY needs",
+    f"{SIDES.format(counted('a', 5), '', of('b', 5))} AND {SAME} GROUP BY a.k": "GROUP BY needs",
+    f"FROM ({ENDS} UNION ALL {ALONE}) GROUP BY k": "GROUP BY needs window_start",
+    f"FROM ({ALONE} UNION ALL {ENDS}) GROUP BY k": "GROUP BY needs window_start",
+    f"FROM ({HOP} UNION ALL SELECT a.k, a.window_start {HOPS}) GROUP BY window_start": "overlap",
+    f"FROM (SELECT a.k, a.window_start {HOPS} UNION ALL {HOP}) GROUP BY window_start": "overlap",
+    f"FROM (SELECT * FROM {of('a', 10, 3)}) GROUP BY window_start": "SIZE is a multiple of SLIDE",
     f"FROM ({ALONE} UNION ALL {UNMATCHED}) GROUP BY window_start": "in no window of this side",
     f"FROM ({UNMATCHED} UNION ALL {ALONE}) GROUP BY window_start": "in no window of this side",
     f"FROM ({ALONE} UNION ALL SELECT * FROM ({ALONE} ORDER BY 1 LIMIT 2)) "
