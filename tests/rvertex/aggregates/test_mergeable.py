@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from rstream.items.batch import VS
 from rstream.types import INF_TIME
+from rvertex.aggregates.distinct import _fold_equal
+from rvertex.aggregates.mergeable import MOMENTS, MergedMoments, Top
 from rvertex.aggregates.spec import AggregateSpec, lanes_in, lanes_of
 from rvertex.events.run import Run
 from rvertex.operators.windows.hopping import WindowAggregate
@@ -181,3 +183,37 @@ def test_variance_and_deviation_share_a_lane() -> None:
         "@top_k(x; 2)",
         "@top_k(s; 3)",
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_nan_is_greatest_among_the_top_values(kind: pa.DataType) -> None:
+    """As it is for ``max``; wherever it stands, and when the top of parts is merged."""
+    nan = float("nan")
+    groups = [[1.0, nan, 3.0, nan, 5.0], [nan, 2.0, 9.0], [4.0], []]
+    expected = [["nan", "nan"], ["nan", 9.0], [4.0], None]
+    codes = np.repeat(np.arange(4), [len(group) for group in groups])
+    values = pa.array([v for group in groups for v in group], kind)
+    top = Top("x", kind, 2, merges=False)
+    found = top.made(codes, values, 4).to_pylist()
+    assert [v and [comparable(w) for w in v] for v in found] == expected
+    kept = top.made(*top.shrink(codes[::-1], values[::-1]), 4).to_pylist()
+    assert [v and [comparable(w) for w in v] for v in kept] == expected
+
+
+def test_moments_of_parts_are_taken_from_the_first_that_has_values() -> None:
+    """The sum of large values is infinite, so what has none must not be what others are told by."""
+    of = {"count": [0, 4, 4], "mean": [0.0, 1.7e308, 1.7e308], "squares": [0.0, 0.0, 0.0]}
+    columns = [pa.array(values) for values in of.values()]
+    parts = pa.StructArray.from_arrays(columns, fields=list(MOMENTS))
+    found = MergedMoments("x", parts.type).made(np.zeros(3, np.int64), parts, 1)
+    assert list(found[0].as_py().values()) == [8, 1.7e308, 0.0]
+
+
+@pytest.mark.parametrize("piece_rows", [1, 2, 3, 100])
+def test_a_value_that_goes_on_in_the_next_piece_keeps_all_who_have_it(
+    piece_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.aggregates.distinct._PIECE_MAX_ROWS", piece_rows)
+    words = np.array([0b0001, 0b0010, 0b0101, 0b0110, 0b0110, 0b1001, 0b1001, 0b1010, 0b1101])
+    kept = _fold_equal(words, 2)
+    assert words[:kept].tolist() == [0b0011, 0b0111, 0b1011, 0b1101]

@@ -182,6 +182,19 @@ def test_late_rows_keep_their_payload(tmp_path: Path) -> None:
     assert [row["x"] for row in _rows(source, 0, 8)] == [None] * 4 + [4, 5, 6, 7]
 
 
+def test_rows_are_late_behind_any_group_before_and_not_the_last_alone(tmp_path: Path) -> None:
+    """Wherever the reader is opened."""
+    times = [START + timedelta(seconds=s) for s in (0, 9, 1, 2, 3, 4, 10, 11)]
+    table = pa.table({"t": times, "x": list(range(8))})
+    pq.write_table(table, tmp_path / "c.parquet", row_group_size=2)
+    stream = Stream.from_parquet(str(tmp_path / "c.parquet"), vs="t", delay=0, partitions=1)
+    plan = lower(stream.filter(col("x") > 7).to_parquet(), root="r")
+    (source,) = [v.source for v in plan.vertices if v.source is not None]
+    for first in range(8):
+        xs = [row["x"] for row in _rows(source, first, 8)]
+        assert xs == [None, None, 2, 3, 4, 5, None, None][first:]
+
+
 def test_files_without_statistics_are_read(tmp_path: Path) -> None:
     table = pa.table({"t": [START], "x": [1]})
     pq.write_table(table, tmp_path / "d.parquet", write_statistics=False)
