@@ -191,6 +191,17 @@ def test_what_the_log_no_longer_had_is_counted_through_restores(*, replays: bool
         schedule = []
 
 
+def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
+    """An instance that reads on may learn late of a loss, which others have passed."""
+    entries = LogEntry("lost", 0, 0, 2, 0, 6), LogEntry("lost", 0, 1, 6, 0, 4)
+    life = LogLife(log_vertex(1, delay_us=0, cti_every_us=4, replays=False), [])
+    (channel,) = life.input.channels
+    for entry in entries:
+        channel.decide(entry)
+    channel.offer(log_rows(0, LogPartition((Row(0, 1), Row(1, 2)), ()), 0, 2))
+    assert (channel.position, channel.lost_positions, channel.entries) == (6, 4, 2)
+
+
 @pytest.mark.parametrize("replays", [False, True])
 def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
     """It became durable after the snapshot, at the position of that; no row follows."""
