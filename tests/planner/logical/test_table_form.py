@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,13 @@ from planner import (
     when,
 )
 from planner.errors import InvalidPlanError
+from planner.logical.table_form import fixed_length_us
 from planner.sql.reading.errors import SqlError
 from rstream.format.table import TIME_TYPE, TableForm
 
 if TYPE_CHECKING:
     from planner.logical.windows import AnyWindow
+    from rvertex.sources.spec import LatePolicy
 
 POINTS = Stream.from_items({"k": "string", "x": "int64"}, [event(1, k="a", x=2)])
 LONG = Stream.from_items({"k": "string", "x": "int64"}, [event(1, 9, k="a", x=2), event(2, 5)])
@@ -179,6 +182,7 @@ def test_an_end_that_follows_is_left_out(stream: Stream, length_us: int) -> None
     [
         LONG,
         SUMS.select("k").union(LONG.select("k")),
+        SUMS.union(POINTS.group_by("k").window(tumbling("5s")).agg(n=agg.count())),
         LONG.extend("1s"),
         POINTS.group_by("k").window(session("1s")).agg(n=agg.count()),
     ],
@@ -186,6 +190,16 @@ def test_an_end_that_follows_is_left_out(stream: Stream, length_us: int) -> None
 def test_an_end_that_does_not_is_not(stream: Stream) -> None:
     with pytest.raises(InvalidPlanError, match="end=None"):
         stream.to_parquet(end=None)
+
+
+@pytest.mark.parametrize(("late", "length_us"), [("drop", 1_000_000), ("adjust", None)])
+def test_what_is_late_and_adjusted_lives_less_long(
+    tmp_path: Path, late: LatePolicy, length_us: int | None
+) -> None:
+    path = tmp_path / "lives.csv"
+    path.write_text("at,k\n2026-01-01T00:00:00Z,a\n")
+    lives = Stream.from_csv(str(path), vs="at", ve=timedelta(seconds=1), late=late, delay=0)
+    assert fixed_length_us(lives.plan) == length_us
 
 
 def test_a_start_is_never_lost() -> None:
