@@ -38,6 +38,7 @@ from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.transform import UserOperator
 from rvertex.sources.spec import SourcePartition, SourceSpec
 from rvertex.user_code.code import UserCode
+from rvertex.user_code.context import Drawn
 from rvertex.vertex.rvertex import StepResult
 from rvertex.vertex.spec import OutputEdge, Recovery, Snapshot, VertexId, VertexSpec
 from tests.support.budget import examples
@@ -449,6 +450,31 @@ def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() ->
     assert opened is not None
     with pytest.raises(CorruptJournalError, match=f"{total:016}.*the file is gone"):
         open_values(LOGGED, having_drawn(total + 1), world.store, None)  # type: ignore[arg-type]
+
+
+def test_values_go_on_where_a_snapshot_had_drawn_them() -> None:
+    """Wherever in an entry that is, or behind the last; what lies before may be collected."""
+    world = World(LOGGED, 2)
+    run(world, 20)
+    journal = Journal(world.store, "values/v.0")
+    numbers = journal.numbers()
+    entries = [msgpack.unpackb(data)[0][1] for data in journal.read(numbers)]
+    recorded = [value for entry in entries for value in entry]
+    assert len(numbers) > 3
+    for drawn in range(len(recorded) + 1):
+        store = MemoryBlobs()
+        store.blobs.update(world.store.blobs)
+        here = max(number for number in numbers if number <= drawn)
+        for number in numbers[: numbers.index(here)]:
+            store.delete(journal.name(number))
+        opened = open_values(LOGGED, having_drawn(drawn), store, None)  # type: ignore[arg-type]
+        assert opened is not None
+        source = opened._sources[0]
+        source.load(drawn)
+        again = [source.draw(kind, asked, lambda: "new") for kind, asked, _ in recorded[drawn:]]
+        assert again == [value for *_, value in recorded[drawn:]]
+        assert source.draw("random", "", lambda: "new") == "new"
+        assert source.take_fresh() == (len(recorded), (Drawn("random", "", "new"),))
 
 
 def having_drawn(values: int) -> Snapshot:
