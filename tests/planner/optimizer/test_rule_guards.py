@@ -122,6 +122,12 @@ UNTOUCHED: dict[str, tuple[Rule, Callable[[], Stream]]] = {
         merge_projects,
         lambda: readings().select("k", z=col("x") * 3).select(a=col("z") + 1, b=col("z") + 2),
     ),
+    "projections: what clips picks no columns, and its left side has the answer's": (
+        merge_projects,
+        lambda: (lambda rows: rows.select("k", "y").clip(rows.filter(col("x") > 2), on="k"))(
+            readings()
+        ),
+    ),
     "order of joins: too little is known": (
         order_joins,
         lambda: readings()

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner import Stream, agg, col, tumbling
+from planner import Stream, agg, col, tumbling, udf
 from planner.physical.lower import lower
 from rstream.items.batch import event_schema
 from rvertex.aggregates.ranked.arg_extremes import ranked_type
@@ -182,3 +182,17 @@ def test_which_sources_do_not_sort(
     assert first.source.spec.sorts is not is_unordered
     found = [op for op in first.operators if isinstance(op, PartialAggregate | WindowAggregate)]
     assert [op.any_order for op in found] in ([is_unordered], [])
+
+
+def test_what_users_wrote_sees_sorted_rows(tmp_path: Path) -> None:
+    """It may remember what it saw, so which rows it sees together is not left to the files."""
+    table = pa.table({"t": np.arange(5), "k": np.arange(5), "n": np.arange(5)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    twice = udf(lambda n: 2 * n, returns="int64")
+    rows = Stream.from_parquet(str(tmp_path), vs="t", delay="1s")
+    for seen in (rows.filter(twice(col("n")) > 1), rows.select("k", n=twice(col("n")))):
+        query = seen.group_by("k").window(tumbling("2s")).agg(**COUNT, t=agg.sum("n"))
+        plan = lower(query.to_parquet(), root="memory://unordered", parallelism=2)
+        first = plan.vertex(plan.topological_order()[0])
+        assert first.source is not None
+        assert first.source.spec.sorts
