@@ -260,6 +260,20 @@ def test_behind_what_holds_ctis_back_at_length(
     check_behind(how, left, right, schedule)
 
 
+@pytest.mark.parametrize("how", HELD)
+def test_nothing_holds_ctis_back_any_number_of_stages_before_timers(how: str) -> None:
+    held = _held_back(stream_of([(1, 1, 1)], [5]), stream_of([(1, 1, 1)], [5]), how)
+    between = held.group_by("x").window(hopping(6, 4)).agg(k=agg.min("k"))
+    query = between.group_by("k").process(Heartbeat).to_parquet()
+    plan = lower(query, root="r", parallelism=2, partial_aggregation=False)
+    operators = [operator for vertex in plan.vertices for operator in vertex.operators]
+    assert len(plan.stages) > 3
+    holding = [op for op in operators if op.holds_ctis and not getattr(op, "passes_ctis", False)]
+    assert not holding
+    plain = lower(between.to_parquet(), root="r", parallelism=2, partial_aggregation=False)
+    assert any(op.holds_ctis for vertex in plain.vertices for op in vertex.operators)
+
+
 class Ahead(Waiting):
     """Moves rows and CTIs by itself."""
 
