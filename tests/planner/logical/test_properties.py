@@ -39,6 +39,7 @@ def test_the_grid_divides_all_windows() -> None:
     assert grid_us(POINTS.plan) == CTI_EVERY_US
     hops = POINTS.window(hopping(12, 8)).agg(n=agg.count())
     assert grid_us(hops.plan) == 4
+    assert grid_us(POINTS.window(hopping(10, 4)).agg(n=agg.count()).plan) == 2
     assert grid_us(hops.window(tumbling(6)).agg(m=agg.sum("n")).plan) == 2
 
 

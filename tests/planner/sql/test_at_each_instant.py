@@ -31,6 +31,12 @@ QUERIES = [
     "SELECT x FROM a WHERE x > 2 * (SELECT MIN(z) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE x % 4 = (SELECT COUNT(*) FROM b WHERE b.k = a.k)",
     "SELECT x FROM a WHERE (SELECT COUNT(*) FILTER (WHERE z > 9) FROM b WHERE b.k = a.k + 9) < 1",
+    # Rows are compared as a set: each once, however often either side has it.
+    "SELECT k FROM a INTERSECT SELECT k FROM b",
+    "SELECT k FROM a EXCEPT SELECT k FROM b WHERE z > 9",
+    "SELECT k FROM a UNION SELECT k FROM b",
+    # What some sides of an OR have, but not all of them, is no condition of all rows.
+    "SELECT a.x, b.z FROM a, b WHERE (a.k = b.k AND x > 9) OR (a.k = b.k AND z > 9) OR x = z + 1",
     "SELECT x FROM a WHERE COALESCE((SELECT MAX(z) FROM b WHERE b.k = a.k), 0) < x",
     "SELECT x FROM a WHERE (SELECT MAX(z) FROM b WHERE b.k = a.k) > "
     "CASE WHEN (SELECT MAX(w) FROM c WHERE c.k = a.k) IS NULL THEN 0 ELSE 9 END",
@@ -121,6 +127,19 @@ def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
         assert found == expected(text, at, connection)
         some = some or bool(found)
     assert some
+
+
+def test_a_count_of_no_rows_is_0_however_it_is_written() -> None:
+    """DuckDB gives null for COUNT_IF of none."""
+    text = "SELECT x, (SELECT {} FROM b WHERE b.k = a.k + 1) AS n FROM a"
+    tables = []
+    for counted in ("COUNT_IF(z > 9)", "COUNT(*) FILTER (WHERE z > 9)"):
+        stream = sql(text.format(counted), STREAMS)
+        assert isinstance(stream, Stream)
+        tables.append(answer(lower(stream.to_parquet(), root="memory://counts", parallelism=2)))
+    assert tables[0].equals(tables[1])
+    assert tables[0]["n"].null_count == 0
+    assert 0 in tables[0]["n"].to_pylist()
 
 
 #: Of the rows called "null" one is, of "some" none; of "none" there is no row.
@@ -251,3 +270,29 @@ def test_a_null_in_a_condition_of_exists_is_not_taken_for_the_value_it_stands_be
     assert answer(lower(found.to_parquet(), root="memory://nulls"))["v"].to_pylist() == [
         values[kind]
     ]
+
+
+#: Time, end, key and number.
+STARTS = [(1, 4, 1, 5), (1, 9, 1, 3), (1, 9, 2, 7), (3, 9, 1, 1), (5, 9, 2, 2)]
+FIRSTS = {
+    ("ROW_NUMBER", "vs()"): {"points": [(1, 5), (1, 7)], "lives": [(1, 5), (1, 7), (4, 3)]},
+    ("ROW_NUMBER", "vs(), x"): {"points": [(1, 3), (1, 7)], "lives": [(1, 3), (1, 7)]},
+    ("RANK", "vs()"): {
+        "points": [(1, 3), (1, 5), (1, 7)],
+        "lives": [(1, 3), (1, 5), (1, 7)],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["points", "lives"])
+@pytest.mark.parametrize("asked", FIRSTS, ids=" ".join)
+def test_the_first_by_time(asked: tuple[str, str], kind: str) -> None:
+    """Of points none can come before it any more; of lives the next is first when it ends."""
+    function, order = asked
+    rows = [event(a, a + 1 if kind == "points" else b, k=k, x=x) for a, b, k, x in STARTS]
+    stream = Stream.from_items({"k": "int64", "x": "int64"}, rows)
+    over = f"{function}() OVER (PARTITION BY k ORDER BY {order})"
+    found = sql(f"SELECT k, x FROM t QUALIFY {over} = 1", {"t": stream})
+    assert isinstance(found, Stream)
+    table = answer(lower(found.to_parquet(), root="memory://first", parallelism=2))
+    assert sorted((r[VS], r["x"]) for r in table.to_pylist()) == FIRSTS[asked][kind]
