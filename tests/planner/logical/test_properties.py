@@ -29,7 +29,11 @@ def test_points() -> None:
     assert not SPANS.plan.is_point
     assert POINTS.filter(col("x") > 1).select("k").plan.is_point
     assert POINTS.join(SPANS, on="k").plan.is_point, "the overlap with a point is a point"
+    assert SPANS.join(POINTS, on="k").plan.is_point
     assert not SPANS.join(SPANS, on="k").plan.is_point
+    assert not SPANS.join(POINTS, on="k", how="left").plan.is_point, "without a match it lasts"
+    assert not SPANS.join(POINTS, on="k", how="anti").plan.is_point
+    assert POINTS.join(SPANS, on="k", how="left").plan.is_point
     assert not POINTS.select("k").union(SPANS.select("k")).plan.is_point
     assert not POINTS.window(tumbling("1s")).agg(n=agg.count()).plan.is_point
     assert POINTS.window(hopping(1, 1)).agg(n=agg.count()).plan.is_point
@@ -41,6 +45,25 @@ def test_the_grid_divides_all_windows() -> None:
     assert grid_us(hops.plan) == 4
     assert grid_us(POINTS.window(hopping(10, 4)).agg(n=agg.count()).plan) == 2
     assert grid_us(hops.window(tumbling(6)).agg(m=agg.sum("n")).plan) == 2
+
+
+@pytest.mark.parametrize(
+    ("stream", "is_point"),
+    [
+        (POINTS.shift(3), True),
+        (POINTS.chop(3), True),
+        (POINTS.extend(3), False),
+        (POINTS.for_ever(), False),
+        (POINTS.set_duration(3), False),
+        (SPANS.set_duration(1), True),
+        (SPANS.point_at_end(), True),
+        (SPANS.chop(1), True),
+        (SPANS.chop(2), False),
+        (SPANS.shift(3), False),
+    ],
+)
+def test_lifetimes_that_are_changed_are_points_or_not(stream: Stream, is_point: bool) -> None:
+    assert stream.plan.is_point is is_point
 
 
 def test_stateless() -> None:
@@ -64,6 +87,9 @@ def test_partitioning_of_joins_has_both_sides_names() -> None:
     joined = POINTS.join(SPANS.rename({"k": "j"}), left_on="k", right_on="j")
     assert keys_of(joined.plan) == [{"k", "j"}]
     assert keys_of(joined.drop("k").plan) == [{"j"}]
+    outer = POINTS.join(SPANS.rename({"k": "j"}), left_on="k", right_on="j", how="left")
+    assert keys_of(outer.plan) == [{"k"}], "j is null without a match, wherever that is"
+    assert keys_of(outer.drop("k").plan) is None
 
 
 def test_single_partitions() -> None:
