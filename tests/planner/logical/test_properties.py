@@ -92,6 +92,12 @@ def test_partitioning_of_joins_has_both_sides_names() -> None:
     assert keys_of(outer.drop("k").plan) is None
 
 
+def test_partitioning_of_joins_is_by_what_both_sides_lie_by_already() -> None:
+    for right, expected in (("k", [{"k"}]), ("x", [{"k"}, {"x"}])):
+        joined = Stream(by("k")).join(Stream(by(right)), on=["k", "x"])
+        assert keys_of(joined.plan) == expected
+
+
 def test_single_partitions() -> None:
     one = Stream.from_items({"k": "int64"}, [event(1, k=1)], partitions=1)
     assert one.plan.partitioning.is_single
