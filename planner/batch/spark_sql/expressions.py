@@ -20,6 +20,7 @@ from planner.batch.spark_sql.errors import MARK
 from planner.batch.spark_sql.functions import SPACE, as_result, part, plain
 from planner.batch.spark_sql.functions import WRITERS as MORE
 from planner.batch.spark_sql.let_bindings import let, let2
+from planner.batch.spark_sql.patterns import java_pattern, java_replacement
 from planner.batch.spark_sql.types import ident, literal, text
 from planner.expressions.nodes import Call, Column, Literal, Node
 from planner.expressions.predicates import may_fail
@@ -105,8 +106,10 @@ def _when(_call: Call, *args: str) -> str:
 
 
 def _contains(call: Call, a: str) -> str:
-    pattern = text(call.option("pattern"))
-    return f"({a} rlike {pattern})" if call.option("regex") else f"contains({a}, {pattern})"
+    pattern = call.option("pattern")
+    if call.option("regex"):
+        return f"({a} rlike {text(java_pattern(pattern))})"
+    return f"contains({a}, {text(pattern)})"
 
 
 def _with_pattern(function: str) -> Writer:
@@ -117,19 +120,8 @@ def _replace(call: Call, a: str) -> str:
     pattern, replacement = call.option("pattern"), call.option("replacement")
     if not call.option("regex"):
         return f"replace({a}, {text(pattern)}, {text(replacement)})"
-    return f"regexp_replace({a}, {text(pattern)}, {text(java_replacement(replacement))})"
-
-
-def java_replacement(replacement: str) -> str:
-    r"""RE2's ``\1`` and ``\\`` as Java writes them: ``$1`` and ``\\``; a dollar is escaped."""
-
-    def one(match: re.Match[str]) -> str:
-        found = match[0]
-        if found == "$":
-            return r"\$"
-        return f"${found[1]}" if found[1].isdigit() else r"\\"
-
-    return re.sub(r"\$|\\[0-9\\]", one, replacement)
+    found, put = java_pattern(pattern), java_replacement(replacement)
+    return f"regexp_replace({a}, {text(found)}, {text(put)})"
 
 
 def _slice(call: Call, a: str) -> str:

@@ -12,6 +12,7 @@ from planner.batch.spark_sql.arithmetic import Writer, is_float, round_double, s
 from planner.batch.spark_sql.casts import failure
 from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.let_bindings import let
+from planner.batch.spark_sql.patterns import java_pattern
 from planner.batch.spark_sql.types import text
 from planner.expressions.functions.numbers import FACTORIAL_MAX
 from planner.expressions.functions.texts.parsing import (
@@ -141,7 +142,8 @@ def _json_value(call: Call, a: str) -> str:
 
 
 def _extract(call: Call, a: str) -> str:
-    return f"regexp_extract({a}, {text(call.option('pattern'))}, {call.option('group')})"
+    pattern = java_pattern(call.option("pattern"))
+    return f"regexp_extract({a}, {text(pattern)}, {call.option('group')})"
 
 
 def _translate(call: Call, a: str) -> str:

@@ -14,9 +14,10 @@ from planner import Stream, agg, col, hopping, lit, when
 from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
 from planner.batch.spark_sql.aggregates import Take, _first_difference, _way
 from planner.batch.spark_sql.errors import MARK, BatchDataError, BatchFailedError, explained
-from planner.batch.spark_sql.expressions import WRITERS, java_replacement
+from planner.batch.spark_sql.expressions import WRITERS
 from planner.batch.spark_sql.frame import Frame
 from planner.batch.spark_sql.let_bindings import let, let2
+from planner.batch.spark_sql.patterns import java_pattern, java_replacement
 from planner.batch.spark_sql.types import integer, literal, text
 from planner.batch.temporal import clock_windows
 from planner.batch.temporal.lifetimes import moved
@@ -95,6 +96,19 @@ def test_literals(value: object, kind: pa.DataType, sql: str) -> None:
 def test_text_is_escaped() -> None:
     assert text("a'b\\n\n${x}") == "'a\\'b\\\\n\n${x}'"
     assert java_replacement(r"\2$1\\x") == r"$2\$1\\x"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "java"),
+    [
+        (r"(?P<a_name>a)(?<b>c)(?:d)(e)", r"(a)(c)(?:d)(e)"),
+        (r"[[:alpha:](?P<n>]+[^[:^digit:]_]", r"[\p{Alpha}(?P<n>]+[^\P{Digit}_]"),
+        (r"[[:word:]][[:^word:]][[:xdigit:]][[:ascii:]]", r"[\w][\W][\p{XDigit}][\p{ASCII}]"),
+        (r"\(?P<n>\[[:alpha:]]\Q(?P<n>[[:alpha:]]\E", r"\(?P<n>\[[:alpha:]]\Q(?P<n>[[:alpha:]]\E"),
+    ],
+)
+def test_patterns_as_java_writes_them(pattern: str, java: str) -> None:
+    assert java_pattern(pattern) == java
 
 
 @pytest.mark.parametrize(
