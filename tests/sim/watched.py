@@ -178,7 +178,7 @@ class WatchedManager(JobManager):
         log = self._successor.job
         if log.vertices[name].is_finished and not log.is_retired(name):
             self._reopened.add(name)  # somebody still asks for what it had in memory
-        elif log.is_retired(name) and name not in self._reopened:
+        elif log.is_retired(name) and not self._is_asked_for(name):
             self._world.violate("a retired vertex does not run again", name)
         for seq, stream in zip(reads, vertex.shape.inputs, strict=False):  # a source reads more
             writers = self.vertices[stream.writer.vertex].instances
@@ -186,6 +186,15 @@ class WatchedManager(JobManager):
             if not stream.is_durable and min(kept, default=0) > seq:
                 detail = f"{name} begins at {seq} of {stream.id}, which is there from {kept}"
                 self._world.violate("what one begins with is there", detail)
+
+    def _is_asked_for(self, name: str) -> bool:
+        """Whether it was begun again for its readers, or what one reads that was and still runs.
+
+        Such a one goes on to its end though its own readers finish meanwhile.
+        """
+        memory = [s.reader for s in self.vertices[name].shape.outputs if not s.is_durable]
+        readers = (reader.vertex for reader in memory if reader is not None)
+        return name in self._reopened or any(map(self._is_asked_for, readers))
 
     def _count(self, notice: Notice, out: list[Instruction], *, is_stale: bool) -> None:
         met, kind = self._world.met, type(notice).__name__
