@@ -14,9 +14,9 @@ import pyarrow as pa
 from planner.api.names import converted, require, resolved_predicate
 from planner.durations import duration_us
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.containers import ELEMENT, POSITION, is_list, is_map
+from planner.expressions.functions.containers import ELEMENT, POSITION
 from planner.expressions.nodes import Call, Column, Literal, Node, cast_to, checked_name, resolve
-from planner.expressions.types import common_type, is_text, plain
+from planner.expressions.types import common_type, is_list, is_map, is_text, plain
 from planner.logical.nodes import (
     AsOf,
     AsOfKind,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TIMESTAMP = pa.timestamp("us")
 TIMESTAMP_UTC = pa.timestamp("us", "UTC")
 DURATION = pa.duration("us")
+#: The fields of the structs that a map consists of.
+KEY, VALUE = "key", "value"
 
 #: A name, a Python type or a ``pa.DataType``.
 TypeLike: TypeAlias = Any
@@ -108,6 +110,22 @@ def is_text(t: pa.DataType) -> bool:
 def is_time(t: pa.DataType) -> bool:
     """A point on the time line: a timestamp or a date."""
     return bool(pa.types.is_timestamp(t) or pa.types.is_date(t))
+
+
+def is_list(t: pa.DataType) -> bool:
+    """Whether it is any of Arrow's lists."""
+    types = pa.types
+    return bool(types.is_list(t) or types.is_large_list(t) or types.is_fixed_size_list(t))
+
+
+def is_map(t: pa.DataType) -> bool:
+    """Whether it is a map."""
+    return bool(pa.types.is_map(t))
+
+
+def entries_type(t: pa.DataType) -> pa.DataType:
+    """The list of structs that a map is."""
+    return pa.list_(pa.struct([(KEY, t.key_type), (VALUE, t.item_type)]))
 
 
 def plain(t: pa.DataType) -> pa.DataType:

@@ -18,7 +18,15 @@ import pyarrow.compute as pc
 
 from planner.expressions.functions.decimals import to_decimal
 from planner.expressions.nodes import Function, as_array
-from planner.expressions.types import DURATION, TIMESTAMP, TIMESTAMP_UTC, is_text
+from planner.expressions.types import (
+    DURATION,
+    TIMESTAMP,
+    TIMESTAMP_UTC,
+    entries_type,
+    is_list,
+    is_map,
+    is_text,
+)
 from rvertex.events.decimals import nearest_floats
 
 if TYPE_CHECKING:
@@ -58,7 +66,7 @@ def convert(value: Value, target: pa.DataType) -> Value:
     source = value.type
     if pa.types.is_dictionary(source) and isinstance(value, pa.Array):
         return convert(value.dictionary_decode(), target)
-    if (_is_list(source) and _is_list(target)) or (_is_map(source) and _is_map(target)):
+    if (is_list(source) and is_list(target)) or (is_map(source) and is_map(target)):
         return _of_elements(value, target)
     if pa.types.is_struct(source) and pa.types.is_struct(target) and _has_names_of(source, target):
         return _of_fields(value, target)
@@ -93,20 +101,9 @@ def convert(value: Value, target: pa.DataType) -> Value:
     return value.cast(target)
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def _is_map(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_map(kind))
-
-
 def _element_of(kind: pa.DataType) -> pa.DataType:
     """What a list consists of; a map consists of structs."""
-    if _is_map(kind):
-        return pa.struct([pa.field("key", kind.key_type, False), ("value", kind.item_type)])
-    return kind.value_type
+    return (entries_type(kind) if is_map(kind) else kind).value_type
 
 
 def _of_elements(value: Value, target: pa.DataType) -> Value:
@@ -117,7 +114,7 @@ def _of_elements(value: Value, target: pa.DataType) -> Value:
     ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(lists), 0))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     elements = convert(lists.flatten(), _element_of(target))
-    if _is_map(target):
+    if is_map(target):
         keys, items = elements.flatten()
         return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=lists.is_null())
     return pa.ListArray.from_arrays(offsets, elements, mask=lists.is_null()).cast(target)

@@ -23,7 +23,7 @@ from planner.expressions.functions.signature import (
     with_literals_adapted,
 )
 from planner.expressions.nodes import Column, Function, as_array, cast_to
-from planner.expressions.types import plain
+from planner.expressions.types import entries_type, is_list, is_map, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,23 +31,6 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node, Value
 
 POSITION, ELEMENT = "position", "element"
-KEY, VALUE = "key", "value"
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether it is any of Arrow's lists."""
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
-
-
-def is_map(kind: pa.DataType) -> bool:
-    """Whether it is a map."""
-    return bool(pa.types.is_map(kind))
-
-
-def entries_type(kind: pa.DataType) -> pa.DataType:
-    """The list of structs that a map is."""
-    return pa.list_(pa.struct([(KEY, kind.key_type), (VALUE, kind.item_type)]))
 
 
 def _with_rows(

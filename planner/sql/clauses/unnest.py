@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.expressions import col
-from planner.expressions.functions.containers import is_list, is_map
+from planner.expressions.types import is_list, is_map
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, free_name
 from planner.sql.reading.errors import sql_type

@@ -18,8 +18,7 @@ from sqlglot import exp
 
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
-from planner.expressions.functions.containers import is_list
-from planner.expressions.types import is_text
+from planner.expressions.types import is_list, is_text
 from planner.sql.expressions import functions
 from planner.sql.expressions.containers import nth
 from planner.sql.expressions.times import interval_months
