@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.let_bindings import let
-from planner.batch.spark_sql.types import integer, is_list, physical, text, type_name
-from planner.expressions.types import is_text
+from planner.batch.spark_sql.types import integer, physical, text, type_name
+from planner.expressions.types import is_list, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

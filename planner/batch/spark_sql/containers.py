@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from planner.batch.spark_sql.arithmetic import is_float
 from planner.batch.spark_sql.casts import cast
 from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.types import is_list, type_name
+from planner.batch.spark_sql.types import type_name
+from planner.expressions.types import is_list
 
 if TYPE_CHECKING:
     from planner.batch.spark_sql.arithmetic import Writer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.expressions.types import is_list
 
 if TYPE_CHECKING:
     from planner.expressions.nodes import Literal
@@ -76,12 +77,6 @@ def physical(kind: pa.DataType) -> pa.DataType:
     if types.is_struct(kind):
         return pa.struct([pa.field(f.name, physical(f.type)) for f in kind])
     raise UnsupportedInBatchError(f"a column of type {kind}", "Spark has no such type")
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Any of Arrow's list types that hold one value after the other."""
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def type_name(kind: pa.DataType) -> str:
