@@ -32,9 +32,12 @@ THREADS_MAX = 8
 BATCH_ROWS = 1 << 20
 #: The years 2000 and 2100, in seconds since 1970: times of events lie between them as a rule.
 _SECONDS = 946_684_800, 4_102_444_800
-#: Other units that whole numbers are found in, by how many of them a second has.
-_OTHER_UNITS = {"seconds": 1, "milliseconds": 10**3, "nanoseconds": 10**9}
-_US_PER_SECOND = 10**6
+#: Other units that whole numbers are found in: how many a second has, and what makes microseconds.
+_OTHER_UNITS = {
+    "seconds": (1, "* 1_000_000"),
+    "milliseconds": (10**3, "* 1_000"),
+    "nanoseconds": (10**9, "// 1_000"),
+}
 
 
 def survey(
@@ -70,18 +73,13 @@ def unit_notes(spec: SourceSpec, times: Sequence[UnitTimes]) -> tuple[str, ...]:
         return ()
     first_us = min(unit.first_us for unit in times if unit.rows)
     last_us = max(int(unit.greatest.max()) for unit in times if unit.rows)
-    for unit, per_second in _OTHER_UNITS.items():
+    for unit, (per_second, in_us) in _OTHER_UNITS.items():
         low, high = (seconds * per_second for seconds in _SECONDS)
         if low <= first_us and last_us <= high:
-            column = f'ss.col("{spec.vs}")'
-            times_us = (
-                f"{column} * {_US_PER_SECOND // per_second:_}"
-                if per_second < _US_PER_SECOND
-                else f"{column} // {per_second // _US_PER_SECOND:_}"
-            )
             return (
                 f"source {spec.path}: column {spec.vs!r} holds whole numbers, which are "
-                f"microseconds since 1970; these look like {unit}: vs={times_us} reads them so",
+                f"microseconds since 1970; these look like {unit}: "
+                f'vs=ss.col("{spec.vs}") {in_us} reads them so',
             )
     return ()
 

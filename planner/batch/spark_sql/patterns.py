@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 
-#: What stands for itself (quoted, escaped), classes, and the beginning of a group with a name.
-_PARTS = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\(\?P?<\w+>", re.DOTALL
-)
+from planner.expressions.functions.texts.words import NAMED_GROUP, NO_GROUP
+
+_PARTS = re.compile(f"{NO_GROUP}|{NAMED_GROUP}", re.DOTALL)
 _POSIX = re.compile(r"\[:(\^?)(\w+):\]")
 _JAVA_NAMES = {"ascii": "ASCII", "xdigit": "XDigit"}
 

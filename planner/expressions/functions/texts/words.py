@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _TEXT, _INTEGER = pa.string(), pa.int64()
 #: Longer padding and repetition is refused.
 CHARACTERS_MAX = 10_000
-#: The opening bracket of a group, with its name, and what is no bracket of a group at all.
-_GROUP = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\((?:\?P?<\w+>|(?!\?))",
-    re.DOTALL,
-)
+#: In a regular expression: what is quoted or escaped, and classes; no bracket in it opens a group.
+NO_GROUP = r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"
+#: How a group with a name begins.
+NAMED_GROUP = r"\(\?P?<\w+>"
+_GROUP = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?!\?)", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]")
 
 
