@@ -24,7 +24,7 @@ import pyarrow as pa
 from rstream.errors import StoreError
 from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
 from rvertex.sinks.protocol import DeliveryProgress
-from rvertex.user_code.errors import RAISED, reason_of
+from rvertex.user_code.errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +143,7 @@ class FunctionDestination:
         told = {STREAM: self._place.stream} if self._takes_stream else {}
         try:
             self._function(first_seq, batch, **told)
-        except RAISED as error:
+        except (Exception, SystemExit) as error:
             reason = f"it raised {reason_of(error)} (items from {first_seq})"
             raise DestinationError(self._name, reason) from error
 

@@ -17,6 +17,7 @@ from rstream.errors import IntegrityError, OperatingError
 from rstream.items.batch import event_schema
 from rvertex.events.side_output import DEAD_LETTERS, SideOutput
 from rvertex.user_code.errors import (
+    INTERRUPTS,
     CrowdedTimersError,
     EndlessTimersError,
     NoLoggedValuesError,
@@ -40,6 +41,7 @@ NOT_POISON = (
     EndlessTimersError,
     CrowdedTimersError,
     MemoryError,
+    *INTERRUPTS,
 )
 
 

@@ -6,8 +6,11 @@ import traceback
 
 from rstream.errors import IntegrityError, UsageError, error_class
 
-#: What calls of a user's code raise: ``sys.exit()``, too, which would end the host.
-RAISED = (Exception, SystemExit)
+#: What a call of a user's code can raise. All of it, or it would end the host: ``sys.exit()``, a
+#: panic of a library written in Rust.
+RAISED = BaseException
+#: What comes from outside while a user's code runs.
+INTERRUPTS = (KeyboardInterrupt, GeneratorExit)
 
 _VALUE_CHARACTERS_MAX = 200
 

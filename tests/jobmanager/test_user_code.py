@@ -156,6 +156,14 @@ def test_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None
     assert JobRoot(str(tmp_path / "job")).read_status()["state"] == "failed"
 
 
+class PanicException(BaseException):
+    """As libraries written in Rust raise it when they panic: no Exception."""
+
+
+def panics(_: Any) -> Any:
+    raise PanicException("index out of bounds")
+
+
 class Leaves(KeyedProcess):
     """Ends Python with the first event."""
 
@@ -165,16 +173,38 @@ class Leaves(KeyedProcess):
         sys.exit(3)
 
 
-@pytest.mark.parametrize("kind", ["udf", "apply", "process"])
-def test_code_that_leaves_python_fails_the_job_and_ends_no_host(kind: str, tmp_path: Path) -> None:
+class Panics(KeyedProcess):
+    """Panics with the first event."""
+
+    output = {"n": "int64"}  # noqa: RUF012
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        panics(event)
+
+
+@pytest.mark.parametrize(
+    ("function", "process", "reason"),
+    [
+        (sys.exit, Leaves, "SystemExit: 3"),
+        (panics, Panics, "PanicException: index out of bounds"),
+    ],
+    ids=["exit", "panic"],
+)
+@pytest.mark.parametrize("kind", ["udf", "vectorised udf", "apply", "process"])
+def test_code_that_leaves_python_fails_the_job_and_ends_no_host(
+    kind: str, function: Any, process: type[KeyedProcess], reason: str, tmp_path: Path
+) -> None:
     """It took host after host along, and the job said that their lines broke."""
     events = Stream.from_items({"x": "int64"}, [event(1, x=1)])
     stream = {
-        "udf": lambda: events.select(y=udf(sys.exit, returns=int)(col("x") + 2)),
-        "apply": lambda: events.apply(lambda batch: sys.exit(3), {"x": "int64"}),
-        "process": lambda: events.group_by("x").process(Leaves),
+        "udf": lambda: events.select(y=udf(function, returns=int)(col("x") + 2)),
+        "vectorised udf": lambda: events.select(
+            y=udf(lambda column: function(3), returns=int, vectorised=True)(col("x"))
+        ),
+        "apply": lambda: events.apply(lambda batch: function(3), {"x": "int64"}),
+        "process": lambda: events.group_by("x").process(process),
     }[kind]()
     job = jobmanager.run(stream, root=str(tmp_path / "job"), executor="local", parallelism=1)
-    with pytest.raises(JobFailedError, match="raised SystemExit: 3"):
+    with pytest.raises(JobFailedError, match=f"raised {reason}"):
         job.wait(WAIT_S)
     assert job.status()["restarts"] == 0

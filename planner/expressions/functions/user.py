@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from planner.errors import EvaluationError
 from planner.expressions.nodes import Function, Literal, bare
-from rvertex.user_code.errors import RAISED, line_of, reason_of, shown
+from rvertex.user_code.errors import INTERRUPTS, RAISED, line_of, reason_of, shown
 from rvertex.user_code.plain_values import arrow_column, plain_list
 from rvertex.user_code.result import as_column
 from rvertex.user_code.times import holds_times
@@ -44,6 +44,8 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
             continue
         try:
             made.append(function(*row))
+        except INTERRUPTS:
+            raise
         except RAISED as error:
             told = ", ".join(map(shown, row))
             reason = f"raised {reason_of(error)} for ({told}) at {line_of(error)}{_hint(call)}"
@@ -89,6 +91,8 @@ def _vectorised(function: Any, values: Sequence[Value], call: Call) -> Value:
     arrays = [pa.repeat(v, rows) if isinstance(v, pa.Scalar) else _as_one_array(v) for v in values]
     try:
         made = as_column(function(*arrays), call.type) if rows else pa.nulls(0, call.type)
+    except INTERRUPTS:
+        raise
     except RAISED as error:
         reason = f"raised {reason_of(error)} at {line_of(error)}"
         raise EvaluationError(str(call), reason) from error

@@ -198,6 +198,18 @@ def test_errors_of_functions_name_values_and_line() -> None:
         rows(READINGS.select(y=udf(lambda x: [1], returns="int64", vectorised=True)(col("x"))))
 
 
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_an_interrupt_is_not_the_fault_of_a_udf(vectorised: bool) -> None:
+    """Where constants are folded, an EvaluationError would be put off, and Ctrl-C with it."""
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    code = udf(interrupted, returns=int, vectorised=vectorised)  # type: ignore[call-overload]
+    with pytest.raises(KeyboardInterrupt):
+        rows(READINGS.select(y=code(col("x"))))
+
+
 class NoOutput(KeyedProcess):
     output = {"k": "int64"}  # noqa: RUF012
 
