@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING, Literal
 
-from planner.logical.nodes import LogicalNode, WindowAgg
+from planner.logical.nodes import Lifetime, LogicalNode, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
+from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Without windows by the clock.
 CTI_EVERY_US = 1_000_000
+#: CTIs for each that windows without an offset need: days may begin at any minute.
+_OFFSET_STEPS_MAX = 1_440
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,14 @@ def column_list(schema: pa.Schema) -> str:
 def grid_us(plan: LogicalNode) -> int:
     """The grid of CTIs, if nobody says otherwise: what divides all windows by the clock.
 
-    So each window closes as soon as it can.
+    It divides their offsets, too, which are shifts here, so each window closes as soon as it can;
+    unless that took more than :data:`_OFFSET_STEPS_MAX` CTIs for one, or there is no window.
     """
-    windows = [node for node in topological(plan) if isinstance(node, WindowAgg)]
-    spans = [us for window in windows for us in (window.size_us, window.every_us)]
-    return gcd(*spans) if spans else CTI_EVERY_US
+    nodes = list(topological(plan))
+    windows = [node for node in nodes if isinstance(node, WindowAgg)]
+    if not windows:
+        return CTI_EVERY_US
+    spans = gcd(*(us for window in windows for us in (window.size_us, window.every_us)))
+    changes = [node.change for node in nodes if isinstance(node, Lifetime)]
+    with_offsets = gcd(spans, *(c.duration_us for c in changes if isinstance(c, Shift)))
+    return with_offsets if with_offsets * _OFFSET_STEPS_MAX >= spans else spans

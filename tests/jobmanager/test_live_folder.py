@@ -79,6 +79,21 @@ def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
     assert answer_rows(job) == batch_rows(folder, tmp_path / "batch")
 
 
+def test_a_window_with_an_offset_is_out_when_it_has_ended(tmp_path: Path) -> None:
+    """Days from seven on waited for the next midnight, as CTIs stood on whole days alone."""
+    folder, watch = tmp_path / "in", Watch()
+    folder.mkdir()
+    times = ("2026-03-01T08:00:00", "2026-03-02T07:00:00")
+    (folder / "0000.json").write_text("".join(f'{{"t": "{time}Z"}}\n' for time in times))
+    events = Stream.from_json(str(folder), vs="t", delay="0s", follow=True, poll_every="20ms")
+    days = events.window(tumbling("1d", offset="7h")).agg(n=agg.count()).to_parquet()
+    job = jobmanager.run(
+        days, root=str(tmp_path / "job"), executor="local", config=QUICK, on_status=watch
+    )
+    watch.until(lambda status: status["events_out"] == 1)
+    assert finish(job)["events_out"] == 2
+
+
 def test_a_file_that_changes_after_it_was_taken_is_refused_by_name(tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     folder.mkdir()

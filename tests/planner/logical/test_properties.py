@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner import Stream, agg, col, event, hopping, tumbling
+from planner.durations import duration_us
 from planner.logical.nodes import Exchange, LogicalNode
 from planner.logical.nodes.partitioning import Partitioning
 from planner.logical.query import CTI_EVERY_US, grid_us
@@ -45,6 +46,22 @@ def test_the_grid_divides_all_windows() -> None:
     assert grid_us(hops.plan) == 4
     assert grid_us(POINTS.window(hopping(10, 4)).agg(n=agg.count()).plan) == 2
     assert grid_us(hops.window(tumbling(6)).agg(m=agg.sum("n")).plan) == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "offset", "grid"),
+    [
+        ("1d", "7h", "1h"),
+        ("1w", "4d", "1d"),
+        ("1d", "1m", "1m"),
+        ("1d", "59s", "1d"),  # it would take 86,400 CTIs a day
+        ("1h", "1us", "1h"),
+    ],
+)
+def test_the_grid_divides_the_offsets_of_windows(size: str, offset: str, grid: str) -> None:
+    """Weeks from Monday on were closed on Thursday, where the grid of weeks from 1970 stands."""
+    window = POINTS.window(tumbling(size, offset)).agg(n=agg.count())
+    assert grid_us(window.plan) == duration_us(grid)
 
 
 @pytest.mark.parametrize(
