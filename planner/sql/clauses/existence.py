@@ -103,7 +103,7 @@ def not_in(
     Three anti joins: with what is equal to x; with the nulls of y; and of events without an x with
     all rows.
     """
-    select = select_of_in(node, names)
+    select = select_of_in(node, outer, names)
     (item,) = select.expressions
     item = item.this if isinstance(item, exp.Alias) else item
     select.set("expressions", [exp.alias_(item.copy(), "value")])

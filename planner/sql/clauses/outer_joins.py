@@ -155,7 +155,7 @@ def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
 
 def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     """``x IN (SELECT y FROM b)`` as an EXISTS over that subquery: false where it is null."""
-    from_, found = _queried_by_in(node, names)
+    from_, found = _queried_by_in(node, outer, names)
     value = node.this.copy()
     for column in value.find_all(exp.Column):
         owners = [c.relation for c in outer.columns if c.name == column.name]
@@ -166,7 +166,7 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
 
 def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     """The same with its nulls: unless x is some y, a null y or a null x leaves it open."""
-    from_, found = _queried_by_in(node, names)
+    from_, found = _queried_by_in(node, outer, names)
     is_null = exp.Is(this=found, expression=exp.Null())
     has_none = exp.Is(this=node.this.copy(), expression=exp.Null())
     has_rows = exp.And(this=has_none, expression=_exists(from_.copy(), exp.true(), node))
@@ -181,9 +181,9 @@ def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
     return made
 
 
-def _queried_by_in(node: exp.In, names: Names) -> tuple[exp.From, exp.Column]:
+def _queried_by_in(node: exp.In, outer: Scope, names: Names) -> tuple[exp.From, exp.Column]:
     """The subquery of an IN as what an EXISTS reads, and its only column."""
-    select = select_of_in(node, names)
+    select = select_of_in(node, outer, names)
     (item,) = select.expressions
     name = item.alias_or_name or free_name("value", set())
     if not isinstance(item, exp.Alias | exp.Column):
@@ -192,7 +192,7 @@ def _queried_by_in(node: exp.In, names: Names) -> tuple[exp.From, exp.Column]:
     return exp.From(this=inner), exp.column(name, table=_IN)
 
 
-def select_of_in(node: exp.In, names: Names) -> exp.Select:
+def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:
     """A copy of the SELECT of one column that is behind ``x IN``."""
     query = node.args["query"]
     select = query.this if isinstance(query, exp.Subquery) else query
@@ -202,6 +202,14 @@ def select_of_in(node: exp.In, names: Names) -> exp.Select:
     (item,) = select.expressions
     if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.name == "*"):
         raise names.text.error(node, "IN takes a SELECT of one column")
+    own = {table.alias_or_name for table in select.find_all(exp.Table, exp.Subquery)}
+    for column in select.find_all(exp.Column):
+        if column.table in set(outer.relations) - own:
+            raise names.text.error(
+                column,
+                f"a subquery of IN cannot read {column.sql()} of the outer query; write EXISTS or "
+                f"NOT EXISTS, and compare {item.unalias().sql()} in its WHERE",
+            )
     return select
 
 
