@@ -24,7 +24,7 @@ from planner.sql.clauses.scalar_subqueries import names_outer
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
-from planner.sql.windows.in_windows import beside
+from planner.sql.windows.in_windows import windows_of_kept_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,9 @@ def _lives(outer: Scope, inner: Scope, select: exp.Select) -> InWindows:
     """How rows live that are kept or left out by what the subquery finds."""
     where = select.args.get("where")
     parts = and_parts(where.this) if where is not None else []
-    return beside(outer, inner, [part for part in parts if names_outer(part, inner, outer)])
+    return windows_of_kept_rows(
+        outer, inner, [part for part in parts if names_outer(part, inner, outer)]
+    )
 
 
 def not_in(
@@ -120,7 +122,7 @@ def not_in(
         kept = ours.join(found, left_on=mine, right_on="value", how="anti")
         kept = kept.join(unknown, left_on=one, right_on="one", how="anti")
         kept = kept.join(found, left_on=nothing, right_on="one", how="anti")
-        lives = beside(outer, scope_of_rows(rows, ""), ())
+        lives = windows_of_kept_rows(outer, scope_of_rows(rows, ""), ())
         return replace(outer, stream=kept.select(*outer.stream.schema.names), in_windows=lives)
 
 

@@ -28,7 +28,7 @@ from planner.sql.windows.in_windows import (
     OF_VALUES,
     has_bounds,
     is_bound_of,
-    refusing,
+    refuse_windows,
     window_bounds,
     window_key,
 )
@@ -100,7 +100,7 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
     made = grouping.stream(node if window_node is None else window_node, window_node)
     found = _above(items, having, grouping, made, attach)
     rows = grouping.rows(found, items)
-    return refusing(rows, OF_VALUES) if grouping.hidden else rows
+    return refuse_windows(rows, OF_VALUES) if grouping.hidden else rows
 
 
 def _above(

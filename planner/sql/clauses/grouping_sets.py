@@ -15,7 +15,7 @@ from sqlglot import exp
 from planner.sql.clauses.grouping import group
 from planner.sql.clauses.grouping_keys import listed
 from planner.sql.clauses.set_operations import united
-from planner.sql.windows.in_windows import of_union
+from planner.sql.windows.in_windows import rows_of_union
 
 if TYPE_CHECKING:
     from planner.sql.clauses.grouping import Attach
@@ -49,7 +49,7 @@ def group_all(
             made.set("having", exp.Having(this=_told(having.this, keys, left_out, names)))
         asked = [replace(i, node=_told(i.node, keys, left_out, names)) for i in items]
         branches.append(group(made, asked, scope, names, attach))
-    return of_union(branches, united([rows.stream for rows in branches], node, names))
+    return rows_of_union(branches, united([rows.stream for rows in branches], node, names))
 
 
 def _sets(clause: exp.Expr, names: Names) -> _Sets | None:

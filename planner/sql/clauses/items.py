@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.expressions.scope import Rows
-from planner.sql.windows.in_windows import of_bounds_alone, window_bounds
+from planner.sql.windows.in_windows import bound_of_expression, window_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def listed_rows(stream: Stream, items: Sequence[Item], scope: Scope) -> Rows:
         if item.star:
             found = tuple(c.bound for c in scope.columns if c.column == item.column and c.bound)
         else:
-            found = window_bounds(item.node, scope) or of_bounds_alone(item.node, scope)
+            found = window_bounds(item.node, scope) or bound_of_expression(item.node, scope)
         if found:
             bounds[item.name] = found[0]
     return Rows(stream, bounds, scope.in_windows)

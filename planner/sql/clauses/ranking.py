@@ -21,7 +21,7 @@ from planner.sql.clauses.joins import and_parts, filtered
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import InWindows, Scope, free_name, with_key_columns
 from planner.sql.reading.literals import plain_value
-from planner.sql.windows.in_windows import OF_RANKS, refusing, window_key
+from planner.sql.windows.in_windows import OF_RANKS, refuse_windows, window_key
 from planner.sql.windows.window_tables import bound_of, of_each_window
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _top(
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
     scope = replace(scope.with_stream(top), hidden=(*scope.hidden, number))
     if of_window is None:
-        return number, refusing(scope, OF_RANKS)
+        return number, refuse_windows(scope, OF_RANKS)
     lives = InWindows((of_window[1].window,), is_whole=True)
     return number, replace(scope, in_windows=lives)
 

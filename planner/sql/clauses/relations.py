@@ -19,10 +19,10 @@ from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.unnest import unnested, viewed
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
-    apart,
     is_any_bound,
     is_bound_of,
-    of_pairs,
+    joins_previous_windows,
+    windows_of_pairs,
     with_nearest,
     with_nulls,
 )
@@ -139,10 +139,10 @@ def _of_windows(
 ) -> Scope:
     """The pairs, which lie in the windows of both sides; ``met``: the conditions on them."""
     for part in met:
-        if apart(part, left, right):
+        if joins_previous_windows(part, left, right):
             raise names.text.error(part, _APART)
     window = left.window or right.window
-    return replace(pairs, window=window, in_windows=of_pairs(pairs, left, right, met))
+    return replace(pairs, window=window, in_windows=windows_of_pairs(pairs, left, right, met))
 
 
 def _right(

@@ -32,7 +32,13 @@ from planner.sql.clauses.set_operations import set_operation
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
 from planner.sql.reading.grammar import WindowTable
-from planner.sql.windows.in_windows import OF_LIMIT, OF_VALUES, of_compared, of_union, refusing
+from planner.sql.windows.in_windows import (
+    OF_LIMIT,
+    OF_VALUES,
+    refuse_windows,
+    rows_of_comparison,
+    rows_of_union,
+)
 from planner.sql.windows.window_tables import window_table
 
 if TYPE_CHECKING:
@@ -162,8 +168,8 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
     others = [rows_of_query(branch, names, named=False) for branch in branches[1:]]
     made = set_operation(node, first.stream, [rows.stream for rows in others], names)
     if isinstance(node, exp.Union):
-        return of_union([first, *others], made)
-    return of_compared(first, others[0], made)
+        return rows_of_union([first, *others], made)
+    return rows_of_comparison(first, others[0], made)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
@@ -211,7 +217,7 @@ def _ordered(node: exp.Select, rows: Rows, items: list[Item], source: Scope, nam
     """ORDER BY and LIMIT; the list is made of ``source``."""
     stream, order = rows.stream, node.args.get("order")
     if node.args.get("limit") is not None or node.args.get("offset") is not None:
-        rows = refusing(rows, OF_LIMIT)
+        rows = refuse_windows(rows, OF_LIMIT)
         stream = limited(node, stream, items, source, names)
     if order is not None:
         with names.text.located(order):
@@ -231,7 +237,7 @@ def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[lis
     for item in items:
         if not item.star and has_scalar(item.node):
             value, scope = with_scalars(item.node, scope, names, _from, _queried)
-            item, scope = replace(item, node=value), refusing(scope, OF_VALUES)
+            item, scope = replace(item, node=value), refuse_windows(scope, OF_VALUES)
         made.append(item)
     return made, scope
 
@@ -328,7 +334,7 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
         return exists(test, scope, names, _inner_from)
     condition = _with_exists_of_in(test, scope, names)
     if has_scalar(condition):
-        scope = refusing(scope, OF_VALUES)
+        scope = refuse_windows(scope, OF_VALUES)
     condition, found = with_scalars(condition, scope, names, _from, _queried)
     condition, found = with_marks(condition, found, names, _inner_from)
     return filtered(condition, found, names)

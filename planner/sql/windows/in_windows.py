@@ -111,7 +111,7 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
     return ()
 
 
-def of_bounds_alone(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
+def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
     """The unknown bound of a value that only bounds make, as ``CAST(window_start AS DATE)``."""
     columns = list(node.find_all(exp.Column))
     found = [window_bounds(column, scope) for column in columns]
@@ -180,7 +180,7 @@ def _of_lifetimes(
     return key, bound
 
 
-def apart(part: exp.Expr, left: Scope, right: Scope) -> bool:
+def joins_previous_windows(part: exp.Expr, left: Scope, right: Scope) -> bool:
     """Whether a condition joins the windows of one side with the windows before them."""
     if not isinstance(part, exp.EQ):
         return False
@@ -196,18 +196,20 @@ def has_bounds(scope: Scope) -> bool:
     return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
 
 
-def of_pairs(pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
+def windows_of_pairs(
+    pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]
+) -> InWindows:
     """The windows of joined pairs that meet ``conditions``."""
     same = {kind for part in conditions for kind in _same_kinds(part, left, right)}
-    return _of_both(pairs, left, right, same)
+    return _windows_of_both(pairs, left, right, same)
 
 
-def beside(outer: Scope, inner: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
+def windows_of_kept_rows(outer: Scope, inner: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
     """The windows of the rows that EXISTS or IN keeps or drops for rows of ``inner``."""
-    return of_pairs(outer, outer, inner, conditions)
+    return windows_of_pairs(outer, outer, inner, conditions)
 
 
-def _of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
+def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
     """The windows of pairs whose bounds of the kinds ``same`` are equal."""
     mine, theirs = left.in_windows, right.in_windows
     windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
@@ -256,14 +258,14 @@ def with_nearest(pairs: Scope, left: Scope) -> Scope:
     return replace(pairs, columns=tuple(columns), in_windows=left.in_windows)
 
 
-def refusing(rows: _AnyRows, reason: str) -> _AnyRows:
+def refuse_windows(rows: _AnyRows, reason: str) -> _AnyRows:
     """The rows, marked: GROUP BY their windows is refused for ``reason``."""
     if not _comes_of_windows(rows):
         return rows
     return replace(rows, in_windows=replace(rows.in_windows, refused=reason))
 
 
-def of_union(branches: Sequence[Rows], made: Stream) -> Rows:
+def rows_of_union(branches: Sequence[Rows], made: Stream) -> Rows:
     """The rows of a UNION: what all branches know, under the names of the first."""
     lives = [rows.in_windows for rows in branches]
     return Rows(
@@ -279,12 +281,12 @@ def of_union(branches: Sequence[Rows], made: Stream) -> Rows:
     )
 
 
-def of_compared(left: Rows, right: Rows, made: Stream) -> Rows:
+def rows_of_comparison(left: Rows, right: Rows, made: Stream) -> Rows:
     """The rows of EXCEPT or INTERSECT, which compare all columns."""
     bounds = _common_bounds([left, right])
     same = {bound.kind for bound in bounds.values() if bound.window is not None or bound.is_life}
     mine, theirs = scope_of_rows(left, ""), scope_of_rows(right, "")
-    return Rows(made, bounds, _of_both(mine, mine, theirs, same))
+    return Rows(made, bounds, _windows_of_both(mine, mine, theirs, same))
 
 
 def _common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
