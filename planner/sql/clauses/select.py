@@ -18,12 +18,7 @@ from planner.sql.clauses.grouping import is_grouped
 from planner.sql.clauses.grouping_sets import group_all
 from planner.sql.clauses.items import Item, items_of, listed_rows
 from planner.sql.clauses.joins import all_of, fails, filtered
-from planner.sql.clauses.outer_joins import (
-    case_of_in,
-    exists_of_in,
-    exists_of_semi,
-    flattened,
-)
+from planner.sql.clauses.outer_joins import case_of_in, exists_of_in, exists_of_semi, flattened
 from planner.sql.clauses.over import by_time, over_frames
 from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranked
 from planner.sql.clauses.relations import joined
