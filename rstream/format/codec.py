@@ -2,10 +2,11 @@
 
 A segment inside a job has the column ``_seq`` first, then the item columns. A segment for users is
 a clean table (:mod:`rstream.format.table`). The footer holds JSON under :data:`FOOTER_KEY`: format
-version, stream, ``lo``, ``hi``, columns and the content digest of each row group
-(:mod:`rstream.items.digest`; over items, not over file bytes). The footer of a table also holds its
-CTIs. Version 1 also had one number of rows for all row groups but the last; since then row groups
-end where batches do. Version 2 had no tables.
+version, stream, ``lo``, ``hi``, columns, the content digest of each row group
+(:mod:`rstream.items.digest`; over items, not over file bytes) and the checksum of the file's bytes
+(:mod:`rstream.format.checksum`). The footer of a table also holds its CTIs. Version 1 also had one
+number of rows for all row groups but the last; since then row groups end where batches do. Version
+2 had no tables, version 3 no checksum.
 
 Invariants: (1) row groups hold consecutive seqs; a row group of a table without events stands in
 the footer alone; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) the writer
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rstream.format import checksum
 from rstream.format.row_groups import (
     REPEATS_MIN,
     decoded_row_bytes,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT_VERSION", "SegmentEncoder", "SegmentFile", "encode_segment"]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 #: Where Arrow's readers look for the types of the columns.
 _ARROW_KEY = "ARROW:schema"
 ROW_GROUP_ROWS_MAX = 1 << 17
@@ -131,11 +133,14 @@ class SegmentEncoder:
                 table_info = self._form.to_json(payload_schema(schema).names)
                 footer["table"] = {**table_info, "ends": ends, "ctis": len(ctis.rows)}
                 writer.add_key_value_metadata({CTIS_KEY.decode(): ctis.dumps()})
+            footer[checksum.CRC] = checksum.UNKNOWN
             writer.add_key_value_metadata({FOOTER_KEY.decode(): json.dumps(footer)})
             if not is_declared:
                 types = base64.b64encode(declared.serialize().to_pybytes()).decode()
                 writer.add_key_value_metadata({_ARROW_KEY: types})
-        return sink.getvalue()
+        data = sink.getvalue()
+        checksum.write_checksum(data)
+        return data
 
     def _options_for(self, part: Items, schema: pa.Schema) -> tuple[pa.Schema, dict[str, Any]]:
         """The form of each item column, and how the columns of a file are written."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rstream.errors import CorruptSegmentError, SegmentFormatError
+from rstream.format.checksum import CRC, has_changed
 from rstream.format.table import PackedCtis, TableForm
 from rstream.items.batch import KIND, RESERVED, SEQ, VE, VS, Items, item_schema
 from rstream.items.digest import StreamDigest
@@ -21,7 +22,9 @@ from rstream.types import SeqRange
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-READ_VERSIONS = (1, 2, 3)
+READ_VERSIONS = (1, 2, 3, 4)
+#: The first whose segments have a checksum.
+_CHECKSUM_VERSION = 4
 _INNER_NAMES = re.compile(r"(?<=list<)(item|element)(?=: )| \('[^']*'\)(?=[,>])")
 FOOTER_KEY = b"rstream"
 #: Of a table: its CTIs.
@@ -89,6 +92,15 @@ class SegmentFile:
         names = self.payload.names
         self._wanted = names if columns is None else [n for n in columns if n in names]
         self._check(seqs)
+
+    @classmethod
+    def of_bytes(
+        cls, data: bytes, path: str, seqs: SeqRange, *, columns: Sequence[str] | None
+    ) -> SegmentFile:
+        """The same of all its bytes, which are compared with their checksum."""
+        if has_changed(data):
+            raise CorruptSegmentError(path, "its bytes are not those that were written")
+        return cls(pa.BufferReader(data), path, seqs, columns=columns)
 
     @property
     def schema(self) -> pa.Schema:
@@ -199,6 +211,8 @@ def _parse_footer(path: str, metadata: dict[bytes, bytes]) -> SegmentInfo:
         raise SegmentFormatError(path, version, newest)
     if version not in READ_VERSIONS:
         raise ValueError(f"format version {version}, this is {newest}")
+    if version >= _CHECKSUM_VERSION and CRC not in footer:
+        raise ValueError("it lacks the checksum")
     table = footer.get("table")
     return SegmentInfo(
         stream=str(footer["stream"]),

@@ -1,8 +1,8 @@
 """Checks whether a stream is complete and intact on its store, and lists the items lost if not.
 
 A stream is intact if its segments leave no hole from the low-water mark to its end and each agrees
-with its footer. On request, the content of each segment is compared with its digest, too. A damaged
-segment that other segments cover is no loss.
+with its footer. Where that costs no network, the bytes of each are compared with their checksum,
+too; on request its items with their digest. A damaged segment that others cover is no loss.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rstream.errors import CorruptSegmentError
 from rstream.log.durable import DurableLog
+from rstream.store.blobs import is_near
 from rstream.store.part_files import place_of
 from rstream.store.seals import break_seal, sealed_names
 from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name
@@ -45,8 +46,8 @@ def find_damage(
 ) -> list[Damage]:
     """What is lost of a durable stream, in order.
 
-    ``end``: where it ends (None: where its last segment does). ``contents``: compare digests, not
-    footers alone. ``set_aside``: damaged segments are taken out of the stream, and the seal with
+    ``end``: where it ends (None: where its last segment does). ``contents``: compare digests,
+    too. ``set_aside``: damaged segments are taken out of the stream, and the seal with
     them, so that who writes it goes on where they were.
     """
     log = DurableLog(store, stream)
@@ -85,7 +86,8 @@ def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:
 def why_broken(log: DurableLog, seqs: SeqRange, *, contents: bool) -> str:
     """What is wrong with a segment; empty if nothing is. A bad read is not taken for a bad file."""
     reason = ""
-    for open_file in (log.open, log.open_again):
+    first_look = log.open_whole if contents or is_near(log.store) else log.open
+    for open_file in (first_look, log.open_whole):
         try:
             file = open_file(seqs)
             try:

@@ -15,8 +15,6 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-import pyarrow as pa
-
 from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
 from rstream.format.codec import SegmentEncoder, SegmentFile
 from rstream.log.tail import Cut
@@ -28,6 +26,8 @@ from rstream.types import SeqRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
     from rstream.format.table import TableForm
     from rstream.items.batch import Items
@@ -298,13 +298,13 @@ class DurableLog:
         try:
             return SegmentFile(self.store.open(segment_name(seqs)), path, seqs, columns=columns)
         except CorruptSegmentError:
-            return self.open_again(seqs, columns)
+            return self.open_whole(seqs, columns)
 
-    def open_again(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
-        """Open one segment from a fresh copy in memory: tells a bad read from a bad file."""
-        data = pa.BufferReader(self.store.get(segment_name(seqs)))
+    def open_whole(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
+        """The same with a fresh copy of all bytes, checked: tells a bad read from a bad file."""
+        data = self.store.get(segment_name(seqs))
         path = place_of(self.store, segment_name(seqs))
-        return SegmentFile(data, path, seqs, columns=columns)
+        return SegmentFile.of_bytes(data, path, seqs, columns=columns)
 
     def read_schema(self) -> pa.Schema | None:
         """The item schema of the last segment; None: none is there. Raises CorruptSegmentError."""
@@ -395,5 +395,5 @@ class SegmentCursor:
             return file.read_group(seq, verify=self._verify)
         except CorruptSegmentError:  # or a read that went wrong: look at a fresh copy
             self.close()
-            self._file = self._log.open_again(file.info.seqs, self._columns)
+            self._file = self._log.open_whole(file.info.seqs, self._columns)
             return self._file.read_group(seq, verify=self._verify)

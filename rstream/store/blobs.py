@@ -144,6 +144,11 @@ class FsspecBlobs:
         return f"{self._protocol}://{self._root.lstrip('/') if not self._is_local else self._root}"
 
     @property
+    def is_near(self) -> bool:
+        """See :func:`is_near`."""
+        return not self._needs_timeout
+
+    @property
     def is_exclusive(self) -> bool:
         """Whether of several ``put_new`` of one name one wins, at whatever moments they come."""
         return self._is_local or self._protocol in ("memory", *_CONDITIONAL)
@@ -363,6 +368,12 @@ def unsynced(store: BlobStore) -> BlobStore:
     if isinstance(store, FsspecBlobs | MemoryBlobs):
         return store.without_fsync()
     return store
+
+
+def is_near(store: BlobStore) -> bool:
+    """Whether to read a blob back costs no network: it is in memory or on a disk."""
+    folder = store.folder if isinstance(store, PartFiles) else store
+    return isinstance(folder, MemoryBlobs) or (isinstance(folder, FsspecBlobs) and folder.is_near)
 
 
 def remove_temporaries(store: BlobStore) -> int:

@@ -172,9 +172,9 @@ def test_output_damaged_before_resume_is_written_again(
 
 
 @pytest.mark.parametrize(
-    "harm", ["deleted", *(pytest.param(h, marks=pytest.mark.slow) for h in ("cut", "emptied"))]
+    "harm",
+    ["flipped", *(pytest.param(h, marks=pytest.mark.slow) for h in ("deleted", "cut", "emptied"))],
 )
-@pytest.mark.slow
 def test_output_damaged_while_the_job_runs_is_written_again(
     harm: str, data: Path, tmp_path: Path, expected: tuple[Any, Any]
 ) -> None:

@@ -219,7 +219,7 @@ def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None
         try:
             file = opened(bytes(bad), 3, 40)
             got = [file.read_group(lo, verify=True) for lo in (3, 19, 35)]
-        except CorruptSegmentError:
+        except (CorruptSegmentError, SegmentFormatError):  # a digit of the version
             wrong += 1
             continue
         for part in got:
@@ -227,14 +227,26 @@ def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None
     assert wrong > 100
 
 
+@pytest.mark.parametrize("form", [None, TableForm("start", "end")])
+def test_the_checksum_shows_any_flipped_bit(form: TableForm | None) -> None:
+    data = bytes(encode_segment("s", 3, [items(3, 40)], form=form))
+    whole = SegmentFile.of_bytes(data, "p/x.parquet", SeqRange(3, 40), columns=None)
+    assert whole.read_group(3, verify=True).batch.equals(items(3, 19))
+    for at in range(8 * len(data)):
+        bad = bytearray(data)
+        bad[at // 8] ^= 1 << at % 8
+        with pytest.raises(CorruptSegmentError, match=r"p/x\.parquet"):
+            SegmentFile.of_bytes(bytes(bad), "p/x.parquet", SeqRange(3, 40), columns=None)
+
+
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rstream.format.codec, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(rstream.format.codec, "FORMAT_VERSION", 5)
     data = encode_segment("s", 0, [items(0, 5)])
-    with pytest.raises(SegmentFormatError, match="format version 4, this version reads up to 3"):
+    with pytest.raises(SegmentFormatError, match="format version 5, this version reads up to 4"):
         opened(data, 0, 5)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_first_formats_are_read(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The footer of the first says what the row groups have, too."""
     dumps = json.dumps

@@ -5,17 +5,18 @@ Cannot catch: what the writer of a stream needs for that (tests/jobmanager/manag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rstream import MemoryBlobs, SeqRange, open_reader
+from rstream import MemoryBlobs, SeqRange, StreamDigest, open_reader
+from rstream.format.codec import SegmentEncoder
 from rstream.log.damage import MISSING, find_damage, first_hole, set_aside_damaged
 from rstream.log.overlap import seal
 from rstream.store.seals import sealed_names
-from rstream.store.segment_names import segment_name
+from rstream.store.segment_names import parse_segment_name, segment_name
 from tests.support.content import items, open_inline, read_all, rows_of
 
 if TYPE_CHECKING:
@@ -68,26 +69,68 @@ def do_harm(store: BlobStore, segment: SeqRange, harm: str) -> None:
         store.put(name, left)
 
 
+class OverANetwork:
+    """A store that is neither in memory nor on a disk; it notes what is read as a whole."""
+
+    def __init__(self, store: MemoryBlobs) -> None:
+        self._store = store
+        self.copied: list[str] = []
+
+    def get(self, path: str) -> bytes:
+        self.copied.append(path)
+        return self._store.get(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 @IS_SEALED
 @HARM
 @SEGMENT
-def test_it_is_found_and_written_again(segment: SeqRange, harm: str, is_sealed: bool) -> None:
+@pytest.mark.parametrize("contents", [False, True])
+def test_it_is_found_and_written_again(
+    contents: bool, segment: SeqRange, harm: str, is_sealed: bool
+) -> None:
     """Nobody has to know where a sealed stream ends: its seal says it."""
     store = written(is_sealed=is_sealed)
     end = None if is_sealed else ROWS
-    assert find_damage(store, "s", end, contents=True) == []
+    assert find_damage(store, "s", end, contents=contents) == []
     do_harm(store, segment, harm)
-    (told,) = find_damage(store, "s", end, contents=True)
+    (told,) = find_damage(store, "s", end, contents=contents)
     assert told.seqs == segment
     assert told.path.endswith(segment_name(segment))
     assert (told.reason == MISSING) == (harm == "delete")
-    assert find_damage(store, "s", end, contents=True, set_aside=True) == [told]
+    assert find_damage(store, "s", end, contents=contents, set_aside=True) == [told]
     assert not store.exists(segment_name(segment))
     assert sealed_names(store) is None, "what its writer puts there is named by nothing yet"
     write(store, segment.lo)
     assert rows_of(read_all(open_reader(store, 0))) == items(0, ROWS).to_pylist()
     seal(store)
     assert find_damage(store, "s", ROWS, contents=True) == []
+
+
+def test_items_that_are_not_those_of_their_digest_are_found_on_request() -> None:
+    """The checksum is that of the file; that the file has the right items is another question."""
+    store = MemoryBlobs()
+    other = StreamDigest()
+    other.update(0, items(0, 16, salt=1))
+    store.put(
+        segment_name(SEGMENTS[0]),
+        SegmentEncoder("s").encode(0, [items(0, 16)], [other.to_bytes()]),
+    )
+    assert find_damage(store, "s", 16, contents=False) == []
+    (told,) = find_damage(store, "s", 16, contents=True)
+    assert "digest differs" in told.reason
+
+
+def test_over_a_network_footers_alone_are_read_unless_contents_are_asked_for() -> None:
+    there = written(is_sealed=False)
+    do_harm(there, SEGMENTS[1], "flip")
+    far = OverANetwork(there)
+    assert find_damage(far, "s", ROWS, contents=False) == []
+    assert not any(parse_segment_name(path) for path in far.copied)
+    (told,) = find_damage(far, "s", ROWS, contents=True)
+    assert told.seqs == SEGMENTS[1]
 
 
 @HARM

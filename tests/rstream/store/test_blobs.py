@@ -19,7 +19,7 @@ import pytest
 
 import rstream.store.blobs
 from rstream import FsspecBlobs, MemoryBlobs, StoreError, open_store
-from rstream.store.blobs import ATTEMPTS_MAX, remove_temporaries
+from rstream.store.blobs import ATTEMPTS_MAX, is_near, remove_temporaries
 from rstream.store.part_files import PartFiles
 
 if TYPE_CHECKING:
@@ -132,6 +132,12 @@ def test_uri_opens_the_same_store(tmp_path: Path) -> None:
     for uri in (str(tmp_path), f"memory://{tmp_path}/x"):
         open_store(uri).put("f/a", b"x")
         assert open_store(open_store(uri).child("f").uri).get("a") == b"x"
+
+
+def test_what_is_near_is_on_a_disk_or_in_memory(tmp_path: Path) -> None:
+    near = (MemoryBlobs(), *map(open_store, (str(tmp_path), f"{tmp_path}/part-0-*", "memory://x")))
+    assert all(map(is_near, near))
+    assert not any(map(is_near, map(open_store, ("s3://bucket/x", "s3://bucket/part-0-*"))))
 
 
 def test_temporaries_are_invisible_and_removable(tmp_path: Path) -> None:
