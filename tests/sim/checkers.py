@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobmanager.errors import BrokenFileError
+from jobmanager.errors import BrokenFileError, NoCheckpointError
 from rstream.format.codec import SegmentFile
 from rstream.items.batch import SEQ
 from rstream.store.blobs import MemoryBlobs
@@ -197,7 +197,12 @@ class Checkers:
         self._ranges = self._all_ranges()
         self._known_are_there(when)
         self._deliveries_go_on(when)
-        for vertex, ref in self._shadow.restarts().items():
+        try:
+            restarts = self._shadow.restarts()
+        except NoCheckpointError as error:
+            self._world.violate("nothing live collected", f"{when}: {error}")
+            return
+        for vertex, ref in restarts.items():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
             for part in ref.parts:
