@@ -84,7 +84,7 @@ KILLERS = {
     "a_copy_forgets_which_names_were_given": 42,
     "a_position_is_committed_before_its_rows": 0,
     "a_lost_answer_counts_as_a_commit": 1,
-    "a_lost_answer_counts_as_a_failure": 7,
+    "a_lost_answer_counts_as_a_failure": 11,
     "a_position_is_noted_before_the_function_is_called": 3,
     "a_function_is_called_by_the_replaced": 3,
     "a_folder_is_not_fenced": 5,
