@@ -67,13 +67,25 @@ class _Group:
 class SegmentFile:
     """An open segment. ``columns`` selects payload columns (None: all); reserved ones always come.
 
+    ``checked``: all its bytes are read and compared with their checksum first.
+
     Raises:
         CorruptSegmentError: the file is not what its name promises. Any method may raise it.
         SegmentFormatError: a later version wrote it.
     """
 
-    def __init__(self, source: Any, path: str, seqs: SeqRange, *, columns: Sequence[str] | None):
+    def __init__(
+        self,
+        source: pa.NativeFile,
+        path: str,
+        seqs: SeqRange,
+        *,
+        columns: Sequence[str] | None,
+        checked: bool = False,
+    ) -> None:
         self._path = path
+        if checked and has_changed(source):
+            raise CorruptSegmentError(path, "its bytes are not those that were written")
         try:
             self._file = pq.ParquetFile(source, pre_buffer=False)
             metadata = self._file.metadata.metadata or {}
@@ -92,15 +104,6 @@ class SegmentFile:
         names = self.payload.names
         self._wanted = names if columns is None else [n for n in columns if n in names]
         self._check(seqs)
-
-    @classmethod
-    def of_bytes(
-        cls, data: bytes, path: str, seqs: SeqRange, *, columns: Sequence[str] | None
-    ) -> SegmentFile:
-        """The same of all its bytes, which are compared with their checksum."""
-        if has_changed(data):
-            raise CorruptSegmentError(path, "its bytes are not those that were written")
-        return cls(pa.BufferReader(data), path, seqs, columns=columns)
 
     @property
     def schema(self) -> pa.Schema:

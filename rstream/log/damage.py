@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rstream.errors import CorruptSegmentError
@@ -86,7 +87,8 @@ def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:
 def why_broken(log: DurableLog, seqs: SeqRange, *, contents: bool) -> str:
     """What is wrong with a segment; empty if nothing is. A bad read is not taken for a bad file."""
     reason = ""
-    first_look = log.open_whole if contents or is_near(log.store) else log.open
+    near = is_near(log.store)
+    first_look = log.open_whole if contents and not near else partial(log.open, checked=near)
     for open_file in (first_look, log.open_whole):
         try:
             file = open_file(seqs)

@@ -15,6 +15,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
+
 from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
 from rstream.format.codec import SegmentEncoder, SegmentFile
 from rstream.log.tail import Cut
@@ -27,8 +29,6 @@ from rstream.types import SeqRange
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
-
     from rstream.format.table import TableForm
     from rstream.items.batch import Items
     from rstream.log.background import Background
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 _Seen = TypeVar("_Seen")
 #: Segments that a reader finds deleted, one after the other, before it takes an item for lost.
 LOOKS_MAX = 8
-#: Prefix and suffix of the name of a damaged segment. Readers that skip ``_*`` ignore it, and so do
-#: readers that take ``*.parquet``.
+#: Around the name of a damaged segment: readers that skip ``_*`` or take ``*.parquet`` ignore it.
 DAMAGED, ASIDE = "_damaged-", ".aside"
 
 
@@ -205,8 +204,7 @@ class DurableLog:
         return seqs not in self.segments()
 
     def _last(self) -> SeqRange | None:
-        with self._lock:
-            return max(self._index.segments(), default=None)
+        return max(self.segments(), default=None)
 
     def _remove_torn(self, seqs: SeqRange) -> None:
         """After a put that failed: where puts are not atomic, half a segment may be there.
@@ -292,19 +290,22 @@ class DurableLog:
             self._index.check()
             assert self._mark >= 0, self._mark
 
-    def open(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
+    def open(
+        self, seqs: SeqRange, columns: Sequence[str] | None = None, *, checked: bool = False
+    ) -> SegmentFile:
         """Open one segment. Raises FileNotFoundError if it was deleted, CorruptSegmentError."""
-        path = place_of(self.store, segment_name(seqs))
+        name, place = segment_name(seqs), place_of(self.store, segment_name(seqs))
         try:
-            return SegmentFile(self.store.open(segment_name(seqs)), path, seqs, columns=columns)
+            file = self.store.open(name)
+            return SegmentFile(file, place, seqs, columns=columns, checked=checked)
         except CorruptSegmentError:
             return self.open_whole(seqs, columns)
 
     def open_whole(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
-        """The same with a fresh copy of all bytes, checked: tells a bad read from a bad file."""
-        data = self.store.get(segment_name(seqs))
-        path = place_of(self.store, segment_name(seqs))
-        return SegmentFile.of_bytes(data, path, seqs, columns=columns)
+        """The same of a fresh copy in memory, checked: tells a bad read from a bad file."""
+        name, place = segment_name(seqs), place_of(self.store, segment_name(seqs))
+        data = pa.BufferReader(self.store.get(name))
+        return SegmentFile(data, place, seqs, columns=columns, checked=True)
 
     def read_schema(self) -> pa.Schema | None:
         """The item schema of the last segment; None: none is there. Raises CorruptSegmentError."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import rstream.format.checksum
 import rstream.format.codec
 from rstream import CorruptSegmentError, SeqRange, StreamDigest, item_schema
 from rstream.errors import SegmentFormatError
@@ -21,9 +22,15 @@ from tests.support.content import SCHEMA, items
 
 
 def opened(
-    data: pa.Buffer | bytes, lo: int, hi: int, columns: list[str] | None = None
+    data: pa.Buffer | bytes,
+    lo: int,
+    hi: int,
+    columns: list[str] | None = None,
+    *,
+    checked: bool = False,
 ) -> SegmentFile:
-    return SegmentFile(pa.BufferReader(data), "p/x.parquet", SeqRange(lo, hi), columns=columns)
+    source, seqs = pa.BufferReader(data), SeqRange(lo, hi)
+    return SegmentFile(source, "p/x.parquet", seqs, columns=columns, checked=checked)
 
 
 @pytest.fixture(autouse=True)
@@ -228,15 +235,18 @@ def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None
 
 
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
-def test_the_checksum_shows_any_flipped_bit(form: TableForm | None) -> None:
+def test_the_checksum_shows_any_flipped_bit(
+    form: TableForm | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rstream.format.checksum, "_CHUNK_BYTES", 1000)
     data = bytes(encode_segment("s", 3, [items(3, 40)], form=form))
-    whole = SegmentFile.of_bytes(data, "p/x.parquet", SeqRange(3, 40), columns=None)
+    whole = opened(data, 3, 40, checked=True)
     assert whole.read_group(3, verify=True).batch.equals(items(3, 19))
     for at in range(8 * len(data)):
         bad = bytearray(data)
         bad[at // 8] ^= 1 << at % 8
         with pytest.raises(CorruptSegmentError, match=r"p/x\.parquet"):
-            SegmentFile.of_bytes(bytes(bad), "p/x.parquet", SeqRange(3, 40), columns=None)
+            opened(bytes(bad), 3, 40, checked=True)
 
 
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
