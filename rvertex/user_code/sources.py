@@ -33,6 +33,13 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 #: Where modules are; the prefix itself may hold the user's own, as in /usr/local/app.
 _MODULE_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
 _INSTALLED = (*map(sysconfig.get_path, _MODULE_PATHS), *site.getsitepackages())
+#: Spark's own modules, which a distribution of Spark has beside its jars.
+_SPARK = tuple(
+    path
+    for name in ("pyspark", "py4j")
+    if (spec := PathFinder.find_spec(name)) is not None
+    for path in spec.submodule_search_locations or ()
+)
 _LIBRARIES = tuple(
     sorted(
         os.path.join(path, "")
@@ -40,6 +47,7 @@ _LIBRARIES = tuple(
             *(os.path.join(_ROOT, name) for name in _PACKAGES),
             *_INSTALLED,
             *map(os.path.realpath, _INSTALLED),
+            *_SPARK,
         )
     )
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
+import subprocess
 import sys
 from shutil import make_archive
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ from planner.user_code import user_code
 from rvertex.user_code.errors import ChangedCodeError
 from rvertex.user_code.sources import is_library, sources_of
 from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
+from tests.rooms import ROOT
 from tests.rvertex.user_code.test_unpickle import body
 
 if TYPE_CHECKING:
@@ -162,6 +165,27 @@ def test_packages_of_any_environment_are_no_sources(folder: Path) -> None:
     for name in ("site-packages", "dist-packages"):
         assert is_library(str(folder / "lib" / name / "tool.py"))
     assert not is_library(str(folder / "my-site-packages" / "tool.py"))
+
+
+def test_spark_in_a_distribution_is_no_source(folder: Path) -> None:
+    """There it lies outside of any environment; its 229 files took seconds to read."""
+    for name in ("pyspark", "py4j"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "__init__.py").write_text("import my_tools.limits\n")
+    code = (
+        "from rvertex.user_code.sources import sources_of\n"
+        "print([name for name, _ in sources_of(['pyspark', 'py4j', 'my_tools.steps'])])"
+    )
+    paths = os.pathsep.join((str(folder.parent), str(ROOT)))
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stdout.split("\n")[0] == "['my_tools', 'my_tools.limits', 'my_tools.steps']"
 
 
 def test_modules_below_the_prefix_of_python_may_be_the_users() -> None:
