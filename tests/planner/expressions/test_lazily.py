@@ -23,6 +23,7 @@ from planner.optimizer.rules import place_exchange
 from planner.physical.lower import lower
 from rstream.items.dictionaries import plain_array
 from rstream.types import INF_TIME
+from tests.support.calls import calls_of
 from tests.support.plan_runner import answer
 
 if TYPE_CHECKING:
@@ -252,3 +253,15 @@ def test_try_cast_is_cast_value_by_value(texts: list[str | None]) -> None:
 
     batch = pa.record_batch({"s": pa.array(texts, pa.string())})
     assert col("s").try_cast(int).evaluate(batch).to_pylist() == [alone(t) for t in texts]
+
+
+@pytest.mark.parametrize(
+    "target", [pa.int64(), pa.decimal128(9, 2), pa.date32(), pa.timestamp("us")], ids=str
+)
+def test_text_without_a_digit_is_not_tried_value_by_value(target: pa.DataType) -> None:
+    letters = "abcdefghij"
+    words = pa.array([a + b + c for a in letters for b in letters for c in letters])
+    node = resolve(as_node(col("s").try_cast(target)), pa.schema([("s", pa.string())]))
+    batch = pa.record_batch({"s": words})
+    assert evaluate_all([node], batch)[0].null_count == len(words)
+    assert calls_of(lambda: evaluate_all([node], batch)) < len(words)

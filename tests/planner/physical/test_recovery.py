@@ -10,8 +10,9 @@ import pytest
 from planner import Stream, agg, event, tumbling
 from planner.errors import InvalidPlanError
 from planner.physical.lower import lower
-from planner.physical.recovery import WHY_STRONG, longest_us, recovered_with
+from planner.physical.recovery import WHY_STRONG, further, longest_us, recovered_with
 from rstream.types import INF_TIME
+from rvertex.vertex.spec import Recovery
 
 MS = 1_000
 ITEMS = [event(t * MS, key=t % 3, value=t) for t in range(20)]
@@ -49,6 +50,13 @@ def test_a_run_has_the_last_word() -> None:
     query = counts(source()).recover_with("replication").to_parquet()
     assert strategies(query, "checkpoint") == {"s01": ("checkpoint", 1), "s02": ("checkpoint", 1)}
     assert strategies(query, None, 2) == {"s01": ("replication", 2), "s02": ("replication", 2)}
+
+
+def test_of_two_the_one_counts_whose_state_reaches_back_further() -> None:
+    """The vertices of a stage are recovered alike."""
+    near, far, without_bound = (Recovery("replay", 1, horizon) for horizon in (5, 6, None))
+    for first, second in ((near, far), (far, without_bound), (near, without_bound)):
+        assert further(first, second) == further(second, first) == second
 
 
 def test_a_choice_changes_no_answer() -> None:

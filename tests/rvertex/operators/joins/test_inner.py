@@ -194,7 +194,8 @@ def test_what_a_cti_has_passed_is_forgotten() -> None:
     right: list[Item] = [ev(n, n + 5, k=n, b=n) for n in range(1000)]
     operator.process([make_run([cti(999)], LEFT), make_run([*right, cti(999)], RIGHT)])
     assert remembered(operator) == 5
-    operator.process([make_run([cti(2000)], LEFT), make_run([cti(2000)], RIGHT)])
+    several: list[Item] = [cti(1001), cti(2000)]
+    operator.process([make_run(several, LEFT), make_run(several, RIGHT)])
     assert remembered(operator) == 0
 
 
