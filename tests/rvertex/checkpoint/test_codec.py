@@ -195,6 +195,27 @@ def test_where_memory_lies_is_told_of_what_dictionaries_point_at() -> None:
     assert fingerprint(pa.record_batch({"d": nested})) is None
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.string()])
+def test_each_buffer_of_a_column_counts_for_what_is_known_of_it(kind: pa.DataType) -> None:
+    """Else what shares its values with a piece of a checkpoint would be taken for it."""
+    texts = kind == pa.string()
+    values = pa.py_buffer(b"abcdef") if texts else pa.array([1, 2, 3, 4, 5, 6])
+    width = np.int64 if pa.types.is_large_list(kind) else np.int32
+    first, other = (pa.py_buffer(np.array(ends, width)) for ends in ([0, 2, 6], [0, 5, 6]))
+    ends, valid = [first, other, first], [None, None, pa.py_buffer(b"\x01")]
+
+    def column(k: int, values: pa.Buffer | pa.Array) -> pa.Array:
+        if texts:
+            return pa.Array.from_buffers(kind, 2, [valid[k], ends[k], values])
+        return pa.Array.from_buffers(kind, 2, [valid[k], ends[k]], children=[values])
+
+    columns = [column(k, values) for k in range(3)]
+    columns.append(column(0, pa.py_buffer(b"ABCDEF") if texts else pa.array([6, 5, 4, 3, 2, 1])))
+    prints = [fingerprint(pa.record_batch({"c": c})) for c in (columns[0], *columns)]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == len(columns)
+
+
 def test_a_restored_instance_goes_on_with_the_parts_it_loaded() -> None:
     store = Blobs()
     one = write(store, CheckpointWriter(FOLDER, 1), snapshot_of(rows=pa.table(big(200_000))), 1)
