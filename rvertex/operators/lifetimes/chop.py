@@ -146,7 +146,7 @@ class ChopOperator:
         # A cell's own bounds are used only where they lie inside the lifetime.
         starts = np.where(cell == self._cell(vs)[row], vs[row], begins)
         ends = np.where(cell == last[row], ve[row], begins + self._period)
-        is_plain = len(row) == len(counts) and bool((counts == 1).all())
+        is_plain = bool((counts == 1).all())
         pieces = rows if is_plain else rows.take(pa.array(row))
         return in_time_order(with_times(pieces, vs=starts, ve=ends))[0]
 

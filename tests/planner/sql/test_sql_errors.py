@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import pickle
 
+import pyarrow as pa
 import pytest
 
 from jobmanager import JobFailedError, collect
 from planner import SqlError, Stream, event, sql
+from planner.sql.reading.errors import sql_type
+from planner.sql.reading.literals import _TYPES as TYPES
 from tests.planner.sql.test_sql import STREAMS
 from tests.rooms import ROOT
 
@@ -57,6 +60,15 @@ def test_a_text_without_statements() -> None:
     for text in ("", "  ", "-- nothing\n", ";"):
         with pytest.raises(SqlError, match="ends without a SELECT"):
             sql(text)
+
+
+@pytest.mark.parametrize("kind", sorted({*TYPES.values(), pa.decimal128(9, 2)}, key=str), ids=str)
+def test_the_name_of_a_type_in_messages_is_one_that_sql_reads(kind: pa.DataType) -> None:
+    name = sql_type(str(kind))
+    assert name in (*TYPES, "DECIMAL(9, 2)")
+    stream = sql(f"SELECT CAST(NULL AS {name}) AS v FROM s", STREAMS)
+    assert isinstance(stream, Stream)
+    assert stream.schema.field("v").type == kind
 
 
 def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
