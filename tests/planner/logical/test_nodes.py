@@ -88,3 +88,13 @@ def test_a_node_gives_the_columns_that_are_wanted_of_it(node: LogicalNode) -> No
         assert type(narrowed) is type(node)
         assert wanted & set(node.schema.names) <= set(narrowed.schema.names)
     assert node.narrowed(node.inputs, set(node.schema.names)).schema.equals(node.schema)
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("WindowAgg", "nm"), ("Over", ("over_n", "over_m"))])
+def test_of_aggregates_that_nobody_reads_one_is_left(name: str, outputs: tuple[str, str]) -> None:
+    """One at least: without any there would be no windows."""
+    node = EXAMPLES[name]
+    first, second = outputs
+    for wanted, left in (({"k"}, {first}), ({second}, {second}), ({*outputs}, {*outputs})):
+        narrowed = node.narrowed(node.inputs, wanted)
+        assert {a.output for a in narrowed.aggregates} == left  # type: ignore[attr-defined]
