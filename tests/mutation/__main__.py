@@ -2,7 +2,7 @@
 
 All fast tests run once, to know which of them take which line. Then each mistake is planted in a
 copy of the tree, and the tests that take its line run, fastest first; where none does, as in tables
-that an import makes, those nearest to its module, then those of its room and of its package. Last
+that an import makes, those nearest to its module, of its room, of the tree, of its package. Last
 comes the simulation; the first failure ends it. What nothing catches has survived: it is printed
 with its change. Tests that are not through within their time have said nothing, nor has one that
 takes too long by itself, if it is as slow without the mistake; unless a later stage has them all
@@ -29,12 +29,19 @@ from pathlib import Path
 from time import monotonic
 
 from tests.mutation.covering import PLUGIN, Covering, measure
-from tests.mutation.nearest import SIMULATED, WIDER, nearest, of_room
+from tests.mutation.nearest import OF_TREE, SIMULATED, WIDER, nearest, of_room
 from tests.mutation.sample import Mutant, sample
 from tests.rooms import FILES, ROOT, is_pure
 
 #: How long the tests of a stage may take; a single test that does not end fails long before.
-SECONDS_MAX = {"covering": 900, "nearest": 240, "room": 240, "package": 900, "simulation": 1200}
+SECONDS_MAX = {
+    "covering": 900,
+    "nearest": 240,
+    "room": 240,
+    "tree": 240,
+    "package": 900,
+    "simulation": 1200,
+}
 #: Stages after which no test of the package is left to ask.
 WHOLE = ("covering", "package")
 #: Address space of a test run: a loop that keeps what it makes would end other processes, too.
@@ -133,7 +140,7 @@ def _stages(path: str, covering: list[str], options: argparse.Namespace) -> dict
     tests = {"covering": covering}
     if not covering:
         tests = {"nearest": nearest(ROOT, path), "room": of_room(ROOT, path)}
-        tests["package"] = WIDER[package]
+        tests |= {"tree": OF_TREE, "package": WIDER[package]}
     found = {stage: [*PYTEST, *asked] for stage, asked in tests.items() if asked}
     if options.sim_runs and package in SIMULATED:
         found["simulation"] = [
