@@ -47,6 +47,17 @@ def test_many_small_batches_in_any_order_are_the_whole(step: int) -> None:
     assert digest.hexdigest() == digest_of(items(0, rows))
 
 
+@pytest.mark.parametrize("gap", [1, 2, 10])
+def test_items_behind_a_gap_keep_their_numbers(gap: int) -> None:
+    at_once, apart, behind = StreamDigest(), StreamDigest(), StreamDigest()
+    at_once.update(0, items(0, 10))
+    at_once.update(10 + gap, items(10 + gap, 30))
+    apart.update(0, items(0, 10))
+    behind.update(10 + gap, items(10 + gap, 30))
+    apart.add(behind)
+    assert at_once == apart
+
+
 def test_it_is_additive_and_survives_bytes() -> None:
     left, right = StreamDigest(), StreamDigest()
     left.update(0, items(0, 10))
