@@ -111,7 +111,7 @@ class LogChannel:
     def apply_due(self) -> None:
         """Let entries take effect that stand at the position that was reached."""
         while self._pending and self._pending[0].position <= self.position:
-            if self.is_ended or (self.stop is not None and self.entries == self.stop[1]):
+            if self.is_ended or self._is_at_last_entry():
                 break
             self._apply(self._pending.popleft())
         if self._until is not None and self.position >= self._until and not self.is_ended:

@@ -293,9 +293,7 @@ def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
                 newlines_in_values=True,
                 invalid_row_handler=lambda row: "skip",
             ),
-            convert_options=pacsv.ConvertOptions(
-                null_values=null_values.split(","), strings_can_be_null=True
-            ),
+            convert_options=pacsv.ConvertOptions(null_values=null_values.split(",")),
         )
     except pa.ArrowException as error:
         raise CorruptSourceError(path, None, first_line(error)) from error

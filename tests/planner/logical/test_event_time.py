@@ -60,6 +60,10 @@ NO_TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
         lambda: SPANS.join(renamed(POINTS), on="k", how="left"),
         "u",
     ),
+    "the nearest, by a name that the left one had": (
+        lambda: POINTS.select("k").join_asof(POINTS.select("k", "t"), by="k"),
+        "t",
+    ),
     "the nearest": (lambda: POINTS.join_asof(renamed(POINTS), by="k"), "u"),
     "of a group": (lambda: POINTS.group_by("k").window(tumbling(9)).agg(t=agg.min("t")), "t"),
 }

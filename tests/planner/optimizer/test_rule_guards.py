@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner import Stream, agg, col, event, lit, tumbling, when
+from planner.api.expressions import as_node
 from planner.cost.options import PlanOptions
 from planner.errors import EvaluationError
+from planner.expressions.nodes import Literal, resolve
 from planner.logical.text import logical_text
 from planner.optimizer.rules import (
     exchange_once,
@@ -278,6 +280,15 @@ def test_folding_keeps_values_and_failures(condition: Any) -> None:
     for rows in ROWS:
         batch = pa.RecordBatch.from_pylist(rows, schema=event_schema(schema))
         assert outcome(folded(node), batch) == outcome(node, batch), (str(node), rows)
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_times_are_folded_that_python_has(unit: str) -> None:
+    at, day = datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1)
+    schema = pa.schema([("x", pa.int64())])
+    for value, kind in ((at, pa.timestamp(unit, "UTC")), (day, pa.duration(unit))):
+        node = resolve(as_node(lit(value).cast(kind) + day), schema)
+        assert isinstance(folded(node), Literal) == (unit == "us"), kind
 
 
 def test_folding_leaves_times_that_python_has_not() -> None:

@@ -619,3 +619,9 @@ def test_keys_in_where_are_those_of_a_join() -> None:
     more = "s.x > t.x AND s.x = 3 AND y = 4 AND ok"
     after = compiled(f"SELECT s.x, y FROM s JOIN t ON s.k = t.k WHERE {more}")
     assert compiled(f"SELECT s.x, y FROM s, t WHERE s.k = t.k AND {more}") == after
+
+
+@pytest.mark.parametrize(("digits", "us"), [("", 1_000), (", 3", 1_000), (", 0", 1_000_000)])
+def test_numbers_become_times_by_their_unit(digits: str, us: int) -> None:
+    made = sql(f"SELECT TO_TIMESTAMP_LTZ(x{digits}) AS v FROM s", STREAMS)
+    assert made == STREAMS["s"].select(v=(col("x") * us).cast("timestamp"))

@@ -399,6 +399,10 @@ def test_state_is_of_its_type() -> None:
                 self.total = 1
             elif event.x == 2:
                 self.seen.append(True)
+            elif event.x == 3:
+                self.seen = 5
+            else:
+                self.total = [1.5]
 
     spec = spec_of(Wrong, pa.schema([]))
     with pytest.raises(UserCodeError, match="'total' is float, not 1") as raised:
@@ -407,6 +411,10 @@ def test_state_is_of_its_type() -> None:
     assert raised.value.line.endswith("when on_event had returned")
     with pytest.raises(UserCodeError, match=r"'seen' is list\[int\], but has True in it"):
         run_items(spec, [ev(0, k="a", x=2)])
+    with pytest.raises(UserCodeError, match=r"'seen' is list\[int\], not 5"):
+        run_items(spec, [ev(0, k="a", x=3)])
+    with pytest.raises(UserCodeError, match=r"'total' is float, not \[1.5\]"):
+        run_items(spec, [ev(0, k="a", x=4)])
 
 
 def test_events_and_timers_are_not_to_be_kept() -> None:
