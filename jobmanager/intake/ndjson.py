@@ -98,6 +98,8 @@ def _objects(body: bytes, known: frozenset[str]) -> tuple[list[dict[str, Any]], 
             raise BadRowError(
                 line, "", f"not JSON: {error.msg} at character {error.colno}"
             ) from None
+        except _TwiceError as error:
+            raise BadRowError(line, str(error), "the key is there more than once") from None
         except (ValueError, RecursionError) as error:
             raise BadRowError(line, "", f"not JSON: {error}") from None
         if not isinstance(row, dict):
@@ -115,7 +117,20 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+class _TwiceError(Exception):
+    """An object has a key more than once."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object; the standard library alone would keep the last of two values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(n for n in names if names.count(n) > 1)[:_VALUE_CHARS_MAX])
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
 
 
 def _column(field: pa.Field, values: list[Any], lines: list[int]) -> pa.Array:
@@ -143,11 +158,37 @@ def _expected(kind: pa.DataType) -> tuple[frozenset[type] | None, Callable[..., 
     for is_kind, types, convert in _KINDS:
         if is_kind(kind):
             return types, convert
-    return None, _as_given
+    return None, _as_nested
 
 
 def _as_given(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
+
+
+def _as_nested(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Arrow alone would drop a key that a struct does not have, and take true for 1."""
+    for value in values:
+        _check_within(value, kind)
+    return pa.array(values, kind)
+
+
+def _check_within(value: Any, kind: pa.DataType) -> None:
+    """Check the values in lists and structs as those of columns are checked.
+
+    Raises:
+        ValueError: one is not of its type, or a struct has a key more.
+    """
+    types, _ = _expected(kind)
+    if types is not None and type(value) not in types:
+        raise ValueError(f"{_shown(value)} is not {kind}")
+    if _is_list(kind):
+        for inner in value or ():
+            _check_within(inner, kind.value_type)
+    elif pa.types.is_struct(kind) and value is not None:
+        if not isinstance(value, dict) or not {f.name for f in kind}.issuperset(value):
+            raise ValueError(f"{_shown(value)} is not {kind}")
+        for field in kind:
+            _check_within(value.get(field.name), field.type)
 
 
 def _as_text(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -196,7 +237,7 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], frozenset[type], Any], ...] =
     (_is_from_text, _types(str), _as_text),
     (pa.types.is_decimal, _types(str, int), _as_decimal),
     (_is_binary, _types(str), _as_bytes),
-    (_is_list, _types(list), _as_given),  # Arrow takes text for a list of its characters
+    (_is_list, _types(list), _as_nested),  # Arrow takes text for a list of its characters
 )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,10 @@ import pyarrow as pa
 
 from rstream.format.codec import kept_type
 from rstream.items.batch import EVENT, kinds
-from rvertex.errors import CorruptSourceError, SourceSchemaError, SourceVanishedError
+from rvertex.errors import CorruptSourceError, SourceVanishedError
 from rvertex.sources.files import list_files
 from rvertex.sources.formats.registry import FORMATS
+from rvertex.sources.formats.rows.column_names import check_unique_fields
 from rvertex.sources.spec import SourcePartition, Unit
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def infer_schema(
 
 def _columns(format: Format, file: str, options: Sequence[tuple[str, OptionValue]]) -> pa.Schema:
     schema = FORMATS[format].columns(file, dict(options))
-    _check_names(file, schema)
+    check_unique_fields(file, schema)
     return schema
 
 
@@ -122,12 +122,6 @@ def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
     part = spec.items.filter(pa.array(mine)) if n > 1 else spec.items
     units = (Unit("", rows=part.num_rows),)
     return SourcePartition(replace(spec, items=part), units, index)
-
-
-def _check_names(path: str, schema: pa.Schema) -> None:
-    for name, times in Counter(schema.names).items():
-        if times > 1:
-            raise SourceSchemaError(path, name, "the file has this column more than once")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -24,9 +24,10 @@ from rvertex.sources.files import open_sequential
 from rvertex.sources.formats.delimited import NULL_VALUES, almost_typed, first_values
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
+from rvertex.sources.formats.rows.column_names import check_unique, check_unique_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from rvertex.sources.spec import SourceSpec, Unit
 
@@ -192,6 +193,7 @@ def _members(piece: bytes) -> list[tuple[str, bytes]]:
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:
     found = schema_of(path)
+    check_unique_fields(path, found)
     for name in spec.columns.names:
         at = found.get_field_index(name)
         if at >= 0:
@@ -201,15 +203,38 @@ def _checked(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _names(spec: SourceSpec, path: str) -> list[str]:
-    """The columns of a file; none if it cannot be read, which its reader will say."""
+    """The columns of a file; none if it cannot be read, which its reader will say.
+
+    Raises:
+        SourceSchemaError: a name is there more than once.
+    """
     try:
         if spec.format == "csv":
-            return _header(path, str(spec.option("delimiter", ",")))
+            header = _header(path, str(spec.option("delimiter", ",")))
+            check_unique(path, header)
+            return header
         table = parse_json(next(chunks(path), b""), None)
+    except SourceSchemaError:
+        raise
     except (StreamEngineError, pa.ArrowException, OSError, ValueError):
         return []
-    names: list[str] = table.schema.names
-    return names
+    return _paths(table.schema)
+
+
+def _paths(fields: Iterable[pa.Field]) -> list[str]:
+    """The names of columns; of those that the structs among them have, as ``column.field``."""
+    return [
+        path
+        for field in fields
+        for path in (field.name, *(f"{field.name}.{n}" for n in _paths(_members_of(field.type))))
+    ]
+
+
+def _members_of(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a struct, or of the structs in a list."""
+    if _is_list(kind):
+        return _members_of(kind.value_type)
+    return list(kind) if kinds.is_struct(kind) else []
 
 
 def _header(path: str, delimiter: str) -> list[str]:

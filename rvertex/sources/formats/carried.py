@@ -8,6 +8,7 @@ Invariant: the same files give the same answer, on every machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,10 @@ def _with_dictionary(file: pq.ParquetFile, unit: Unit, wanted: Sequence[str]) ->
     """The columns of plain strings that have a dictionary page in that row group."""
     group = file.metadata.row_group(unit.row_group)
     chunks = (group.column(k) for k in range(group.num_columns))
-    found = {c.path_in_schema for c in chunks if c.has_dictionary_page}
+    # Arrow reads all leaves of a path as dictionaries, so the path has to be that of one.
+    paths = [(c.path_in_schema, c.has_dictionary_page) for c in chunks]
+    times = Counter(path for path, _ in paths)
+    found = {path for path, has_page in paths if has_page and times[path] == 1}
     there = file.schema_arrow
     return [name for name in wanted if name in found and pa.types.is_string(there.field(name).type)]
 

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from rvertex.errors import CorruptSourceError, SourceSchemaError, SourceVanishedError
+from rvertex.errors import CorruptSourceError, SourceVanishedError
 from rvertex.sources.files import bytes_to_read, first_line, open_range
 from rvertex.sources.formats.rows.bad_rows import BadRow
+from rvertex.sources.formats.rows.column_names import check_has
 from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, whole_rows
 from rvertex.sources.formats.rows.csv_times import has_times, times_as_text, with_times
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
@@ -71,7 +72,7 @@ class CsvUnits:
         for head, piece, has_open_quote in csv_pieces(unit.path, self._delimiter, unit.lo, unit.hi):
             if head:
                 self._header = head
-                self._check_columns(unit)
+                check_has(unit.path, head, self._spec.columns.names)
             self._piece, self._cut = (piece, rows, lines), None
             batch = None
             if not has_open_quote:
@@ -173,13 +174,6 @@ class CsvUnits:
                     reason += _NOT_NULL
                 return BadRow(reason, field.name, value)
         return BadRow("not a row of CSV")
-
-    def _check_columns(self, unit: Unit) -> None:
-        found = set(self._header)
-        for name in self._spec.columns.names:
-            if name not in found:
-                reason = f"not in the file, which has {', '.join(self._header)}"
-                raise SourceSchemaError(unit.path, name, reason)
 
 
 def csv_pieces(

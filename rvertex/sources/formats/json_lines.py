@@ -8,6 +8,7 @@ stand alone; only errors pay for that.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 4 << 20
 NO_TEXT = "not text in UTF-8"
 NO_OBJECT = "not a JSON object in one line"
+TWICE = "the key {!r} is there more than once in an object"
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _INFER_LINES = 1_000
@@ -96,6 +98,9 @@ class JsonUnits:
         except pa.ArrowInvalid:
             return BadRow(TOO_DEEP)
         field = refused_column(line, self._spec.columns)
+        key = repeated_key(line)
+        if key is not None:
+            return BadRow(TWICE.format(key), None if field is None else field.name)
         if field is None:
             return BadRow(NO_OBJECT)
         return BadRow(f"not of type {field.type}", field.name, value_of(line, field.name))
@@ -194,6 +199,23 @@ def refused_column(line: bytes, columns: pa.Schema) -> pa.Field | None:
     if refused and (len(refused) < len(columns) or len(columns) == 1):
         return None if _refuses(line, pa.schema([])) else refused[0]
     return None
+
+
+def repeated_key(line: bytes) -> str | None:
+    """A key that an object of the line, or within it, has more than once; None if there is none."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found.extend(
+            name for name, times in Counter(name for name, _ in pairs).items() if times > 1
+        )
+        return dict(pairs)
+
+    try:
+        json.loads(line, object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        return None
+    return found[0] if found else None
 
 
 def object_lines(chunk: bytes) -> int | None:

@@ -19,10 +19,10 @@ from rstream.items.dictionaries import is_dictionary
 from rvertex.errors import (
     CorruptSourceError,
     SourceChangedError,
-    SourceSchemaError,
     SourceVanishedError,
 )
 from rvertex.sources.files import first_line, open_random
+from rvertex.sources.formats.rows.column_names import check_has
 from rvertex.sources.formats.rows.line_rows import Origin
 from rvertex.sources.formats.shared_dictionaries import SharedDictionaries
 from rvertex.sources.spec import Unit
@@ -58,7 +58,7 @@ class ParquetUnits:
         file = self._open(unit.path)
         _check_rows(file, unit)
         names = self._spec.columns.names
-        _check_columns(file, unit.path, names)
+        check_has(unit.path, file.schema_arrow.names, names)
         try:
             times = self._only_times(file, unit) if unit.only_times else None
             if times is not None:
@@ -97,7 +97,8 @@ class ParquetUnits:
         rows: Iterator[pa.RecordBatch] = file.iter_batches(
             self._batch_rows, row_groups=[unit.row_group], columns=names, use_threads=False
         )
-        return map(self._dictionaries.share, rows)
+        # A name with a dot also reads the field of a struct that has this path.
+        return (self._dictionaries.share(batch.select(names)) for batch in rows)
 
     def _filled(self, file: pq.ParquetFile, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with nulls in the columns that were not read."""
@@ -121,7 +122,7 @@ class ParquetUnits:
         """The unit with a null payload; None if a late row would lose its own."""
         times = (self._spec.vs, self._spec.ve)
         names = [name for name in self._spec.columns.names if name in times]
-        table = file.read_row_group(unit.row_group, columns=names, use_threads=False)
+        table = file.read_row_group(unit.row_group, columns=names, use_threads=False).select(names)
         if self._spec.drops_late_rows:
             assert unit.before_us is not None, unit
             vs = table.column(self._spec.vs).combine_chunks()
@@ -180,6 +181,13 @@ def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
     return [Unit(path, row_group=g, rows=n, version=version) for g, n in enumerate(counts) if n]
 
 
+def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
+    """The leaf that a flat column is; a field of a struct may have the same path."""
+    leaves = (file.schema.column(k) for k in range(len(file.schema)))
+    found = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
+    return next(found, None)
+
+
 def schema_of(path: str) -> pa.Schema:
     """The columns of a file."""
     with open_parquet(path) as file:
@@ -220,10 +228,3 @@ def _check_rows(file: pq.ParquetFile, unit: Unit) -> None:
     found = metadata.row_group(unit.row_group).num_rows if unit.row_group < groups else 0
     if found != unit.rows:
         raise SourceChangedError(unit.path, unit.row_group, f"{unit.rows} rows", f"{found}")
-
-
-def _check_columns(file: pq.ParquetFile, path: str, names: list[str]) -> None:
-    there = dict.fromkeys(file.schema_arrow.names)
-    for name in names:
-        if name not in there:
-            raise SourceSchemaError(path, name, f"not in the file, which has {', '.join(there)}")

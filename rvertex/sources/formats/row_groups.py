@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rstream.types import MIN_TIME
-from rvertex.sources.formats.parquet import open_parquet
+from rvertex.sources.formats.parquet import leaf_of, open_parquet
 from rvertex.sources.times import Fault, parse_times
 
 if TYPE_CHECKING:
@@ -156,12 +156,11 @@ def _statistics(
     if at < 0 or not there.field(at).type.equals(spec.columns.field(column).type):
         return None
     assert unit.row_group is not None
-    group = file.metadata.row_group(unit.row_group)
-    for k in range(group.num_columns):
-        chunk = group.column(k)
-        if chunk.path_in_schema == column:
-            return chunk.statistics if chunk.is_stats_set else None
-    return None
+    leaf = leaf_of(file, column)
+    if leaf is None:
+        return None
+    chunk = file.metadata.row_group(unit.row_group).column(leaf)
+    return chunk.statistics if chunk.is_stats_set else None
 
 
 def _like(value: Any, like: Any) -> Any:

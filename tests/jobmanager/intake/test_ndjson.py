@@ -31,6 +31,7 @@ SCHEMA = pa.schema(
         ("price", pa.decimal128(10, 2)),
         ("raw", pa.binary()),
         ("tags", pa.list_(pa.string())),
+        ("place", pa.struct([("x", pa.int64()), ("seen", pa.list_(pa.int64()))])),
     ]
 )
 GOOD: dict[str, Any] = {
@@ -44,6 +45,7 @@ GOOD: dict[str, Any] = {
     "price": "1.20",
     "raw": base64.b64encode(b"\xff").decode(),
     "tags": ["a", None],
+    "place": {"x": 1, "seen": [2, None]},
 }
 #: A column's value that is not of its type.
 BAD: list[tuple[str, object]] = [
@@ -58,6 +60,7 @@ BAD: list[tuple[str, object]] = [
     *(("price", value) for value in (1.2, "1.234", "x", "123456789012")),
     *(("raw", value) for value in ("?", "é", "abc")),
     *(("tags", value) for value in ("a", [1], {"a": 1})),
+    *(("place", value) for value in ({"x": 1, "y": 2}, {"x": True}, {"seen": [1, True]}, [], 1)),
     ("other", 1),
 ]
 JSON = st.recursive(
@@ -137,3 +140,10 @@ def test_an_arrow_stream_has_the_columns() -> None:
         decode("s", "text/csv", b"n\n1", SCHEMA)
     with pytest.raises(PostError, match="the body has no row"):
         decode("s", NDJSON, b"\n\n", SCHEMA)
+
+
+@pytest.mark.parametrize("text", [b'{"n": 1, "n": 2}', b'{"n": 1, "place": {"x": 1, "x": 2}}'])
+def test_a_key_twice_is_refused(text: bytes) -> None:
+    """The standard library would keep the last of the two values."""
+    with pytest.raises(BadRowError, match=r"line 1, column (n|x): the key is there more than o"):
+        decode("s", NDJSON, text, SCHEMA)

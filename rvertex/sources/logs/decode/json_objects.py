@@ -13,9 +13,11 @@ import pyarrow as pa
 
 from rvertex.sources.formats.json_lines import (
     NO_TEXT,
+    TWICE,
     is_text,
     parse_json,
     refused_column,
+    repeated_key,
     value_of,
 )
 from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
@@ -72,6 +74,9 @@ class JsonDecoder:
         except pa.ArrowInvalid:
             return Bad(TOO_DEEP)
         field = refused_column(line, self._schema)
+        key = repeated_key(line)
+        if key is not None:
+            return Bad(TWICE.format(key), None if field is None else field.name)
         return Bad(NO_OBJECT) if field is None else _wrong(line, field)
 
 

@@ -1,0 +1,56 @@
+"""Names of the columns of a file: each column has a name of its own, and none is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.errors import SourceSchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def check_unique(path: str, names: Iterable[str]) -> None:
+    """Refuse a file with two columns of one name: a reader would lose one of them.
+
+    Raises:
+        SourceSchemaError: a name is there more than once.
+    """
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise SourceSchemaError(path, name, "the file has this column more than once")
+
+
+def check_unique_fields(path: str, schema: pa.Schema) -> None:
+    """Check the names of columns, and those of fields within them.
+
+    Raises:
+        SourceSchemaError: a name is there more than once.
+    """
+    check_unique(path, schema.names)
+    for field in schema:
+        for names in _structs(field.type):
+            check_unique(path, (f"{field.name}.{name}" for name in names))
+
+
+def check_has(path: str, there: Sequence[str], wanted: Iterable[str]) -> None:
+    """Check that a file has the columns of the plan, each of them once.
+
+    Raises:
+        SourceSchemaError: one is missing, or a name is there more than once.
+    """
+    check_unique(path, there)
+    known = set(there)
+    for name in wanted:
+        if name not in known:
+            raise SourceSchemaError(path, name, f"not in the file, which has {', '.join(there)}")
+
+
+def _structs(kind: pa.DataType) -> list[list[str]]:
+    """The names of the fields of each struct within a type."""
+    children = [kind.field(k) for k in range(kind.num_fields)]
+    own = [[f.name for f in children]] if pa.types.is_struct(kind) else []
+    return own + [names for child in children for names in _structs(child.type)]
