@@ -30,7 +30,7 @@ from jobmanager.delivery.publishing_stores import (
 from jobmanager.errors import CannotPublishError
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
-from rstream.store.local_files import sync_folder
+from rstream.store.local_files import make_folder, sync_file, sync_folder
 from rvertex.sources.formats.rstream import CLAIM
 from rvertex.sources.versions import local_path
 
@@ -90,6 +90,7 @@ def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None
     try:
         if not _is_published(path, job_id):
             shutil.rmtree(draft, ignore_errors=True)
+            make_folder(os.path.dirname(path), sync=True)
             _write(plan, publishing, draft, report)
             seen = _mark_of(path)
             _put_mark(draft, mark(job_id, seen))
@@ -152,8 +153,7 @@ def _write(
     )
     for folder, _, names in os.walk(draft):
         for name in names:
-            with open(f"{folder}/{name}", "rb") as file_:
-                os.fsync(file_.fileno())
+            sync_file(f"{folder}/{name}")
         sync_folder(folder)
 
 

@@ -96,6 +96,8 @@ class JobRoot:
         """
         self.store = open_store(root) if isinstance(root, str) else root
         self.uri = self.store.uri
+        #: Whether files on a local disk are synced before they count.
+        self.is_synced = True
         self._is_trusted = trust
         self._pid = os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
@@ -105,7 +107,7 @@ class JobRoot:
 
     def without_fsync(self) -> None:
         """Leave it to the system when what is put on a local disk is written."""
-        self.store = unsynced(self.store)
+        self.store, self.is_synced = unsynced(self.store), False
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -88,6 +89,31 @@ def make_folder(folder: str, *, sync: bool) -> None:
         if path in missing or path not in _synced:
             sync_folder(path.rpartition("/")[0] or "/")
     _synced.update(above if sync else ())
+
+
+def link_file(file: str, target: str, *, sync: bool) -> None:
+    """Give a file another name, or copy it where there are no links; a target that exists stays."""
+    folder = target.rpartition("/")[0]
+    make_folder(folder, sync=sync)
+    if not os.path.exists(target):
+        if sync:
+            sync_file(file)
+        try:
+            os.link(file, target)
+        except OSError:  # another file system, or one without links
+            draft = f"{target}{TEMPORARY}"
+            shutil.copy2(file, draft)
+            if sync:
+                sync_file(draft)
+            os.replace(draft, target)
+    if sync:
+        sync_folder(folder)
+
+
+def sync_file(path: str) -> None:
+    """Have the content of a file survive a loss of power."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: str) -> None:

@@ -6,44 +6,32 @@ go on after a loss of power, in the simulation.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
-from tests.support.jobs import WAIT_S, two_exchanges, write_events
+from planner import Stream
+from tests.support.jobs import WAIT_S, exchanges_of, write_events
+from tests.support.power import Disk
 
-
-def synced_files(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
-    """The files that are synced from now on, under the names that they get afterwards."""
-    contents: set[str] = set()
-    files: set[Path] = set()
-    fsync, replace, link = os.fsync, os.replace, os.link
-
-    def record(handle: int) -> None:
-        contents.add(os.readlink(f"/proc/self/fd/{handle}"))
-        fsync(handle)
-
-    def named(old: str, new: str) -> None:
-        if old in contents:
-            files.add(Path(new))
-
-    monkeypatch.setattr(os, "fsync", record)
-    monkeypatch.setattr(os, "replace", lambda old, new: (replace(old, new), named(old, new)))
-    monkeypatch.setattr(os, "link", lambda old, new: (link(old, new), named(old, new)))
-    return files
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("fsync", [True, False])
 def test_every_file_of_a_job_is_synced_or_none(
     fsync: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = two_exchanges(write_events(tmp_path / "in.parquet"))
-    files = synced_files(monkeypatch)
-    root = tmp_path / "job"
+    """The table that the query was given is one of them, and what is published outside of it."""
+    events = pq.read_table(write_events(tmp_path / "in.parquet"))
+    (tmp_path / "in.parquet").unlink()
+    disk = Disk(tmp_path, monkeypatch)
+    query = exchanges_of(Stream.from_arrow(events, vs="t", delay="1s"))
+    root, table = tmp_path / "job", tmp_path / "new" / "deeper" / "table"
     job = jobmanager.run(
-        query,
+        query.to_parquet(str(table), mode="overwrite"),
         root=str(root),
         executor="local",
         checkpoint_interval="10ms",
@@ -51,11 +39,13 @@ def test_every_file_of_a_job_is_synced_or_none(
         fsync=fsync,
     )
     job.wait(WAIT_S)
-    there = {path for path in root.rglob("*") if path.is_file()}
-    kinds = {path.relative_to(root).parts[0] for path in there}
-    assert {"job.json", "plan.pkl", "epochs", "notices", "checkpoints", "output"} <= kinds
-    shown = {root / "status.json"}
+    kinds = {path.relative_to(root).parts[0] for path in root.rglob("*") if path.is_file()}
+    needed = {"job.json", "plan.pkl", "epochs", "notices", "checkpoints", "output", "inputs"}
+    assert needed <= kinds
     if fsync:
-        assert there - files == shown
+        assert set(disk.named_too_early) == {f"{root}/status.json"}
+        assert disk.lost() == {f"{root}/status.json"}
+        assert any(path.startswith(f"{table}/") for path in disk.survivors())
     else:
-        assert {path for path in there & files if "output" not in path.parts} == set()
+        kept = {path for path, data in disk.survivors().items() if data}
+        assert not [path for path in kept if path.startswith(f"{root}/") and "/output/" not in path]

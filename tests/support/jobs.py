@@ -43,14 +43,17 @@ def write_events(path: Path, rows: int = ROWS) -> Path:
 
 def two_exchanges(path: Path) -> Query:
     """A join of the events with their own counts by key, then an aggregate by another key."""
-    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    return exchanges_of(Stream.from_parquet(str(path), vs="t", delay="1s")).to_parquet()
+
+
+def exchanges_of(events: Stream) -> Stream:
+    """The same of any stream."""
     busy = events.group_by("key").window(hopping("2s", "1s")).agg(n=agg.count(), total=agg.sum("x"))
     joined = events.join(busy, on="key").select("n", "total", "x", bucket=col("key") % 3)
     return (
         joined.group_by("bucket")
         .window(hopping("4s", "2s"))
         .agg(n=agg.count(), most=agg.max("n"), total=agg.sum("x"), last=agg.last("total"))
-        .to_parquet()
     )
 
 

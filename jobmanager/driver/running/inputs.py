@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.logical.nodes import LogicalNode, Source
 from planner.logical.traversal import topological, transform
+from rstream.store.local_files import link_file
 from rvertex.sources.files import list_files
 from rvertex.sources.versions import local_path
 
@@ -54,18 +54,10 @@ def _copied(path: str, root: JobRoot) -> str:
 
 
 def _copy(file: str, name: str, root: JobRoot) -> None:
-    """A link where that is one, else a copy."""
+    """A link where the file system has links, else a copy; durable before the job begins."""
     folder = local_path(root.uri)
     if folder is None:
         with open(file, "rb") as source:
             root.store.put(name, source.read())
         return
-    target = f"{folder}/{name}"
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    if os.path.exists(target):
-        return
-    try:
-        os.link(file, target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(file, f"{target}.tmp")
-        os.replace(f"{target}.tmp", target)
+    link_file(file, f"{folder}/{name}", sync=root.is_synced)

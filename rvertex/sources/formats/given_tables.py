@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from rstream.errors import UsageError
+from rstream.store.local_files import make_folder, sync_file, sync_folder
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
             f"folder={folder!r}: it is a local folder; for others, write Parquet there"
         )
     try:
-        os.makedirs(place, exist_ok=True)
+        make_folder(place, sync=folder is not None)
         handle, draft = tempfile.mkstemp(dir=place, prefix=".table-", suffix=".tmp")
         os.close(handle)
         try:
@@ -47,8 +48,10 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
             if os.path.exists(path):
                 os.unlink(draft)
             else:
-                _sync(draft)
+                sync_file(draft)
                 os.replace(draft, path)
+            if folder is not None:
+                sync_folder(place)  # also of a process that died before it came to this
         except BaseException:
             if os.path.exists(draft):
                 os.unlink(draft)
@@ -71,8 +74,3 @@ def _digest(path: str) -> str:
         while chunk := file.read(_CHUNK_BYTES):  # until the file's end
             found.update(chunk)
     return found.hexdigest()
-
-
-def _sync(path: str) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

@@ -24,6 +24,7 @@ from planner.errors import InvalidPlanError, UnknownColumnError
 from rstream.errors import UsageError
 from tests.rooms import ROOT
 from tests.support.jobs import WAIT_S
+from tests.support.power import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,31 +85,33 @@ def test_a_job_has_not_finished_before_its_answer_is_in_its_place(tmp_path: Path
     assert JobRoot(job.root).read_status()["state"] == "finished"
 
 
-@pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files and folders that were synced, in order."""
-    paths, real = list[str](), os.fsync
+@pytest.mark.parametrize("has_exchange", [True, False])
+def test_what_was_published_survives_a_loss_of_power(
+    has_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folders above it, too, and the table that takes the place of another."""
+    if not has_exchange:
+        monkeypatch.setattr(publishing, "_EXCHANGE", 1 << 30)  # no system has such a flag
+    table, disk = tmp_path / "new" / "deep" / "table", Disk(tmp_path, monkeypatch)
+    exchange = publishing._exchange
 
-    def fsync(handle: int) -> None:
-        paths.append(os.readlink(f"/proc/self/fd/{handle}"))
-        real(handle)
+    def checked(draft: str, path: str, former: str) -> None:
+        assert disk.is_durable(draft), "it is all on the disk before it is in its place"
+        exchange(draft, path, former)
 
-    monkeypatch.setattr(os, "fsync", fsync)
-    return paths
-
-
-def test_folders_by_value(tmp_path: Path, synced: list[str]) -> None:
-    """All of it is on the disk before it is in its place, and then its name is, too."""
-    table = tmp_path / "table"
-    run(rows_of(0).to_parquet(str(table), partition_by="day"), tmp_path / "one")
-    drafts = [path for path in synced if path.startswith(f"{tmp_path}/.table.")]
-    on_disk = {path.removeprefix(f"{tmp_path}/.table.").partition("/")[2] for path in drafts}
-    assert {str(path.relative_to(table)) for path in table.rglob("*") if path != table} <= on_disk
-    assert str(tmp_path) in synced[synced.index(drafts[-1]) :]
+    monkeypatch.setattr(publishing, "_exchange", checked)
+    query = rows_of(0).to_parquet(str(table), partition_by="day")
+    run(query, tmp_path / "one")
     assert {path.name for path in table.glob("day=*")} == {"day=d0", "day=d1", "day=d2"}
     assert values(table) == list(range(ROWS))
+    assert not [path for path in disk.lost() if path.startswith(f"{table}/")]
     with pytest.raises(CannotPublishError, match='mode="overwrite" replaces it'):
-        run(rows_of(0).to_parquet(str(table), partition_by="day"), tmp_path / "two")
+        run(query, tmp_path / "two")
+    run(rows_of(500).to_parquet(str(table), mode="overwrite"), tmp_path / "three")
+    assert values(table) == list(range(500, 500 + ROWS))
+    assert not [path for path in disk.lost() if path.startswith(f"{table}/")]
+    assert sorted(os.listdir(table.parent)) == ["table"]
+    assert not [path for path in disk.named_too_early if not path.endswith("/status.json")]
 
 
 def test_appended_rows_join_those_of_others(tmp_path: Path) -> None:
@@ -133,17 +136,6 @@ def test_a_job_that_died_before_it_published_does_so_when_it_is_resumed(tmp_path
     assert values(table) == list(range(ROWS))
     jobmanager.resume(str(root)).wait(WAIT_S)
     assert values(table) == list(range(500, 500 + ROWS))
-
-
-def test_where_no_act_exchanges_folders_the_old_one_goes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "table"
-    run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "one")
-    monkeypatch.setattr(publishing, "_EXCHANGE", 1 << 30)  # no system has such a flag
-    run(rows_of(500).to_parquet(str(table), mode="overwrite"), tmp_path / "two")
-    assert values(table) == list(range(500, 500 + ROWS))
-    assert sorted(os.listdir(tmp_path)) == ["one", "table", "two"]
 
 
 def test_what_is_no_table_is_not_replaced(tmp_path: Path) -> None:

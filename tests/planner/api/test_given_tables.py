@@ -15,6 +15,7 @@ import pytest
 from planner.api.inputs.frames import _TIMESTAMPS, _plain_timestamps
 from rstream.errors import UsageError
 from rvertex.sources.formats.given_tables import stored_table
+from tests.support.power import Disk
 
 TABLE = pa.table({"x": [1, 2]})
 
@@ -47,6 +48,23 @@ def test_a_table_is_stored_once_and_beside_others(tmp_path: Path) -> None:
     again = [Path(stored_table(TABLE, None)) for _ in range(2)]
     assert again[0] == again[1]
     assert again[0].name == Path(path).name
+
+
+def test_a_stored_table_survives_a_loss_of_power(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that a process has stored which died before its name was durable."""
+    disk, folder = Disk(tmp_path, monkeypatch), tmp_path / "new" / "deeper"
+    path = stored_table(TABLE, str(folder))
+    assert disk.lost() == set()
+    assert disk.named_too_early == []
+    moved = folder / "moved"
+    Path(path).rename(moved)
+    assert stored_table(TABLE.slice(1), str(folder))
+    moved.rename(path)
+    assert disk.lost() == {path}
+    assert stored_table(TABLE, str(folder)) == path
+    assert disk.lost() == set()
 
 
 def test_folders_that_cannot_hold_a_table(tmp_path: Path) -> None:

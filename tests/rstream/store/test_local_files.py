@@ -1,8 +1,7 @@
 """What a local put leaves when the power goes: all of it once it has returned, else nothing.
 
-The system's own calls are recorded, and replayed on a disk that keeps only what was synced: the
-content of a file from its last sync, a name of a folder from the last sync of that folder. Cannot
-catch: a disk that says it has synced and has not.
+See :class:`tests.support.power.Disk`. Contents are small and large, since a small one still lies in
+the buffer of a file that was written and not flushed.
 """
 
 from __future__ import annotations
@@ -11,129 +10,134 @@ import errno
 import os
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rstream import open_store
 from rstream.store import local_files
-from rstream.store.blobs import unsynced
+from rstream.store.blobs import copy_blob, unsynced
+from tests.support.power import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-Call = tuple[str, ...]
+SMALL, LARGE = b"1", bytes(300_000)
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Call]:
-    """What the system is asked below ``tmp_path``, in order."""
-    made: list[Call] = []
-    root = f"{tmp_path}/"
-
-    def record(name: str, told: Callable[..., tuple[str, ...]]) -> None:
-        real = getattr(os, name)
-
-        def call(*args: Any, **options: Any) -> Any:
-            where = told(*args)
-            result = real(*args, **options)
-            if all(f"{path}/".startswith(root) for path in where):
-                made.append((name, *where))
-            return result
-
-        monkeypatch.setattr(os, name, call)
-
-    record("fsync", lambda handle: (str(Path(f"/proc/self/fd/{handle}").readlink()),))
-    record("replace", lambda old, new: (old, new))
-    record("link", lambda old, new: (old, new))
-    record("mkdir", lambda path, *_: (str(path),))
-    return made
+def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Disk:
+    return Disk(tmp_path, monkeypatch)
 
 
-def surviving(calls: list[Call], root: Path) -> set[str]:
-    """The files that are whole after the power went, of those that have got a name."""
-    synced: set[str] = set()
-    names: dict[str, str] = {}
-    durable: dict[str, str] = {str(root): ""}
-    for call in calls:
-        match call:
-            case ("mkdir", path):
-                names[path] = ""
-            case ("replace" | "link", old, new):
-                names[new] = old
-            case ("fsync", path):
-                synced.add(path)
-                parts = {n: v for n, v in names.items() if n.rpartition("/")[0] == path}
-                durable.update(parts)
-    whole = {name for name, content in durable.items() if content in synced}
-
-    def is_reachable(name: str) -> bool:
-        return name == str(root) or (name in durable and is_reachable(name.rpartition("/")[0]))
-
-    return {name for name in whole if is_reachable(name)}
+def put(store: Any, data: bytes) -> None:
+    store.put("a", data)
 
 
-def put(store: Any) -> None:
-    store.put("a", b"1")
+def put_over(store: Any, data: bytes) -> None:
+    store.put("a", data[1:] + b"2")
+    store.put("a", data)
 
 
-def put_over(store: Any) -> None:
-    store.put("a", b"1")
-    store.put("a", b"2")
+def put_deep(store: Any, data: bytes) -> None:
+    store.child("f").child("g").put("h/a", data)
 
 
-def put_deep(store: Any) -> None:
-    store.child("f").child("g").put("h/a", b"1")
+def put_new(store: Any, data: bytes) -> None:
+    assert store.put_new("f/a", data)
 
 
-def put_new(store: Any) -> None:
-    assert store.put_new("f/a", b"1")
+def put_new_again(store: Any, data: bytes) -> None:
+    assert store.put_new("f/a", data)
+    assert store.put_new("f/a", data)
 
 
-def put_new_again(store: Any) -> None:
-    assert store.put_new("f/a", b"1")
-    assert store.put_new("f/a", b"1")
+def copy(store: Any, data: bytes) -> None:
+    store.put("b", data)
+    copy_blob(store, "b", "f/a")
 
 
 PUTS = {put: "a", put_over: "a", put_deep: "f/g/h/a", put_new: "f/a", put_new_again: "f/a"}
+PUTS |= {copy: "f/a"}
+
+
+def refuse_links(*_: object) -> None:
+    raise OSError(errno.EPERM, "this file system has no links")
 
 
 @pytest.mark.parametrize("action", PUTS)
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("has_links", [True, False])
 def test_a_put_that_returned_survives(
-    action: Callable[[Any], None],
+    action: Callable[[Any, bytes], None],
+    data: bytes,
     has_links: bool,
-    calls: list[Call],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EPERM, "this file system has no links")
-
     if not has_links:
-        monkeypatch.setattr(os, "link", refuse)
+        monkeypatch.setattr(os, "link", refuse_links)
+    disk = Disk(tmp_path, monkeypatch)
     (tmp_path / "root").mkdir()
-    action(open_store(str(tmp_path / "root")))
-    assert str(tmp_path / "root" / PUTS[action]) in surviving(calls, tmp_path)
-    for at, (name, *paths) in enumerate(calls):
-        if name in ("replace", "link"):
-            assert ("fsync", paths[0]) in calls[:at], "named before its content was on the disk"
+    action(open_store(str(tmp_path / "root")), data)
+    assert disk.survivors()[str(tmp_path / "root" / PUTS[action])] == data
+    assert disk.lost() == set()
+    assert disk.named_too_early == []
 
 
-def test_a_folder_that_another_process_has_just_made_is_synced(
-    calls: list[Call], tmp_path: Path
+def test_a_put_over_another_leaves_one_of_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """When the power goes before its name is durable, the one before is there."""
+    store = open_store(str(tmp_path))
+    disk = Disk(tmp_path, monkeypatch)
+    store.put("a", SMALL)
+    monkeypatch.setattr(local_files, "sync_folder", lambda _: None)
+    store.put("a", LARGE)
+    assert disk.survivors()[str(tmp_path / "a")] == SMALL
+
+
+def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """Whoever puts the same again takes it for its own, so it must survive then."""
+    store = open_store(str(tmp_path))
+    assert store.put_new("draft", SMALL)
+    os.rename(tmp_path / "draft", tmp_path / "a")
+    assert f"{tmp_path}/a" in disk.lost()
+    assert store.put_new("a", SMALL)
+    assert disk.survivors()[f"{tmp_path}/a"] == SMALL
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_second_name_of_a_file_survives(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of a file which whoever wrote it has not synced."""
+    (tmp_path / "mine").write_bytes(LARGE)
+    if not has_links:
+        monkeypatch.setattr(os, "link", refuse_links)
+    disk = Disk(tmp_path, monkeypatch)
+    for _ in range(2):
+        local_files.link_file(str(tmp_path / "mine"), f"{tmp_path}/f/g/a", sync=True)
+    assert disk.survivors()[f"{tmp_path}/f/g/a"] == LARGE
+    assert disk.named_too_early == []
+    assert os.listdir(tmp_path / "f" / "g") == ["a"]
+
+
+def test_a_folder_that_another_process_has_just_made_is_synced(disk: Disk, tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     open_store(str(tmp_path / "f")).put("a", b"1")
-    assert str(tmp_path / "f" / "a") in surviving(calls, tmp_path)
+    assert disk.survivors() == {f"{tmp_path}/f/a": b"1"}
 
 
-def test_without_fsync_nothing_is_synced(calls: list[Call], tmp_path: Path) -> None:
+def test_without_fsync_nothing_is_synced(disk: Disk, tmp_path: Path) -> None:
     open_store(str(tmp_path), fsync=False).put("f/a", b"1")
     unsynced(open_store(str(tmp_path))).put("f/b", b"1")
     unsynced(open_store(f"{tmp_path}/f/part-0-*")).put("_mark", b"1")
-    assert not [call for call in calls if call[0] == "fsync"]
+    local_files.link_file(f"{tmp_path}/f/a", f"{tmp_path}/g/a", sync=False)
+    assert disk.synced == []
     assert sorted(os.listdir(tmp_path / "f")) == ["_part-0-mark", "a", "b"]
 
 
