@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow as pa
 from jobmanager.intake.errors import BadRowError, MediaTypeError, PostError
 from rstream.errors import InvalidBatchError, RowError
 from rstream.intake.rows import as_rows
+from rstream.items.exact import decimals_of, exact_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -130,7 +132,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text[:_VALUE_CHARS_MAX]} is too large for a number")
+    return found
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+)
 
 
 def _column(field: pa.Field, values: list[Any], lines: list[int]) -> pa.Array:
@@ -162,14 +173,26 @@ def _expected(kind: pa.DataType) -> tuple[frozenset[type] | None, Callable[..., 
 
 
 def _as_given(values: list[Any], kind: pa.DataType) -> pa.Array:
-    return pa.array(values, kind)
+    return exact_array(values, kind)
 
 
 def _as_nested(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Arrow alone would drop a key that a struct does not have, and take true for 1."""
     for value in values:
         _check_within(value, kind)
-    return pa.array(values, kind)
+    return exact_array([_with_bytes(value, kind) for value in values], kind)
+
+
+def _with_bytes(value: Any, kind: pa.DataType) -> Any:
+    """The value with the bytes of what stands within it."""
+    if isinstance(value, list) and _is_list(kind):
+        return [_with_bytes(item, kind.value_type) for item in value]
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        types = {f.name: f.type for f in kind}
+        return {k: _with_bytes(v, types[k]) for k, v in value.items()}
+    if isinstance(value, str) and _is_binary(kind):
+        return base64.b64decode(value, validate=True)
+    return value
 
 
 def _check_within(value: Any, kind: pa.DataType) -> None:
@@ -196,7 +219,7 @@ def _as_text(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _as_decimal(values: list[Any], kind: pa.DataType) -> pa.Array:
-    return _as_text([None if v is None else str(v) for v in values], kind)
+    return decimals_of(pa.array([None if v is None else str(v) for v in values], pa.string()), kind)
 
 
 def _as_bytes(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -20,6 +20,7 @@ from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
 from planner.logical.traversal import transform
 from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema, kinds
+from rstream.items.exact import exact_rows
 from rstream.store.part_files import split_part
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
@@ -332,8 +333,8 @@ def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch
         else:
             raise InvalidPlanError(f"items are event(...) and cti(...), not {item!r}")
     try:
-        return pa.RecordBatch.from_pylist(rows, schema=item_schema(payload))
-    except (pa.ArrowException, TypeError) as error:
+        return exact_rows(rows, item_schema(payload))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidPlanError(f"the items do not fit their schema: {error}") from None
 
 

@@ -12,6 +12,7 @@ from planner.logical.nodes import LogicalNode, Source
 from planner.logical.traversal import topological
 from rvertex.sources.disorder import delay_needed, time_order
 from rvertex.sources.formats.carried import columns_that_repeat
+from rvertex.sources.mixed import first_file_notes
 from rvertex.sources.mixed import look as look_at_files
 from rvertex.sources.spec import SourceSpec, Unit
 from rvertex.sources.survey import survey as survey_times
@@ -88,9 +89,9 @@ class Discovery:
         Raises:
             SourceSchemaError: a column has a type that does not fit.
         """
-        if spec.log is not None:
-            return ()
         key = fingerprint((source_key(spec), spec.columns, spec.schema))
+        if spec.log is not None:
+            self._notes.setdefault(key, first_file_notes(spec))
         if key not in self._notes:
             looks_odd = unit_notes(spec, self.times(spec))
             self._notes[key] = (*look_at_files(spec, self.units(spec)), *looks_odd)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from rstream.errors import InvalidBatchError, RowError
+from rstream.items.exact import exact_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,7 +77,7 @@ def _of_dicts(schema: pa.Schema, rows: list[Mapping[str, Any]]) -> pa.RecordBatc
 
 def _column(field: pa.Field, values: list[Any]) -> pa.Array:
     try:
-        return pa.array(values, field.type)
+        return exact_array(values, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         number = _first_refused(values, field.type)
         reason = f"{_shown(values[number])} is not {field.type}"
@@ -86,7 +87,7 @@ def _column(field: pa.Field, values: list[Any]) -> pa.Array:
 def _first_refused(values: Iterable[Any], kind: pa.DataType) -> int:
     for number, value in enumerate(values):
         try:
-            pa.array([value], kind)
+            exact_array([value], kind)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return number
     raise AssertionError(f"every value is {kind}, but not all of them")

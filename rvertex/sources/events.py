@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rstream.items.batch import event_schema, lifetimes
 from rstream.items.dictionaries import is_dictionary, join_batches, plain_array
+from rstream.items.exact import exact_cast
 from rstream.types import INF_TIME
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import first_line
@@ -138,8 +139,8 @@ def _refused(array: pa.Array, field: pa.Field) -> RowFault:
 
 def _converted(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if not is_dictionary(kind):
-        return plain_array(array).cast(kind)
-    return plain_array(array).cast(kind.value_type).dictionary_encode().cast(kind)
+        return exact_cast(plain_array(array), kind)
+    return exact_cast(plain_array(array), kind.value_type).dictionary_encode().cast(kind)
 
 
 def _ends(

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.files import open_sequential
-from rvertex.sources.formats.delimited import NULL_VALUES, almost_typed, first_values
+from rvertex.sources.files import SUFFIXES, list_files, open_sequential
+from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
 from rvertex.sources.formats.rows.column_names import check_unique, check_unique_fields
@@ -31,12 +28,6 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec, Unit
 
-_PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates"}
-#: Whole numbers of so many digits that a double may not hold them; more than 300 are no numbers.
-_WHOLE = r"^[ ]*[+-]?[0-9]{16,300}[ ]*$"
-_WHOLE_MEMBER = re.compile(rb":\s*-?[0-9]{16,300}\s*[,}]")
-_WHOLE_MAX = 10**300
-_LOOKED_AT_BYTES = 1 << 20
 #: So many files and columns are named in a message.
 NAMED_MAX = 3
 
@@ -103,8 +94,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         more = [name for name in names if name not in first]
         if more:
             extra[path] = more
-    told = _text_columns(spec, paths[0]) if spec.format == "csv" else []
-    told += _rounded_columns(spec, paths[0]) if spec.format in ("csv", "json") else []
+    told = value_notes(spec, paths[0])
     if not extra:
         return tuple(told)
     columns = list(dict.fromkeys(name for more in extra.values() for name in more))
@@ -115,80 +105,15 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
     )
 
 
-def _text_columns(spec: SourceSpec, path: str) -> list[str]:
-    """Columns that are put out and are text because of a few values, with the first of these."""
-    names = {
-        f.name
-        for f in spec.schema
-        if kinds.is_string(f.type) and f.name not in (spec.vs, spec.ve, *spec.casts)
-    }
-    delimiter = str(spec.option("delimiter", ","))
+def first_file_notes(spec: SourceSpec) -> tuple[str, ...]:
+    """What the first file of a growing folder loses; nothing if there is none by now."""
+    if spec.format not in SUFFIXES:
+        return ()
     try:
-        nulls = str(spec.option("null_values", NULL_VALUES))
-        found = almost_typed(path, delimiter, nulls, names) if names else []
-    except (StreamEngineError, pa.ArrowException, OSError):
-        return []  # whoever reads the file says what is wrong
-    return [
-        f"source {spec.path}: column {a.column!r} is text because of line {a.line} of {path}: "
-        f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); give "
-        f'schema={{"{a.column}": "{a.kind}"}} with on_bad_row= or null_values= to read them so, or '
-        f'schema={{"{a.column}": "string"}} if text is right'
-        for a in found
-    ]
-
-
-def _rounded_columns(spec: SourceSpec, path: str) -> list[str]:
-    """Columns that are put out and are doubles though a whole number loses digits so."""
-    names = {
-        f.name
-        for f in spec.schema
-        if f.type == pa.float64() and f.name not in (spec.vs, spec.ve, *spec.casts)
-    }
-    try:
-        found = _rounded(spec, path, names) if names else {}
-    except (StreamEngineError, pa.ArrowException, OSError):
-        return []  # whoever reads the file says what is wrong
-    exact = "string" if spec.format == "csv" else "decimal(38, 0)"
-    return [
-        f"source {spec.path}: column {name!r} is double, in which {written} of {path} is "
-        f'{int(float(written))}; give schema={{"{name}": "{exact}"}} to keep all digits, or '
-        f'schema={{"{name}": "double"}} if that is right'
-        for name, written in found.items()
-    ]
-
-
-def _rounded(spec: SourceSpec, path: str, names: set[str]) -> dict[str, str]:
-    """Of each column the first of the first values that a double does not hold."""
-    found: dict[str, str] = {}
-    if spec.format == "csv":
-        nulls = str(spec.option("null_values", NULL_VALUES))
-        columns = first_values(path, str(spec.option("delimiter", ",")), nulls, names)
-        pairs = [
-            (name, value.as_py())
-            for name, values in columns.items()
-            for value in values.filter(pc.match_substring_regex(values, _WHOLE))
-        ]
-    else:
-        piece = next(chunks(path), b"")[:_LOOKED_AT_BYTES]
-        pairs = _members(piece)
-    for name, value in pairs:
-        written = value.decode().strip()
-        if name in names and int(written) != int(float(written)):
-            found.setdefault(name, written)
-    return found
-
-
-def _members(piece: bytes) -> list[tuple[str, bytes]]:
-    """Long whole numbers that are members of a row itself, not of a struct in it."""
-    found = []
-    for line in filter(_WHOLE_MEMBER.search, piece.splitlines()):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):  # the end of the piece, or whoever reads it says so
-            continue
-        members = row.items() if isinstance(row, dict) else ()
-        found += [(k, b"%d" % v) for k, v in members if type(v) is int and abs(v) < _WHOLE_MAX]
-    return found
+        files = list_files(spec.format, spec.path)
+    except StreamEngineError:
+        return ()
+    return tuple(value_notes(spec, next(iter(files))))
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:

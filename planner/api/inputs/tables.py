@@ -15,6 +15,7 @@ from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
 from planner.logical.nodes.source import ALWAYS_US
 from rstream.items.batch import EVENT, RESERVED, item_schema
+from rstream.items.exact import exact_cast
 from rstream.types import INF_TIME
 from rvertex.sources.discover import plain_type
 from rvertex.sources.files import format_of
@@ -62,7 +63,7 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
         if at < 0:
             raise UnknownColumnError(field.name, tuple(table.schema.names), "schema= of table()")
         try:
-            table = table.set_column(at, field, table.column(at).cast(field.type))
+            table = table.set_column(at, field, _converted(table.column(at), field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidPlanError(f"table(): column {field.name!r}: {error}") from None
     taken = [name for name in table.schema.names if name in RESERVED]
@@ -85,6 +86,10 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
         format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=items
     )
     return Source(spec, 1, "table")
+
+
+def _converted(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([exact_cast(chunk, kind) for chunk in column.chunks], kind)
 
 
 def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:

@@ -9,43 +9,38 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from rstream.items.exact import check_infinite
 from rvertex.errors import CorruptSourceError, SourceVanishedError
 from rvertex.sources.files import bytes_to_read, first_line, open_range
 from rvertex.sources.formats.rows.bad_rows import BadRow
 from rvertex.sources.formats.rows.column_names import check_has
 from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, whole_rows
-from rvertex.sources.formats.rows.csv_times import has_times, times_as_text, with_times
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
+from rvertex.sources.formats.rows.text_values import (
+    decimals_as_text,
+    has_times,
+    times_as_text,
+    with_values,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from rvertex.sources.formats.rows.line_rows import Origin
     from rvertex.sources.spec import SourceSpec, Unit
 
 BLOCK_BYTES = 4 << 20
 csv.field_size_limit(1 << 40)  # of the process; Arrow, which reads the rows, has no limit
-#: A value of so many bytes is text, whatever it looks like.
-TEXT_BYTES_MIN = 65_536
 #: Empty, and what R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 NO_TEXT = "not text in UTF-8"
 _NOT_NULL = ', and null_values= does not name ""'
-#: A column is almost of a kind if this share of its values is.
-_MOST = 0.5
-_KINDS = {
-    "double": r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$",
-    "timestamp": r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d(:?\d\d)?)?$",
-    "date": r"^\d{4}-\d\d-\d\d$",
-}
 BOM = b"\xef\xbb\xbf"
 
 
@@ -55,7 +50,7 @@ class CsvUnits:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._delimiter = str(spec.option("delimiter", ","))
-        self._convert = self._converted(spec.columns)
+        self._convert = self._converted(decimals_as_text(spec.columns))
         #: Whether a piece had times that the parser does not take in its columns' types.
         self._reads_times_as_text = False
         #: The columns of the file that is being read.
@@ -84,7 +79,7 @@ class CsvUnits:
                 batch = rows_of(
                     self._spec, unit, self._rows(), rows, self._parse_whole, self._explain
                 )
-            lines += _lines(piece)
+            lines += lines_of(piece)
             if batch is not None and batch.num_rows:
                 yield batch
                 rows += batch.num_rows
@@ -103,7 +98,7 @@ class CsvUnits:
         if unit.lo:
             for _, piece, _ in csv_pieces(unit.path, self._delimiter, 0, unit.lo):
                 rows += len(cut_rows(piece, self._delimiter, is_last=True).starts)
-                lines += _lines(piece)
+                lines += lines_of(piece)
         return rows, lines
 
     def _rows(self) -> LineRows:
@@ -124,7 +119,7 @@ class CsvUnits:
         """These rows, None if there is none."""
         if not self._reads_times_as_text:
             try:
-                return parse_csv(rows, self._header, self._delimiter, self._convert)
+                return self._exact(rows, self._spec.columns, self._convert)
             except pa.ArrowException:
                 if not has_times(self._spec.columns):
                     raise
@@ -134,9 +129,28 @@ class CsvUnits:
 
     def _with_times(self, rows: bytes, columns: pa.Schema) -> pa.RecordBatch | None:
         """These columns of the rows; times may be written with and without a zone."""
-        convert = self._converted(times_as_text(columns))
+        return self._exact(rows, columns, self._converted(times_as_text(decimals_as_text(columns))))
+
+    def _exact(
+        self, rows: bytes, columns: pa.Schema, convert: pacsv.ConvertOptions
+    ) -> pa.RecordBatch | None:
+        """These columns of the rows, parsed as ``convert`` says.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is bad.
+        """
         batch = parse_csv(rows, self._header, self._delimiter, convert)
-        return None if batch is None else with_times(batch, columns)
+        if batch is None:
+            return None
+        batch = batch if batch.schema == columns else with_values(batch, columns)
+        infinite = [f.name for f in columns if _has_infinite(batch.column(f.name))]
+        if infinite:
+            as_text = pa.schema([(name, pa.string()) for name in infinite])
+            written = parse_csv(rows, self._header, self._delimiter, self._converted(as_text))
+            assert written is not None, "there are rows"
+            for name in infinite:
+                check_infinite(batch.column(name), written.column(name))
+        return batch
 
     def _converted(self, columns: pa.Schema) -> pacsv.ConvertOptions:
         """How these columns are read."""
@@ -176,6 +190,10 @@ class CsvUnits:
         return BadRow("not a row of CSV")
 
 
+def _has_infinite(column: pa.Array) -> bool:
+    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_inf(column)).as_py())
+
+
 def csv_pieces(
     path: str, delimiter: str, lo: int = 0, hi: int | None = None
 ) -> Iterator[tuple[list[str], bytes, bool]]:
@@ -206,7 +224,7 @@ def csv_pieces(
         text = piece[:end].decode("utf-8", "backslashreplace")
         found = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         header = next(row for row in found if row)
-        blank = b"\n" * _lines(piece[:end])
+        blank = b"\n" * lines_of(piece[:end])
         yield header, blank + piece[end:], has_open_quote
     if not header:
         raise CorruptSourceError(path, None, "Empty CSV file")
@@ -257,126 +275,7 @@ def parse_csv(
     return batch
 
 
-def _first_rows(path: str, delimiter: str) -> tuple[list[str], bytes]:
-    """The header, and about a block of rows behind it; of a shorter file all of them."""
-    pieces = csv_pieces(path, delimiter)
-    header, rows, _ = next(pieces)
-    while len(rows) < BLOCK_BYTES:  # ends with the file
-        _, piece, has_open_quote = next(pieces, ([], b"", True))
-        if has_open_quote:
-            break
-        rows += piece
-    return header, rows.decode("utf-8", "backslashreplace").encode()
-
-
-def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
-    """Columns and types as the first rows of the file suggest them, rows of other shapes aside.
-
-    Text that is not UTF-8 counts as text, and so does a value of TEXT_BYTES_MIN.
-    """
-    header, piece = _first_rows(path, delimiter)
-    piece = _without_long_values(piece, delimiter)
-    try:
-        table = pacsv.read_csv(
-            pa.BufferReader(piece + b"\n"),
-            read_options=pacsv.ReadOptions(
-                use_threads=False, block_size=len(piece) + 2, column_names=header
-            ),
-            parse_options=pacsv.ParseOptions(
-                delimiter=delimiter,
-                newlines_in_values=True,
-                invalid_row_handler=lambda row: "skip",
-            ),
-            convert_options=pacsv.ConvertOptions(null_values=null_values.split(",")),
-        )
-    except pa.ArrowException as error:
-        raise CorruptSourceError(path, None, first_line(error)) from error
-    return table.schema
-
-
-def _without_long_values(rows: bytes, delimiter: str) -> bytes:
-    """The rows with a short text where a value is long: Arrow tries each type on all of it."""
-    if max(map(len, rows.split(b"\n"))) < TEXT_BYTES_MIN:
-        return rows
-    ends = re.escape(delimiter.encode()) + rb'\r\n"'
-    long = rb"(?<![^%s])[^%s]{%d,}+" % (ends, ends, TEXT_BYTES_MIN)
-    return re.sub(long, b"text", rows)
-
-
-@dataclass(frozen=True, slots=True)
-class AlmostTyped:
-    """A text column most values of which are of another kind, and the first one that is not."""
-
-    column: str
-    kind: str
-    share: float
-    line: int
-    value: str
-
-
-def almost_typed(
-    path: str, delimiter: str, null_values: str, columns: Collection[str]
-) -> list[AlmostTyped]:
-    """Of these text columns, those that one of the first rows made text."""
-    header, piece = _first_rows(path, delimiter)
-    found = []
-    for name, values in _as_written(header, piece, delimiter, null_values, columns).items():
-        for kind, pattern in _KINDS.items():
-            fits = pc.match_substring_regex(values, pattern)
-            share = pc.mean(fits.cast(pa.float64())).as_py() or 0.0
-            if _MOST <= share < 1:
-                value = values[pc.index(fits, False).as_py()].as_py()
-                line = _line_of(piece, delimiter, header.index(name), value)
-                text = value.decode("utf-8", "backslashreplace")
-                found.append(AlmostTyped(name, kind, share, line, text))
-    return found
-
-
-def first_values(
-    path: str, delimiter: str, null_values: str, columns: Collection[str]
-) -> dict[str, pa.BinaryArray]:
-    """What stands in these columns of the first rows, as it is written, without nulls."""
-    return _as_written(*_first_rows(path, delimiter), delimiter, null_values, columns)
-
-
-def _as_written(
-    header: list[str], piece: bytes, delimiter: str, null_values: str, columns: Collection[str]
-) -> dict[str, pa.BinaryArray]:
-    wanted = [name for name in header if name in columns]
-    if not wanted or not piece.strip(b"\r\n"):
-        return {}
-    table = pacsv.read_csv(
-        pa.BufferReader(piece),
-        read_options=pacsv.ReadOptions(
-            use_threads=False, block_size=len(piece) + 1, column_names=header
-        ),
-        parse_options=pacsv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-        ),
-        convert_options=pacsv.ConvertOptions(
-            include_columns=wanted,
-            column_types=dict.fromkeys(wanted, pa.binary()),
-            null_values=null_values.split(","),
-            strings_can_be_null=True,
-        ),
-    )
-    return {name: table.column(name).combine_chunks().drop_null() for name in wanted}
-
-
-def _line_of(piece: bytes, delimiter: str, at: int, value: bytes) -> int:
-    """The line of the first row that has the value in field ``at``."""
-    cut = cut_rows(piece, delimiter, is_last=True)
-    rows = LineRows(piece, cut.starts, cut.ends, first_row=0, first_line=1)
-    wanted = value.decode("utf-8", "backslashreplace")
-    for k in range(len(cut.starts)):
-        text = rows.raw(k).decode("utf-8", "backslashreplace")
-        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
-        if len(fields) > at and fields[at] == wanted:
-            return rows.origin(k).line or 0
-    return 0
-
-
-def _lines(piece: bytes) -> int:
+def lines_of(piece: bytes) -> int:
     """Line ends of a piece."""
     if b"\r" not in piece:
         return piece.count(b"\n")

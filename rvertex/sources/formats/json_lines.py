@@ -15,17 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
 
+from rstream.items.exact import widened
 from rvertex.errors import CorruptSourceError, SourceVanishedError
 from rvertex.sources.files import bytes_to_read, first_line, open_range
-from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
 from rvertex.sources.formats.rows.bad_rows import BadRow
-from rvertex.sources.formats.rows.csv_times import (
+from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
+from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
+from rvertex.sources.formats.rows.text_values import (
     has_dates,
     has_times,
     times_as_text,
-    with_times,
+    with_values,
 )
-from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,19 +154,22 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
 
     Times and dates are read from text as in CSV; a date may also be a number of days since 1970.
     """
-    if schema is None or not (has_times(schema) or has_dates(schema)):
-        return _parsed(chunk, schema)
+    if schema is None:
+        return _parsed(chunk, None)
+    wide = pa.schema([f.with_type(widened(f.type)) for f in schema])
+    if not (has_times(schema) or has_dates(schema)):
+        return _parsed(chunk, schema) if wide == schema else _with_values(chunk, schema, wide)
     try:
-        return _with_times(chunk, schema, times_as_text(schema, dates=True))
+        return _with_values(chunk, schema, times_as_text(wide, dates=True))
     except pa.ArrowException:
         if not has_dates(schema):
             raise
-    return _with_times(chunk, schema, times_as_text(schema))
+    return _with_values(chunk, schema, times_as_text(wide))
 
 
-def _with_times(chunk: bytes, schema: pa.Schema, as_text: pa.Schema) -> pa.Table:
+def _with_values(chunk: bytes, schema: pa.Schema, as_text: pa.Schema) -> pa.Table:
     table = _parsed(chunk, as_text).select(schema.names).combine_chunks()
-    batches = [with_times(batch, schema) for batch in table.to_batches()]
+    batches = [with_values(batch, schema) for batch in table.to_batches()]
     return pa.Table.from_batches(batches, schema=schema)
 
 

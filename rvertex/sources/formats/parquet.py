@@ -9,7 +9,7 @@ be late.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from rvertex.sources.spec import Unit
 from rvertex.sources.times import Fault, parse_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from rvertex.sources.spec import SourceSpec
     from rvertex.sources.versions import FileVersion
@@ -165,9 +165,19 @@ def open_parquet(path: str, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     Raises:
         SourceVanishedError: the file is gone. CorruptSourceError: it is not Parquet.
     """
+    return _opened(path, dictionaries, "us")
+
+
+def _opened(path: str, dictionaries: Sequence[str], int96: Literal["us", "ns"]) -> pq.ParquetFile:
+    """Times of the old form INT96 in this unit: nanoseconds wrap around outside of 1677 to 2262."""
     source = open_random(path)
     try:
-        return pq.ParquetFile(source, pre_buffer=False, read_dictionary=[*dictionaries])
+        return pq.ParquetFile(
+            source,
+            pre_buffer=False,
+            read_dictionary=[*dictionaries],
+            coerce_int96_timestamp_unit=int96,
+        )
     except (pa.ArrowException, OSError) as error:
         source.close()
         raise CorruptSourceError(path, None, first_line(error)) from error
@@ -193,6 +203,28 @@ def schema_of(path: str) -> pa.Schema:
     with open_parquet(path) as file:
         schema: pa.Schema = file.schema_arrow.remove_metadata()
     return schema
+
+
+def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
+    """Columns of INT96 with times that microseconds cut, and the first such time in nanoseconds.
+
+    The first row group is looked at.
+    """
+    with open_parquet(path) as file:
+        columns = [file.schema.column(k) for k in range(len(file.schema))]
+        old = [c.path for c in columns if c.physical_type == "INT96" and c.path in names]
+        if not old or not file.num_row_groups:
+            return []
+        in_us = file.read_row_group(0, columns=old, use_threads=False)
+    with _opened(path, (), "ns") as file:
+        in_ns = file.read_row_group(0, columns=old, use_threads=False)
+    found = []
+    for name in old:
+        ns = in_ns.column(name).cast(pa.int64()).fill_null(0).to_numpy()
+        us = in_us.column(name).cast(pa.int64()).fill_null(0).to_numpy()
+        is_cut = (ns // 1_000 == us) & (ns % 1_000 != 0)  # what wraps around is elsewhere in us
+        found += [(name, int(ns[k])) for k in np.flatnonzero(is_cut)[:1]]
+    return found
 
 
 def _without_late_columns(spec: SourceSpec) -> list[str] | None:

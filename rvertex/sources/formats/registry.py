@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rvertex.sources.files import list_files
-from rvertex.sources.formats.delimited import NULL_VALUES, CsvUnits, infer_csv_schema
+from rvertex.sources.formats.delimited import NULL_VALUES, CsvUnits
+from rvertex.sources.formats.first_rows.csv_look import infer_csv_schema
 from rvertex.sources.formats.json_lines import JsonUnits, infer_json_schema
 from rvertex.sources.formats.parquet import ParquetUnits, row_groups, schema_of
 from rvertex.sources.formats.ranges import split_units

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from rstream.items.exact import exact_rows
 from rvertex.sources.logs.decode.decoded import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from rvertex.sources.logs.decode.avro_schema import AvroSchema
 
@@ -33,7 +34,7 @@ class AvroRows:
         """
         try:
             rows = [self._row(body) for body in bodies]
-            return pa.RecordBatch.from_pylist(rows, schema=self._schema)
+            return exact_rows(rows, self._schema)
         except Exception as error:  # of whatever kind the bytes of a stranger call forth
             raise Refused from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from rstream.items.exact import exact_cast
 from rvertex.sources.files import first_line
 from rvertex.sources.logs.decode.decoded import Bad
 from rvertex.sources.mixed import fits
@@ -34,6 +35,6 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | Bad:
     if not fits(array.type, field.type):
         return Bad(refusal, field.name)
     try:
-        return array.cast(field.type)
+        return exact_cast(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         return Bad(f"{refusal}: {first_line(error)}", field.name)

@@ -20,7 +20,7 @@ from rvertex.sources.formats.json_lines import (
     repeated_key,
     value_of,
 )
-from rvertex.sources.formats.nesting import TOO_DEEP, check_levels
+from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
 from rvertex.sources.logs.decode.decoded import (
     Bad,
     Decoded,

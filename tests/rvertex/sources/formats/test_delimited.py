@@ -10,7 +10,9 @@ import pytest
 
 from rvertex.sources.discover import infer_schema
 from rvertex.sources.formats import delimited
-from rvertex.sources.formats.delimited import almost_typed, csv_pieces, infer_csv_schema
+from rvertex.sources.formats.delimited import csv_pieces
+from rvertex.sources.formats.first_rows import csv_look
+from rvertex.sources.formats.first_rows.csv_look import almost_typed, infer_csv_schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +38,7 @@ def test_a_byte_order_mark_is_one_at_the_begin_of_the_file_only(
 
 def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow tries each type on all of a value, in a time that grows with its square."""
-    monkeypatch.setattr(delimited, "TEXT_BYTES_MIN", 8)
+    monkeypatch.setattr(csv_look, "TEXT_BYTES_MIN", 8)
     path = tmp_path / "f.csv"
     path.write_text('a,b,c,d\n1,12345678,1234567,"1234,567,89"\n2,3,4,"12345678"\n')
     kinds = [pa.int64(), pa.string(), pa.int64(), pa.string()]

@@ -12,7 +12,7 @@ import jobmanager
 from jobmanager.errors import JobFailedError
 from planner import Stream
 from rvertex.errors import CorruptSourceError
-from rvertex.sources.formats.nesting import LEVELS_MAX, check_levels
+from rvertex.sources.formats.rows.nesting import LEVELS_MAX, check_levels
 from tests.support.calls import calls_of
 
 if TYPE_CHECKING:

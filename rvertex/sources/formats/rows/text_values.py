@@ -1,9 +1,11 @@
-"""Columns of times in CSV and JSON: with a zone and without one, which is UTC, in any mixture.
+"""Columns of times and decimals in CSV and JSON, which Arrow's parsers would not read exactly.
 
-Arrow's parser of CSV takes a column with a zone only if every value names one, and a column without
-only if none does; its parser of JSON drops the zone of a column, and takes dates as numbers only.
-Such columns are read as text and cast here, so that a type of times means the same in both, and of
-a single row whatever stands beside it.
+Times are written with a zone or without one, which is UTC, in any mixture. Arrow's parser of CSV
+takes a column with a zone only if every value names one, and a column without only if none does;
+its parser of JSON drops the zone of a column, and takes dates as numbers only. Such columns are
+read as text and cast here, so that a type of times means the same in both, and of a single row
+whatever stands beside it. Both parsers wrap a decimal around that is too large for 128 bits, and
+keep one that has too many digits for its type. So decimals are parsed as text or in 256 bits.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.items.exact import decimals_of, narrowed
 from rvertex.sources.times import is_zoned
 
 if TYPE_CHECKING:
@@ -35,11 +38,18 @@ def times_as_text(columns: pa.Schema, *, dates: bool = False) -> pa.Schema:
     return pa.schema([_as_text(f, dates=dates) for f in columns])
 
 
-def with_times(batch: pa.RecordBatch, columns: Iterable[pa.Field]) -> pa.RecordBatch:
-    """What was parsed as :func:`times_as_text`, with the types of ``columns``.
+def decimals_as_text(columns: pa.Schema) -> pa.Schema:
+    """The columns to parse from CSV: decimals as text."""
+    return pa.schema(
+        [f.with_type(pa.string()) if pa.types.is_decimal(f.type) else f for f in columns]
+    )
+
+
+def with_values(batch: pa.RecordBatch, columns: Iterable[pa.Field]) -> pa.RecordBatch:
+    """What was parsed as text, or as wider numbers, with the types of ``columns``.
 
     Raises:
-        pyarrow.ArrowInvalid: some text is no time, or no date.
+        pyarrow.ArrowInvalid: some value is none of its type.
     """
     fields = list(columns)
     arrays = [_cast(array, f.type) for array, f in zip(batch.columns, fields, strict=True)]
@@ -56,7 +66,9 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return _times(array, kind)
     if pa.types.is_date32(kind) and pa.types.is_string(array.type):
         return pc.utf8_trim_whitespace(array).cast(kind)
-    return array
+    if pa.types.is_decimal(kind) and pa.types.is_string(array.type):
+        return decimals_of(array, kind)
+    return array if array.type.equals(kind) else narrowed(array, kind)
 
 
 def _times(text: pa.Array, kind: pa.TimestampType) -> pa.Array:

@@ -1,0 +1,219 @@
+"""Conversions that keep every value: what Arrow would change without a word is refused.
+
+Arrow's checked casts and ``pa.array`` still turn 2 into true, drop the time of day on the way to a
+date, round a double to the scale of a decimal, wrap a decimal around, and make infinity of a number
+that is too large for a float. Here each of these is ``pa.ArrowInvalid``. A float is the nearest one
+to what was written: that is no loss, but infinity is.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_INFINITY = r"(?i)^\s*[-+]?inf(inity)?\s*$"
+_FLOAT_MAX = {16: 65_504.0, 32: (2 - 2**-23) * 2.0**127, 64: math.inf}
+#: What must divide the microseconds of a time in this unit.
+_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+
+
+def exact_cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values in another type.
+
+    Raises:
+        pyarrow.ArrowInvalid: one of them is not a value of that type.
+        pyarrow.ArrowNotImplementedError: there is no such conversion.
+    """
+    if _is_text(array.type) and kinds.is_decimal128(kind):
+        return decimals_of(array, kind)
+    found = array.cast(kind)
+    _check_cast(array, found)
+    return found
+
+
+def decimals_of(text: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
+    """Decimals as they are written; space around them is ignored.
+
+    Raises:
+        pyarrow.ArrowInvalid: one has more digits than the type, or is no number.
+    """
+    return narrowed(pc.utf8_trim_whitespace(text).cast(widened(kind)), kind)
+
+
+def widened(kind: pa.DataType) -> pa.DataType:
+    """The type to parse numbers in, so that too large ones do not wrap around; within, too."""
+    if kinds.is_decimal128(kind):
+        return pa.decimal256(kind.precision, kind.scale)
+    if kinds.is_floating(kind):
+        return pa.float64()
+    if kinds.is_struct(kind):
+        return pa.struct([f.with_type(widened(f.type)) for f in kind])
+    if kinds.is_list(kind):
+        return pa.list_(kind.value_field.with_type(widened(kind.value_type)))
+    return kind
+
+
+def narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values of the type :func:`widened` as ``kind``.
+
+    Raises:
+        pyarrow.ArrowInvalid: a number is too large for its type.
+    """
+    array.validate(full=True)
+    return exact_cast(array, kind)
+
+
+def check_infinite(array: pa.Array, written: pa.Array) -> None:
+    """Infinite floats are written as such; ``written``: text, or wider floats.
+
+    Raises:
+        pyarrow.ArrowInvalid: a finite number became infinite.
+    """
+    infinite = _true(pc.is_inf(array))
+    if not infinite.true_count:
+        return
+    if kinds.is_floating(written.type):
+        is_meant = pc.is_inf(written)
+    elif _is_text(written.type):
+        is_meant = pc.match_substring_regex(written, _INFINITY)
+    else:
+        raise pa.ArrowInvalid(f"a value is too large for {array.type}")
+    if pc.and_not(infinite, _true(is_meant)).true_count:
+        raise pa.ArrowInvalid(f"a value is too large for {array.type}")
+
+
+def _check_cast(there: pa.Array, found: pa.Array) -> None:
+    """Every value of ``found`` is the one of ``there``."""
+    if isinstance(there, pa.ExtensionArray):
+        there = there.storage
+    was, now = there.type, found.type
+    if was.equals(now) or there.null_count == len(there):
+        return
+    if kinds.is_map(was) and kinds.is_map(now):
+        there, found = (a.take(pa.array(range(len(a)))) for a in (there, found))  # no offset
+        _check_cast(there.keys, found.keys)
+        _check_cast(there.items, found.items)
+    elif _is_list(was) and _is_list(now):
+        _check_cast(there.flatten(), found.flatten())
+    elif kinds.is_struct(was) and kinds.is_struct(now):
+        theirs = dict(zip((f.name for f in was), there.flatten(), strict=True))
+        for field, values in zip(now, found.flatten(), strict=True):
+            if field.name in theirs:
+                _check_cast(theirs[field.name], values)
+    elif kinds.is_floating(now):
+        check_infinite(found, there)
+    elif _is_text(was):
+        if kinds.is_decimal128(now) and not decimals_of(there, now).equals(found):
+            raise pa.ArrowInvalid(f"a value does not fit into {now}")
+    elif _is_plain(was) and _is_plain(now):
+        _check_way_back(there, found)
+
+
+def _check_way_back(there: pa.Array, found: pa.Array) -> None:
+    found.validate(full=True)
+    try:
+        back = found.cast(there.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        back = None
+    if back is None or pc.any(pc.not_equal(back, there)).as_py():
+        raise pa.ArrowInvalid(f"a value of {there.type} is none of {found.type}")
+
+
+def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values of Python as an array.
+
+    Raises:
+        pyarrow.ArrowException, TypeError, ValueError, OverflowError: one of them is not a value of
+            that type.
+    """
+    for value in values:
+        if value is not None and not _is_exact(value, kind):
+            raise pa.ArrowInvalid(f"{value!r:.80} is not {kind}")
+    return pa.array(values, kind)
+
+
+def exact_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of Python as a batch; a column that a row lacks is null.
+
+    Raises:
+        pyarrow.ArrowException, TypeError, ValueError, OverflowError: as :func:`exact_array`.
+    """
+    columns = [exact_array([row.get(f.name) for row in rows], f.type) for f in schema]
+    if not columns:
+        return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_exact(value: Any, kind: pa.DataType) -> bool:
+    """Whether ``pa.array`` keeps the value, or refuses it by itself."""
+    if isinstance(value, bool):
+        return not kinds.is_floating(kind)
+    if kinds.is_integer(kind):
+        return isinstance(value, int) or not hasattr(value, "__int__") or value == int(value)
+    if kinds.is_floating(kind):
+        most = _FLOAT_MAX[kind.bit_width]
+        return not isinstance(value, float) or not math.isfinite(value) or abs(value) <= most
+    if kinds.is_temporal(kind):
+        return _is_exact_time(value, kind)
+    if kinds.is_struct(kind) and hasattr(value, "items"):
+        types = {f.name: f.type for f in kind}
+        return all(k in types and (v is None or _is_exact(v, types[k])) for k, v in value.items())
+    if kinds.is_map(kind):
+        pairs = value.items() if hasattr(value, "items") else value
+        return all(
+            _is_exact(k, kind.key_type) and (v is None or _is_exact(v, kind.item_type))
+            for k, v in pairs
+        )
+    if _is_list(kind):
+        if isinstance(value, str | bytes | dict):
+            return False
+        return all(v is None or _is_exact(v, kind.value_type) for v in value)
+    return True
+
+
+def _is_exact_time(value: Any, kind: pa.DataType) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    if isinstance(value, datetime):
+        if kinds.is_date(kind):
+            return value.time() == time.min
+        return not (value.microsecond % _unit_us(kind) or _has_ns(value, kind))
+    if isinstance(value, time):
+        return not value.microsecond % _unit_us(kind)
+    if isinstance(value, timedelta):
+        return not (value.microseconds % _unit_us(kind) or _has_ns(value, kind))
+    return True
+
+
+def _has_ns(value: Any, kind: pa.DataType) -> bool:
+    """Whether a time of pandas has digits that the type has no room for."""
+    digits = getattr(value, "nanosecond", None) or getattr(value, "nanoseconds", 0)
+    return bool(digits) and kind.unit != "ns"
+
+
+def _unit_us(kind: pa.DataType) -> int:
+    return _UNIT_US.get(getattr(kind, "unit", "us"), 1)
+
+
+def _true(mask: pa.Array) -> pa.BooleanArray:
+    return mask.fill_null(False)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(kinds.is_primitive(kind) or kinds.is_decimal(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))

@@ -1,0 +1,163 @@
+"""What the first rows of a CSV file say of its columns: their types, and unusual values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from rvertex.errors import CorruptSourceError
+from rvertex.sources.files import first_line
+from rvertex.sources.formats.delimited import BLOCK_BYTES, csv_pieces, lines_of
+from rvertex.sources.formats.rows.csv_rows import cut_rows
+from rvertex.sources.formats.rows.line_rows import LineRows
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+#: A value of so many bytes is text, whatever it looks like.
+TEXT_BYTES_MIN = 65_536
+#: A column is almost of a kind if this share of its values is.
+_MOST = 0.5
+_KINDS = {
+    "double": r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$",
+    "timestamp": r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d(:?\d\d)?)?$",
+    "date": r"^\d{4}-\d\d-\d\d$",
+    "bool": r"^(?i:true|false)$",
+}
+
+
+def _first_rows(path: str, delimiter: str) -> tuple[list[str], bytes]:
+    """The header, and about a block of rows behind it; of a shorter file all of them."""
+    header: list[str] = []
+    rows = b""
+    for head, piece, has_open_quote in csv_pieces(path, delimiter):
+        header = head or header
+        rows += _without_open_quotes(piece, delimiter) if has_open_quote else piece
+        if len(rows) >= BLOCK_BYTES:
+            break
+    return header, rows.decode("utf-8", "backslashreplace").encode()
+
+
+def _without_open_quotes(piece: bytes, delimiter: str) -> bytes:
+    """The rows without those that are bad because of a quote; empty lines stand in their places."""
+    rows = cut_rows(piece, delimiter, is_last=True)
+    kept = []
+    end = 0
+    for lo, hi in zip(rows.starts[rows.is_open], rows.ends[rows.is_open], strict=True):
+        kept += [piece[end:lo], b"\n" * lines_of(piece[lo:hi])]
+        end = hi
+    return b"".join([*kept, piece[end:]])
+
+
+def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
+    """Columns and types as the first rows of the file suggest them, rows of other shapes aside.
+
+    Text that is not UTF-8 counts as text, and so does a value of TEXT_BYTES_MIN.
+    """
+    header, piece = _first_rows(path, delimiter)
+    piece = _without_long_values(piece, delimiter)
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(piece + b"\n"),
+            read_options=pacsv.ReadOptions(
+                use_threads=False, block_size=len(piece) + 2, column_names=header
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=lambda row: "skip",
+            ),
+            convert_options=pacsv.ConvertOptions(null_values=null_values.split(",")),
+        )
+    except pa.ArrowException as error:
+        raise CorruptSourceError(path, None, first_line(error)) from error
+    return table.schema
+
+
+def _without_long_values(rows: bytes, delimiter: str) -> bytes:
+    """The rows with a short text where a value is long: Arrow tries each type on all of it."""
+    if max(map(len, rows.split(b"\n"))) < TEXT_BYTES_MIN:
+        return rows
+    ends = re.escape(delimiter.encode()) + rb'\r\n"'
+    long = rb"(?<![^%s])[^%s]{%d,}+" % (ends, ends, TEXT_BYTES_MIN)
+    return re.sub(long, b"text", rows)
+
+
+@dataclass(frozen=True, slots=True)
+class AlmostTyped:
+    """A text column most values of which are of another kind, and the first one that is not."""
+
+    column: str
+    kind: str
+    share: float
+    line: int
+    value: str
+
+
+def almost_typed(
+    path: str, delimiter: str, null_values: str, columns: Collection[str]
+) -> list[AlmostTyped]:
+    """Of these text columns, those that one of the first rows made text."""
+    header, piece = _first_rows(path, delimiter)
+    found = []
+    for name, values in _as_written(header, piece, delimiter, null_values, columns).items():
+        for kind, pattern in _KINDS.items():
+            fits = pc.match_substring_regex(values, pattern)
+            share = pc.mean(fits.cast(pa.float64())).as_py() or 0.0
+            if _MOST <= share < 1:
+                value = values[pc.index(fits, False).as_py()].as_py()
+                line = _line_of(piece, delimiter, header.index(name), value)
+                text = value.decode("utf-8", "backslashreplace")
+                found.append(AlmostTyped(name, kind, share, line, text))
+    return found
+
+
+def first_values(
+    path: str, delimiter: str, null_values: str, columns: Collection[str]
+) -> dict[str, pa.BinaryArray]:
+    """What stands in these columns of the first rows, as it is written, without nulls."""
+    return _as_written(*_first_rows(path, delimiter), delimiter, null_values, columns)
+
+
+def _as_written(
+    header: list[str], piece: bytes, delimiter: str, null_values: str, columns: Collection[str]
+) -> dict[str, pa.BinaryArray]:
+    wanted = [name for name in header if name in columns]
+    if not wanted or not piece.strip(b"\r\n"):
+        return {}
+    table = pacsv.read_csv(
+        pa.BufferReader(piece),
+        read_options=pacsv.ReadOptions(
+            use_threads=False, block_size=len(piece) + 1, column_names=header
+        ),
+        parse_options=pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+        ),
+        convert_options=pacsv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.binary()),
+            null_values=null_values.split(","),
+            strings_can_be_null=True,
+        ),
+    )
+    return {name: table.column(name).combine_chunks().drop_null() for name in wanted}
+
+
+def _line_of(piece: bytes, delimiter: str, at: int, value: bytes) -> int:
+    """The line of the first row that has the value in field ``at``."""
+    cut = cut_rows(piece, delimiter, is_last=True)
+    rows = LineRows(piece, cut.starts, cut.ends, first_row=0, first_line=1)
+    wanted = value.decode("utf-8", "backslashreplace")
+    for k in range(len(cut.starts)):
+        text = rows.raw(k).decode("utf-8", "backslashreplace")
+        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+        if len(fields) > at and fields[at] == wanted:
+            return rows.origin(k).line or 0
+    return 0

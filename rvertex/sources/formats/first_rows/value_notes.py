@@ -1,0 +1,192 @@
+"""What a user has to know of values that are read as others than those that are written.
+
+All of it follows from the first rows of the first file, which also say the types of the columns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from rstream.errors import StreamEngineError
+from rvertex.sources.formats.delimited import NULL_VALUES
+from rvertex.sources.formats.first_rows.csv_look import almost_typed, first_values
+from rvertex.sources.formats.json_lines import chunks
+from rvertex.sources.formats.parquet import cut_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rvertex.sources.spec import SourceSpec
+
+#: Name of a column or of a member within one, the value as it is written, and as it is read.
+_Changed = tuple[str, str, str]
+
+_PLURAL = {"double": "numbers", "timestamp": "times", "date": "dates", "bool": "truth values"}
+#: Numbers of so many digits that a double may not hold them; more than 300 are no numbers.
+_LONG = r"^[ ]*[+-]?[0-9.]{16,300}[ ]*$"
+_LONG_MEMBER = re.compile(rb"[:\[,]\s*-?[0-9.]{16,300}\s*[,}\]]")
+#: Numbers that may be names: of a place, a telephone, a part. 00501, 0x1F, +49170, 12E5.
+_NAME_LIKE = r"^[ ]*([+-]?0[0-9xX]|\+[0-9]|[0-9]+[eE][0-9])"
+_BIT = r"^[ ]*[01][ ]*$"
+
+
+def value_notes(spec: SourceSpec, path: str) -> list[str]:
+    """What the first rows lose; whoever reads them says what is wrong with the file."""
+    try:
+        match spec.format:
+            case "csv":
+                return [*_text_columns(spec, path), *_changed_columns(spec, path, _fields)]
+            case "json":
+                return _changed_columns(spec, path, _members)
+            case "parquet":
+                return _cut_times(spec, path)
+            case _:
+                return []
+    except (StreamEngineError, pa.ArrowException, OSError):
+        return []
+
+
+def _inferred(spec: SourceSpec) -> list[pa.Field]:
+    """The columns that are put out and whose types nobody gave."""
+    return [f for f in spec.schema if f.name not in (spec.vs, spec.ve, *spec.casts)]
+
+
+def _csv_options(spec: SourceSpec) -> tuple[str, str]:
+    return str(spec.option("delimiter", ",")), str(spec.option("null_values", NULL_VALUES))
+
+
+def _text_columns(spec: SourceSpec, path: str) -> list[str]:
+    """Columns that are text because of a few values, with the first of these."""
+    names = {f.name for f in _inferred(spec) if kinds.is_string(f.type)}
+    if not names:
+        return []
+    return [
+        f"source {spec.path}: column {a.column!r} is text because of line {a.line} of {path}: "
+        f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); give "
+        f'schema={{"{a.column}": "{a.kind}"}} with on_bad_row= or null_values= to read them so, or '
+        f'schema={{"{a.column}": "string"}} if text is right'
+        for a in almost_typed(path, *_csv_options(spec), names)
+    ]
+
+
+def _changed_columns(spec: SourceSpec, path: str, changed: Any) -> list[str]:
+    """Of each column the first of the first values that is read as another."""
+    first: dict[str, _Changed] = {}
+    for found in changed(_inferred(spec), path, spec):
+        first.setdefault(found[0], found)
+    return [_change(spec, path, *found) for found in first.values()]
+
+
+def _change(spec: SourceSpec, path: str, name: str, written: str, read: str) -> str:
+    root, _, within = name.partition(".") if name not in spec.schema.names else (name, "", "")
+    kind = "double" if within else spec.schema.field(root).type
+    exact = "string" if spec.format == "csv" else "decimal(38, 0)"
+    wanted = f'"{exact}"' if not within else f"its type with {exact} for {within}"
+    kept = f'"{kind}"' if not within else "its type as it is"
+    return (
+        f"source {spec.path}: column {name!r} is {kind}, in which {written} of {path} is {read}; "
+        f'give schema={{"{root}": {wanted}}} to keep all of it, or schema={{"{root}": {kept}}} if '
+        "that is right"
+    )
+
+
+def _fields(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
+    """Fields of CSV."""
+    types = {f.name: f.type for f in columns if _may_change(f.type)}
+    if not types:
+        return
+    for name, values in first_values(path, *_csv_options(spec), types).items():
+        pattern = _BIT if kinds.is_boolean(types[name]) else _NAME_LIKE
+        for written in _matching(values, pattern)[:1]:
+            read = bool(int(written)) if pattern == _BIT else _number(written)
+            yield name, written, str(read).lower()
+        if kinds.is_floating(types[name]):
+            for written in filter(_is_rounded, _matching(values, _LONG)):
+                yield name, written, _read(written)
+
+
+def _may_change(kind: pa.DataType) -> bool:
+    return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind))
+
+
+def _matching(values: pa.BinaryArray, pattern: str) -> list[str]:
+    found = values.filter(pc.match_substring_regex(values, pattern))
+    return [value.decode().strip() for value in found.to_pylist()]
+
+
+def _number(written: str) -> int | float:
+    if "x" in written.lower():
+        return int(written, 16)
+    return int(written) if written.lstrip("-").isdigit() else float(written)
+
+
+def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
+    """Members of JSON objects, also within others and in lists."""
+    del spec
+    doubles = {name for f in columns for name in _doubles(f.name, f.type)}
+    piece = next(chunks(path), b"") if doubles else b""
+    for line in filter(_LONG_MEMBER.search, piece.splitlines()):
+        try:
+            row = json.loads(line, parse_int=_Written, parse_float=_Written)
+        except (ValueError, RecursionError):  # the end of the piece, or whoever reads it says so
+            continue
+        for name, member in row.items() if isinstance(row, dict) else ():
+            for place, written in _numbers(name, member):
+                if place in doubles and _is_rounded(written):
+                    yield place, written, _read(written)
+
+
+class _Written(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def _doubles(name: str, kind: pa.DataType) -> Iterator[str]:
+    """The places of doubles in a column; an item of a list stands where the list does."""
+    if kinds.is_floating(kind):
+        yield name
+    elif kinds.is_list(kind):
+        yield from _doubles(name, kind.value_type)
+    elif kinds.is_struct(kind):
+        for f in kind:
+            yield from _doubles(f"{name}.{f.name}", f.type)
+
+
+def _numbers(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, _Written):
+        yield name, str(value)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers(name, item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(f"{name}.{key}", item)
+
+
+def _is_rounded(written: str) -> bool:
+    """Whether the double of a number has other digits."""
+    return len(written) < 300 and Decimal(written) != Decimal(_read(written))
+
+
+def _read(written: str) -> str:
+    """What a double makes of it: of a whole number all digits, else as many as tell it apart."""
+    found = float(written)
+    return str(int(found)) if written.lstrip("+-").isdigit() else repr(found)
+
+
+def _cut_times(spec: SourceSpec, path: str) -> list[str]:
+    """Times of an old form that have more digits than are read."""
+    names = {*spec.schema.names} - {spec.vs, spec.ve}
+    return [
+        f"source {spec.path}: column {name!r} has INT96 times, which are read in microseconds: "
+        f"{written} ns of {path} is cut; write it as INT64 to keep nanoseconds"
+        for name, written in cut_times(path, names)
+    ]
