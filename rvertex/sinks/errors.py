@@ -108,6 +108,31 @@ class DestinationSchemaError(UsageError):
 
 
 @error_class
+class DestinationRefusedError(UsageError):
+    """The destination refuses for a reason that no retry mends."""
+
+    destination: str
+    reason: str
+    advice: str
+
+    message = "{destination}: {reason}; {advice}"
+
+
+@error_class
+class DestinationGoneError(UsageError):
+    """What was delivered is gone from the destination, but not the delivery's position."""
+
+    destination: str
+    next_seq: int
+
+    message = (
+        "{destination}: it is gone, though the items below {next_seq} were delivered into it. Put "
+        "it back from a copy, or deliver all rows again under another name: "
+        "jobmanager deliver ROOT --to ... --name NEW"
+    )
+
+
+@error_class
 class RowsRefusedError(UsageError):
     """The destination does not take a value of these rows."""
 
@@ -115,5 +140,8 @@ class RowsRefusedError(UsageError):
     first_seq: int
     next_seq: int
     reason: str
+    advice: str = "correct the rows in the query"
 
-    message = "{destination}: refuses a row of the items [{first_seq}, {next_seq}): {reason}"
+    message = (
+        "{destination}: refuses a row of the items [{first_seq}, {next_seq}): {reason}; {advice}"
+    )

@@ -10,7 +10,6 @@ the client, ADBC, which sends Arrow columns in the binary form of COPY (ADR 37).
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import adbc_driver_manager
@@ -23,10 +22,19 @@ from rvertex.sinks.errors import (
     DeliveryFencedError,
     DeliveryUnknownError,
     DestinationError,
+    DestinationGoneError,
+    DestinationRefusedError,
     DestinationSchemaError,
     RowsRefusedError,
 )
-from rvertex.sinks.postgres_columns import columns_of
+from rvertex.sinks.postgres_columns import STAGE_SEQ, columns_of
+from rvertex.sinks.postgres_errors import (
+    login_refusal,
+    one_line,
+    refusal_of,
+    sqlstate,
+    without_secrets,
+)
 from rvertex.sinks.postgres_sql import Statements
 from rvertex.sinks.protocol import DeliveryProgress
 from rvertex.sinks.spec import secret_value
@@ -55,13 +63,8 @@ _SETTINGS = (
     f"SET idle_in_transaction_session_timeout = {SLEEP_IN_TRANSACTION_MS}",
     "SET application_name = 'streamscope delivery'",
 )
-#: Classes of SQLSTATE: values that do not fit; what only people can put right.
-_ROWS, _SCHEMA = ("22", "23"), ("42", "3F", "0A")
 #: Classes after which a COMMIT has certainly not taken place.
-_NOT_COMMITTED = ("22", "23", "40")
-#: What libpq says of a connection string that it cannot read.
-_UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
-_PASSWORD = re.compile(r"(password\s*=\s*|://[^:/@\s]*:)('[^']*'|[^\s@&]+)", re.IGNORECASE)
+_NOT_COMMITTED = ("40",)
 
 
 class PostgresDestination:
@@ -120,10 +123,11 @@ class PostgresDestination:
         try:
             self._limited(lambda: self._execute("COMMIT"))
         except (adbc_driver_manager.Error, TimeoutError) as error:
+            state, translated = sqlstate(error), self._translated(error)
             self.close()
-            if _state(error)[:2] in _NOT_COMMITTED:
-                raise self._translated(error) from error
-            raise DeliveryUnknownError(self._name, _reason(error)) from error
+            if state[:2] in _NOT_COMMITTED or refusal_of(state) is not None:
+                raise translated from error
+            raise DeliveryUnknownError(self._name, one_line(error)) from error
         self._begin_anew()
 
     def close(self) -> None:
@@ -145,18 +149,24 @@ class PostgresDestination:
         try:
             return with_limit(lambda: adbc.connect(dsn, autocommit=True), CONNECT_WAIT_S)
         except (adbc_driver_manager.Error, TimeoutError) as error:
-            raise DestinationError(self._name, _without_secrets(_reason(error), dsn)) from None
+            reason, refusal = one_line(error), login_refusal(one_line(error))
+            told = without_secrets(reason, dsn)
+            if refusal is not None:
+                raise DestinationRefusedError(self._name, told, refusal.advice) from None
+            raise DestinationError(self._name, told) from None
 
     def _make_tables(self) -> None:
         """In a transaction of its own; who may only insert finds the tables made."""
         self._run("BEGIN")
         self._run(postgres_sql.lock_tables())
-        found = self._run(self._sql.exist())
-        for exists, statement in zip(
-            found[0], (self._sql.make_progress(), self._sql.make_table()), strict=True
-        ):
-            if not exists:
-                self._run(statement)
+        ((has_progress, has_table),) = self._run(self._sql.exist())
+        if not has_progress:
+            self._run(self._sql.make_progress())
+        if not has_table:
+            ((delivered_seq,),) = self._run(self._sql.furthest())
+            if delivered_seq:  # by any partition: a new table would lack its rows
+                raise DestinationGoneError(self._name, delivered_seq)
+            self._run(self._sql.make_table())
         self._run("COMMIT")
 
     def _check_table(self) -> None:
@@ -212,7 +222,7 @@ class PostgresDestination:
 
     def _sent_schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.sent) for column in self._columns]
-        seq = [pa.field(postgres_sql.STAGE_SEQ, pa.int64())] if self._sink.key else []
+        seq = [pa.field(STAGE_SEQ, pa.int64())] if self._sink.key else []
         return pa.schema([*fields, *seq])
 
     def _ingest(self, table: pa.Table) -> None:
@@ -254,26 +264,11 @@ class PostgresDestination:
             raise
 
     def _translated(self, error: Exception) -> Exception:
-        state, reason = _state(error)[:2], _reason(error)
-        if state in _ROWS:
-            return RowsRefusedError(self._name, self._first_seq or 0, self._next_seq, reason)
-        if state in _SCHEMA:
-            return DestinationSchemaError(self._name, reason)
-        return DestinationError(self._name, reason)
-
-
-def _state(error: Exception) -> str:
-    """The SQLSTATE; empty if the connection was lost."""
-    return str(getattr(error, "sqlstate", None) or "")
-
-
-def _without_secrets(reason: str, dsn: str) -> str:
-    """The client repeats what it could not read, which may be a part of a password."""
-    if any(word in reason for word in _UNREADABLE):
-        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
-    return _PASSWORD.sub(r"\1...", reason.replace(dsn, "..."))
-
-
-def _reason(error: Exception) -> str:
-    """What the server said, in one line."""
-    return " ".join(str(error).split())
+        refusal, reason = refusal_of(sqlstate(error)), one_line(error)
+        if refusal is None:
+            return DestinationError(self._name, reason)
+        if refusal.is_rows and self._first_seq is not None:
+            return RowsRefusedError(
+                self._name, self._first_seq, self._next_seq, reason, refusal.advice
+            )
+        return DestinationRefusedError(self._name, reason, refusal.advice)

@@ -1,4 +1,4 @@
-"""The columns of a table in PostgreSQL: which type holds a column of Arrow, and how it travels.
+"""A table in PostgreSQL: its name, its columns, and which type holds a column of Arrow.
 
 Every value is kept as it is. What PostgreSQL cannot keep is refused when the delivery begins:
 nanoseconds. Nested values become ``jsonb``; a zone's name is not kept, the moment is.
@@ -15,10 +15,20 @@ import pyarrow.compute as pc
 from rvertex.sinks.errors import DestinationSchemaError
 from rvertex.sinks.json_text import json_texts
 
+PROGRESS_TABLE = "streamscope_deliveries"
+#: The temporary table of a connection, from which rows are merged by their keys.
+STAGE = "streamscope_stage"
+#: The number of the item that a row of the stage was.
+STAGE_SEQ = "streamscope_seq"
 #: Longer names are cut off by the server, so two could become one.
 NAME_BYTES_MAX = 63
+_NAME = r'"[^"\0]+"|[^."\0]+'
+_TABLE = re.compile(rf"(?:{_NAME})(?:\.(?:{_NAME}))?")
+_PART = re.compile(r'"([^"]+)"|([^."]+)')
 #: What the binary form of ``jsonb`` begins with: its version.
 _JSONB_VERSION = "\x01"
+#: Columns that every table has, and the one by which upserts keep the order of rows.
+SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", STAGE_SEQ)
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _TEXTS = ("text", "character varying", "character", "citext")
 _SIMPLE: dict[pa.DataType, tuple[str, pa.DataType]] = {
@@ -79,11 +89,15 @@ def columns_of(destination: str, schema: pa.Schema) -> tuple[PostgresColumn, ...
     """
     names = schema.names
     for name in names:
-        if not name or len(name.encode()) > NAME_BYTES_MAX or names.count(name) > 1:
+        if not 0 < len(name.encode()) <= NAME_BYTES_MAX or "\0" in name or names.count(name) > 1:
             raise DestinationSchemaError(
                 destination,
                 f"column {name!r}: a name has 1 to {NAME_BYTES_MAX} bytes and is there once; "
                 "rename it in the query",
+            )
+        if name in SYSTEM_COLUMNS:
+            raise DestinationSchemaError(
+                destination, f"column {name!r}: PostgreSQL keeps this name for itself; rename it"
             )
     return tuple(_column(destination, field) for field in schema)
 
@@ -135,3 +149,26 @@ def _time(destination: str, name: str, kind: pa.DataType) -> tuple[str, pa.DataT
     if kind.tz is None:
         return "timestamp without time zone", pa.timestamp("us")
     return "timestamp with time zone", pa.timestamp("us", "UTC")
+
+
+def split_table(table: str) -> tuple[str, str]:
+    """Schema (may be empty) and name of ``schema.table``; parts may stand in double quotes.
+
+    Raises:
+        ValueError: the text is something else, or a name that the server would cut off.
+    """
+    if _TABLE.fullmatch(table) is None:
+        raise ValueError(
+            "a table is NAME or SCHEMA.NAME; put a name with a dot or a space in double quotes"
+        )
+    parts = [quoted or bare for quoted, bare in _PART.findall(table)]
+    for part in parts:
+        size = len(part.encode())
+        if size > NAME_BYTES_MAX:
+            raise ValueError(
+                f"the name {part!r} has {size} bytes; PostgreSQL cuts names off after "
+                f"{NAME_BYTES_MAX} bytes, so two tables could become one: choose a shorter name"
+            )
+    if parts[-1] in (PROGRESS_TABLE, STAGE):
+        raise ValueError(f"the name {parts[-1]!r} is taken by the delivery itself: choose another")
+    return (parts[0], parts[1]) if len(parts) == 2 else ("", parts[0])

@@ -6,8 +6,9 @@ a delivery: its progress, the epoch of its writer, and the server's process that
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from rvertex.sinks.postgres_columns import PROGRESS_TABLE, STAGE, STAGE_SEQ, split_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,15 +16,8 @@ if TYPE_CHECKING:
     from rvertex.sinks.postgres_columns import PostgresColumn
     from rvertex.sinks.protocol import DeliveryProgress
 
-PROGRESS_TABLE = "streamscope_deliveries"
-#: The temporary table of a connection, from which rows are merged by their keys.
-STAGE = "streamscope_stage"
-#: The number of the item that a row of the stage was.
-STAGE_SEQ = "streamscope_seq"
 #: Who makes tables holds this lock, since CREATE TABLE IF NOT EXISTS of two at once fails.
 _TABLES_LOCK = 7_318_044_916_253_027_001
-
-_PART = re.compile(r'"([^"]+)"|([^."]+)')
 
 
 def name(text: str) -> str:
@@ -38,12 +32,6 @@ def names(texts: Iterable[str]) -> str:
 def value(text: str) -> str:
     """A text as a literal."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def split_table(table: str) -> tuple[str, str]:
-    """Schema (may be empty) and name of ``schema.table``; parts may stand in double quotes."""
-    parts = ["".join(found) for found in _PART.findall(table)]
-    return (parts[0], parts[1]) if len(parts) == 2 else ("", "".join(parts))
 
 
 def lock_tables() -> str:
@@ -63,7 +51,8 @@ class Statements:
     ) -> None:
         self._schema, self._table = split_table(table)
         self._columns, self._key = columns, key
-        self._row = f"delivery = {value(delivery)} AND part = {partition}"
+        self._mine = f"delivery = {value(delivery)}"
+        self._row = f"{self._mine} AND part = {partition}"
         self._of = f"{value(delivery)}, {partition}"
 
     @property
@@ -127,6 +116,10 @@ class Statements:
             f"INSERT INTO {self.table} ({columns}) SELECT DISTINCT ON ({key}) {columns} "
             f"FROM {STAGE} ORDER BY {key}, {STAGE_SEQ} DESC ON CONFLICT ({key}) DO {change}"
         )
+
+    def furthest(self) -> str:
+        """The greatest position of all partitions of this delivery; null before the first rows."""
+        return f"SELECT max(next_seq) FROM {self.progress} WHERE {self._mine}"
 
     def writer(self) -> str:
         """Who has the delivery now: epoch, process of the server, when that one began."""

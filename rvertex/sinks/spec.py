@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from rvertex.sinks.errors import InvalidSinkError, MissingSecretError
+from rvertex.sinks.postgres_columns import columns_of, split_table
+from rvertex.sources.logs.kafka.options import topic_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +98,8 @@ class KafkaSink:
         """See :class:`SinkSpec`."""
         check_choice(self.label, "format", self.format, ("json", "avro", "arrow"))
         check_choice(self.label, "mode", self.mode, ("transactions", "headers"))
+        if (reason := topic_fault(self.topic)) is not None:
+            raise InvalidSinkError(self.label, reason)
         check_columns(self.label, "key", self.key, schema)
         if self.key and self.format == "arrow":
             reason = "format='arrow' packs many rows in a record; key= is for a row in a record"
@@ -125,6 +129,11 @@ class PostgresSink:
         if bool(self.key) != (self.mode == "upsert"):
             reason = "mode='upsert' takes key=[columns], mode='append' takes none"
             raise InvalidSinkError(self.label, reason)
+        try:
+            split_table(self.table)
+        except ValueError as error:
+            raise InvalidSinkError(self.label, str(error)) from None
+        columns_of(self.label, schema)
 
 
 @dataclass(frozen=True, slots=True)

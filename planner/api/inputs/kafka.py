@@ -33,7 +33,7 @@ from rstream.items.batch import RESERVED
 from rvertex.sources.logs.decode.avro_schema import arrow_columns, parse_avro_schema
 from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, REGISTRY_URL
 from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
-from rvertex.sources.logs.kafka.options import SERVERS, owned
+from rvertex.sources.logs.kafka.options import SERVERS, owned, topic_fault
 from rvertex.sources.logs.kafka.positions import START, UNTIL
 from rvertex.sources.logs.kafka.reader import AWAY_MAX_US
 from rvertex.sources.logs.kafka.subjects import registered_columns
@@ -186,8 +186,8 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
 
 
 def _check(topic: str, given: KafkaOptions) -> None:
-    if not topic or "/" in topic:
-        raise InvalidPlanError(f"from_kafka({topic!r}): it is not the name of a topic")
+    if (fault := topic_fault(topic)) is not None:
+        raise InvalidPlanError(f"from_kafka: {fault}")
     if not given.servers:
         raise InvalidPlanError('from_kafka: servers= is empty; write it like "localhost:9092"')
     if given.delay is None or given.delay == AUTO:

@@ -7,6 +7,7 @@ partition 0 of the topic, which every topic has.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,14 +24,18 @@ from confluent_kafka import (
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DestinationError,
+    DestinationRefusedError,
     InvalidSinkError,
+    RowsRefusedError,
 )
+from rvertex.sinks.kafka.refusals import refusal_of
 from rvertex.sinks.protocol import DeliveryProgress
 from rvertex.sinks.spec import secret_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from rvertex.sinks.protocol import DeliveredRows
     from rvertex.sinks.spec import DeliveryPlace, KafkaSink
 
 #: Longest wait for an answer of the brokers to one question.
@@ -57,6 +62,14 @@ _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 )
+#: A call that fails so says nothing of the cause, which the client told of its connections.
+_SILENT = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._INCONSISTENT,
+)
 _UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _log = logging.getLogger(__name__)
 
@@ -68,17 +81,80 @@ class KeptProgress(NamedTuple):
     progress: DeliveryProgress | None
 
 
+class Link:
+    """What errors of one delivery mean: those of its calls, and those the client only tells of."""
+
+    def __init__(self, sink: KafkaSink) -> None:
+        self.label = f"topic {sink.topic}"
+        self.begin(0)
+
+    def begin(self, epoch: int) -> None:
+        """Forget what went wrong before."""
+        self.epoch = epoch
+        #: The last error of a connection or of a record that no retry mends.
+        self._refused: KafkaError | None = None
+        #: The items that were written since the last commit.
+        self.items: tuple[int, int] | None = None
+
+    def add_items(self, rows: DeliveredRows) -> None:
+        """Name the items of rows that are about to be sent."""
+        first_seq = rows.first_seq if self.items is None else self.items[0]
+        self.items = (first_seq, rows.next_seq)
+
+    def note(self, error: KafkaError) -> None:
+        """Take an error of a connection, which calls only show as no answer."""
+        _log.info("client", extra={"reason": error.str()})
+        if refusal_of(error) is not None:
+            self._refused = error
+
+    def note_record(self, error: KafkaError | None, _: Message) -> None:
+        """Take the error of a record; the commit only says that there is one."""
+        if error is not None:
+            self.note(error)
+
+    def failed(self, error: KafkaException, client: Producer | Consumer) -> Exception:
+        """What the failure of a call means; ``client``: it has not told of its connections yet."""
+        found: KafkaError = error.args[0]
+        if found.code() in _SILENT:
+            with contextlib.suppress(KafkaException):
+                client.poll(0)
+            found = self._refused or found
+        return self.meaning(found)
+
+    def poll(self, client: Producer | Consumer, wait_s: float) -> None:
+        """Let the client tell of what it has done; it raises what ended it, as when it is fenced.
+
+        Raises:
+            StreamEngineError: the delivery has to open again, or ends.
+        """
+        try:
+            client.poll(wait_s)
+        except KafkaException as error:
+            raise self.meaning(error.args[0]) from error
+
+    def meaning(self, error: KafkaError, items: tuple[int, int] | None = None) -> Exception:
+        """The error of a delivery that stands for one of the client."""
+        if error.code() in _FENCED:
+            return DeliveryFencedError(self.label, self.epoch)
+        refusal, (first_seq, next_seq) = refusal_of(error), items or self.items or (0, 0)
+        if refusal is None:
+            return DestinationError(self.label, error.str())
+        if refusal.is_rows:
+            return RowsRefusedError(self.label, first_seq, next_seq, error.str(), refusal.advice)
+        return DestinationRefusedError(self.label, error.str(), refusal.advice)
+
+
 class ProgressGroup:
     """The consumer group that keeps the progress of one output partition."""
 
     def __init__(
-        self, sink: KafkaSink, place: DeliveryPlace, isolation: str = "read_committed"
+        self, sink: KafkaSink, place: DeliveryPlace, link: Link, isolation: str = "read_committed"
     ) -> None:
-        self._topic, self._label = sink.topic, f"topic {sink.topic}"
+        self._topic, self._link = sink.topic, link
         self.name = f"streamscope.{place.stream}"
         given = {
             "fetch.wait.max.ms": END_WAIT_MS,
-            **settings(sink),
+            **settings(sink, link),
             "group.id": self.name,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -87,7 +163,7 @@ class ProgressGroup:
         try:
             self.consumer = Consumer(given, logger=_log)
         except KafkaException as error:
-            raise InvalidSinkError(self._label, error.args[0].str()) from error
+            raise InvalidSinkError(link.label, error.args[0].str()) from error
         #: It never joins the group, so this stays as it is. The client asks a thread of its own for
         #: it, and holds Python's lock meanwhile.
         self.member = self.consumer.consumer_group_metadata()
@@ -102,9 +178,9 @@ class ProgressGroup:
         try:
             (found,) = self.consumer.committed([place], timeout=limit_s)
         except KafkaException as error:
-            raise failed(self._label, error) from error
+            raise self._link.failed(error, self.consumer) from error
         if found.error is not None:
-            raise DestinationError(self._label, str(found.error))
+            raise self._link.meaning(found.error)
         if found.offset == OFFSET_INVALID or not found.metadata:
             return KeptProgress(0, None)
         epoch, digest, *seq = str(found.metadata).split()
@@ -134,7 +210,7 @@ class ProgressGroup:
         try:
             self.consumer.commit(offsets=kept, asynchronous=False)
         except KafkaException as error:
-            raise failed(self._label, error, epoch) from error
+            raise self._link.failed(error, self.consumer) from error
 
     def read_ends(self, partitions: int) -> dict[int, int]:
         """By partition of the topic the end that was kept; at the very start, where it ends now."""
@@ -146,7 +222,7 @@ class ProgressGroup:
                 if offset == OFFSET_INVALID:  # else the partition was added later
                     found[k] = self._end(k) if is_new else 0
         except KafkaException as error:
-            raise failed(self._label, error) from error
+            raise self._link.failed(error, self.consumer) from error
         return found
 
     def records(self, starts: dict[int, int]) -> Iterator[Message]:
@@ -160,19 +236,19 @@ class ProgressGroup:
             places = [TopicPartition(self._topic, k, starts[k]) for k in sorted(left)]
             self.consumer.assign(places)
         except KafkaException as refused:
-            raise failed(self._label, refused) from refused
+            raise self._link.failed(refused, self.consumer) from refused
         try:
             while left:  # until each partition has said that it ends
                 message = self.consumer.poll(ANSWER_WAIT_S)
                 if message is None:
-                    raise DestinationError(self._label, "its end cannot be read")
+                    raise DestinationError(self._link.label, "its end cannot be read")
                 error = message.error()
                 if error is None:
                     yield message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(message.partition())
                 else:
-                    raise DestinationError(self._label, error.str())
+                    raise self._link.meaning(error)
         finally:
             self.consumer.unassign()
 
@@ -186,9 +262,17 @@ class ProgressGroup:
         self.consumer.close()
 
 
-def new_producer(sink: KafkaSink, **added: Any) -> Producer:
+def new_producer(
+    sink: KafkaSink,
+    link: Link,
+    *,
+    on_failed_record: Callable[[KafkaError | None, Message], None] | None = None,
+    **added: Any,
+) -> Producer:
     """A producer with the user's settings; ``added`` has underscores for dots, and precedence."""
     fixed = {name.replace("_", "."): value for name, value in added.items()}
+    if on_failed_record is not None:
+        fixed |= {"delivery.report.only.error": True, "on_delivery": on_failed_record}
     usual = {
         "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
         "partitioner": "murmur2_random",
@@ -197,50 +281,39 @@ def new_producer(sink: KafkaSink, **added: Any) -> Producer:
         "socket.timeout.ms": int(ANSWER_WAIT_S * 1e3),
     }
     try:
-        return Producer({**usual, **settings(sink), **fixed}, logger=_log)
+        return Producer({**usual, **settings(sink, link), **fixed}, logger=_log)
     except KafkaException as error:
-        raise InvalidSinkError(f"topic {sink.topic}", error.args[0].str()) from error
+        raise InvalidSinkError(link.label, error.args[0].str()) from error
 
 
-def settings(sink: KafkaSink) -> dict[str, Any]:
+def settings(sink: KafkaSink, link: Link) -> dict[str, Any]:
     """What producers and consumers of a sink share."""
     given = {name: secret_value(value) for name, value in sink.config}
-    return {"bootstrap.servers": secret_value(sink.servers), **given, "error_cb": _note}
+    return {"bootstrap.servers": secret_value(sink.servers), **given, "error_cb": link.note}
 
 
-def partition_count(client: Producer | Consumer, topic: str) -> int:
+def partition_count(client: Producer | Consumer, topic: str, link: Link) -> int:
     """How many partitions a topic has.
 
     Raises:
         InvalidSinkError: there is no such topic.
         DestinationError: nobody answers.
+        DestinationRefusedError: the broker does not take the name, or the user.
     """
-    label = f"topic {topic}"
     try:
         found = client.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
     except KafkaException as error:
-        raise failed(label, error) from error
+        raise link.failed(error, client) from error
     if found.error is not None and found.error.code() in _UNKNOWN_TOPIC:
-        raise InvalidSinkError(label, "there is no such topic: create it, and resume")
-    if found.error is not None or not found.partitions:
-        raise DestinationError(label, str(found.error or "it has no partitions yet"))
+        raise InvalidSinkError(link.label, "there is no such topic: create it, and resume")
+    if found.error is not None:
+        raise link.meaning(found.error)
+    if not found.partitions:
+        raise DestinationError(link.label, "it has no partitions yet")
     return len(found.partitions)
-
-
-def failed(label: str, error: KafkaException, epoch: int = 0) -> Exception:
-    """What an error of the client means to a delivery."""
-    found: KafkaError = error.args[0]
-    if found.code() in _FENCED:
-        return DeliveryFencedError(label, epoch)
-    return DestinationError(label, found.str())
 
 
 def may_have_happened(error: KafkaException) -> bool:
     """Whether a commit that failed so may have taken place."""
     found: KafkaError = error.args[0]
     return found.code() not in _FENCED and not found.txn_requires_abort()
-
-
-def _note(error: KafkaError) -> None:
-    """Errors of connections, which the calls above report if they last."""
-    _log.info("client", extra={"reason": error.str()})

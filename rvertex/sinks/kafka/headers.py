@@ -34,7 +34,7 @@ class KafkaHeaders:
 
     def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
         self._sink, self._place = sink, place
-        self._label = f"topic {sink.topic}"
+        self._link = client.Link(sink)
         self._records = RecordEncoder(sink, place.schema)
         self._group: client.ProgressGroup | None = None
         self._producer: Producer | None = None
@@ -51,13 +51,18 @@ class KafkaHeaders:
         """See the protocol."""
         self._leave()
         self._epoch, self._failure = epoch, None
+        self._link.begin(epoch)
         if self._group is None:
-            self._group = client.ProgressGroup(self._sink, self._place, "read_uncommitted")
+            self._group = client.ProgressGroup(
+                self._sink, self._place, self._link, "read_uncommitted"
+            )
         kept = self._group.read()
         self._refuse_if_older(kept)
-        self._producer = client.new_producer(self._sink, enable_idempotence=True)
+        self._producer = client.new_producer(self._sink, self._link, enable_idempotence=True)
         # Asked by the consumer, which is older than partitions that were added, and learns of them.
-        self._partitions = client.partition_count(self._group.consumer, self._sink.topic)
+        self._partitions = client.partition_count(
+            self._group.consumer, self._sink.topic, self._link
+        )
         self._partition = self._place.partition % self._partitions
         self._ends = self._group.read_ends(self._partitions)
         stream, self._found = self._place.stream.encode(), set()
@@ -70,6 +75,7 @@ class KafkaHeaders:
 
     def write(self, rows: DeliveredRows) -> None:
         """See the protocol; nothing is sent before the commit."""
+        self._link.add_items(rows)
         stream = self._place.stream.encode()
         for value, key, seq, _ in self._records.of(rows):
             if seq in self._found:
@@ -87,10 +93,11 @@ class KafkaHeaders:
             self._produce(record)
         self._pending = []
         if self._producer.flush(client.ANSWER_WAIT_S):
-            raise DestinationError(self._label, "records were not taken in time")
+            raise DestinationError(self._link.label, "records were not taken in time")
         self._poll(0)
         self._found = {seq for seq in self._found if seq >= progress.next_seq}
         self._group.keep(self._epoch, progress, self._ends)
+        self._link.items = None
 
     def close(self) -> None:
         """See the protocol."""
@@ -101,7 +108,7 @@ class KafkaHeaders:
 
     def _refuse_if_older(self, kept: client.KeptProgress) -> None:
         if kept.epoch > self._epoch:
-            raise DeliveryFencedError(self._label, self._epoch)
+            raise DeliveryFencedError(self._link.label, self._epoch)
 
     def _produce(self, record: dict[str, Any]) -> None:
         assert self._producer is not None
@@ -112,7 +119,7 @@ class KafkaHeaders:
             except BufferError:
                 self._poll(client.ROOM_WAIT_S)
             except KafkaException as error:
-                raise client.failed(self._label, error, self._epoch) from error
+                raise self._link.failed(error, self._producer) from error
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -125,9 +132,9 @@ class KafkaHeaders:
 
     def _poll(self, wait_s: float) -> None:
         assert self._producer is not None
-        self._producer.poll(wait_s)
+        self._link.poll(self._producer, wait_s)
         if self._failure is not None:
-            raise client.failed(self._label, KafkaException(self._failure), self._epoch)
+            raise self._link.failed(KafkaException(self._failure), self._producer)
 
     def _leave(self) -> None:
         self._pending = []

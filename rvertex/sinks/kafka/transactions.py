@@ -35,7 +35,7 @@ class KafkaTransactions:
 
     def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
         self._sink, self._place = sink, place
-        self._label = f"topic {sink.topic}"
+        self._link = client.Link(sink)
         self._records = RecordEncoder(sink, place.schema)
         self._group: client.ProgressGroup | None = None
         self._producer: Producer | None = None
@@ -48,21 +48,24 @@ class KafkaTransactions:
         """See the protocol."""
         self._leave()
         self._epoch = epoch
+        self._link.begin(epoch)
         if self._group is None:
-            self._group = client.ProgressGroup(self._sink, self._place)
+            self._group = client.ProgressGroup(self._sink, self._place, self._link)
         with contextlib.suppress(DestinationError):  # it is not known before init_transactions
             self._refuse_if_older(self._group.read(client.LOOK_WAIT_S))
         self._producer = client.new_producer(
             self._sink,
+            self._link,
             transactional_id=self._group.name,
             transaction_timeout_ms=client.TRANSACTION_TIMEOUT_MS,
+            on_failed_record=self._link.note_record,
         )
         try:
             self._producer.init_transactions(client.ANSWER_WAIT_S)
         except KafkaException as error:
-            raise client.failed(self._label, error, epoch) from error
+            raise self._link.failed(error, self._producer) from error
         # After init_transactions, which else waits half a second for nothing (librdkafka 2.16).
-        count = client.partition_count(self._producer, self._sink.topic)
+        count = client.partition_count(self._producer, self._sink.topic, self._link)
         self._partition = self._place.partition % count
         kept = self._group.read()
         self._refuse_if_older(kept)
@@ -74,9 +77,10 @@ class KafkaTransactions:
         """See the protocol."""
         assert self._producer is not None
         self._begin()
+        self._link.add_items(rows)
         topic, own = self._sink.topic, self._partition
         produce = self._producer.produce
-        for value, key, _, _ in self._records.of(rows):
+        for value, key, seq, next_seq in self._records.of(rows):
             while True:  # until there is room; the brokers take records meanwhile, or time out
                 try:
                     if key is None:
@@ -85,10 +89,10 @@ class KafkaTransactions:
                         produce(topic, value, key)
                     break
                 except BufferError:
-                    self._producer.poll(client.ROOM_WAIT_S)
+                    self._link.poll(self._producer, client.ROOM_WAIT_S)
                 except KafkaException as error:
-                    raise client.failed(self._label, error, self._epoch) from error
-        self._producer.poll(0)
+                    raise self._link.meaning(error.args[0], (seq, next_seq)) from error
+        self._link.poll(self._producer, 0)
 
     def commit(self, progress: DeliveryProgress) -> None:
         """See the protocol."""
@@ -108,7 +112,7 @@ class KafkaTransactions:
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
-            raise client.failed(self._label, error, self._epoch) from error
+            raise self._link.failed(error, self._producer) from error
         self._is_begun = True
 
     def _commit(self, progress: DeliveryProgress | None) -> None:
@@ -121,9 +125,10 @@ class KafkaTransactions:
             self._producer.commit_transaction(client.ANSWER_WAIT_S)
         except KafkaException as error:
             if client.may_have_happened(error):
-                raise DeliveryUnknownError(self._label, error.args[0].str()) from error
-            raise client.failed(self._label, error, self._epoch) from error
+                raise DeliveryUnknownError(self._link.label, error.args[0].str()) from error
+            raise self._link.failed(error, self._producer) from error
         self._is_begun = False
+        self._link.items = None
 
     def _send_offsets(self, producer: Producer, offsets: list[TopicPartition], member: Any) -> None:
         """Put the progress into the transaction.
@@ -138,13 +143,13 @@ class KafkaTransactions:
                 client.OFFSETS_WAITS * client.ANSWER_WAIT_S,
             )
         except KafkaException as error:
-            raise client.failed(self._label, error, self._epoch) from error
+            raise self._link.failed(error, producer) from error
         except TimeoutError as error:
-            raise DestinationError(self._label, str(error)) from error
+            raise DestinationError(self._link.label, str(error)) from error
 
     def _refuse_if_older(self, kept: client.KeptProgress) -> None:
         if kept.epoch > self._epoch:
-            raise DeliveryFencedError(self._label, self._epoch)
+            raise DeliveryFencedError(self._link.label, self._epoch)
 
     def _leave(self) -> None:
         """Give up what was not committed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from rvertex.sources.logs.errors import MissingVariableError
@@ -53,7 +54,19 @@ _READER: Mapping[str, str | int | bool] = {
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
+#: What brokers take as the name of a topic.
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_CONSUMERS = (GROUP, "fetch.", "queued.", "check.crcs", "max.poll.interval.ms", "session.")
+
+
+def topic_fault(name: str) -> str | None:
+    """Why no broker has a topic of this name; None: one may have."""
+    if _TOPIC.fullmatch(name) is not None and name not in (".", ".."):
+        return None
+    return (
+        f"{name!r} is not the name of a topic: it has 1 to 249 of the characters a-z, A-Z, 0-9, "
+        "'.', '_' and '-'"
+    )
 
 
 def topic_of(spec: SourceSpec) -> str:

@@ -1,0 +1,92 @@
+"""Which errors of PostgreSQL end a delivery, and which pass: one table by SQLSTATE.
+
+The server sends no SQLSTATE when it refuses a connection, so those errors are told by their words.
+Every error that is not listed here is tried again: a lost connection, a full disk, a lock, a limit
+of connections, a server that starts or shuts down, a standby that cannot write yet.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+#: The server's answer to a value that does not fit its column or violates a constraint.
+ROWS = "correct the rows in the query, or change the table"
+_TABLE = "correct the table"
+_SERVER = "correct the table or the settings of the server"
+_LOGIN = "correct the user, the password or the database of the connection string"
+_GRANT = "grant the user INSERT, SELECT and UPDATE on the tables, and CREATE on the schema"
+
+
+class Refusal(NamedTuple):
+    """An error that no retry mends. ``is_rows``: the rows cause it, not the place."""
+
+    is_rows: bool
+    advice: str
+
+
+_BAD_ROWS = Refusal(True, ROWS)
+#: By SQLSTATE or its class; a whole code comes before its class. None: it passes.
+REFUSALS: dict[str, Refusal | None] = {
+    "0A": Refusal(False, _TABLE),  # not supported
+    "21": _BAD_ROWS,  # cardinality
+    "22": _BAD_ROWS,  # a value that the type does not hold
+    "23": _BAD_ROWS,  # a constraint
+    "27": _BAD_ROWS,  # a trigger
+    "28": Refusal(False, _LOGIN),
+    "2F": _BAD_ROWS,  # a function that a trigger or a default calls
+    "38": _BAD_ROWS,
+    "39": _BAD_ROWS,
+    "3D": Refusal(False, _LOGIN),  # no such database
+    "3F": Refusal(False, "create the schema"),
+    "42": Refusal(False, _TABLE),
+    "42501": Refusal(False, _GRANT),
+    "44": _BAD_ROWS,  # the check option of a view
+    "54": _BAD_ROWS,  # a limit of the server, as an index entry of more than 2.7 kB
+    "54011": Refusal(False, "a table has at most 1600 columns"),
+    "55": Refusal(False, _SERVER),
+    "55006": None,  # in use
+    "55P03": None,  # a lock
+    "57P04": Refusal(False, _LOGIN),  # the database was dropped
+    "F0": Refusal(False, _SERVER),
+    "P0": _BAD_ROWS,  # raised by a trigger
+}
+#: Refusals of connections, as server and client word them in English.
+_REFUSED_LOGINS = re.compile(
+    r"authentication failed|no password supplied|role .* does not exist|database .* does not exist"
+    r"|not permitted to log in|no pg_hba\.conf entry|pg_hba\.conf rejects|permission denied for"
+    r"|invalid port number|does not support SSL|requires? SSL|certificate"
+    r"|password retrieved from file|GSSAPI|too old|unsupported frontend protocol"
+)
+#: Said by the client of a connection string that it cannot read.
+_UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
+_PASSWORD = re.compile(r"(password\s*=\s*|://[^:/@\s]*:)('[^']*'|[^\s@&]+)", re.IGNORECASE)
+
+
+def sqlstate(error: Exception) -> str:
+    """Empty if the connection was lost."""
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def refusal_of(state: str) -> Refusal | None:
+    """What an error of this SQLSTATE means; None: it may pass."""
+    return REFUSALS[state] if state in REFUSALS else REFUSALS.get(state[:2])
+
+
+def login_refusal(reason: str) -> Refusal | None:
+    """What the failure of a connection means; None: it may pass."""
+    if any(word in reason for word in _UNREADABLE) or _REFUSED_LOGINS.search(reason):
+        return Refusal(False, _LOGIN)
+    return None
+
+
+def without_secrets(reason: str, dsn: str) -> str:
+    """The client repeats what it could not read, which may be a part of a password."""
+    if any(word in reason for word in _UNREADABLE):
+        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
+    return _PASSWORD.sub(r"\1...", reason.replace(dsn, "..."))
+
+
+def one_line(error: Exception) -> str:
+    """What the server said."""
+    return " ".join(str(error).split())

@@ -1,0 +1,140 @@
+"""Which errors of a real broker end a delivery, and that others are tried again.
+
+Cannot catch: what a broker with users and permissions answers; the one here has neither, so a wrong
+password is one for a mechanism that it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from rvertex.sinks.errors import (
+    DestinationError,
+    DestinationRefusedError,
+    InvalidSinkError,
+    RowsRefusedError,
+)
+from rvertex.sinks.kafka import client
+from rvertex.sinks.kafka.refusals import REFUSALS, refusal_of
+from rvertex.sinks.opening import destination
+from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
+from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+from tests.support.brokers import free_port
+
+if TYPE_CHECKING:
+    from rvertex.sinks.protocol import Destination
+    from tests.support.brokers import Broker
+
+TEXT = pa.schema([("text", pa.string())])
+MODES = pytest.mark.parametrize("mode", ["transactions", "headers"])
+TOO_LARGE = 2_000_000
+SOME_DIGEST = b"digest"
+
+
+def opened(topic: str, servers: str, mode: Any, **config: str) -> Destination:
+    settings = tuple((name.replace("_", "."), value) for name, value in config.items())
+    sink = KafkaSink(topic, servers, mode=mode, config=settings)
+    return destination(sink, DeliveryPlace(topic, "d", 0, 1, TEXT))
+
+
+def texts(first_seq: int, *sizes: int) -> DeliveredRows:
+    batch = pa.RecordBatch.from_pydict({"text": ["x" * size for size in sizes]}, TEXT)
+    seqs = np.arange(first_seq, first_seq + len(sizes))
+    return DeliveredRows(first_seq, first_seq + len(sizes), seqs, batch)
+
+
+def write_and_commit(place: Destination, rows: DeliveredRows) -> None:
+    place.write(rows)
+    place.commit(DeliveryProgress(rows.next_seq, SOME_DIGEST))
+
+
+def test_every_name_of_the_table_is_one_of_the_client() -> None:
+    codes = [code for code in vars(KafkaError).values() if isinstance(code, int)]
+    assert {*REFUSALS} <= {KafkaError(code).name() for code in codes}
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["_TRANSPORT", "_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "COORDINATOR_LOAD_IN_PROGRESS"],
+)
+def test_an_error_of_the_weather_passes(code: str) -> None:
+    assert refusal_of(KafkaError(getattr(KafkaError, code))) is None
+
+
+@pytest.mark.slow
+@MODES
+def test_row_that_the_client_does_not_send(broker: Broker, topic: str, mode: str) -> None:
+    """It is larger than ``message.max.bytes``; the rows before it are not delivered either."""
+    place = opened(topic, broker.servers, mode)
+    place.open(1)
+    with pytest.raises(RowsRefusedError, match=r"(?s)size too large.*raise max\.message\.bytes"):
+        write_and_commit(place, texts(0, 5, TOO_LARGE, 5))
+    place.close()
+    assert broker.read_committed(topic) == [] or mode == "headers"
+
+
+@pytest.mark.slow
+@MODES
+def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str) -> None:
+    """The error names its items, in a later transaction, too."""
+    place = opened(topic, broker.servers, mode, message_max_bytes="9000000")
+    place.open(1)
+    place.write(texts(0, 5, 6))
+    place.commit(DeliveryProgress(2, SOME_DIGEST))
+    with pytest.raises(RowsRefusedError, match=r"items \[2, 4\).*size too large"):
+        write_and_commit(place, texts(2, 7, TOO_LARGE))
+    assert place.open(1) == DeliveryProgress(2, SOME_DIGEST)
+    place.write(texts(2, 7))
+    place.commit(DeliveryProgress(3, SOME_DIGEST))
+    place.close()
+
+
+@pytest.mark.slow
+@MODES
+def test_user_that_the_broker_refuses(broker: Broker, topic: str, mode: str) -> None:
+    place = opened(
+        topic,
+        broker.servers,
+        mode,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_username="me",
+        sasl_password="hush",
+    )
+    with pytest.raises(DestinationRefusedError, match=r"authentication.*correct the user") as found:
+        place.open(1)
+    assert "hush" not in str(found.value)
+    place.close()
+
+
+@pytest.mark.slow
+@MODES
+def test_broker_that_is_away_is_tried_again(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_WAIT_S", 0.5)
+    monkeypatch.setattr(client, "LOOK_WAIT_S", 0.5)
+    place = opened("t", f"127.0.0.1:{free_port()}", mode)
+    with pytest.raises(DestinationError):
+        place.open(1)
+    place.close()
+
+
+@pytest.mark.slow
+@MODES
+def test_name_that_a_broker_refuses(broker: Broker, mode: str) -> None:
+    """As if the planner had not looked."""
+    place = opened("a/b", broker.servers, mode)
+    with pytest.raises(DestinationRefusedError, match=r"[Ii]nvalid topic.*correct the name"):
+        place.open(1)
+    place.close()
+
+
+@pytest.mark.parametrize("topic", ["", "a/b", "a b", "ä", ".", "..", "x" * 250])
+def test_name_that_no_broker_takes(topic: str) -> None:
+    with pytest.raises(InvalidSinkError, match="is not the name of a topic"):
+        KafkaSink(topic, "localhost:9092").check(TEXT)
+    KafkaSink("x" * 249, "localhost:9092").check(TEXT)
