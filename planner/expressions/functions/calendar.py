@@ -17,6 +17,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.functions.signature import method
 from planner.expressions.functions.temporal import part, resolve_part, resolve_truncate
 from planner.expressions.nodes import Call, Function
+from rstream.items.calendar import format_in_any_year, rounded_in_any_year
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,10 @@ _SUNDAY = 7
 
 def _floor(values: Sequence[Value], call: Call) -> Value:
     unit = call.option("unit")
-    return pc.floor_temporal(values[0], unit=unit, week_starts_monday=True).cast(call.type)
+    found = rounded_in_any_year(
+        values[0], lambda t: pc.floor_temporal(t, unit=unit, week_starts_monday=True)
+    )
+    return found.cast(call.type)
 
 
 def _add_months(values: Sequence[Value], call: Call) -> Value:
@@ -76,8 +80,12 @@ def _resolve_format(call: Call) -> Node | None:
 
 def _format(values: Sequence[Value], call: Call) -> Value:
     """Seconds are whole ones; Arrow writes their fraction to what is finer."""
-    whole = pc.floor_temporal(values[0], unit="second").cast(pa.timestamp("s"))
-    return pc.strftime(whole, call.option("format")).cast(_TEXT)
+
+    def write(times: Value, form: str) -> Value:
+        whole = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s"))
+        return pc.strftime(whole, form).cast(_TEXT)
+
+    return format_in_any_year(values[0], call.option("format"), write)
 
 
 def _week_day(value: Value) -> Value:

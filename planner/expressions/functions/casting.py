@@ -27,6 +27,7 @@ from planner.expressions.types import (
     is_map,
     is_text,
 )
+from rstream.items.calendar import text_in_any_year
 from rvertex.events.decimals import nearest_floats
 
 if TYPE_CHECKING:
@@ -86,10 +87,12 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return _from_time(value, TIMESTAMP).cast(pa.int64()).cast(target)
     if pa.types.is_timestamp(source) and is_text(target):
         zone = "" if source.tz is None else "Z"
-        text = _from_time(value, TIMESTAMP).cast(pa.string())
+        text = text_in_any_year(_from_time(value, TIMESTAMP), _written)
         return pc.binary_join_element_wise(text, zone, "").cast(target)
     if pa.types.is_timestamp(source) and pa.types.is_temporal(target):
         return _from_time(value, target)
+    if pa.types.is_date32(source) and is_text(target):
+        return text_in_any_year(value, _written).cast(target)
     if pa.types.is_date(source) and pa.types.is_integer(target):
         return value.cast(TIMESTAMP).cast(target)
     if pa.types.is_integer(source) and source != pa.int64() and pa.types.is_temporal(target):
@@ -99,6 +102,10 @@ def convert(value: Value, target: pa.DataType) -> Value:
     if pa.types.is_duration(source):
         return _floored(value, DURATION).cast(target)
     return value.cast(target)
+
+
+def _written(times: Value) -> Value:
+    return times.cast(pa.string())
 
 
 def _element_of(kind: pa.DataType) -> pa.DataType:

@@ -13,6 +13,7 @@ from planner.expressions.functions.signature import arg_types, method, typed
 from planner.expressions.nodes import Call, Column, Function, Node, Value, cast_to
 from planner.expressions.types import TIMESTAMP, TIMESTAMP_UTC, is_time
 from rstream.items.batch import VE, VS
+from rstream.items.calendar import in_any_year
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,9 +77,10 @@ def _show_truncate(call: Call) -> str:
 
 def part(name: str, kernel: Callable[[Value], Value]) -> Function:
     """The function that gives a part of a time as a number."""
+    is_year = name in ("year", "iso_year")
 
     def evaluate(values: Sequence[Value], _call: Call) -> Value:
-        return kernel(values[0]).cast(_INTEGER)
+        return in_any_year(values[0], lambda t: kernel(t).cast(_INTEGER), is_year=is_year)
 
     return Function(f"dt.{name}", resolve_part, evaluate, method(f"dt.{name}"))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.items.calendar import text_in_any_year
 from rstream.items.dictionaries import plain_array
 from rvertex.sinks.json_text import json_texts
 
@@ -76,12 +77,18 @@ def _bytes(column: pa.Array) -> pa.Array:
 def _timestamps(column: pa.Array) -> pa.Array:
     # Arrow is fifty times slower with a zone, and what it holds is UTC in any case.
     bare = column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
-    texts = pc.replace_substring(bare.cast(pa.string()), " ", "T", max_replacements=1)
+    texts = pc.replace_substring(_written(bare), " ", "T", max_replacements=1)
     return _quoted(texts, "" if column.type.tz is None else "Z")
 
 
 def _as_text(column: pa.Array) -> pa.Array:
-    return _quoted(column.cast(pa.string()))
+    return _quoted(_written(column))
+
+
+def _written(column: pa.Array) -> pa.Array:
+    if pa.types.is_time(column.type) or pa.types.is_date64(column.type):
+        return column.cast(pa.string())
+    return text_in_any_year(column, lambda times: times.cast(pa.string()))
 
 
 def _durations(column: pa.Array) -> pa.Array:
