@@ -7,6 +7,7 @@ outputs are not compacted.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +20,12 @@ from rstream.log.compaction import Compactor, next_run
 from rstream.log.durable import DurableLog
 from rstream.log.overlap import seal
 from rstream.log.reader import SegmentReader
-from rstream.store.seals import CLOSING_NAME
+from rstream.store.seals import CLOSING_NAME, SEAL_NAME, break_seal
 from rstream.store.segment_names import parse_segment_name, segment_name
 from rstream.types import SeqRange
 from tests.support.content import items, open_inline, read_all, rows_of, small_limits
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+from tests.support.interrupted_store import Interrupted
 
 if TYPE_CHECKING:
     from rstream import BlobStore
@@ -130,52 +132,55 @@ def test_readers_writers_and_steps_in_any_order(data: st.DataObject) -> None:
         assert found == items(start, max(end, start)).to_pylist()
 
 
-def test_a_sealed_stream_keeps_what_its_seal_names() -> None:
-    """A writer that was taken for dead wakes between any two steps of who seals, and compacts."""
-    for at in range(0, 12, 2):
-        store = MemoryBlobs()
-        grow(store, 0, ROWS, limits=small_limits(), rows=7)
+def compact_all(tool: Compactor) -> None:
+    while tool.step():
+        pass
+
+
+def seal_while(
+    blobs: dict[str, bytes], at: int, *, who_wakes: str
+) -> tuple[tuple[str, ...], Interrupted]:
+    """One seals, a writer that was taken for dead compacts; one at call ``at`` of the other."""
+    found: list[tuple[str, ...]] = []
+    if who_wakes == "writer":
+        zombie = compactor(MemoryBlobs(blobs))
+        store = Interrupted(blobs, at, lambda: compact_all(zombie))
+        found.append(seal(store))
+    else:
+        store = Interrupted(blobs, at, lambda: found.append(seal(MemoryBlobs(blobs))))
         zombie = compactor(store)
-        life = Life(at)
-        with contextlib.suppress(DiedError):
-            seal(CrashingBlobs(store, life))
-        while zombie.step():
-            pass
-        names = seal(store)
-        while zombie.step():
-            pass
-        assert all(store.exists(name) for name in names), at
+    compact_all(zombie)
+    return found[0] if found else seal(MemoryBlobs(blobs)), store
+
+
+@pytest.mark.parametrize("who_wakes", ["writer", "sealer"])
+def test_a_sealed_stream_keeps_what_its_seal_names(who_wakes: str) -> None:
+    for at in itertools.count():
+        blobs: dict[str, bytes] = {}
+        grow(MemoryBlobs(blobs), 0, ROWS, limits=small_limits(), rows=7)
+        names, interrupted = seal_while(blobs, at, who_wakes=who_wakes)
+        store = MemoryBlobs(blobs)
+        assert [name for name in names if not store.exists(name)] == [], at
+        assert seal(store) == names
         check_all(store, ROWS)
+        if interrupted.calls <= at:  # the other one had ended before
+            break
+    assert at > 3
 
 
-def test_a_writer_that_looked_before_it_was_sealed_deletes_only_what_the_seal_leaves_out() -> None:
+@pytest.mark.parametrize("name", [CLOSING_NAME, SEAL_NAME])
+def test_nothing_is_deleted_once_somebody_seals(name: str) -> None:
+    """Until the seal is broken, because the stream is to be written further."""
     store = MemoryBlobs()
     grow(store, 0, 4, limits=small_limits())
-    doomed = segments(store)
-
-    class Sleeping(MemoryBlobs):
-        """Somebody seals the stream after the look, before the first deletion."""
-
-        names: tuple[str, ...] = ()
-
-        def delete(self, path: str) -> None:
-            if not self.names:
-                Sleeping.names = seal(MemoryBlobs(self.blobs))
-            super().delete(path)
-
-    compactor(Sleeping(store.blobs)).step()
-    assert Sleeping.names == (segment_name(SeqRange(0, 4)),)
-    assert segments(store) == [SeqRange(0, 4)]
-    assert len(doomed) == 4
-    check_all(store, 4)
-
-
-def test_nothing_is_deleted_once_somebody_seals() -> None:
-    store = MemoryBlobs()
-    grow(store, 0, 4, limits=small_limits())
-    store.put(CLOSING_NAME, b"")
-    compactor(store).step()
+    store.put(name, b"")
+    tool = compactor(store)
+    tool.step()
     assert len(segments(store)) == 5
+    check_all(store, 4)
+    break_seal(store)
+    tool.step()
+    assert len(segments(store)) == 1
     check_all(store, 4)
 
 

@@ -5,6 +5,7 @@ Cannot catch: what the writer of a stream needs for that (tests/jobmanager/manag
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from rstream.log.overlap import seal
 from rstream.store.seals import sealed_names
 from rstream.store.segment_names import parse_segment_name, segment_name
 from tests.support.content import items, open_inline, read_all, rows_of
+from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,3 +164,30 @@ def test_several_are_told_in_order() -> None:
         do_harm(store, segment, "cut")
     found = find_damage(store, "s", None, contents=False)
     assert [damage.seqs for damage in found] == [SEGMENTS[0], SEGMENTS[2]]
+
+
+@SEGMENT
+def test_what_is_left_of_a_damaged_segment_stays_wherever_a_process_dies(segment: SeqRange) -> None:
+    """It is set aside before it goes; who comes next finds the damage, too."""
+    undisturbed = Life()
+    find_and_set_aside(harmed(segment), undisturbed)
+    for at, how in deaths(undisturbed.calls, is_atomic=True):
+        store, life = harmed(segment), Life(at, how)
+        left = store.get(segment_name(segment))
+        with contextlib.suppress(DiedError):
+            find_and_set_aside(store, life)
+        assert life.is_dead
+        assert left in store.blobs.values(), life.calls[-1]
+        (damage,) = find_damage(store, "s", ROWS, contents=True, set_aside=True)
+        assert damage.seqs == segment, life.calls[-1]
+        assert sealed_names(store) is None, life.calls[-1]
+
+
+def harmed(segment: SeqRange) -> MemoryBlobs:
+    store = written(is_sealed=True)
+    do_harm(store, segment, "flip")
+    return store
+
+
+def find_and_set_aside(store: MemoryBlobs, life: Life) -> None:
+    find_damage(CrashingBlobs(store, life), "s", ROWS, contents=True, set_aside=True)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rstream import MemoryBlobs, open_reader, read_events
+from rstream.errors import SequenceLostError
 from rstream.items.batch import Items, item_schema
 from rstream.log.durable import DurableLog
 from rstream.log.overlap import remove_overlap, seal
 from rstream.log.reader import SegmentReader
+from rstream.store.seals import sealed_names
 from rstream.store.segment_names import parse_segment_name, segment_name
 from rstream.types import SeqRange
 
@@ -106,6 +109,18 @@ def test_a_sealed_stream_is_what_was_there_then() -> None:
     assert again.end() == 15
 
 
+@pytest.mark.parametrize(("ranges", "lost"), [([(0, 7), (8, 9)], 7), ([(1, 7)], 0)])
+def test_a_stream_with_a_hole_is_not_sealed(ranges: list[tuple[int, int]], lost: int) -> None:
+    """Nor one whose first item is gone; a hole of one item is a hole."""
+    store = MemoryBlobs()
+    log = DurableLog(store, "s")
+    for lo, hi in ranges:
+        log.write(items(lo, hi))
+    with pytest.raises(SequenceLostError, match=rf"\b{lost}\b"):
+        seal(store)
+    assert sealed_names(store) is None
+
+
 def test_what_was_collected_and_is_there_again_is_not_named() -> None:
     """A power loss may take a deletion back; then there is a hole behind it, which nobody lost."""
     store = MemoryBlobs()
@@ -115,8 +130,8 @@ def test_what_was_collected_and_is_there_again_is_not_named() -> None:
     names = store.list()
     again = {name: store.get(name) for name in names}
     log.collect(5)
-    first = segment_name(SeqRange(0, 2))
-    store.put(first, again[first])
+    for collected in (SeqRange(0, 2), SeqRange(2, 5)):
+        store.put(segment_name(collected), again[segment_name(collected)])
     assert seal(store) == (segment_name(SeqRange(5, 7)), segment_name(SeqRange(7, 9)))
 
 
