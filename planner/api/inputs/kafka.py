@@ -30,7 +30,11 @@ from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
 from planner.logical.nodes.source import columns_of
 from rstream.items.batch import RESERVED
-from rvertex.sources.logs.decode.avro_schema import arrow_columns, parse_avro_schema
+from rvertex.sources.logs.decode.avro_schema import (
+    UnreadableAvroError,
+    arrow_columns,
+    parse_avro_schema,
+)
 from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, REGISTRY_URL
 from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
 from rvertex.sources.logs.kafka.options import SERVERS, owned, topic_fault
@@ -219,7 +223,8 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
     """The columns of values, and the Avro schema of all of them if one was given."""
     avro_schema = ""
     if given.format == "avro" and (
-        isinstance(given.schema, str) or (isinstance(given.schema, dict) and "type" in given.schema)
+        isinstance(given.schema, str)
+        or (isinstance(given.schema, dict) and isinstance(given.schema.get("fields"), list))
     ):
         avro_schema = given.schema if isinstance(given.schema, str) else json.dumps(given.schema)
         values = _avro_columns(avro_schema)
@@ -255,11 +260,11 @@ def _check_values(values: pa.Schema, format: MessageFormat) -> None:
 
 def _avro_columns(text: str) -> pa.Schema:
     try:
-        columns, others = arrow_columns(parse_avro_schema(text))
-    except (ValueError, KeyError, TypeError) as error:
+        return arrow_columns(parse_avro_schema(text))
+    except UnreadableAvroError as error:
+        raise InvalidPlanError(f"schema=: no column can hold this Avro type: {error}") from None
+    except ValueError as error:
         raise InvalidPlanError(f"schema= is not an Avro schema: {error}") from None
-    del others  # no column can hold them, so none is made of them
-    return columns
 
 
 def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionValue], ...]:

@@ -12,7 +12,9 @@ import pyarrow as pa
 from planner.api import sinks
 from planner.api.expressions import col
 from planner.api.stream import Stream
+from planner.expressions.types import common_type
 from planner.logical.table_form import DEFAULT
+from planner.sql.reading.errors import sql_type
 from planner.sql.tables.lasting import changelog_option, deleted_option, lasting
 from planner.sql.tables.options import (
     choice,
@@ -163,6 +165,8 @@ def read_topic(table: Table, said: TopicSource) -> Stream:
             config=config,
             **times,
         )
+        if said.avro_schema is not None:
+            stream = _as_declared(table, stream, schema)
         made = table.declared(_with_metadata(table, stream))
     return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
 
@@ -186,6 +190,24 @@ def _message_schema(table: Table) -> dict[str, pa.DataType]:
     """The columns that messages have."""
     columns = table.columns
     return {name: kind for name, kind in columns.types.items() if name not in columns.metadata}
+
+
+def _as_declared(table: Table, stream: Stream, declared: dict[str, pa.DataType]) -> Stream:
+    """The columns of the Avro schema in the types that are declared, where values fit these."""
+    for name, wanted in declared.items():
+        at = table.columns.nodes[name]
+        if name not in stream.schema.names:
+            raise table.text.error(at, f"avro.schema has no field {name!r}")
+        found = stream.schema.field(name).type
+        if found == wanted:
+            continue
+        are_times = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
+        if not are_times and common_type(found, wanted) != wanted:
+            raise table.text.error(
+                at, f"column {name!r} is {sql_type(str(found))} by avro.schema: declare it so"
+            )
+        stream = stream.with_columns(col(name).cast(wanted).alias(name))
+    return stream
 
 
 def _times(table: Table, said: TopicSource, schema: dict[str, pa.DataType]) -> dict[str, Any]:

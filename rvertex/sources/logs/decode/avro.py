@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rvertex.sources.logs.decode.avro_blocks import AvroBlocks
 from rvertex.sources.logs.decode.avro_rows import AvroRows
-from rvertex.sources.logs.decode.avro_schema import is_plain
+from rvertex.sources.logs.decode.avro_schema import AvroTypes, UnreadableAvroError
 from rvertex.sources.logs.decode.decoded import Bad, Decoded, Refused, decode_one_row_each, joined
 from rvertex.sources.logs.errors import DecoderMissingError
 
@@ -80,12 +80,15 @@ class AvroDecoder:
             writer = self._registry.schema(number)
             if writer is None:
                 raise Refused(f"the schema registry has no schema {number}")
-            self._readers[head] = self._reader(writer)
+            try:
+                self._readers[head] = self._reader(writer)
+            except UnreadableAvroError as error:
+                raise Refused(f"schema {number} of the registry: {error}") from error
         return self._readers[head]
 
     def _reader(self, writer: AvroSchema) -> AvroBlocks | AvroRows:
         try:
-            kind = AvroBlocks if is_plain(writer) else AvroRows
+            kind = AvroBlocks if AvroTypes(writer).are_in_blocks else AvroRows
             return kind(writer, self._schema)
         except ImportError as error:
             raise DecoderMissingError(str(error)) from error

@@ -1,30 +1,39 @@
-"""Avro records decoded one by one: slower, for schemas with maps or unions of several types."""
+"""Avro records decoded one by one: slower, for schemas with types that blocks do not have."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rstream.items.exact import exact_rows
-from rvertex.sources.logs.decode.decoded import Refused
+import pyarrow as pa
+
+from rvertex.sources.files import first_line
+from rvertex.sources.logs.decode.avro_schema import AvroTypes, UnreadableAvroError
+from rvertex.sources.logs.decode.conform import conformed
+from rvertex.sources.logs.decode.decoded import Bad, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
-    from rvertex.sources.logs.decode.avro_schema import AvroSchema
+    from rvertex.sources.logs.decode.avro_schema import AvroColumn, AvroSchema
 
 
 class AvroRows:
     """Records of one writer's schema, into the columns of ``schema``."""
 
     def __init__(self, writer: AvroSchema, schema: pa.Schema) -> None:
+        """Raises UnreadableAvroError: no column can hold a field that is asked for."""
         import fastavro
+        from fastavro.schema import SchemaParseException
 
         self._schema = schema
+        types = AvroTypes(writer)
+        self._columns = {name: types.column(name) for name in types.names if name in schema.names}
         self._read = fastavro.schemaless_reader
-        self._writer = fastavro.parse_schema(writer)
+        try:
+            self._writer = fastavro.parse_schema(types.wire)
+        except (SchemaParseException, ValueError, KeyError, TypeError) as error:
+            raise UnreadableAvroError(f"no Avro schema ({first_line(error)})") from error
 
     def read(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
         """A row for each of the bodies.
@@ -32,15 +41,32 @@ class AvroRows:
         Raises:
             Refused: one or more of them are no such record.
         """
+        rows = [self._row(body) for body in bodies]
+        columns = [_array(name, column, rows) for name, column in self._columns.items()]
+        # A column that nobody asks for says how many rows there are.
+        count = pa.nulls(len(rows))
+        table = pa.Table.from_arrays([*columns, count], names=[*self._columns, ""])
+        found = conformed(table, self._schema)
+        if isinstance(found, Bad):
+            raise Refused(str(found))
+        return found
+
+    def _row(self, body: bytes) -> dict[str, Any]:
+        stream = io.BytesIO(body)
         try:
-            rows = [self._row(body) for body in bodies]
-            return exact_rows(rows, self._schema)
+            found = self._read(stream, self._writer, None)
         except Exception as error:  # of whatever kind the bytes of a stranger call forth
             raise Refused from error
-
-    def _row(self, body: bytes) -> dict[str, object]:
-        stream = io.BytesIO(body)
-        found = self._read(stream, self._writer, None)
         if not isinstance(found, dict) or stream.tell() != len(body):
             raise Refused
         return found
+
+
+def _array(name: str, column: AvroColumn, rows: Sequence[dict[str, Any]]) -> pa.Array:
+    found = [row[name] for row in rows]
+    try:
+        if column.convert is not None:
+            found = [column.convert(value) for value in found]
+        return pa.array(found, column.arrow)
+    except (pa.ArrowException, Refused, OverflowError) as error:
+        raise Refused(f"column {name!r}: {first_line(error)}") from error

@@ -1,16 +1,33 @@
-"""Avro schemas: their columns as Arrow types, and which of them are decoded in blocks."""
+"""Avro schemas: their columns as Arrow types, and how values of each type are read.
+
+A name stands for the type that is defined under it. A logical type that Avro does not know, or that
+stands on a type that cannot have it, is ignored, as Avro demands. A union of several types is a
+struct with a field for each, ``member0`` and so on, of which one has a value; one of int and long,
+or of float and double, is the wider of the two.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+
+from rvertex.sources.logs.decode import avro_values as values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: A parsed Avro schema: a record is a dict with "type": "record".
 AvroSchema: TypeAlias = dict[str, Any]
 
-_PLAIN = {
+#: A record has at most so many types in it, those of records within it included.
+TYPES_MAX = 10_000
+_DECIMAL_DIGITS_MAX = 76
+_UUID_BYTES = 16
+_PRIMITIVES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "long": pa.int64(),
@@ -18,16 +35,52 @@ _PLAIN = {
     "double": pa.float64(),
     "bytes": pa.binary(),
     "string": pa.string(),
-    "enum": pa.string(),
-    "fixed": pa.binary(),
 }
-_LOGICAL = {
-    "date": pa.date32(),
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "uuid": pa.string(),
+#: Unions of which a value of one type is a value of the other.
+_WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
+#: Beside the fields of a record: definitions of types that these use.
+_OTHERS = "streamscope.types"
+_NAMED = ("record", "error", "enum", "fixed")
+
+
+class UnreadableAvroError(ValueError):
+    """A field that no column can hold, or a schema that is none."""
+
+    def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason, self.path = reason, path
+
+    def __str__(self) -> str:
+        return f"field {'.'.join(self.path)!r}: {self.reason}" if self.path else self.reason
+
+
+@dataclass(frozen=True, slots=True)
+class AvroColumn:
+    """A type of Avro as one of Arrow."""
+
+    arrow: pa.DataType
+    #: Makes a value that Arrow takes of one that fastavro gives; None: that is one.
+    convert: Callable[[Any], Any] | None = None
+    #: Whether values can be decoded in blocks: as a column, and as elements or fields of one.
+    in_blocks: bool = True
+    within_blocks: bool = True
+
+
+def _by_rows(arrow: pa.DataType, convert: Callable[[Any], Any] | None = None) -> AvroColumn:
+    return AvroColumn(arrow, convert, in_blocks=False, within_blocks=False)
+
+
+_LOGICAL: dict[tuple[Any, Any], AvroColumn] = {
+    ("date", "int"): AvroColumn(pa.date32()),
+    ("time-millis", "int"): _by_rows(pa.time32("ms"), values.as_time("ms")),
+    ("time-micros", "long"): _by_rows(pa.time64("us"), values.as_time("us")),
+    ("timestamp-millis", "long"): AvroColumn(pa.timestamp("ms", "UTC")),
+    ("timestamp-micros", "long"): AvroColumn(pa.timestamp("us", "UTC")),
+    ("timestamp-nanos", "long"): _by_rows(pa.timestamp("ns", "UTC")),
+    ("local-timestamp-millis", "long"): AvroColumn(pa.timestamp("ms")),
+    ("local-timestamp-micros", "long"): AvroColumn(pa.timestamp("us")),
+    ("local-timestamp-nanos", "long"): _by_rows(pa.timestamp("ns")),
+    ("uuid", "string"): AvroColumn(pa.string()),
 }
 
 
@@ -45,40 +98,257 @@ def parse_avro_schema(text: str) -> AvroSchema:
     return found
 
 
-def arrow_columns(schema: AvroSchema) -> tuple[pa.Schema, list[str]]:
-    """The fields as columns, and the names of those that no column can hold."""
-    columns, others = [], []
-    for field in schema["fields"]:
-        kind = _arrow_type(field["type"])
-        if kind is None:
-            others.append(field["name"])
+def with_types(schema: AvroSchema, others: list[Any]) -> AvroSchema:
+    """The record with the definitions of types that stand elsewhere."""
+    return {**schema, _OTHERS: others} if others else schema
+
+
+def arrow_columns(schema: AvroSchema) -> pa.Schema:
+    """The fields as columns.
+
+    Raises:
+        UnreadableAvroError: no column can hold one of them.
+    """
+    types = AvroTypes(schema)
+    return pa.schema([(name, types.column(name).arrow) for name in types.names])
+
+
+class AvroTypes:
+    """The fields of a record: their columns, and the schema by which fastavro reads them.
+
+    fastavro is not told logical types: it would round decimals, and give times as objects of
+    Python, which are slower and end with the year 9999. It does not say either which type of a
+    union a value has, so each of them becomes a record of one field, which is written alike.
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        """Raises UnreadableAvroError: it is no schema."""
+        self._defined: dict[str, AvroSchema] = {}
+        self._written: set[str] = set()
+        self._count = 0
+        try:
+            self._define([*schema.get(_OTHERS, ()), schema], "")
+            self._space = _space(schema, "")
+            self._fields = {str(f["name"]): f["type"] for f in schema["fields"]}
+            self.wire: Any = self._wire(schema, "")
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UnreadableAvroError(f"no Avro schema ({error!r})") from error
+
+    @property
+    def names(self) -> list[str]:
+        """The fields of the record."""
+        return list(self._fields)
+
+    @property
+    def are_in_blocks(self) -> bool:
+        """Whether values of all fields can be decoded in blocks."""
+        try:
+            return all(self.column(name).in_blocks for name in self._fields)
+        except UnreadableAvroError:
+            return False
+
+    def column(self, name: str) -> AvroColumn:
+        """The column of a field.
+
+        Raises:
+            UnreadableAvroError: no column can hold it.
+        """
+        self._count = 0
+        try:
+            return self._column(self._fields[name], self._space, ())
+        except UnreadableAvroError as error:
+            raise UnreadableAvroError(error.reason, (name, *error.path)) from None
+        except (KeyError, TypeError, AttributeError) as error:
+            raise UnreadableAvroError(f"no type of Avro ({error!r})", (name,)) from error
+
+    def _define(self, kind: Any, space: str) -> None:
+        """Note the types that have a name."""
+        if isinstance(kind, list):
+            for member in kind:
+                self._define(member, space)
+        elif isinstance(kind, dict):
+            if kind["type"] in _NAMED:
+                full = _full_name(kind, space)
+                made = {**kind, "name": full}
+                if self._defined.setdefault(full, made) != made:
+                    raise UnreadableAvroError(f"the type {full!r} is defined twice")
+                space = _space(kind, space)
+            inner = [kind.get("items"), kind.get("values"), *(f["type"] for f in _fields(kind))]
+            self._define([*inner, kind["type"] if kind["type"] not in _NAMED else None], space)
+
+    def _resolved(self, kind: Any, space: str) -> tuple[Any, bool]:
+        """A type without a wrapping; whether it was named where it stands.
+
+        A named type has its full name, so what is within it needs no ``space`` from outside.
+        """
+        if isinstance(kind, list):
+            return kind, False
+        if isinstance(kind, str):
+            if kind in _PRIMITIVES or kind == "null":
+                return {"type": kind}, False
+            full = kind if "." in kind or not space else f"{space}.{kind}"
+            if full not in self._defined:
+                raise UnreadableAvroError(f"the type {kind!r} is not defined")
+            return self._defined[full], True
+        if isinstance(kind["type"], dict | list):
+            return self._resolved(kind["type"], space)
+        if kind["type"] in _NAMED:
+            return self._defined[_full_name(kind, space)], False
+        if kind["type"] in (*_PRIMITIVES, "null", "array", "map"):
+            return kind, False
+        return self._resolved(kind["type"], space)
+
+    # ---- what fastavro reads
+
+    def _wire(self, kind: Any, space: str) -> Any:
+        found, _ = self._resolved(kind, space)
+        if isinstance(found, list):
+            return self._wire_union(found, space)
+        name = found["type"]
+        if name == "array":
+            return {"type": name, "items": self._wire(found["items"], space)}
+        if name == "map":
+            return {"type": name, "values": self._wire(found["values"], space)}
+        if name not in _NAMED:
+            return name
+        full = found["name"]
+        if full in self._written:
+            return full
+        self._written.add(full)
+        if name in ("enum", "fixed"):
+            what = "symbols" if name == "enum" else "size"
+            return {"type": name, "name": full, what: found[what]}
+        inner = _space(found, space)
+        fields = [
+            {"name": f["name"], "type": self._wire(f["type"], inner)} for f in found["fields"]
+        ]
+        return {"type": "record", "name": full, "fields": fields}
+
+    def _wire_union(self, kinds: list[Any], space: str) -> list[Any]:
+        members, wider = self._members(kinds, space)
+        if wider is not None or len(members) < 2:
+            return [self._wire(kind, space) for kind in kinds]
+        made: list[Any] = []
+        for kind in kinds:
+            if kind not in members:
+                made.append("null")
+                continue
+            name = f"member{members.index(kind)}"
+            record = f"streamscope.union{len(self._written)}"
+            self._written.add(record)
+            field = {"name": name, "type": self._wire(kind, space)}
+            made.append({"type": "record", "name": record, "fields": [field]})
+        return made
+
+    def _members(self, kinds: list[Any], space: str) -> tuple[list[Any], str | None]:
+        """The types of a union but null, and the one that holds the values of all of them."""
+        resolved = [(kind, self._resolved(kind, space)[0]) for kind in kinds]
+        members = [kind for kind, found in resolved if found != {"type": "null"}]
+        plain = [found["type"] for _, found in resolved if "logicalType" not in found]
+        is_plain = len(plain) == len(kinds)
+        return members, _WIDER.get(frozenset(plain) - {"null"}) if is_plain else None
+
+    # ---- columns
+
+    def _column(self, kind: Any, space: str, within: tuple[str, ...]) -> AvroColumn:
+        """``within``: the records that the type is in."""
+        self._count += 1
+        if self._count > TYPES_MAX:
+            raise UnreadableAvroError(f"it has more than {TYPES_MAX:,} types in it")
+        found, is_reference = self._resolved(kind, space)
+        if isinstance(found, list):
+            made = self._union(found, space, within)
+        elif found["type"] == "array":
+            made = _list_of(self._column(found["items"], space, within))
+        elif found["type"] == "map":
+            made = _map_of(self._column(found["values"], space, within))
+        elif found["type"] in ("record", "error"):
+            made = self._record(found, within)
         else:
-            columns.append(pa.field(field["name"], kind))
-    return pa.schema(columns), others
+            made = _leaf(found)
+        return replace(made, in_blocks=False, within_blocks=False) if is_reference else made
+
+    def _record(self, found: AvroSchema, within: tuple[str, ...]) -> AvroColumn:
+        full = found["name"]
+        if full in within:
+            raise UnreadableAvroError(f"the record {full!r} contains itself")
+        if not found["fields"]:
+            raise UnreadableAvroError(f"the record {full!r} has no fields")
+        space, columns = _space(found, ""), {}
+        for field in found["fields"]:
+            try:
+                columns[field["name"]] = self._column(field["type"], space, (*within, full))
+            except UnreadableAvroError as error:
+                raise UnreadableAvroError(error.reason, (field["name"], *error.path)) from None
+        return _struct_of(columns)
+
+    def _union(self, kinds: list[Any], space: str, within: tuple[str, ...]) -> AvroColumn:
+        members, wider = self._members(kinds, space)
+        if wider is not None and len(members) > 1:
+            return _by_rows(_PRIMITIVES[wider])
+        columns = [self._column(member, space, within) for member in members]
+        if len(columns) == 1:
+            is_block = columns[0].within_blocks and len(kinds) == 2
+            return replace(columns[0], in_blocks=is_block, within_blocks=is_block)
+        if not columns:
+            return _by_rows(pa.string())
+        made = _struct_of({f"member{k}": column for k, column in enumerate(columns)})
+        return _by_rows(made.arrow, made.convert)
 
 
-def is_plain(schema: AvroSchema) -> bool:
-    """Whether values of all fields can be decoded in blocks."""
-    return not arrow_columns(schema)[1]
+def _leaf(found: AvroSchema) -> AvroColumn:
+    name, logical = found["type"], found.get("logicalType")
+    if logical == "decimal" and name in ("bytes", "fixed"):
+        digits, scale = found.get("precision"), found.get("scale", 0)
+        if isinstance(digits, int) and isinstance(scale, int) and 0 <= scale <= digits > 0:
+            if digits > _DECIMAL_DIGITS_MAX:
+                reason = f"a decimal of {digits} digits; a column has at most {_DECIMAL_DIGITS_MAX}"
+                raise UnreadableAvroError(reason)
+            make = pa.decimal128 if digits <= 38 else pa.decimal256
+            return _by_rows(make(digits, scale), values.as_decimal(scale))
+    if logical == "uuid" and name == "fixed" and found["size"] == _UUID_BYTES:
+        return _by_rows(pa.string(), values.as_uuid)
+    if (logical, name) in _LOGICAL:
+        return _LOGICAL[logical, name]
+    if name == "null":
+        return _by_rows(pa.string())
+    if name == "enum":
+        return AvroColumn(pa.string(), within_blocks=False)
+    made = AvroColumn(pa.binary() if name == "fixed" else _PRIMITIVES[name])
+    return made if logical is None else _by_rows(made.arrow)
 
 
-def _arrow_type(kind: Any) -> pa.DataType | None:
-    if isinstance(kind, list):
-        others = [k for k in kind if k != "null"]
-        return _arrow_type(others[0]) if len(others) == 1 < len(kind) else None
-    if isinstance(kind, str):
-        return _PLAIN.get(kind) if kind not in ("enum", "fixed") else None
-    name, logical = kind["type"], kind.get("logicalType")
-    if logical == "decimal" and name == "bytes":
-        return pa.decimal128(kind["precision"], kind.get("scale", 0))
-    if logical in _LOGICAL:
-        return _LOGICAL[logical]
-    if logical is not None:
-        return None
-    if name == "array":
-        items = _arrow_type(kind["items"])
-        return None if items is None else pa.list_(items)
-    if name == "record":
-        columns, others = arrow_columns(kind)
-        return None if others or not len(columns) else pa.struct(list(columns))
-    return _arrow_type(name) if isinstance(name, dict | list) else _PLAIN.get(name)
+def _list_of(items: AvroColumn) -> AvroColumn:
+    convert = None if items.convert is None else values.each(items.convert)
+    return AvroColumn(pa.list_(items.arrow), convert, items.within_blocks, items.within_blocks)
+
+
+def _map_of(items: AvroColumn) -> AvroColumn:
+    convert = None if items.convert is None else values.each_value(items.convert)
+    return _by_rows(pa.map_(pa.string(), items.arrow), convert)
+
+
+def _struct_of(columns: dict[str, AvroColumn]) -> AvroColumn:
+    converts = {name: c.convert for name, c in columns.items() if c.convert is not None}
+    are_in_blocks = all(c.within_blocks for c in columns.values())
+    arrow = pa.struct([(name, c.arrow) for name, c in columns.items()])
+    return AvroColumn(arrow, values.members(converts), are_in_blocks, are_in_blocks)
+
+
+def _fields(kind: AvroSchema) -> list[dict[str, Any]]:
+    """The fields of a record, each of which has a name of its own."""
+    fields: list[dict[str, Any]] = kind.get("fields", [])
+    for name, times in Counter(f["name"] for f in fields).items():
+        if times > 1:
+            raise UnreadableAvroError("it is there more than once", (name,))
+    return fields
+
+
+def _full_name(kind: AvroSchema, space: str) -> str:
+    name, own = str(kind["name"]), kind.get("namespace", space)
+    return name if "." in name or not own else f"{own}.{name}"
+
+
+def _space(kind: AvroSchema, space: str) -> str:
+    """The namespace in which names within a record are looked up."""
+    return _full_name(kind, space).rpartition(".")[0]

@@ -10,7 +10,7 @@ from base64 import b64encode
 from typing import Any
 
 from rvertex.sources.files import first_line
-from rvertex.sources.logs.decode.avro_schema import AvroSchema, parse_avro_schema
+from rvertex.sources.logs.decode.avro_schema import AvroSchema, parse_avro_schema, with_types
 from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError
 
 ANSWER_S_MAX = 10.0
@@ -33,7 +33,7 @@ class SchemaRegistry:
             LogUnreachableError: the registry does not answer.
         """
         if number not in self._known:
-            self._known[number] = self._parsed(self._get(f"/schemas/ids/{number}"))
+            self._known[number] = self._schema(self._get(f"/schemas/ids/{number}"))
         return self._known[number]
 
     def latest(self, subject: str) -> AvroSchema:
@@ -43,22 +43,31 @@ class SchemaRegistry:
             LogNotFoundError: it has none.
             LogUnreachableError: the registry does not answer.
         """
-        quoted = urllib.parse.quote(subject, safe="")
-        found = self._parsed(self._get(f"/subjects/{quoted}/versions/latest"))
+        found = self._schema(self._get(_version(subject, "latest")))
         if found is None:
             raise LogNotFoundError(
                 self._url, f"the schema registry has no Avro record for the subject {subject}"
             )
         return found
 
-    @staticmethod
-    def _parsed(answer: dict[str, Any] | None) -> AvroSchema | None:
+    def _schema(self, answer: dict[str, Any] | None) -> AvroSchema | None:
         if answer is None or answer.get("schemaType", "AVRO") != "AVRO":
             return None
         try:
-            return parse_avro_schema(str(answer["schema"]))
-        except (KeyError, ValueError):
+            return with_types(parse_avro_schema(str(answer["schema"])), self._referred(answer, []))
+        except (KeyError, ValueError, TypeError):
             return None
+
+    def _referred(self, answer: dict[str, Any], known: list[str]) -> list[Any]:
+        """The types of other subjects that a schema refers to, each behind those it needs."""
+        found: list[Any] = []
+        for reference in answer.get("references") or ():
+            path = _version(str(reference["subject"]), str(reference["version"]))
+            if path not in known:
+                known.append(path)
+                other = self._get(path) or {}
+                found += [*self._referred(other, known), json.loads(str(other["schema"]))]
+        return found
 
     def _get(self, path: str) -> dict[str, Any] | None:
         request = urllib.request.Request(self._url + path)
@@ -75,3 +84,7 @@ class SchemaRegistry:
         except (OSError, ValueError) as error:
             raise LogUnreachableError(self._url, first_line(error)) from error
         return found if isinstance(found, dict) else None
+
+
+def _version(subject: str, version: str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"

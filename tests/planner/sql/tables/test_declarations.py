@@ -5,6 +5,7 @@ Cannot catch: what a connector does when the job runs; connectors have tests of 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -201,6 +202,33 @@ def test_topics_are_read_with_flinks_options(options: str, given: dict[str, Any]
         "bids", servers="h:9092", schema=PRICED, vs="ts", delay="5s", **given
     )
     assert found == expected.select("price", "ts")
+
+
+AVRO = {
+    "type": "record",
+    "name": "Bid",
+    "fields": [
+        {"name": "price", "type": "int"},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "note", "type": "string"},
+    ],
+}
+
+
+def test_columns_beside_an_avro_schema_have_the_declared_types() -> None:
+    """They had those of the Avro schema, whatever was declared."""
+    options = f"format = 'avro', 'avro.schema' = '{json.dumps(AVRO)}'"
+
+    def avro(columns: str) -> Any:
+        made = TOPIC.replace("'format' = 'json', ", "").format(columns, f", {options}")
+        return sql(made + "SELECT * FROM bids")
+
+    found = avro(f"price BIGINT, ts TIMESTAMP(3), {MARK}")
+    assert found.schema == pa.schema([("price", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
+    with pytest.raises(SqlError, match=r"column 'note' is VARCHAR by avro\.schema: declare it so"):
+        avro(f"note BIGINT, ts TIMESTAMP(3), {MARK}")
+    with pytest.raises(SqlError, match=r"avro\.schema has no field 'cost'"):
+        avro(f"cost BIGINT, ts TIMESTAMP(3), {MARK}")
 
 
 def test_metadata_of_records_are_columns() -> None:

@@ -1,4 +1,4 @@
-"""Which Avro types become which columns, however deep they stand."""
+"""Which texts are Avro schemas of rows, and what each of their types becomes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rvertex.sources.logs.decode.avro_schema import arrow_columns, is_plain, parse_avro_schema
+from rvertex.sources.logs.decode.avro_schema import arrow_columns, parse_avro_schema
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -16,8 +16,17 @@ def record(**fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": rows}
 
 
-#: None: no column can hold it.
-TYPES: list[tuple[Any, pa.DataType | None]] = [
+def decimal(digits: int, **more: Any) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": digits, **more}
+
+
+def fixed(size: int, **more: Any) -> dict[str, Any]:
+    return {"type": "fixed", "name": "F", "size": size, **more}
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["a"]}
+LONG = pa.struct([("x", pa.int64())])
+TYPES: list[tuple[Any, pa.DataType]] = [
     ("boolean", pa.bool_()),
     ("int", pa.int32()),
     ("long", pa.int64()),
@@ -25,49 +34,65 @@ TYPES: list[tuple[Any, pa.DataType | None]] = [
     ("double", pa.float64()),
     ("bytes", pa.binary()),
     ("string", pa.string()),
-    ("null", None),
-    ("Name.of.another", None),
+    ("null", pa.string()),
     ({"type": "long"}, pa.int64()),
     ({"type": {"type": "long"}}, pa.int64()),
-    ({"type": "enum", "name": "E", "symbols": ["a"]}, pa.string()),
-    ({"type": "fixed", "name": "F", "size": 4}, pa.binary()),
-    ({"type": "map", "values": "long"}, None),
+    (ENUM, pa.string()),
+    (fixed(4), pa.binary()),
+    ({"type": "map", "values": "long"}, pa.map_(pa.string(), pa.int64())),
     (["null", "long"], pa.int64()),
     (["long", "null"], pa.int64()),
-    (["long"], None),
-    (["null", "long", "string"], None),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 5}, pa.decimal128(5, 0)),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}, pa.decimal128(5, 2)),
-    ({"type": "fixed", "logicalType": "decimal", "precision": 5, "name": "F", "size": 3}, None),
+    (["long"], pa.int64()),
+    (["null"], pa.string()),
+    (["null", "long", "int"], pa.int64()),
+    (["float", "double"], pa.float64()),
+    (
+        ["null", "int", "long", "string"],
+        pa.struct([("member0", pa.int32()), ("member1", pa.int64()), ("member2", pa.string())]),
+    ),
+    (
+        ["int", {"type": "long", "logicalType": "timestamp-micros"}],
+        pa.struct([("member0", pa.int32()), ("member1", pa.timestamp("us", "UTC"))]),
+    ),
+    (decimal(5), pa.decimal128(5, 0)),
+    (decimal(5, scale=2), pa.decimal128(5, 2)),
+    (decimal(38, scale=38), pa.decimal128(38, 38)),
+    (decimal(39), pa.decimal256(39, 0)),
+    (decimal(5, scale=6), pa.binary()),
+    (decimal(0), pa.binary()),
+    (fixed(3, logicalType="decimal", precision=5), pa.decimal128(5, 0)),
+    (fixed(16, logicalType="uuid"), pa.string()),
+    (fixed(15, logicalType="uuid"), pa.binary()),
+    (fixed(12, logicalType="duration"), pa.binary()),
     ({"type": "int", "logicalType": "date"}, pa.date32()),
+    ({"type": "int", "logicalType": "time-millis"}, pa.time32("ms")),
+    ({"type": "long", "logicalType": "time-micros"}, pa.time64("us")),
     ({"type": "long", "logicalType": "timestamp-millis"}, pa.timestamp("ms", "UTC")),
     ({"type": "long", "logicalType": "timestamp-micros"}, pa.timestamp("us", "UTC")),
+    ({"type": "long", "logicalType": "timestamp-nanos"}, pa.timestamp("ns", "UTC")),
     ({"type": "long", "logicalType": "local-timestamp-millis"}, pa.timestamp("ms")),
     ({"type": "long", "logicalType": "local-timestamp-micros"}, pa.timestamp("us")),
+    ({"type": "long", "logicalType": "local-timestamp-nanos"}, pa.timestamp("ns")),
     ({"type": "string", "logicalType": "uuid"}, pa.string()),
-    ({"type": "int", "logicalType": "of-its-own"}, None),
-    (record(), None),
+    ({"type": "string", "logicalType": "date"}, pa.string()),
+    ({"type": "int", "logicalType": "of-its-own"}, pa.int32()),
+    (record(x="long") | {"name": "Long"}, LONG),
 ]
-LONG = pa.struct([("x", pa.int64())])
-NESTED: list[tuple[Any, pa.DataType | None]] = [
-    *(({"type": "array", "items": kind}, t and pa.list_(t)) for kind, t in TYPES),
-    *((record(x="long", y=kind), t and pa.struct([*LONG, ("y", t)])) for kind, t in TYPES),
+NESTED: list[tuple[Any, pa.DataType]] = [
+    *(({"type": "array", "items": kind}, pa.list_(t)) for kind, t in TYPES),
+    *((record(x="long", y=kind), pa.struct([*LONG, ("y", t)])) for kind, t in TYPES),
     ({"type": "array", "items": ["null", record(x="long")]}, pa.list_(LONG)),
-    (record(x=record(x="long")), pa.struct([("x", LONG)])),
+    (record(x=record(x="long") | {"name": "Inner"}), pa.struct([("x", LONG)])),
 ]
 
 
 @pytest.mark.parametrize("place", range(len(TYPES + NESTED)))
 def test_types(place: int) -> None:
     kind, column = (TYPES + NESTED)[place]
-    schema = parse_avro_schema(json.dumps(record(a="string", b=kind, c="int")))
-    found, others = arrow_columns(schema)
+    outer = record(a="string", b=kind, c="int") | {"name": "Outer"}
+    schema = parse_avro_schema(json.dumps(outer))
     wanted = {"a": pa.string(), "b": column, "c": pa.int32()}
-    assert dict(zip(found.names, found.types, strict=True)) == {
-        n: t for n, t in wanted.items() if t
-    }
-    assert others == [name for name, t in wanted.items() if t is None]
-    assert is_plain(schema) == (column is not None)
+    assert arrow_columns(schema) == pa.schema(list(wanted.items()))
 
 
 @pytest.mark.parametrize("text", ["[]", '"long"', '{"type": "long"}', '{"type": "record"}'])

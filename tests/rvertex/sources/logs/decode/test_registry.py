@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from planner import Stream
+from rvertex.sources.logs.decode.avro import AvroDecoder
+from rvertex.sources.logs.decode.avro_schema import arrow_columns
 from rvertex.sources.logs.decode.registry import SchemaRegistry
 from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError
 from tests.support.brokers import free_port
@@ -19,7 +21,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "long"}]}
+REFERRING = {
+    "type": "record",
+    "name": "Sale",
+    "fields": [{"name": "place", "type": "geo.Place"}, {"name": "kind", "type": "geo.Kind"}],
+}
+PLACE = {
+    "type": "record",
+    "name": "geo.Place",
+    "fields": [{"name": "kind", "type": "Kind"}, {"name": "x", "type": "long"}],
+}
+KIND = {"type": "enum", "name": "geo.Kind", "symbols": ["city", "sea"]}
+REFERENCES = [
+    {"name": "geo.Kind", "subject": "kinds", "version": 1},
+    {"name": "geo.Place", "subject": "places", "version": 2},
+]
 ANSWERS = {
+    "/schemas/ids/6": {"schema": json.dumps(REFERRING), "references": REFERENCES},
+    "/subjects/places/versions/2": {"schema": json.dumps(PLACE), "references": REFERENCES[:1]},
+    "/subjects/kinds/versions/1": {"schema": json.dumps(KIND)},
     "/schemas/ids/1": {"schema": json.dumps(RECORD)},
     "/schemas/ids/2": {"schema": "message M {}", "schemaType": "PROTOBUF"},
     "/schemas/ids/3": {"schema": '"string"'},
@@ -81,6 +101,16 @@ def test_columns_are_those_of_the_newest_schema(server: http.server.ThreadingHTT
         config={"schema.registry.url": url},
     )
     assert stream.plan.schema == pa.schema([("x", pa.int64())])
+
+
+def test_types_of_other_subjects_are_fetched(server: http.server.ThreadingHTTPServer) -> None:
+    schema = SchemaRegistry(f"http://127.0.0.1:{server.server_port}").schema(6)
+    assert schema is not None
+    place = pa.struct([("kind", pa.string()), ("x", pa.int64())])
+    columns = arrow_columns(schema)
+    assert columns == pa.schema([("place", place), ("kind", pa.string())])
+    found = AvroDecoder(columns, schema).decode([b"\x02\x0a\x00"])
+    assert found.rows.to_pylist() == [{"place": {"kind": "sea", "x": 5}, "kind": "city"}]
 
 
 def test_a_registry_that_does_not_answer_is_named(server: http.server.ThreadingHTTPServer) -> None:
