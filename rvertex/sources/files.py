@@ -8,7 +8,7 @@ Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import re
 from pathlib import PurePosixPath
@@ -22,6 +22,8 @@ from rvertex.errors import SourceNotFoundError, SourceVanishedError
 from rvertex.sources.versions import absolute, local_path, of_info, of_stat, store_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rvertex.sources.spec import Format
     from rvertex.sources.versions import FileVersion
 
@@ -31,14 +33,26 @@ SUFFIXES: dict[Format, tuple[str, ...]] = {
     "csv": (".csv", ".tsv"),
     "json": (".json", ".jsonl", ".ndjson"),
 }
+_FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
+#: What is said of a name that went or has another by now, and of a link to nothing or to itself.
+_GONE = (errno.ENOENT, errno.ELOOP)
 #: Between the paths of a source that has several.
 SEVERAL = "\n"
 _MAGIC = "*?["
-#: Endings of names under which files are written, or kept, before and beside their own.
-_TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", ".swp", "~")
+#: Endings of names under which files are written before they have their own.
+_TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", "._copying_")
+#: Endings of what is kept beside files: copies, and what was noted of them.
+_BESIDE = (
+    *(".bak", ".backup", ".old", ".orig", ".save", ".rej", ".swp", ".swo", "~"),
+    *(".md5", ".sha1", ".sha256", ".sha512", ".crc", ".asc", ".sig"),
+)
+#: Ends what stands for a folder in an object store.
+_MARKER = "_$folder$"
 _LINE_CHARS_MAX = 300
 #: Endings of names of compressed files.
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+#: Of those that nobody here reads; their reader says so.
+_OTHER_CODECS = (".xz", ".zip", ".lz4", ".7z", ".br", ".z", ".lzo", ".snappy")
 
 
 def list_files(format: Format, path: str) -> dict[str, FileVersion]:
@@ -47,18 +61,32 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
     ``path`` may be a pattern (``*`` and ``?`` within a name, ``**`` over folders), and several of
     all these, with :data:`SEVERAL` between them.
 
-    In a folder, names that begin with ``_`` or ``.``, or end as those of files do that are being
-    written, files without content and what has the suffix of another format are passed over.
+    In a folder, links to folders are followed, and a file that is there in several ways counts
+    once. Files without content are passed over, and names that begin with ``.``, or with ``_``
+    unless they are those of folders such as ``_day=1``. Of the others those are data that end as
+    files of the format do, or whose ending says nothing: no other format, no copy (``x.csv.bak``,
+    ``x.csv.1``) and nothing that is still being written.
 
     Raises:
         SourceNotFoundError: there is no such path, or the folder holds no file of this format.
     """
-    if SEVERAL in path:
-        return {
-            name: version
-            for one in path.split(SEVERAL)
-            for name, version in list_files(format, one).items()
-        }
+    found: dict[str, FileVersion] = {}
+    for one in path.split(SEVERAL):
+        found |= _listed(format, one)[0]
+    return found
+
+
+def files_beside(format: Format, path: str) -> list[str]:
+    """The files of the same paths with content that are no data of the format, sorted.
+
+    Raises:
+        SourceNotFoundError: as :func:`list_files`.
+    """
+    return sorted({name for one in path.split(SEVERAL) for name in _listed(format, one)[1]})
+
+
+def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
+    """The files of one path, and those beside them."""
     local = local_path(path)
     try:
         found = _list_remote(path) if local is None else _list_local(local)
@@ -67,12 +95,9 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
             return _matching(format, path)
         raise SourceNotFoundError(path, first_line(error)) from error
     if list(found) == [""]:
-        return {absolute(path): found[""]}
-    wanted = [n for n in sorted(found) if _is_visible(n) and _has_format(n, format)]
-    if not wanted:
-        raise SourceNotFoundError(path, f"the folder holds no {format} file with content")
+        return {absolute(path): found[""]}, []
     folder = path.rstrip("/") if local is None else local
-    return {f"{folder}/{n}": found[n] for n in wanted}
+    return _chosen(format, path, folder, found, f"the folder holds no {format} file with content")
 
 
 def is_single_file(format: Format, path: str) -> bool:
@@ -137,7 +162,25 @@ def first_line(error: BaseException) -> str:
     return "".join(c if c.isprintable() else "?" for c in line[:_LINE_CHARS_MAX])
 
 
-def _matching(format: Format, path: str) -> dict[str, FileVersion]:
+def _chosen(
+    format: Format, path: str, folder: str, found: dict[str, FileVersion], nothing: str
+) -> tuple[dict[str, FileVersion], list[str]]:
+    """The data among the files, by path, and the others."""
+    visible = [name for name in sorted(found) if _is_visible(name)]
+    wanted = [name for name in visible if _is_data(name, format)]
+    beside = [f"{folder}/{name}" for name in visible if not _is_data(name, format)]
+    if not wanted:
+        more = f"; not read: {_named(beside)}" if beside else ""
+        raise SourceNotFoundError(path, f"{nothing}{more}")
+    return {f"{folder}/{name}": found[name] for name in wanted}, beside
+
+
+def _named(paths: list[str]) -> str:
+    names = [path.rpartition("/")[2] for path in paths[:3]]
+    return ", ".join(names) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def _matching(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
     """The files that a pattern names, and those in folders that it names."""
     whole = absolute(path)
     first = min(whole.index(character) for character in _MAGIC if character in whole)
@@ -150,11 +193,9 @@ def _matching(format: Format, path: str) -> dict[str, FileVersion]:
         pattern = re.compile(_regex(whole[len(folder) + 1 :]))
     except re.error as error:
         raise SourceNotFoundError(path, f"it is no pattern: {error.msg}") from error
-    wanted = [n for n in sorted(found) if pattern.fullmatch(n) and _is_visible(n)]
-    wanted = [n for n in wanted if _has_format(n, format)]
-    if not wanted:
-        raise SourceNotFoundError(path, f"no {format} file with content has such a name")
-    return {f"{folder}/{n}": found[n] for n in wanted}
+    named = {name: version for name, version in found.items() if pattern.fullmatch(name)}
+    nothing = f"no {format} file with content has such a name"
+    return _chosen(format, path, folder, named, nothing)
 
 
 def _regex(pattern: str) -> str:
@@ -171,17 +212,45 @@ def _regex(pattern: str) -> str:
 
 
 def _list_local(path: str) -> dict[str, FileVersion]:
-    """Paths below a folder; one empty path if it is a file."""
+    """Paths below a folder; one empty path if it is a file.
+
+    Of several ways to a file by links one counts: the direct one, or the first by name.
+    """
     if not os.path.isdir(path):
         return {"": of_stat(os.stat(path))}
-    found = {}
-    for folder, _, names in os.walk(path, onerror=_refuse):
-        for name in (os.path.join(folder, name) for name in names):
-            with contextlib.suppress(FileNotFoundError):  # it went, or has another name by now
-                status = os.stat(name)
-                if status.st_size:
-                    found[os.path.relpath(name, path)] = of_stat(status)
-    return found
+    top = os.path.realpath(path)
+    found: dict[str, tuple[bool, str, FileVersion]] = {}
+    for name in _paths_below(path):
+        try:
+            status = os.stat(name)
+        except OSError as error:
+            if error.errno in _GONE:
+                continue
+            raise
+        if status.st_size:
+            below, real = os.path.relpath(name, path), os.path.realpath(name)
+            way = (real != os.path.join(top, below), below, of_stat(status))
+            found[real] = min(found.get(real, way), way, key=lambda w: w[:2])
+    return {below: version for _, below, version in found.values()}
+
+
+def _paths_below(path: str) -> Iterator[str]:
+    """All files below a folder, each folder once; what needs no link comes first."""
+    seen: set[str] = set()
+    todo = [path]
+    while todo:  # ends: a folder that was seen adds no links
+        links: list[str] = []
+        for start in sorted(todo):
+            for folder, folders, names in os.walk(start, onerror=_refuse):
+                real = os.path.realpath(folder)
+                if real in seen:
+                    folders.clear()
+                    continue
+                seen.add(real)
+                below = (os.path.join(folder, name) for name in folders)
+                links += filter(os.path.islink, below)
+                yield from (os.path.join(folder, name) for name in names)
+        todo = links
 
 
 def _refuse(error: OSError) -> None:
@@ -194,19 +263,35 @@ def _list_remote(path: str) -> dict[str, FileVersion]:
     """List as :func:`_list_local` does, through the project's one door to stores."""
     store = store_of(path)
     found = {name: of_info(info) for name, info in store.infos().items()}
-    if not found and not (store.exists("") and store.size("")):  # a folder has no size
+    if found:
+        return {
+            name: version
+            for name, version in found.items()
+            if version.size_bytes and not name.endswith(("/", _MARKER))
+        }
+    if not (store.exists("") and store.size("")):  # a folder has no size
         raise FileNotFoundError(2, "No such file or directory", path)
-    return found or {"": of_info(store.info(""))}
+    return {"": of_info(store.info(""))}
 
 
 def _is_visible(name: str) -> bool:
-    return not name.endswith(_TEMPORARY) and not any(
-        part[:1] in ("_", ".") for part in name.split("/")
-    )
+    *folders, file = name.split("/")
+    hidden = any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in folders)
+    return not hidden and file[:1] not in ("_", ".")
 
 
-def _has_format(name: str, format: Format) -> bool:
-    return format not in SUFFIXES or format_of(name) in (format, None)
+def _is_data(name: str, format: Format) -> bool:
+    """Whether the ending of a visible name says so, or says nothing."""
+    name = name.rpartition("/")[2].lower()
+    if name.endswith((*_TEMPORARY, *_BESIDE)):
+        return False
+    if format not in SUFFIXES:
+        return True
+    suffixes = PurePosixPath(name).suffixes
+    while suffixes and suffixes[-1] in (*CODECS, *_OTHER_CODECS):
+        suffixes.pop()
+    known = [suffix for suffix in suffixes if suffix in _FORMAT_OF]
+    return not known or (suffixes[-1] == known[-1] and _FORMAT_OF[known[-1]] == format)
 
 
 def format_of(name: str) -> Format | None:
@@ -214,5 +299,4 @@ def format_of(name: str) -> Format | None:
     suffixes = [s.lower() for s in PurePosixPath(name).suffixes]
     if suffixes and suffixes[-1] in CODECS:
         suffixes.pop()
-    suffix = suffixes[-1] if suffixes else ""
-    return next((format for format, known in SUFFIXES.items() if suffix in known), None)
+    return _FORMAT_OF.get(suffixes[-1]) if suffixes else None

@@ -17,7 +17,7 @@ import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.files import SUFFIXES, list_files, open_sequential
+from rvertex.sources.files import SUFFIXES, files_beside, list_files, open_sequential
 from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
@@ -84,8 +84,10 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         SourceSchemaError: a column that is read has a type that does not fit.
     """
     paths = list(dict.fromkeys(unit.path for unit in units))
-    if spec.format in ("text", "items", "rstream", "log") or not paths:
+    if spec.format in ("items", "rstream", "log") or not paths:
         return ()
+    if spec.format == "text":
+        return tuple(_skipped(spec))
     first: frozenset[str] = frozenset()
     extra: dict[str, list[str]] = {}
     for path in paths:
@@ -94,7 +96,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         more = [name for name in names if name not in first]
         if more:
             extra[path] = more
-    told = value_notes(spec, paths[0])
+    told = [*value_notes(spec, paths[0]), *_skipped(spec)]
     if not extra:
         return tuple(told)
     columns = list(dict.fromkeys(name for more in extra.values() for name in more))
@@ -105,6 +107,18 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
     )
 
 
+def _skipped(spec: SourceSpec) -> list[str]:
+    """That files lie beside those that are read."""
+    beside = files_beside(spec.format, spec.path)
+    if not beside:
+        return []
+    names = [path.rpartition("/")[2] for path in beside]
+    return [
+        f"source {spec.path}: not read: {listed(names, 'file')}, whose names do not end as those "
+        f"of {spec.format} files do"
+    ]
+
+
 def first_file_notes(spec: SourceSpec) -> tuple[str, ...]:
     """What the first file of a growing folder loses; nothing if there is none by now."""
     if spec.format not in SUFFIXES:
@@ -113,7 +127,7 @@ def first_file_notes(spec: SourceSpec) -> tuple[str, ...]:
         files = list_files(spec.format, spec.path)
     except StreamEngineError:
         return ()
-    return tuple(value_notes(spec, next(iter(files))))
+    return (*value_notes(spec, next(iter(files))), *_skipped(spec))
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:
