@@ -26,7 +26,7 @@ from rstream.errors import InvalidBatchError
 from rstream.items.batch import Items
 from rvertex.checkpoint.checkpointer import CheckpointSlot
 from rvertex.checkpoint.journal import Journal
-from rvertex.checkpoint.value_log import open_values
+from rvertex.checkpoint.value_log import _encode, open_values
 from rvertex.errors import CorruptJournalError, OvertakenError
 from rvertex.events.run import Run
 from rvertex.host.environment import HostEnvironment, HostLimits
@@ -439,6 +439,83 @@ def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) 
     assert rows == 7 or any(path.startswith("production-state") for path in world.deleted)
 
 
+@pytest.mark.parametrize("spec", [STRONG, STRONG_DRAWING], ids=["strong", "both"])
+@pytest.mark.parametrize("rows", [1, 4, ROWS])
+def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
+    spec: VertexSpec, rows: int
+) -> None:
+    """It would be deleted with that; so it stays to refuse an instance that wakes up."""
+    world = World(spec, rows)
+    zombie = world.newest
+    assert zombie is not None
+    world.start()
+    instance = world.newest
+    assert instance is not None
+    while not instance.is_finished:  # a few rows a turn, or it has failed
+        assert instance.failure is None
+        instance.runner.checkpoints.request()
+        for action in (0, 1, 2):
+            world.act(action)
+    for _ in range(5):
+        instance.runner.checkpoints.request()
+        instance.runner.checkpoints.poll(instance.runner.vertex.consumed)
+        instance.wiring.background.run(10)
+    named = {name for taken in world.checkpoints for name in (taken.name, *taken.parts)}
+    *earlier, last = world.store.list("productions")
+    assert set(earlier) == {name for name in named if name.startswith("productions/")}
+    for name in earlier:
+        world.store.delete(name)
+    for _ in range(20):
+        zombie.poll()
+        zombie.wiring.background.run(5)
+    assert isinstance(zombie.failure, OvertakenError)
+    assert world.store.list("productions")[-1] == last
+
+
+#: What two operators drew in three steps: numbers of their first values, and how many these are.
+DRAWN_STEPS = [((0, 2), (0, 1)), ((2, 1), (1, 0)), ((3, 0), (1, 2))]
+
+
+def drawn_journal() -> tuple[MemoryBlobs, list[str]]:
+    """A journal of these steps, and the names of its entries."""
+    store = MemoryBlobs()
+    journal = Journal(store, "values/v.0")
+    entries = [[(first, [Drawn("r", "", 0.5)] * n) for first, n in step] for step in DRAWN_STEPS]
+    numbers = [sum(first for first, _ in step) for step in DRAWN_STEPS]
+    names = [journal.append(n, _encode(entry)) for n, entry in zip(numbers, entries, strict=True)]
+    return store, names
+
+
+@pytest.mark.parametrize(
+    ("drawn", "ended"),
+    [((0, 0), 0), ((1, 0), 0), ((2, 0), 0), ((2, 1), 1), ((3, 1), 2), ((3, 2), 2), ((3, 3), 2)],
+)
+def test_entries_of_values_go_once_all_of_them_were_drawn_but_for_the_newest(
+    drawn: tuple[int, int], ended: int
+) -> None:
+    """Wherever an instance begins or has got to while it draws again; each is named once."""
+    store, names = drawn_journal()
+    opened = open_values(LOGGED, having_drawn(*drawn), store, None)  # type: ignore[arg-type]
+    assert opened is not None
+    for source, at in zip(opened._sources.values(), drawn, strict=True):
+        source.load(at)
+    assert opened.names() == tuple(names[:ended])
+    opened.announced(opened.names())
+    assert opened.names() == ()
+    for source, end in zip(opened._sources.values(), (3, 3), strict=True):
+        while source.next_index < end:
+            source.draw("r", "", lambda: pytest.fail("it is recorded"))
+    assert opened.names() == tuple(names[ended:2])
+    for source in opened._sources.values():
+        source.draw("r", "", lambda: 1.0)
+    background = Stepped()
+    stored = opened.hold(background)  # type: ignore[arg-type]
+    background.run()
+    assert stored is not None
+    assert opened.names() == tuple(names[ended:]), "there is a newer one now"
+    assert stored.result() not in opened.names()
+
+
 def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() -> None:
     world = World(LOGGED, 2)
     run(world, 20)
@@ -477,9 +554,10 @@ def test_values_go_on_where_a_snapshot_had_drawn_them() -> None:
         assert source.take_fresh() == (len(recorded), (Drawn("random", "", "new"),))
 
 
-def having_drawn(values: int) -> Snapshot:
-    """A snapshot whose first operator has drawn so many values, and the second none."""
-    states = (OperatorState({}), OperatorState({"drawn": values}), OperatorState({"drawn": 0}))
+def having_drawn(values: int, by_second: int = 0) -> Snapshot:
+    """A snapshot whose operators have drawn so many values."""
+    drawn = (OperatorState({"drawn": count}) for count in (values, by_second))
+    states = (OperatorState({}), *drawn)
     return Snapshot(LOGGED.id, "tag", (0,), (0, 0, 0), (b"", b"", b""), states)
 
 
