@@ -53,6 +53,9 @@ class RunOptions(TypedDict, total=False):
     compact_output: bool | None
     #: Compare all that is written twice; channels are then flushed, from the job's beginning on.
     verify: bool | None
+    #: Let other users read the job's folder, as the umask says; by default only its own may. It is
+    #: decided when the job begins.
+    shared_root: bool | None
     #: Sync what is announced as durable to a local disk; False: a loss of power may cost it.
     fsync: bool | None
 
@@ -95,8 +98,17 @@ def recorded(options: RunOptions) -> RunOptions:
 
 
 def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
-    """What was recorded, and over it what is said now."""
+    """What was recorded, and over it what is said now.
+
+    Raises:
+        UsageError: a job that has begun cannot change an option.
+    """
     said = {name: value for name, value in now.items() if value is not None}
+    if said.get("shared_root") not in (None, bool(before.get("shared_root"))):
+        raise UsageError(
+            "shared_root is decided when a job begins. To share the folder of this one, delete "
+            "ROOT/.private and run: chmod -R a+rX ROOT"
+        )
     return {**before, **said}  # type: ignore[typeddict-item]
 
 
@@ -113,6 +125,8 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
     host = replace(host, verify=host.verify if verify is None else verify)
     fsync = known.get("fsync")
     host = replace(host, fsync=host.fsync if fsync is None else fsync)
+    shared = known.get("shared_root")
+    config = replace(config, shared_root=config.shared_root if shared is None else shared)
     if retain is not None:
         retain_us = KEEP_ALL if retain == ALL else duration_us(retain, what="retain")
         config = replace(config, retain_us=retain_us)

@@ -26,7 +26,8 @@ from rstream.limits import AppendLimits, StreamLimits
 from rstream.log.background import Background, InlineBackground, ThreadBackground
 from rstream.log.reader import StreamReader, open_reader, read_events
 from rstream.log.stream import RStream
-from rstream.store.blobs import FsspecBlobs, MemoryBlobs, open_store
+from rstream.store.blobs import FsspecBlobs, open_store
+from rstream.store.memory_blobs import MemoryBlobs
 from rstream.store.protocol import BlobStore
 from rstream.types import INF_TIME, MIN_TIME, SeqRange, SequenceNumber, StreamId, Timestamp
 

@@ -214,6 +214,32 @@ class UnauthorizedError(UsageError):
 
 
 @error_class
+class MissingSecretError(UsageError):
+    """This process cannot read a secret that a query names."""
+
+    what: str
+    reference: str
+    reason: str
+
+    message = (
+        "{what} is {reference}, but {reason}: provide it where the job is planned, on its hosts "
+        "and where its deliveries run"
+    )
+
+
+@error_class
+class SecretInPathError(UsageError):
+    """A path holds a password."""
+
+    path: str
+
+    message = (
+        "{path} holds a password, which every status would show: write env:NAME in its place, as "
+        "in ftp://USER:env:NAME@HOST/PATH"
+    )
+
+
+@error_class
 class RowError(UsageError):
     """Rows that were handed in do not fit the declared columns; none of them was taken."""
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from jobmanager.batch.validate import collect_batch
 from jobmanager.driver.running.run import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.output_claim import claim_output, mark_success
-from jobmanager.storage.root import display_uri
-from rstream import RStream, open_store
+from jobmanager.storage.root import JobRoot, display_uri
+from rstream import RStream
 from rstream.clock import SystemClock
 from rstream.items.batch import EVENT, cti_batch, item_schema, payload_schema
 from rstream.store.part_files import part_name, part_uri
@@ -32,6 +32,7 @@ def run_batch(
     root: str | None = None,
     master: str | None = None,
     parallelism: int | None = None,
+    shared_root: bool | None = None,
 ) -> dict[str, Any]:
     """Compute ``query`` as a batch and write its answer; gives a summary like a job's.
 
@@ -41,8 +42,11 @@ def run_batch(
     """
     clock = SystemClock()
     name = f"batch-{clock.now_us()}"
-    root = open_store(root or f"{DEFAULT_JOBS_FOLDER}/{name}").uri
+    job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{name}")
+    root = job_root.uri
     output = query.plan.uri or f"{root.rstrip('/')}/output"
+    if query.plan.uri is None and not shared_root:
+        job_root.make_private()
     claim_output(output, root, name)
     started_s = clock.monotonic_s()
     table = collect_batch(query, master=master, parallelism=parallelism)

@@ -19,11 +19,14 @@ def print_batch(
     master: str | None,
     parallelism: Parallelism,
     *,
+    shared_root: bool | None,
     as_json: bool,
 ) -> None:
     """Run it and say what came of it."""
     assert query is not None
     if parallelism == "auto":
         raise UsageError("--parallelism auto is for streams; give --batch a number")
-    done = run_batch(query, root=root, master=master, parallelism=parallelism)
+    done = run_batch(
+        query, root=root, master=master, parallelism=parallelism, shared_root=shared_root
+    )
     print(json.dumps(done) if as_json else f"{done['events_out']:,} events: {done['output']}")

@@ -30,9 +30,9 @@ def check_call(
         raise UsageError("--continue ROOT names the root already: leave out --root")
 
 
-def events_before(root: str | None) -> int:
-    """How many events the job has had before this day."""
-    return 0 if root is None else int(JobRoot(root).read_status().get("events_in", 0))
+def events_before(root: str | None) -> int | None:
+    """How many events the job has had before this day; None if it has no days."""
+    return None if root is None else int(JobRoot(root).read_status().get("events_in", 0))
 
 
 def print_day(job: Job, before: int) -> None:

@@ -13,6 +13,7 @@ from jobmanager import logs
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.delivery.standalone import deliver as deliver_from
 from planner.api import sinks
+from planner.physical.literal_secrets import sink_notes
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def deliver(
     to: To = None,
     servers: Annotated[str | None, typer.Option(help="Kafka's bootstrap servers.")] = None,
     dsn: Annotated[
-        str | None, typer.Option(help="PostgreSQL's connection string; env:NAME hides it.")
+        str | None, typer.Option(help="PostgreSQL's connection string, env:NAME or file:/PATH.")
     ] = None,
     mode: Annotated[
         Literal["transactions", "headers", "append", "upsert"] | None,
@@ -65,6 +66,8 @@ def deliver(
     specs: tuple[SinkSpec, ...] = ()
     if to is not None:
         specs = (_spec(to, servers, dsn, mode, format, key or [], config or [], name),)
+    for note in sink_notes(specs):
+        print(f"jobmanager: note: {note}", file=sys.stderr)
     is_cancelled = threading.Event()
     shown: set[str] = set()
 

@@ -141,6 +141,7 @@ def run(
     compact_output: options.CompactOutput = None,
     verify: options.Verify = None,
     fsync: options.Fsync = None,
+    shared_root: options.SharedRoot = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: options.Settings = None,
     as_json: options.AsJson = False,
@@ -151,7 +152,7 @@ def run(
     days.check_call(target, root, continue_root, batch=batch, finish=finish)
     query = None if target is None else load_query(target, settings or ())
     if batch:
-        print_batch(query, root, master, parallelism, as_json=as_json)
+        print_batch(query, root, master, parallelism, shared_root=shared_root, as_json=as_json)
         return
     before = days.events_before(continue_root)
     with ProgressView(starting(executor)) as view:
@@ -176,11 +177,11 @@ def run(
             compact_output=compact_output,
             verify=verify,
             fsync=fsync,
+            shared_root=shared_root,
             query_file=None if target is None else query_file(target),
         )
         is_interrupted = follow(job)
-    is_day = continue_root is not None and job.status()["state"] == "stopped" and not as_json
-    print_end(job, before if is_day else None, as_json=as_json, is_interrupted=is_interrupted)
+    print_end(job, before, as_json=as_json, is_interrupted=is_interrupted)
 
 
 app.command(name="sql", help="Run a query written in SQL: run FILE.sql under another name.")(run)

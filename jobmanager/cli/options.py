@@ -118,6 +118,10 @@ Fsync = Annotated[
     bool | None,
     typer.Option("--fsync/--no-fsync", help="Sync files to a local disk before they count."),
 ]
+SharedRoot = Annotated[
+    bool | None,
+    typer.Option("--shared-root", help="Let other users read the job's folder, as the umask says."),
+]
 Verify = Annotated[
     bool | None, typer.Option("--verify", help="Compare all that is written twice; slower.")
 ]

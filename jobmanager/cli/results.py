@@ -80,7 +80,7 @@ def _again(job: Job) -> str:
 
 def print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bool) -> None:
     """``before``: of a job that is continued, the events of the days before."""
-    if before is None:
+    if before is None or as_json or job.status()["state"] != "stopped":
         print_result(job, as_json=as_json, is_interrupted=is_interrupted)
     else:
         days.print_day(job, before)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from jobmanager.intake.errors import IntakeConfigError, NoTokenError
+from rstream.secret_values import is_reference, secret_value
 
 TOKEN = "STREAMSCOPE_INTAKE_TOKEN"
 TOKEN_CHARS_MIN = 16
@@ -15,23 +16,33 @@ TOKEN_CHARS_MIN = 16
 def read_tokens(token_file: str | None) -> list[bytes]:
     """The tokens of a file, one a line, or the one in the environment; empty: there is none.
 
+    A token may name a secret (:mod:`rstream.secret_values`), and so may ``token_file``.
+
     Raises:
+        MissingSecretError: a secret cannot be read.
         IntakeConfigError: the file cannot be read, or a token is too short.
     """
-    if token_file is None:
-        place, text = TOKEN, os.environ.get(TOKEN, "")
-    else:
-        place = token_file
-        try:
-            text = Path(token_file).read_text()
-        except (OSError, ValueError) as error:
-            raise IntakeConfigError(token_file, str(error)) from error
-        if not text.strip():
-            raise IntakeConfigError(token_file, "it has no token; one a line")
-    found = [line.strip().encode() for line in text.splitlines() if line.strip()]
+    place, text = TOKEN, os.environ.get(TOKEN, "")
+    if token_file is not None:
+        place, text = token_file, _content(token_file)
+    elif is_reference(text):
+        place, text = text, secret_value(TOKEN, text)
+    if not text.strip() and place != TOKEN:
+        raise IntakeConfigError(place, "it has no token; one a line")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [secret_value(f"a token of {place}", line).strip().encode() for line in lines]
     if any(len(token) < TOKEN_CHARS_MIN for token in found):
         raise IntakeConfigError(place, f"a token has at least {TOKEN_CHARS_MIN} characters")
     return found
+
+
+def _content(token_file: str) -> str:
+    if is_reference(token_file):
+        return secret_value("--token-file", token_file)
+    try:
+        return Path(token_file).read_text()
+    except (OSError, ValueError) as error:
+        raise IntakeConfigError(token_file, str(error)) from error
 
 
 def check_token(authorization: str, tokens: list[bytes]) -> None:

@@ -50,7 +50,7 @@ from jobmanager.storage.places import placed, plan_in, plan_without_place, unpla
 from jobmanager.storage.query_file import changed_note
 from jobmanager.storage.trust import check_trusted
 from rstream.errors import OperatingError, StoreError
-from rstream.store.blobs import open_store, unsynced
+from rstream.store.blobs import FsspecBlobs, open_store, unsynced
 
 if TYPE_CHECKING:
     from planner import Query
@@ -101,13 +101,16 @@ class JobRoot:
         self._is_trusted = trust
         self._pid = os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
-        #: The job manager's epoch; 0: it owns nothing.
-        self.epoch = 0
-        self._claim = b""
+        self.epoch, self._claim = 0, b""  # the job manager's; 0: it owns nothing
 
     def without_fsync(self) -> None:
         """Leave it to the system when what is put on a local disk is written."""
         self.store, self.is_synced = unsynced(self.store), False
+
+    def make_private(self) -> None:
+        """Let only this user read the job's files. Raises StoreError if the folder is another's."""
+        if isinstance(self.store, FsspecBlobs):
+            self.store.make_private()
 
     @property
     def name(self) -> str:

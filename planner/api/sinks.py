@@ -1,7 +1,7 @@
 """Destinations of rows: ``from planner import sinks``; for :meth:`Stream.deliver`.
 
-Each function gives a frozen spec; nothing is connected here. A value that nobody should read in a
-plan is given as ``env:NAME``: the process that delivers takes it from its environment.
+Each function returns a frozen spec; nothing is connected here. Name a secret as ``env:NAME`` or
+``file:/PATH``: the process that delivers reads it, and no plan holds it.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from planner.logical.traversal import NodeMap, readers, topological
 from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
 from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
+from planner.physical.literal_secrets import sink_notes, source_notes
 from planner.physical.plan import PhysicalPlan, PlanTrace, Routing, check_size
 from planner.physical.rules import filter_early, forward_ctis, late_decode, skip_sort
 from planner.physical.sizing import add_costs, widths
@@ -144,7 +145,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         parallelism=lowering.parallelism,
         cti_every_us=lowering.cti_every_us,
         plan_trace=lowering.plan_trace,
-        notes=tuple(dict.fromkeys(lowering.notes)),
+        notes=tuple(dict.fromkeys([*lowering.notes, *sink_notes(query.deliveries)])),
         deliveries=query.deliveries,
         publishing=query.publishing,
     )
@@ -241,7 +242,7 @@ class _Lowering:
     def _source(self, node: logical.Source) -> StageBuilder:
         spec = replace(node.spec, cti_every_us=self.cti_every_us)
         units = self._discovery.units(spec)
-        self.notes += self._discovery.notes(spec)
+        self.notes += [*self._discovery.notes(spec), *source_notes(spec)]
         n = partition_count(spec, units, node.partitions, self._keyed_width())
         builder = self._builder("source", n)
         is_dealt = spec.format in ("rstream", "log") or spec.log is not None

@@ -26,14 +26,17 @@ import fsspec
 import pyarrow as pa
 
 from rstream.errors import StoreError
+from rstream.secret_values import resolved_path, secret_value
 from rstream.store.limited import with_limit
 from rstream.store.local_files import (
     TEMPORARY,
     files_below,
     make_folder,
+    make_private,
     put_file,
     sync_folder,
 )
+from rstream.store.memory_blobs import MemoryBlobs, get_or_none
 from rstream.store.part_files import PartFiles, split_part
 
 if TYPE_CHECKING:
@@ -52,6 +55,10 @@ RETRY_DELAY_S = 0.05
 _CONDITIONAL = ("s3", "s3a")
 #: What to do about what no retry cures.
 _ADVICE: dict[type[Exception], str] = {
+    PermissionError: (
+        "; a job's folder is its user's alone: where drivers or hosts run as several users, begin "
+        "the job with shared_root=True (--shared-root)"
+    ),
     IsADirectoryError: "; a folder lies where a file belongs: move it away",
     NotADirectoryError: (
         "; a file or a broken link lies where a folder belongs: move it away, or choose "
@@ -66,63 +73,6 @@ S3_OPTIONS: dict[str, Any] = {
 }
 
 
-class MemoryBlobs:
-    """A store in a dictionary, for tests and simulation. ``child`` shares the dictionary."""
-
-    def __init__(self, blobs: dict[str, bytes] | None = None, root: str = "") -> None:
-        self.blobs: dict[str, bytes] = {} if blobs is None else blobs
-        self._root = root
-
-    @property
-    def uri(self) -> str:
-        return f"blobs://{self._root}"
-
-    def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        self.blobs[self._root + path] = bytes(data)
-
-    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
-        mine = bytes(data)
-        return self.blobs.setdefault(self._root + path, mine) == mine
-
-    def get(self, path: str) -> bytes:
-        try:
-            return self.blobs[self._root + path]
-        except KeyError:
-            raise FileNotFoundError(path) from None
-
-    def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
-        return [_get_or_none(self, path) for path in paths]
-
-    def open(self, path: str) -> pa.NativeFile:
-        return pa.BufferReader(self.get(path))
-
-    def list(self, folder: str = "") -> Paths:
-        prefix = self._root + (folder.rstrip("/") + "/" if folder else "")
-        names = (name for name in list(self.blobs) if name.startswith(prefix))
-        return sorted(n[len(self._root) :] for n in names if not n.endswith(TEMPORARY))
-
-    def temporaries(self) -> Paths:
-        """Leftovers of crashed puts."""
-        names = (n for n in list(self.blobs) if n.startswith(self._root))
-        return sorted(n[len(self._root) :] for n in names if n.endswith(TEMPORARY))
-
-    def delete(self, path: str) -> None:
-        self.blobs.pop(self._root + path, None)
-
-    def exists(self, path: str) -> bool:
-        return self._root + path in self.blobs
-
-    def size(self, path: str) -> int:
-        return len(self.get(path))
-
-    def without_fsync(self) -> MemoryBlobs:
-        """See :func:`unsynced`."""
-        return self
-
-    def child(self, folder: str) -> MemoryBlobs:
-        return MemoryBlobs(self.blobs, f"{self._root}{folder.strip('/')}/")
-
-
 class FsspecBlobs:
     """A store on any fsspec file system."""
 
@@ -134,7 +84,8 @@ class FsspecBlobs:
         self._is_local = protocol in ("file", "local")
         self._needs_timeout = protocol not in ("file", "local", "memory")
         self._has_folders = protocol in ("file", "local", "memory")
-        self._made_folders: set[str] = set()
+        #: Whether what is put into them is private.
+        self._made_folders: dict[str, bool] = {}
         self._protocol = protocol
 
     @property
@@ -161,7 +112,7 @@ class FsspecBlobs:
             self._attempt(path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
             # One that is gone again was another's: what this one would have put is not there.
-            is_mine = _get_or_none(self, path) == bytes(data)
+            is_mine = get_or_none(self, path) == bytes(data)
             if is_mine and self._is_local and self._fsync:
                 self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
             return is_mine
@@ -173,9 +124,9 @@ class FsspecBlobs:
 
     def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
         if len(paths) <= 1:
-            return [_get_or_none(self, path) for path in paths]
+            return [get_or_none(self, path) for path in paths]
         with ThreadPoolExecutor(min(READERS_MAX, len(paths)), "blob-reader") as readers:
-            return list(readers.map(lambda path: _get_or_none(self, path), paths))
+            return list(readers.map(lambda path: get_or_none(self, path), paths))
 
     def open(self, path: str) -> pa.NativeFile:
         full = self._full(path)
@@ -230,6 +181,11 @@ class FsspecBlobs:
     def child(self, folder: str) -> FsspecBlobs:
         return FsspecBlobs(self._fs, self._full(folder.strip("/")), fsync=self._fsync)
 
+    def make_private(self) -> None:
+        """Let only this user read what lies here from now on; on a local disk alone."""
+        if self._is_local:
+            self._attempt("", lambda: make_private(self._root, sync=self._fsync))
+
     def without_fsync(self) -> FsspecBlobs:
         """See :func:`unsynced`."""
         return FsspecBlobs(self._fs, self._root, fsync=False)
@@ -263,26 +219,32 @@ class FsspecBlobs:
                 found[name] = self._fs.info(name)
         return found
 
-    def _make_folder(self, folder: str) -> None:
+    def _make_folder(self, folder: str) -> bool:
+        """Make it if need be; returns whether what is put into it is private."""
         if folder in self._made_folders:
-            return
+            return self._made_folders[folder]
+        is_private = False
         try:
             if self._is_local:
-                make_folder(folder, sync=self._fsync)
+                is_private = make_folder(folder, sync=self._fsync)
             else:
                 self._fs.makedirs(folder, exist_ok=True)
         except FileExistsError as error:
             raise NotADirectoryError(str(error)) from error
-        self._made_folders.add(folder)
+        self._made_folders[folder] = is_private
+        return is_private
 
     def _write(self, path: str, data: bytes | pa.Buffer, *, is_new: bool) -> None:
         """Write the blob. Raises FileExistsError if it has to be new and is not."""
         full = self._full(path)
-        write = self._put_local if self._is_local else self._put_whole
+        private = False
         try:
             if self._has_folders:
-                self._make_folder(full.rpartition("/")[0])
-            write(full, data, is_new)
+                private = self._make_folder(full.rpartition("/")[0])
+            if self._is_local:
+                put_file(full, data, is_new=is_new, sync=self._fsync, private=private)
+            else:
+                self._put_whole(full, data, is_new)
         except FileNotFoundError as error:  # the folder or the temporary was removed
             self._made_folders.clear()
             raise OSError(str(error)) from error
@@ -297,9 +259,6 @@ class FsspecBlobs:
                 if self._fs.exists(full):
                     raise FileExistsError(full)
                 self._fs.pipe_file(full, bytes(data))
-
-    def _put_local(self, full: str, data: bytes | pa.Buffer, is_new: bool) -> None:
-        put_file(full, data, is_new=is_new, sync=self._fsync)
 
     def _attempt(self, path: str, operation: Callable[[], T]) -> T:
         """Run with retries; that a file is not there, or is, is an answer, not a failure."""
@@ -322,12 +281,15 @@ def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobS
     """The store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
 
     ``<folder>/<name>-*``: one stream's files of a folder (:mod:`rstream.store.part_files`).
-    ``storage_options`` go to the fsspec file system; endpoint and credentials may come from the
-    environment as the file system reads them. ``fsync``: what was put on a local disk survives a
-    loss of power; :func:`unsynced` does without.
+    ``storage_options`` go to the fsspec file system; a text of them may name a secret
+    (:mod:`rstream.secret_values`), and so may the password of ``uri``. Endpoint and credentials may
+    come from the environment as the file system reads them. ``fsync``: what was put on a local disk
+    survives a loss of power; :func:`unsynced` does without.
 
     Raises:
         StoreError: the protocol is unknown or its package is not installed, or ``uri`` is no text.
+        SecretInPathError: ``uri`` holds a password.
+        MissingSecretError: this process cannot read a secret.
     """
     if not uri:
         raise StoreError("(no path)", "the path is empty")
@@ -340,8 +302,13 @@ def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobS
         raise StoreError(uri, f"Protocol not known: {protocol!r}")
     if uri.startswith("s3://"):
         storage_options = {**S3_OPTIONS, **storage_options}
+    options = {
+        name: secret_value(name, value) if isinstance(value, str) else value
+        for name, value in storage_options.items()
+    }
+    bare, password = resolved_path(uri)
     try:
-        fs, root = fsspec.core.url_to_fs(uri, **storage_options)
+        fs, root = fsspec.core.url_to_fs(bare, **options, **password)
     except (ImportError, ValueError, OSError) as error:
         raise StoreError(uri, str(error)) from error
     folder, part = split_part(root)
@@ -392,9 +359,3 @@ def temporaries(store: BlobStore) -> list[str]:
     if not isinstance(folder, MemoryBlobs | FsspecBlobs):
         return []
     return [n for n in folder.temporaries() if part is None or part.is_own(n)]
-
-
-def _get_or_none(store: BlobStore, path: str) -> bytes | None:
-    with contextlib.suppress(FileNotFoundError):
-        return store.get(path)
-    return None

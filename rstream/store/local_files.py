@@ -8,6 +8,10 @@ Syncing a folder costs as much for one new name as for many. So one of the threa
 same folder at one time syncs it for all. A thread that comes while the disk is busy waits for the
 next sync, which serves all that have come until then.
 
+A folder with a file :data:`PRIVATE` is private: this user alone may enter it, and read files that
+are made in it and below it. The mark lies in the folder, so all processes that write there keep to
+it, and it moves with the folder.
+
 Invariant: :func:`sync_folder` returns after a sync that began after it was called.
 """
 
@@ -26,22 +30,29 @@ if TYPE_CHECKING:
 
 #: What crashed puts leave behind ends so.
 TEMPORARY = ".tmp"
+PRIVATE = ".private"
+_PRIVATE_FILE, _PRIVATE_FOLDER, _SHARED_FILE = 0o600, 0o700, 0o666
 #: Some file systems cannot sync folders, some do not let everybody read them.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
-def put_file(full: str, data: bytes | pa.Buffer, *, is_new: bool, sync: bool) -> None:
-    """Write a file whose folder is there. Raises FileExistsError if it has to be new and is not."""
+def put_file(
+    full: str, data: bytes | pa.Buffer, *, is_new: bool, sync: bool, private: bool = False
+) -> None:
+    """Write a file whose folder is there. Raises FileExistsError if it has to be new and is not.
+
+    ``private``: for this user alone; otherwise for those whom the umask lets read.
+    """
     folder, _, name = full.rpartition("/")  # with a dot, so that no reader of tables looks
     temporary = f"{folder}/.{name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=_private_opener if private else None) as file:
             file.write(data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
         if is_new:
-            _link_new(temporary, full)
+            _link_new(temporary, full, _PRIVATE_FILE if private else _SHARED_FILE)
         else:
             os.replace(temporary, full)
     except OSError:
@@ -72,10 +83,13 @@ def _refuse(error: OSError) -> None:
         raise error
 
 
-def make_folder(folder: str, *, sync: bool) -> None:
-    """Make a folder and those above it. Raises FileExistsError if one is a file or a broken link.
+def make_folder(folder: str, *, sync: bool) -> bool:
+    """Make a folder and those above it; returns whether what is put into it is private.
 
     ``sync``: their names too, also of one that somebody else has just made, once in this process.
+
+    Raises:
+        FileExistsError: one is a file or a broken link.
     """
     above = [folder]
     while "/" in (parent := above[-1].rpartition("/")[0]):
@@ -84,30 +98,69 @@ def make_folder(folder: str, *, sync: bool) -> None:
     for path in missing:
         if os.path.islink(path):
             raise FileExistsError(f"{path} links to what is no folder")
-    os.makedirs(folder, exist_ok=True)
+    is_private = False
+    for path in reversed(above):
+        if path in missing:
+            with contextlib.suppress(FileExistsError):  # another has made it
+                os.mkdir(path, _PRIVATE_FOLDER if is_private else 0o777)
+        else:
+            is_private = is_private or os.path.exists(f"{path}/{PRIVATE}")
     for path in above if sync else ():
         if path in missing or path not in _synced:
             sync_folder(path.rpartition("/")[0] or "/")
     _synced.update(above if sync else ())
+    return is_private
+
+
+def make_private(folder: str, *, sync: bool) -> None:
+    """Let only this user enter the folder, and read what will be made in it; make it if need be.
+
+    Raises:
+        OSError: the folder is another user's, or cannot be made.
+    """
+    parent = folder.rpartition("/")[0]
+    if parent:
+        make_folder(parent, sync=sync)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, _PRIVATE_FOLDER)
+    os.chmod(folder, _PRIVATE_FOLDER)
+    put_file(f"{folder}/{PRIVATE}", b"", is_new=False, sync=sync, private=True)
+    if sync:
+        sync_folder(parent or "/")
+
+
+def _private_opener(path: str, flags: int) -> int:
+    return os.open(path, flags, _PRIVATE_FILE)
 
 
 def link_file(file: str, target: str, *, sync: bool) -> None:
-    """Give a file another name, or copy it where there are no links; a target that exists stays."""
+    """Give a file another name, or copy it where there are no links; a target that exists stays.
+
+    ``file`` is this user's alone, so a folder that is shared gets a copy.
+    """
     folder = target.rpartition("/")[0]
-    make_folder(folder, sync=sync)
-    if not os.path.exists(target):
+    is_private = make_folder(folder, sync=sync)
+    if not os.path.exists(target) and not (is_private and _is_linked(file, target, sync=sync)):
+        draft = f"{target}{TEMPORARY}"
+        shutil.copyfile(file, draft)
+        if is_private:
+            os.chmod(draft, _PRIVATE_FILE)
         if sync:
-            sync_file(file)
-        try:
-            os.link(file, target)
-        except OSError:  # another file system, or one without links
-            draft = f"{target}{TEMPORARY}"
-            shutil.copy2(file, draft)
-            if sync:
-                sync_file(draft)
-            os.replace(draft, target)
+            sync_file(draft)
+        os.replace(draft, target)
     if sync:
         sync_folder(folder)
+
+
+def _is_linked(file: str, target: str, *, sync: bool) -> bool:
+    """Whether the file has got another name; not on another file system, or one without links."""
+    if sync:
+        sync_file(file)
+    try:
+        os.link(file, target)
+    except OSError:
+        return False
+    return True
 
 
 def sync_file(path: str) -> None:
@@ -189,7 +242,7 @@ def _sync(folder: str) -> None:
         os.close(handle)
 
 
-def _link_new(temporary: str, full: str) -> None:
+def _link_new(temporary: str, full: str, mode: int) -> None:
     """Give a file its name unless that is taken; where there are no links, by exclusive create.
 
     Whoever dies between the two leaves an empty file, on which nobody has gone on.
@@ -200,5 +253,5 @@ def _link_new(temporary: str, full: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK):
             raise
-        os.close(os.open(full, os.O_CREAT | os.O_EXCL))
+        os.close(os.open(full, os.O_CREAT | os.O_EXCL, mode))
         os.replace(temporary, full)

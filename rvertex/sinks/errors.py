@@ -16,18 +16,6 @@ class InvalidSinkError(UsageError):
 
 
 @error_class
-class MissingSecretError(UsageError):
-    """The environment lacks a value that a sink names."""
-
-    name: str
-
-    message = (
-        "a sink takes the value env:{name}, but this process has no environment variable {name}: "
-        "set it where the deliveries run, and resume"
-    )
-
-
-@error_class
 class DestinationError(OperatingError):
     """The destination cannot be reached, or refused what was written; nothing of it is visible."""
 

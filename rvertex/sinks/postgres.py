@@ -28,16 +28,10 @@ from rvertex.sinks.errors import (
     RowsRefusedError,
 )
 from rvertex.sinks.postgres_columns import STAGE_SEQ, columns_of
-from rvertex.sinks.postgres_errors import (
-    login_refusal,
-    one_line,
-    refusal_of,
-    sqlstate,
-    without_secrets,
-)
+from rvertex.sinks.postgres_dsn import resolved_dsn, shown_reason
+from rvertex.sinks.postgres_errors import login_refusal, one_line, refusal_of, sqlstate
 from rvertex.sinks.postgres_sql import Statements
 from rvertex.sinks.protocol import DeliveryProgress
-from rvertex.sinks.spec import secret_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,12 +139,12 @@ class PostgresDestination:
         self._first_seq = None
 
     def _connect(self) -> Any:
-        dsn = secret_value(self._sink.dsn)
+        dsn = resolved_dsn(self._sink.dsn)
         try:
             return with_limit(lambda: adbc.connect(dsn, autocommit=True), CONNECT_WAIT_S)
         except (adbc_driver_manager.Error, TimeoutError) as error:
             reason, refusal = one_line(error), login_refusal(one_line(error))
-            told = without_secrets(reason, dsn)
+            told = shown_reason(reason, dsn)
             if refusal is not None:
                 raise DestinationRefusedError(self._name, told, refusal.advice) from None
             raise DestinationError(self._name, told) from None

@@ -59,8 +59,7 @@ _REFUSED_LOGINS = re.compile(
     r"|password retrieved from file|GSSAPI|too old|unsupported frontend protocol"
 )
 #: Said by the client of a connection string that it cannot read.
-_UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
-_PASSWORD = re.compile(r"(password\s*=\s*|://[^:/@\s]*:)('[^']*'|[^\s@&]+)", re.IGNORECASE)
+UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
 
 
 def sqlstate(error: Exception) -> str:
@@ -75,16 +74,9 @@ def refusal_of(state: str) -> Refusal | None:
 
 def login_refusal(reason: str) -> Refusal | None:
     """What the failure of a connection means; None: it may pass."""
-    if any(word in reason for word in _UNREADABLE) or _REFUSED_LOGINS.search(reason):
+    if any(word in reason for word in UNREADABLE) or _REFUSED_LOGINS.search(reason):
         return Refusal(False, _LOGIN)
     return None
-
-
-def without_secrets(reason: str, dsn: str) -> str:
-    """The client repeats what it could not read, which may be a part of a password."""
-    if any(word in reason for word in _UNREADABLE):
-        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
-    return _PASSWORD.sub(r"\1...", reason.replace(dsn, "..."))
 
 
 def one_line(error: Exception) -> str:

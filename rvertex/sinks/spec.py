@@ -1,17 +1,16 @@
 """Sink specs: what a user asks for, as plans hold it, and the part of an output that it gets.
 
-A text of a spec may be ``env:NAME``: the process that delivers takes the value from its
-environment, so a password stands in no plan, log or status. Adding a destination means a spec here,
-its file, and a case in :mod:`rvertex.sinks.opening`.
+A text of a spec may name a secret (:mod:`rstream.secret_values`), so no plan, log or status holds a
+password. Adding a destination means a spec here, its file, and a case in
+:mod:`rvertex.sinks.opening`.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from rvertex.sinks.errors import InvalidSinkError, MissingSecretError
+from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.postgres_columns import columns_of, split_table
 from rvertex.sources.logs.kafka.options import topic_fault
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 KafkaFormat = Literal["json", "avro", "arrow"]
 KafkaMode = Literal["transactions", "headers"]
 PostgresMode = Literal["append", "upsert"]
-#: Begins a text that stands in the environment of the process that uses it.
-SECRET = "env:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ class KafkaSink:
     format: KafkaFormat = "json"
     mode: KafkaMode = "transactions"
     #: Settings of librdkafka.
-    config: tuple[tuple[str, str], ...] = ()
+    config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     name: str = ""
 
     @property
@@ -111,7 +108,7 @@ class PostgresSink:
     """A table of a PostgreSQL database; see :mod:`rvertex.sinks.postgres`."""
 
     #: A connection string or uri.
-    dsn: str
+    dsn: str = field(repr=False)
     table: str
     mode: PostgresMode = "append"
     #: Columns that tell the rows of a table apart, for "upsert".
@@ -200,20 +197,6 @@ def check_names(specs: Sequence[SinkSpec]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidSinkError(name, "two deliveries have this name; give one name='...'")
-
-
-def secret_value(text: str) -> str:
-    """``text`` itself, or what the environment has for ``env:NAME``.
-
-    Raises:
-        MissingSecretError: the environment has nothing of that name.
-    """
-    if not text.startswith(SECRET):
-        return text
-    name = text.removeprefix(SECRET)
-    if name not in os.environ:
-        raise MissingSecretError(name)
-    return os.environ[name]
 
 
 def check_choice(label: str, what: str, given: str, choices: Sequence[str]) -> None:

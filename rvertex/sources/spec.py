@@ -74,9 +74,11 @@ class LogSpec:
     taken_files: TakenFiles = field(default="unchanged", metadata={"fingerprint": False})
     #: How the values of messages are encoded: "json", "avro", "arrow", "bytes".
     encoding: str = ""
-    #: Where the log is, and options of its client. A value ``env:NAME`` is read from the host's
-    #: environment, so that a plan holds no secret.
-    config: tuple[tuple[str, str], ...] = field(default=(), metadata={"fingerprint": False})
+    #: Where the log is, and options of its client. A value may name a secret
+    #: (:mod:`rstream.secret_values`), so that a plan holds none.
+    config: tuple[tuple[str, str], ...] = field(
+        default=(), repr=False, metadata={"fingerprint": False}
+    )
 
 
 @dataclass(frozen=True, slots=True)

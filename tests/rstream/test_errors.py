@@ -24,6 +24,8 @@ EXAMPLES = [
     (errors.BackPressureError("s", 1.5), "the tail stayed full for 1.5 s"),
     (errors.StoreError("p", "why"), "store: p: why"),
     (errors.UnauthorizedError(), "did not carry this job's secret"),
+    (errors.MissingSecretError("p", "env:X", "why"), "p is env:X, but why: provide it"),
+    (errors.SecretInPathError("ftp://me@h/x"), "ftp://me@h/x holds a password"),
     (DisconnectedError("p"), "peer p is not connected"),
 ]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from jobmanager.errors import BrokenFileError, NoCheckpointError
 from rstream.format.codec import SegmentFile
 from rstream.items.batch import SEQ
-from rstream.store.blobs import MemoryBlobs
+from rstream.store.memory_blobs import MemoryBlobs
 from rstream.store.seals import sealed_names
 from rstream.store.segment_names import parse_segment_name
 from rvertex.checkpoint.codec import load_checkpoint

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rstream.errors import StoreError
-from rstream.store.blobs import MemoryBlobs
 from rstream.store.local_files import TEMPORARY
+from rstream.store.memory_blobs import MemoryBlobs
 from tests.sim.scheduler import CrashedError, Process, Scheduler
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rstream.store.blobs import MemoryBlobs
+from rstream.store.memory_blobs import MemoryBlobs
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ def with_inputs_in(query: Query, root: JobRoot) -> Query:
     Raises:
         SourceNotFoundError: the process that made the query has ended, or its files were deleted.
     """
-    if not any(_is_given(node) for node in topological(query.plan)):
+    if not has_inputs(query):
         return query
 
     def kept(node: LogicalNode, shared: Shared) -> LogicalNode:
@@ -37,6 +37,11 @@ def with_inputs_in(query: Query, root: JobRoot) -> Query:
         return replace(node, spec=replace(node.spec, path=_copied(node.spec.path, root)))
 
     return replace(query, plan=transform(query.plan, kept))  # type: ignore[arg-type]
+
+
+def has_inputs(query: Query) -> bool:
+    """Whether the query was given tables in memory."""
+    return any(_is_given(node) for node in topological(query.plan))
 
 
 def _is_given(node: LogicalNode) -> bool:

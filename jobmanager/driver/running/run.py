@@ -26,7 +26,7 @@ from jobmanager.driver.running.added_partitions import (
     with_added_partitions,
 )
 from jobmanager.driver.running.growing_topics import GrowingTopics
-from jobmanager.driver.running.inputs import with_inputs_in
+from jobmanager.driver.running.inputs import has_inputs, with_inputs_in
 from jobmanager.errors import OutputTakenError
 from jobmanager.manager.manager import JobManager
 from jobmanager.options import (
@@ -173,6 +173,8 @@ def _begin(
     if not config.host.fsync:
         job_root.without_fsync()
     job_root.check_free(now_us)
+    if not config.shared_root and has_inputs(query):
+        job_root.make_private()
     query = with_inputs_in(query, job_root)
     plan = _lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
@@ -196,6 +198,8 @@ def _begin(
         "plan": plan.plan_hash,
         **settings,
     }
+    if not config.shared_root:
+        job_root.make_private()
     with owned(job_root):
         job_root.create(query, settings, now_us=now_us)
         job = Job(

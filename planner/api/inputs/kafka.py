@@ -82,7 +82,7 @@ class KafkaOptions:
     #: How long the brokers may be away; None: for ever.
     away_max: Duration | None = None
     partitions: int | None = None
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class KafkaTopics:
@@ -143,9 +143,10 @@ class KafkaTopics:
         ``on_lost="skip"`` counts records that the broker removed before they were read.
 
         While brokers are away the job waits, at most for ``away_max``. ``partitions``: how many
-        vertices share the topic's partitions. ``config`` has options of librdkafka; a value
-        ``"env:NAME"`` is taken from the environment of the hosts. With ``group.id``, offsets are
-        committed for whoever watches the group's lag; the job does not use them.
+        vertices share the topic's partitions. ``config`` has options of librdkafka; the hosts
+        read a value ``"env:NAME"`` from their environment, ``"file:/PATH"`` from a file. With
+        ``group.id``, offsets are committed for whoever watches the group's lag; the job does not
+        use them.
         """
         on_bad_row = on_bad_row if on_error is None else on_error
         given = KafkaOptions(
@@ -210,7 +211,7 @@ def _check(topic: str, given: KafkaOptions) -> None:
         if reason is not None:
             raise InvalidPlanError(f"config={{{name!r}: ...}}: {reason}")
         if not isinstance(value, str | int | float):
-            raise InvalidPlanError(f"config={{{name!r}: {value!r}}}: a value is text or a number")
+            raise InvalidPlanError(f"config={{{name!r}: ...}}: its value must be text or a number")
 
 
 def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:

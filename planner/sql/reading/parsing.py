@@ -23,6 +23,7 @@ from planner.sql.reading.errors import SqlError, sql_type
 from planner.sql.reading.grammar import StreamDialect, StreamParser, adapted
 from planner.sql.reading.hints import SPARK_WINDOW
 from rstream.errors import UsageError
+from rstream.secret_values import with_stars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,8 @@ class SqlText:
         last = len(self.text) if last < 0 else last
         width = max(1, min(end, last) - start)
         line = self.text.count("\n", 0, start) + 1
-        return SqlError(reason, self.text[first:last], line, start - first + 1, width)
+        code = with_stars(self.text[first:last])
+        return SqlError(reason, code, line, start - first + 1, width)
 
     @contextmanager
     def located(self, node: exp.Expr) -> Iterator[None]:

@@ -114,7 +114,7 @@ class TopicSource:
     on_lost: str = option("on_lost", read=_choice_of("fail", "skip"), default="fail")
     skew: int | None = option("skew", read=duration, default=None)
     away_max: int | None = option("away_max", read=duration, default=None)
-    properties: dict[str, str] = option("properties.*", read=text, default=None)
+    properties: dict[str, str] = option("properties.*", read=text, default=None, is_shown=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class TopicSink:
     )
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
-    properties: dict[str, str] = option("properties.*", read=text, default=None)
+    properties: dict[str, str] = option("properties.*", read=text, default=None, is_shown=False)
 
 
 def read_topic(table: Table, said: TopicSource) -> Stream:

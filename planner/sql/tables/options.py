@@ -61,16 +61,21 @@ class Given:
 
 
 def option(
-    *spellings: str, read: Callable[[Given, str], Any] | None = None, default: Any = MISSING
+    *spellings: str,
+    read: Callable[[Given, str], Any] | None = None,
+    default: Any = MISSING,
+    is_shown: bool = True,
 ) -> Any:
     """A field of a record: the first spelling is ours; without ``default`` it is needed.
+
+    ``is_shown``: whether the record's repr has it.
 
     A spelling that ends in ``*`` stands for all names that begin so; they are read into a dict.
     """
     about = {_SPELLINGS: spellings, _READ: read or text}
     if default is MISSING:
-        return field(metadata=about)
-    return field(default=default, metadata=about)
+        return field(metadata=about, repr=is_shown)
+    return field(default=default, metadata=about, repr=is_shown)
 
 
 def spellings(record: type[Any]) -> tuple[str, ...]:

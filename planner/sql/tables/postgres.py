@@ -23,14 +23,14 @@ _JDBC = "jdbc:"
 class TableSink:
     """Options of a table that is written."""
 
-    dsn: str = option("dsn", "url")
+    dsn: str = option("dsn", "url", is_shown=False)
     table: str = option("table", "table-name")
     mode: str | None = option(
         "mode", read=choice({"append": "append", "upsert": "upsert"}), default=None
     )
     key: tuple[str, ...] = option("key", read=names, default=())
     username: str | None = option("username", default=None)
-    password: str | None = option("password", default=None)
+    password: str | None = option("password", default=None, is_shown=False)
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
 
@@ -53,9 +53,6 @@ def _dsn(table: Table, said: TableSink) -> str:
         if said.password is not None:
             raise table.given.error("password", "a password needs username = '...', too")
         return dsn
-    if said.password is not None and said.password.startswith("env:"):
-        reason = "give the whole address as dsn = 'env:NAME', the password in it"
-        raise table.given.error("password", reason)
     parts = urlsplit(dsn)
     if not parts.scheme or "@" in parts.netloc:
         raise table.given.error("username", "the address names a user already, or is no URL")

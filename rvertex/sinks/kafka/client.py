@@ -21,6 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from rstream.secret_values import secret_value, secrets_of, without_secrets
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DestinationError,
@@ -30,7 +31,6 @@ from rvertex.sinks.errors import (
 )
 from rvertex.sinks.kafka.refusals import refusal_of
 from rvertex.sinks.protocol import DeliveryProgress
-from rvertex.sinks.spec import secret_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,6 +86,8 @@ class Link:
 
     def __init__(self, sink: KafkaSink) -> None:
         self.label = f"topic {sink.topic}"
+        #: What no message of this delivery shows.
+        self.secrets: list[str] = []
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
@@ -103,7 +105,7 @@ class Link:
 
     def note(self, error: KafkaError) -> None:
         """Take an error of a connection, which calls only show as no answer."""
-        _log.info("client", extra={"reason": error.str()})
+        _log.info("client", extra={"reason": self.shown(error)})
         if refusal_of(error) is not None:
             self._refused = error
 
@@ -111,6 +113,14 @@ class Link:
         """Take the error of a record; the commit only says that there is one."""
         if error is not None:
             self.note(error)
+
+    def shown(self, error: KafkaError) -> str:
+        """What the client says, which may repeat its options."""
+        return without_secrets(error.str(), self.secrets)
+
+    def refused(self, error: KafkaException) -> InvalidSinkError:
+        """The client does not take its options."""
+        return InvalidSinkError(self.label, self.shown(error.args[0]))
 
     def failed(self, error: KafkaException, client: Producer | Consumer) -> Exception:
         """What the failure of a call means; ``client``: it has not told of its connections yet."""
@@ -138,10 +148,12 @@ class Link:
             return DeliveryFencedError(self.label, self.epoch)
         refusal, (first_seq, next_seq) = refusal_of(error), items or self.items or (0, 0)
         if refusal is None:
-            return DestinationError(self.label, error.str())
+            return DestinationError(self.label, self.shown(error))
         if refusal.is_rows:
-            return RowsRefusedError(self.label, first_seq, next_seq, error.str(), refusal.advice)
-        return DestinationRefusedError(self.label, error.str(), refusal.advice)
+            return RowsRefusedError(
+                self.label, first_seq, next_seq, self.shown(error), refusal.advice
+            )
+        return DestinationRefusedError(self.label, self.shown(error), refusal.advice)
 
 
 class ProgressGroup:
@@ -163,7 +175,7 @@ class ProgressGroup:
         try:
             self.consumer = Consumer(given, logger=_log)
         except KafkaException as error:
-            raise InvalidSinkError(link.label, error.args[0].str()) from error
+            raise link.refused(error) from None
         #: It never joins the group, so this stays as it is. The client asks a thread of its own for
         #: it, and holds Python's lock meanwhile.
         self.member = self.consumer.consumer_group_metadata()
@@ -280,16 +292,19 @@ def new_producer(
         # limit that it is given.
         "socket.timeout.ms": int(ANSWER_WAIT_S * 1e3),
     }
+    given = {**usual, **settings(sink, link), **fixed}
     try:
-        return Producer({**usual, **settings(sink, link), **fixed}, logger=_log)
+        return Producer(given, logger=_log)
     except KafkaException as error:
-        raise InvalidSinkError(link.label, error.args[0].str()) from error
+        raise link.refused(error) from None
 
 
 def settings(sink: KafkaSink, link: Link) -> dict[str, Any]:
     """What producers and consumers of a sink share."""
-    given = {name: secret_value(value) for name, value in sink.config}
-    return {"bootstrap.servers": secret_value(sink.servers), **given, "error_cb": link.note}
+    given = {name: secret_value(name, value) for name, value in sink.config}
+    link.secrets = secrets_of(given)
+    servers = secret_value("servers", sink.servers)
+    return {"bootstrap.servers": servers, **given, "error_cb": link.note}
 
 
 def partition_count(client: Producer | Consumer, topic: str, link: Link) -> int:

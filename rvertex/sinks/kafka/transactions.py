@@ -125,7 +125,9 @@ class KafkaTransactions:
             self._producer.commit_transaction(client.ANSWER_WAIT_S)
         except KafkaException as error:
             if client.may_have_happened(error):
-                raise DeliveryUnknownError(self._link.label, error.args[0].str()) from error
+                raise DeliveryUnknownError(
+                    self._link.label, self._link.shown(error.args[0])
+                ) from error
             raise self._link.failed(error, self._producer) from error
         self._is_begun = False
         self._link.items = None

@@ -114,19 +114,6 @@ class LogRefusedError(UsageError):
 
 
 @error_class
-class MissingVariableError(UsageError):
-    """The environment lacks a value that a source names."""
-
-    option: str
-    name: str
-
-    message = (
-        "{option} is env:{name}, but this process has no environment variable {name}: set it where "
-        "the job is planned and where its hosts run"
-    )
-
-
-@error_class
 class ClientMissingError(UsageError):
     """The package that reads a kind of log is not installed."""
 

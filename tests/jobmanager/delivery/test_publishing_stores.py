@@ -18,7 +18,8 @@ import jobmanager
 from jobmanager.delivery.publishing_stores import MARK, publish_to_store
 from jobmanager.errors import CannotPublishError
 from rstream import open_store
-from rstream.store.blobs import MemoryBlobs, copy_blob
+from rstream.store.blobs import copy_blob
+from rstream.store.memory_blobs import MemoryBlobs
 from tests.jobmanager.delivery.test_publishing import ROWS, rows_of, run
 from tests.rooms import ROOT
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths

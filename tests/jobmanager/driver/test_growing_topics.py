@@ -15,7 +15,7 @@ from jobmanager.storage.root import JobRoot
 from planner.physical.lower import lower
 from rstream.clock import ManualClock
 from rstream.log.background import InlineBackground
-from rstream.store.blobs import MemoryBlobs
+from rstream.store.memory_blobs import MemoryBlobs
 from rvertex.sources.logs.errors import LogUnreachableError
 from rvertex.sources.spec import Unit
 from rvertex.vertex.spec import OutputEdge, VertexId

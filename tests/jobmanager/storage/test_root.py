@@ -48,7 +48,7 @@ from planner.physical.lower import lower
 from rstream.clock import SystemClock
 from rstream.errors import StoreError
 from rstream.log.background import InlineBackground
-from rstream.store.blobs import MemoryBlobs
+from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.queries import bids, stateless
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def test_ones_own_root_is_trusted(root: Path) -> None:
 def test_what_all_may_write_is_refused(root: Path, name: str) -> None:
     path = root / name
     path.chmod(path.stat().st_mode | 0o002)
-    mode = "757" if path.is_dir() else "646"
+    mode = "702" if path.is_dir() else "602"
     check_refused(root, f"{path} may be written by all users (mode {mode})")
 
 

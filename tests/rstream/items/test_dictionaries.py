@@ -24,7 +24,7 @@ from rstream.items.dictionaries import (
 from rstream.items.digest import StreamDigest, content_hashes
 from rstream.items.hashing import partition_of
 from rstream.log.tail import BATCH_OVERHEAD_BYTES, VolatileTail
-from rstream.store.blobs import MemoryBlobs
+from rstream.store.memory_blobs import MemoryBlobs
 from rstream.transport.wire import (
     KEPT_BYTES_MAX,
     MESSAGE_BYTES_MAX,

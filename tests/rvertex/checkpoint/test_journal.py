@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rstream.store.blobs import MemoryBlobs, open_store
+from rstream.store.blobs import open_store
+from rstream.store.memory_blobs import MemoryBlobs
 from rvertex.checkpoint.journal import Journal
 from rvertex.errors import CorruptJournalError, OvertakenError
 

@@ -16,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rstream.errors import OperatingError, StreamEngineError
+from rstream.errors import MissingSecretError, OperatingError, StreamEngineError
 from rvertex.sinks.errors import (
     DeliveryUnknownError,
     DestinationError,
     DestinationRefusedError,
     DestinationSchemaError,
-    MissingSecretError,
     RowsRefusedError,
 )
 from rvertex.sinks.json_text import json_text

@@ -9,6 +9,7 @@ import urllib.request
 from base64 import b64encode
 from typing import Any
 
+from rstream.secret_values import user_of, without_user
 from rvertex.sources.files import first_line
 from rvertex.sources.logs.decode.avro_schema import AvroSchema, parse_avro_schema, with_types
 from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError
@@ -21,9 +22,9 @@ class SchemaRegistry:
     """Asks for a schema once."""
 
     def __init__(self, url: str, user_info: str = "") -> None:
-        """``user_info``: ``user:password``, if the registry asks for them."""
-        self._url = url.rstrip("/")
-        self._user_info = user_info
+        """``user_info``: ``user:password``, if the registry asks for them and ``url`` has none."""
+        self._url = without_user(url.rstrip("/"))
+        self._user_info = user_info or user_of(url)
         self._known: dict[int, AvroSchema | None] = {}
 
     def schema(self, number: int) -> AvroSchema | None:

@@ -9,6 +9,7 @@ from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from rstream.secret_values import secrets_of, without_secrets
 from rvertex.sources.logs.errors import ClientMissingError, LogUnreachableError
 from rvertex.sources.logs.kafka.options import SERVERS, admin_options, consumer_options
 
@@ -77,11 +78,11 @@ class Pending:
 class _Said:
     """What the client said last of its connections."""
 
-    def __init__(self) -> None:
-        self.text = ""
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self.text, self._secrets = "", secrets
 
     def __call__(self, error: KafkaError) -> None:
-        self.text = error.str()
+        self.text = without_secrets(error.str(), self._secrets)
 
 
 class Client:
@@ -106,13 +107,14 @@ class Client:
             raise ClientMissingError(f"topic {topic}") from error
         self.topic = topic
         self.servers = config[SERVERS]
-        self._said, self._config = _Said(), config
+        self._said, self._config = _Said(secrets_of(config)), config
         options: dict[str, Any] = {**admin_options(config), "error_cb": self._said}
         try:
             self._admin = AdminClient(options)
         except KafkaException as error:
-            reason = f"the client does not take its options ({error.args[0].str()})"
-            raise LogUnreachableError(f"Kafka at {self.servers}", reason) from error
+            said = without_secrets(error.args[0].str(), secrets_of(config))
+            reason = f"the client does not take its options ({said})"
+            raise LogUnreachableError(f"Kafka at {self.servers}", reason) from None
 
     def __enter__(self) -> Self:
         return self

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
-from rvertex.sources.logs.errors import MissingVariableError
+from rstream.secret_values import secret_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
 SERVERS = "bootstrap.servers"
 GROUP = "group.id"
-#: Begins a value that stands in the environment of the host that reads.
-VARIABLE = "env:"
 #: Begins options that the client does not know: they are of the schema registry.
 REGISTRY = "schema.registry."
 #: Options on which the exactness of a source rests, and why no one else sets them.
@@ -82,12 +79,12 @@ def owned(name: str) -> str | None:
 
 
 def resolved(config: Mapping[str, str]) -> dict[str, str]:
-    """The options with what the environment has for ``env:NAME``.
+    """The options with the secrets that they name.
 
     Raises:
-        MissingVariableError: the environment has nothing of that name.
+        MissingSecretError: this process cannot read one.
     """
-    return {name: _value(name, value) for name, value in config.items()}
+    return {name: secret_value(name, value) for name, value in config.items()}
 
 
 def consumer_options(config: Mapping[str, str]) -> dict[str, str | int | bool]:
@@ -103,12 +100,3 @@ def admin_options(config: Mapping[str, str]) -> dict[str, str | int | bool]:
 
 def _of_client(config: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in config.items() if not name.startswith(REGISTRY)}
-
-
-def _value(name: str, value: str) -> str:
-    if not value.startswith(VARIABLE):
-        return value
-    variable = value.removeprefix(VARIABLE)
-    if variable not in os.environ:
-        raise MissingVariableError(name, variable)
-    return os.environ[variable]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from rstream.errors import OperatingError
-from rvertex.sinks.errors import InvalidSinkError, MissingSecretError
+from rstream.errors import MissingSecretError, OperatingError
+from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.kafka import client
 from rvertex.sinks.spec import KafkaMode, KafkaSink
 from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from rstream.errors import MissingSecretError
 from rvertex.sources.logs.errors import (
     InvalidPositionsError,
     LogNotFoundError,
     LogUnreachableError,
-    MissingVariableError,
 )
 from rvertex.sources.logs.kafka import positions
 from rvertex.sources.logs.kafka.positions import added_units, topic_units
@@ -92,7 +92,7 @@ def test_values_of_the_environment_are_taken_where_they_are_used(
     broker: Broker, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = topic_spec(broker, filled, config={"bootstrap.servers": "env:SOME_BROKER"})
-    with pytest.raises(MissingVariableError, match="no environment variable SOME_BROKER"):
+    with pytest.raises(MissingSecretError, match="no environment variable SOME_BROKER"):
         topic_units(spec)
     monkeypatch.setenv("SOME_BROKER", broker.servers)
     assert len(topic_units(replace(spec))) == 2

@@ -1,0 +1,46 @@
+"""Finds secrets that stand in a query itself: its job's folder holds them, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.secret_values import has_literal_password, is_reference, is_secret_option
+from rvertex.sinks import postgres_dsn
+from rvertex.sinks.spec import KafkaSink, PostgresSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rvertex.sinks.spec import SinkSpec
+    from rvertex.sources.spec import SourceSpec
+
+_NOTE = (
+    "{where}: the query holds {what} itself, and so do query.pkl and plan.pkl in the job's folder; "
+    'write "env:NAME" or "file:/PATH" in its place, which the process that uses it reads'
+)
+
+
+def source_notes(spec: SourceSpec) -> list[str]:
+    """A note for each secret that a source holds."""
+    config = () if spec.log is None else spec.log.config
+    return _notes(spec.shown or spec.path, config)
+
+
+def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
+    """A note for each secret that a destination holds."""
+    notes: list[str] = []
+    for spec in specs:
+        where = f"delivery {spec.name or spec.label}"
+        if isinstance(spec, KafkaSink):
+            notes += _notes(where, spec.config)
+        elif isinstance(spec, PostgresSink) and postgres_dsn.has_literal_password(spec.dsn):
+            notes.append(_NOTE.format(where=where, what="the password"))
+    return notes
+
+
+def _notes(where: str, config: Iterable[tuple[str, str]]) -> list[str]:
+    return [
+        _NOTE.format(where=where, what=name)
+        for name, value in config
+        if (is_secret_option(name) and not is_reference(value)) or has_literal_password(value)
+    ]

@@ -1,0 +1,148 @@
+"""Secrets that stand outside of plans: ``env:NAME`` and ``file:/PATH``.
+
+A query names its secrets this way. The process that uses one reads it at that moment and stores it
+nowhere, so the job's folder, its status and its logs hold the name only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from rstream.errors import MissingSecretError, SecretInPathError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ENV, FILE = "env:", "file:"
+HIDDEN = "..."
+#: A longer file is no secret: somebody has named the wrong one.
+SECRET_BYTES_MAX = 1 << 20
+_OPTION = re.compile(r"password|secret|jaas|user\.info|oauthbearer\.config|key\.pem|token(?!\.)")
+#: In a text: an option that holds a secret, and its value with or without quotes.
+_SET = re.compile(
+    r"(?:password|secret|jaas|user\.info|oauthbearer\.config|key\.pem)[\w.]*['\"]?\s*=\s*"
+    r"(?P<value>'(?:[^']|'')*'|[^\s'&]+)",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@")
+
+
+def is_reference(text: str) -> bool:
+    """Whether ``text`` names a secret and is not one."""
+    return text.startswith((ENV, FILE))
+
+
+def secret_value(what: str, text: str) -> str:
+    """``text``, or the secret that it names, without the end of line of a file.
+
+    Args:
+        what: the option, for messages.
+        text: the secret itself, ``env:NAME`` or ``file:/PATH``.
+
+    Raises:
+        MissingSecretError: this process cannot read it.
+    """
+    if text.startswith(ENV):
+        name = text.removeprefix(ENV)
+        if name not in os.environ:
+            raise MissingSecretError(what, text, f"this process has no environment variable {name}")
+        return os.environ[name]
+    return _content(what, text) if text.startswith(FILE) else text
+
+
+def _content(what: str, text: str) -> str:
+    path = text.removeprefix(FILE)
+    if not os.path.isabs(path):
+        raise MissingSecretError(what, text, "a path of a secret is absolute: file:/PATH")
+    try:
+        with open(path, "rb") as file:
+            data = file.read(SECRET_BYTES_MAX + 1)
+        if len(data) > SECRET_BYTES_MAX:
+            raise MissingSecretError(what, text, f"it is larger than {SECRET_BYTES_MAX:,} bytes")
+        return data.decode().rstrip("\r\n")
+    except OSError as error:
+        raise MissingSecretError(what, text, f"it cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise MissingSecretError(what, text, "it is not UTF-8 text") from None
+
+
+def is_secret_option(name: str) -> bool:
+    """Whether an option of that name holds a secret, by the names that client libraries use."""
+    return _OPTION.search(name.lower()) is not None
+
+
+def secrets_of(config: Mapping[str, str]) -> list[str]:
+    """What no message may show of options whose secrets are read."""
+    return [value for name, value in config.items() if is_secret_option(name)]
+
+
+def password_of(url: str) -> str | None:
+    """The password in a URL, or what names it; None if it has none."""
+    found = _USER.search(url)
+    return None if found is None else unquote(found["password"]) or None
+
+
+def has_literal_password(url: str) -> bool:
+    """Whether a URL holds a password itself."""
+    return not is_reference(password_of(url) or ENV)
+
+
+def without_password(url: str) -> str:
+    """A URL without its password, as messages show it."""
+    return _USER.sub(r"\g<user>@", url)
+
+
+def user_of(url: str) -> str:
+    """The ``user:password`` of a URL, its password read; empty if it has none."""
+    found = _USER.search(url)
+    if found is None:
+        return ""
+    user = unquote(found["user"].removeprefix("://"))
+    return f"{user}:{secret_value('a password in a URL', unquote(found['password']))}"
+
+
+def without_user(url: str) -> str:
+    """A URL without user and password."""
+    return _USER.sub("://", url)
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """A message of a library, which may repeat the secrets that it was given."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def with_stars(text: str) -> str:
+    """A line of a program, as long as before, with stars for the secrets in it."""
+
+    def starred(found: re.Match[str], group: str) -> str:
+        value = found[group]
+        if is_reference(value.strip("'")):
+            return found[0]
+        lo, hi = found.start(group) - found.start(), found.end(group) - found.start()
+        return found[0][:lo] + re.sub(r"[^']", "*", value) + found[0][hi:]
+
+    text = _USER.sub(lambda found: starred(found, "password"), text)
+    return _SET.sub(lambda found: starred(found, "value"), text)
+
+
+def resolved_path(uri: str) -> tuple[str, dict[str, str]]:
+    """The URI of a store without the password that it names, and that as an option of the store.
+
+    ``ftp://me:env:NAME@host/path`` names one.
+
+    Raises:
+        SecretInPathError: it holds the password itself, which every status would show.
+        MissingSecretError: this process cannot read it.
+    """
+    password = password_of(uri)
+    if password is None:
+        return uri, {}
+    bare = without_password(uri)
+    if not is_reference(password):
+        raise SecretInPathError(bare)
+    return bare, {"password": secret_value(f"the password of {bare}", password)}

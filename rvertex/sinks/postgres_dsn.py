@@ -1,0 +1,77 @@
+"""Connection strings of PostgreSQL: where a password stands in them, and what names it.
+
+libpq reads URIs and ``key=value`` pairs. The whole string may name a secret, and so may the
+password alone: ``postgresql://me:env:NAME@host/db``, ``host=h password=file:/run/secrets/db``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from rstream.secret_values import is_reference, secret_value, without_secrets
+from rvertex.sinks.postgres_errors import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_URI = re.compile(r"postgres(ql)?://")
+_IN_URI = re.compile(
+    r"(://[^:/@\s]*:)(file:[^@\s]*|[^@\s]*)(?=@)|([?&](?:ssl)?password=)([^&\s]*)", re.IGNORECASE
+)
+_IN_PAIRS = re.compile(
+    r"(\b(?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)()()", re.IGNORECASE
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_WHAT = "the connection string"
+
+
+def resolved_dsn(dsn: str) -> str:
+    """A connection string with the secrets that it names.
+
+    Raises:
+        MissingSecretError: this process cannot read one.
+    """
+    return _changed(secret_value(_WHAT, dsn), lambda text: secret_value("password", text))
+
+
+def has_literal_password(dsn: str) -> bool:
+    """Whether a connection string of a query holds a password itself."""
+    return not is_reference(dsn) and any(not is_reference(text) for text in _passwords(dsn))
+
+
+def shown_reason(reason: str, dsn: str) -> str:
+    """What the client said, without what it repeats of a resolved connection string."""
+    if any(word in reason for word in UNREADABLE):  # it repeats a part of it
+        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
+    passwords = _passwords(dsn)
+    return without_secrets(reason, [dsn, *passwords, *(quote(text, safe="") for text in passwords)])
+
+
+def _passwords(dsn: str) -> list[str]:
+    found: list[str] = []
+    _changed(dsn, lambda text: found.append(text) or text)  # type: ignore[func-returns-value]
+    return [text for text in found if text]
+
+
+def _changed(dsn: str, change: Callable[[str], str]) -> str:
+    """The connection string with other passwords."""
+    is_uri = _URI.match(dsn) is not None
+
+    def put(found: re.Match[str]) -> str:
+        before, raw = found[1] or found[3], found[2] or found[4] or ""
+        bare = raw[1:-1] if raw.startswith("'") and not is_uri else raw
+        text = unquote(raw) if is_uri else _ESCAPED.sub(r"\1", bare)
+        changed = change(text)
+        if changed == text:
+            return found[0]
+        return before + (quote(changed, safe="") if is_uri else _quoted(changed))
+
+    return (_IN_URI if is_uri else _IN_PAIRS).sub(put, dsn)
+
+
+def _quoted(text: str) -> str:
+    """A value of a pair."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,58 @@
+"""Passwords in connection strings: found, read, put in, and never shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from rvertex.sinks.postgres_dsn import has_literal_password, resolved_dsn, shown_reason
+
+HARD = "a b'@/\\x"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "resolved"),
+    [
+        ("postgresql://u:env:PW@h/db", "postgresql://u:a%20b%27%40%2F%5Cx@h/db"),
+        (
+            "postgres://h/d?user=u&password=env:PW",
+            "postgres://h/d?user=u&password=a%20b%27%40%2F%5Cx",
+        ),
+        ("host=h password=env:PW dbname=d", "host=h password='a b\\'@/\\\\x' dbname=d"),
+        ("host=h password = 'env:PW' dbname=d", "host=h password = 'a b\\'@/\\\\x' dbname=d"),
+        ("env:DSN", "host=h password='a b\\'@/\\\\x'"),
+        ("host=h password='it\\'s' dbname=d", "host=h password='it\\'s' dbname=d"),
+        ("postgres://u:p%40@h/d", "postgres://u:p%40@h/d"),
+        ("host=h passfile=/p", "host=h passfile=/p"),
+    ],
+)
+def test_secrets_are_put_in(dsn: str, resolved: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PW", HARD)
+    monkeypatch.setenv("DSN", "host=h password=env:PW")
+    assert resolved_dsn(dsn) == resolved
+
+
+@pytest.mark.parametrize(
+    ("dsn", "is_literal"),
+    [
+        ("postgresql://u:hush@h/db", True),
+        ("postgres://h/d?password=hush", True),
+        ("host=h password=hush", True),
+        ("host=h PASSWORD='hush hush'", True),
+        ("host=h sslpassword=hush", True),
+        ("postgresql://u:env:PW@h/db", False),
+        ("postgresql://u:file:/run/pw@h/db", False),
+        ("postgresql://u:@h/db", False),
+        ("postgresql://u@h:5432/db", False),
+        ("host=h password=env:PW", False),
+        ("env:DSN", False),
+        ("file:/run/dsn", False),
+    ],
+)
+def test_a_password_in_the_query_is_found(dsn: str, is_literal: bool) -> None:
+    assert has_literal_password(dsn) is is_literal
+
+
+def test_reasons_show_none() -> None:
+    dsn = "postgresql://u:hu%40sh@h/d"
+    for reason in (f"cannot connect to {dsn}", "bad hu@sh", "bad hu%40sh", 'invalid URI "hu%4"'):
+        assert "hu" not in shown_reason(reason, dsn)
