@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 def check_call(
     target: str | None, root: str | None, continue_root: str | None, *, batch: bool, finish: bool
-) -> None:
-    """What is to be run is said once.
+) -> int | None:
+    """Check that the arguments of ``run`` go together.
+
+    Returns:
+        How many events a continued job has had before this day; None if it has no days.
 
     Raises:
-        UsageError: not so.
+        UsageError: they do not.
     """
     if target is None and continue_root is None:
         raise UsageError("run takes the file of a query: jobmanager run FILE.py --root ROOT")
@@ -28,11 +31,9 @@ def check_call(
         raise UsageError("--finish ends a job that is continued: say --continue ROOT, too")
     if root is not None and continue_root is not None:
         raise UsageError("--continue ROOT names the root already: leave out --root")
-
-
-def events_before(root: str | None) -> int | None:
-    """How many events the job has had before this day; None if it has no days."""
-    return None if root is None else int(JobRoot(root).read_status().get("events_in", 0))
+    if continue_root is None:
+        return None
+    return int(JobRoot(continue_root).read_status().get("events_in", 0))
 
 
 def print_day(job: Job, before: int) -> None:

@@ -149,12 +149,11 @@ def run(
 ) -> None:
     """Run a query to its end, or with --continue day by day, and show its progress."""
     logs.configure(verbose=verbose)
-    days.check_call(target, root, continue_root, batch=batch, finish=finish)
+    before = days.check_call(target, root, continue_root, batch=batch, finish=finish)
     query = None if target is None else load_query(target, settings or ())
     if batch:
         print_batch(query, root, master, parallelism, shared_root=shared_root, as_json=as_json)
         return
-    before = days.events_before(continue_root)
     with ProgressView(starting(executor)) as view:
         job = jobs.run(
             query,

@@ -183,8 +183,17 @@ class FsspecBlobs:
 
     def make_private(self) -> None:
         """Let only this user read what lies here from now on; on a local disk alone."""
+
+        def make() -> None:
+            try:
+                make_private(self._root, sync=self._fsync)
+            except FileExistsError as error:
+                raise NotADirectoryError(str(error)) from error
+            except FileNotFoundError as error:  # no answer here
+                raise OSError(str(error)) from error
+
         if self._is_local:
-            self._attempt("", lambda: make_private(self._root, sync=self._fsync))
+            self._attempt("", make)
 
     def without_fsync(self) -> FsspecBlobs:
         """See :func:`unsynced`."""

@@ -1,8 +1,8 @@
 """Planted secrets are nowhere but where a query itself holds them.
 
-A job delivers to servers that are not there, with passwords of all kinds. Then its root, its status,
-its logs and all messages are searched, and the output of the command. Cannot catch: what a user's
-own code prints.
+A job delivers to servers that are not there, with passwords of all kinds. Then its root, its
+status, its logs, its messages and the output of the command are searched. Cannot catch: what a
+user's own code prints.
 """
 
 from __future__ import annotations

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from planner import Query
+from planner.sql import sql
 from rvertex.sinks.postgres_dsn import has_literal_password, resolved_dsn, shown_reason
+from rvertex.sinks.spec import PostgresSink
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HARD = "a b'@/\\x"
 
@@ -56,3 +64,24 @@ def test_reasons_show_none() -> None:
     dsn = "postgresql://u:hu%40sh@h/d"
     for reason in (f"cannot connect to {dsn}", "bad hu@sh", "bad hu%40sh", 'invalid URI "hu%4"'):
         assert "hu" not in shown_reason(reason, dsn)
+
+
+@pytest.mark.parametrize("password", ["env:PW", "file:{folder}/pw"])
+def test_a_password_option_in_sql_names_a_secret(
+    password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PW", HARD)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pw").write_text(HARD + "\n")
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    query = sql(
+        "CREATE TABLE a (x BIGINT) WITH (path = 'a.csv', vs = 'x');"
+        "CREATE TABLE b WITH (connector = 'postgres', dsn = 'postgresql://h/d', \"table\" = 't', "
+        f"username = 'u', password = '{password.format(folder=tmp_path)}');"
+        "INSERT INTO b SELECT x FROM a"
+    )
+    assert isinstance(query, Query)
+    (sink,) = query.deliveries
+    assert isinstance(sink, PostgresSink)
+    assert HARD not in sink.dsn
+    assert resolved_dsn(sink.dsn) == "postgresql://u:a%20b%27%40%2F%5Cx@h/d"
