@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 ROOMS = (
     *("rstream/types.py", "rstream/errors.py", "rstream/limits.py", "rstream/clock.py"),
-    "rstream/secret_values.py",
+    *("rstream/secret_values.py", "rstream/connection_strings.py"),
     *("rstream/items", "rstream/store", "rstream/format", "rstream/log", "rstream/intake"),
     *("rstream/transport", "rstream"),
     *("rvertex/errors.py", "rvertex/message_codec.py", "rvertex/messages.py"),

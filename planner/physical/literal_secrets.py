@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rstream.connection_strings import holds_password
 from rstream.secret_values import has_literal_password, is_reference, is_secret_option
-from rvertex.sinks import postgres_dsn
 from rvertex.sinks.spec import KafkaSink, PostgresSink
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
         where = f"delivery {spec.name or spec.label}"
         if isinstance(spec, KafkaSink):
             notes += _notes(where, spec.config)
-        elif isinstance(spec, PostgresSink) and postgres_dsn.has_literal_password(spec.dsn):
+        elif isinstance(spec, PostgresSink) and holds_password(spec.dsn):
             notes.append(_NOTE.format(where=where, what="the password"))
     return notes
 

@@ -16,6 +16,7 @@ import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
+from rstream.connection_strings import resolved_string
 from rstream.store.limited import with_limit
 from rvertex.sinks import postgres_sql
 from rvertex.sinks.errors import (
@@ -28,8 +29,13 @@ from rvertex.sinks.errors import (
     RowsRefusedError,
 )
 from rvertex.sinks.postgres_columns import STAGE_SEQ, columns_of
-from rvertex.sinks.postgres_dsn import resolved_dsn, shown_reason
-from rvertex.sinks.postgres_errors import login_refusal, one_line, refusal_of, sqlstate
+from rvertex.sinks.postgres_errors import (
+    login_refusal,
+    one_line,
+    refusal_of,
+    shown_reason,
+    sqlstate,
+)
 from rvertex.sinks.postgres_sql import Statements
 from rvertex.sinks.protocol import DeliveryProgress
 
@@ -139,7 +145,7 @@ class PostgresDestination:
         self._first_seq = None
 
     def _connect(self) -> Any:
-        dsn = resolved_dsn(self._sink.dsn)
+        dsn = resolved_string(self._sink.dsn)
         try:
             return with_limit(lambda: adbc.connect(dsn, autocommit=True), CONNECT_WAIT_S)
         except (adbc_driver_manager.Error, TimeoutError) as error:

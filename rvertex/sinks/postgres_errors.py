@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from rstream.connection_strings import without_passwords
+
 #: The server's answer to a value that does not fit its column or violates a constraint.
 ROWS = "correct the rows in the query, or change the table"
 _TABLE = "correct the table"
@@ -59,7 +61,7 @@ _REFUSED_LOGINS = re.compile(
     r"|password retrieved from file|GSSAPI|too old|unsupported frontend protocol"
 )
 #: Said by the client of a connection string that it cannot read.
-UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
+_UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
 
 
 def sqlstate(error: Exception) -> str:
@@ -74,9 +76,16 @@ def refusal_of(state: str) -> Refusal | None:
 
 def login_refusal(reason: str) -> Refusal | None:
     """What the failure of a connection means; None: it may pass."""
-    if any(word in reason for word in UNREADABLE) or _REFUSED_LOGINS.search(reason):
+    if any(word in reason for word in _UNREADABLE) or _REFUSED_LOGINS.search(reason):
         return Refusal(False, _LOGIN)
     return None
+
+
+def shown_reason(reason: str, dsn: str) -> str:
+    """What the client said, without what it repeats of the resolved connection string."""
+    if any(word in reason for word in _UNREADABLE):
+        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
+    return without_passwords(reason, dsn)
 
 
 def one_line(error: Exception) -> str:

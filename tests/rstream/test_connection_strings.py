@@ -8,7 +8,8 @@ import pytest
 
 from planner import Query
 from planner.sql import sql
-from rvertex.sinks.postgres_dsn import has_literal_password, resolved_dsn, shown_reason
+from rstream.connection_strings import holds_password, resolved_string
+from rvertex.sinks.postgres_errors import shown_reason
 from rvertex.sinks.spec import PostgresSink
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ HARD = "a b'@/\\x"
 def test_secrets_are_put_in(dsn: str, resolved: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PW", HARD)
     monkeypatch.setenv("DSN", "host=h password=env:PW")
-    assert resolved_dsn(dsn) == resolved
+    assert resolved_string(dsn) == resolved
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_secrets_are_put_in(dsn: str, resolved: str, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_password_in_the_query_is_found(dsn: str, is_literal: bool) -> None:
-    assert has_literal_password(dsn) is is_literal
+    assert holds_password(dsn) is is_literal
 
 
 def test_reasons_show_none() -> None:
@@ -84,4 +85,4 @@ def test_a_password_option_in_sql_names_a_secret(
     (sink,) = query.deliveries
     assert isinstance(sink, PostgresSink)
     assert HARD not in sink.dsn
-    assert resolved_dsn(sink.dsn) == "postgresql://u:a%20b%27%40%2F%5Cx@h/d"
+    assert resolved_string(sink.dsn) == "postgresql://u:a%20b%27%40%2F%5Cx@h/d"

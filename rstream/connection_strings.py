@@ -1,6 +1,6 @@
-"""Connection strings of PostgreSQL: where a password stands in them, and what names it.
+"""Connection strings of databases: where a password stands in them, and what names it.
 
-libpq reads URIs and ``key=value`` pairs. The whole string may name a secret, and so may the
+Clients read URIs and ``key=value`` pairs. The whole string may name a secret, and so may the
 password alone: ``postgresql://me:env:NAME@host/db``, ``host=h password=file:/run/secrets/db``.
 """
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from rstream.secret_values import is_reference, secret_value, without_secrets
-from rvertex.sinks.postgres_errors import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _WHAT = "the connection string"
 
 
-def resolved_dsn(dsn: str) -> str:
+def resolved_string(dsn: str) -> str:
     """A connection string with the secrets that it names.
 
     Raises:
@@ -36,17 +35,15 @@ def resolved_dsn(dsn: str) -> str:
     return _changed(secret_value(_WHAT, dsn), lambda text: secret_value("password", text))
 
 
-def has_literal_password(dsn: str) -> bool:
+def holds_password(dsn: str) -> bool:
     """Whether a connection string of a query holds a password itself."""
     return not is_reference(dsn) and any(not is_reference(text) for text in _passwords(dsn))
 
 
-def shown_reason(reason: str, dsn: str) -> str:
-    """What the client said, without what it repeats of a resolved connection string."""
-    if any(word in reason for word in UNREADABLE):  # it repeats a part of it
-        return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
+def without_passwords(text: str, dsn: str) -> str:
+    """A message of a client, without what it repeats of a resolved connection string."""
     passwords = _passwords(dsn)
-    return without_secrets(reason, [dsn, *passwords, *(quote(text, safe="") for text in passwords)])
+    return without_secrets(text, [dsn, *passwords, *(quote(one, safe="") for one in passwords)])
 
 
 def _passwords(dsn: str) -> list[str]:
