@@ -90,7 +90,7 @@ class JobRoot:
         machine: str | None = None,
         trust: bool = False,
     ) -> None:
-        """``pid``, ``machine``: of who works on it. ``trust``: unpickle what others have written."""
+        """``pid``, ``machine``: who works on it. ``trust``: unpickle what others have written."""
         self.store = open_store(root) if isinstance(root, str) else root
         self.uri = self.store.uri
         #: Whether files on a local disk are synced before they count.
