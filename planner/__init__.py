@@ -17,7 +17,7 @@ from planner.api.expressions import (
     vs,
 )
 from planner.api.grouped.sessions import session
-from planner.api.sources import cti, event
+from planner.api.inputs.items import cti, event
 from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
 from planner.api.udf import Udf, udf
 from planner.errors import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 
 from planner.errors import InvalidDurationError
+from rstream.clock import SystemClock
 from rvertex.user_code.durations import UNITS_US, parse_duration
 
 Duration = int | str | timedelta
@@ -91,3 +92,14 @@ def _fits(us: int, value: object, what: str) -> int:
     if not -(2**63) <= us < 2**63:
         raise InvalidDurationError(f"{what} {value!r}", "does not fit into 64 bits of microseconds")
     return us
+
+
+def max_ahead_us(max_ahead: Duration | None) -> int | None:
+    """How far ahead of the clock a row may start, us; None: as far as it likes."""
+    return None if max_ahead is None else positive_duration_us(max_ahead, what="max_ahead")
+
+
+def latest_us(max_ahead: Duration | None) -> int | None:
+    """The latest start of rows that are there by now: the clock is looked at here, once."""
+    ahead_us = max_ahead_us(max_ahead)
+    return None if ahead_us is None else SystemClock().now_us() + ahead_us

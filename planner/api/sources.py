@@ -13,22 +13,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 import pyarrow as pa
 
 from planner.api.expressions import Expr
-from planner.durations import Duration, Time, duration_us, positive_duration_us, time_us
+from planner.durations import (
+    Duration,
+    duration_us,
+    latest_us,
+    max_ahead_us,
+    positive_duration_us,
+)
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions.nodes import Column, Node, resolve
 from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
 from planner.logical.traversal import transform
-from rstream.items.batch import CTI, EVENT, KIND, RESERVED, VE, VS, item_schema, kinds
-from rstream.items.exact import exact_rows
+from rstream.items.batch import RESERVED
 from rstream.store.part_files import split_part
-from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.discover import infer_schema
 from rvertex.sources.files import SEVERAL
 from rvertex.sources.formats.row_log import holds_log
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
 from rvertex.sources.logs.written import growing_streams
 from rvertex.sources.spec import (
+    MAX_AHEAD_US,
     NOT_NULL,
     ON_BAD_ROW,
     DelayOrigin,
@@ -44,7 +49,7 @@ from rvertex.sources.times import is_time_type
 from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from planner.logical.nodes import LogicalNode
     from planner.logical.traversal import Shared
@@ -58,36 +63,6 @@ PARTITIONS_MAX = 1024
 #: The delay is found by looking at all times when the job is planned.
 AUTO = "auto"
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event of ``from_items``, alive in ``[vs_us, ve_us)``."""
-
-    vs_us: int
-    ve_us: int
-    payload: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Cti:
-    """A CTI of ``from_items``."""
-
-    time_us: int
-
-
-def event(vs: Time, ve: Time | None = None, **payload: object) -> Event:
-    """An event ``[vs, ve)`` with these columns; without ``ve`` a point event."""
-    start = time_us(vs, what="vs")
-    end = start + 1 if ve is None else time_us(ve, what="ve")
-    if start >= end:
-        raise InvalidPlanError(f"event({vs!r}, {ve!r}): an event needs vs < ve")
-    return Event(start, end, payload)
-
-
-def cti(time: Time) -> Cti:
-    """From here on no event starts before ``time``."""
-    return Cti(time_us(time, what="cti"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +87,8 @@ class FileOptions:
     poll_every: Duration = "1s"
     #: What becomes of rows that cannot become events.
     on_bad_row: OnBadRow = "fail"
+    #: How far ahead of the clock a row may start; None: as far as it likes.
+    max_ahead: Duration | None = None
     #: CSV only.
     delimiter: str = ","
     null_values: Sequence[str] = ("",)
@@ -124,6 +101,8 @@ class FileOptions:
             options = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
         if self.on_bad_row != "fail":
             options[ON_BAD_ROW] = self.on_bad_row
+        if self.max_ahead is not None and not self.follow:
+            options[MAX_AHEAD_US] = max_ahead_us(self.max_ahead) or 0
         return tuple(sorted(options.items()))
 
 
@@ -157,6 +136,7 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
         options=options if log is None else (*options, *_folder_options(given)),
         log=log,
         casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
+        latest_us=latest_us(None if given.follow else given.max_ahead),
     )
     return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
 
@@ -182,6 +162,7 @@ def _log_spec(given: FileOptions) -> LogSpec:
         idle=checked_idle(given.idle),
         idle_after_us=idle_after_us(given.idle_after),
         on_error=given.on_bad_row,
+        max_ahead_us=max_ahead_us(given.max_ahead),
     )
 
 
@@ -273,21 +254,6 @@ def nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(f.name, f.type) for f in schema])
 
 
-def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
-    """A source node over items given in the query."""
-    given = schema_of(schema)
-    payload = nullable(given)
-    batch = _items_batch(payload, list(items))
-    is_event = pa.array(kinds(batch) == EVENT)
-    for f in given:
-        if not f.nullable and batch.column(f.name).filter(is_event).null_count:
-            raise InvalidPlanError(f"from_items: null in column {f.name!r}, which is not nullable")
-    spec = SourceSpec(
-        format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=batch
-    )
-    return Source(spec, checked_partitions(partitions), "items")
-
-
 def stream_source(uri: str, given: FileOptions) -> Source:
     """A source node over the streams of another job, or over a log of rows that were pushed."""
     if holds_log(uri):
@@ -313,37 +279,6 @@ def stream_source(uri: str, given: FileOptions) -> Source:
         log=LogSpec(idle="wait") if given.follow else None,
     )
     return Source(spec, None, label_of(split_part(uri)[0]))
-
-
-def _items_batch(payload: pa.Schema, items: list[Event | Cti]) -> pa.RecordBatch:
-    rows: list[dict[str, object]] = []
-    reached_us: int = MIN_TIME
-    for index, item in enumerate(items):
-        if isinstance(item, Cti):
-            reached_us = max(reached_us, item.time_us)
-            rows.append({KIND: CTI, VS: item.time_us, VE: item.time_us})
-        elif isinstance(item, Event):
-            _check_payload(payload, item)
-            if item.vs_us < reached_us:
-                raise InvalidPlanError(
-                    f"items[{index}]: the event starts at {item.vs_us}, before the CTI of "
-                    f"{reached_us} that precedes it: a CTI says that no such event follows"
-                )
-            rows.append({KIND: EVENT, VS: item.vs_us, VE: item.ve_us, **item.payload})
-        else:
-            raise InvalidPlanError(f"items are event(...) and cti(...), not {item!r}")
-    try:
-        return exact_rows(rows, item_schema(payload))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InvalidPlanError(f"the items do not fit their schema: {error}") from None
-
-
-def _check_payload(payload: pa.Schema, item: Event) -> None:
-    for name in item.payload:
-        if name not in payload.names:
-            raise UnknownColumnError(name, tuple(payload.names), "event(...)")
-    if item.vs_us >= INF_TIME:
-        raise InvalidPlanError("an event cannot start at the end of time")
 
 
 def _overridden(found: pa.Schema, given: SchemaLike | None, path: str) -> pa.Schema:

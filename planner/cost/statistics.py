@@ -114,4 +114,5 @@ class Discovery:
 
 def source_key(spec: SourceSpec) -> str:
     """Equal for sources that give the same rows at the same times."""
-    return fingerprint((spec.format, spec.path, spec.options, spec.vs, spec.ve, spec.items))
+    same = spec.format, spec.path, spec.options, spec.latest_us, spec.vs, spec.ve, spec.items
+    return fingerprint(same)

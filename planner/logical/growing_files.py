@@ -17,7 +17,7 @@ from planner.logical.nodes.recover import recovery_choice
 from planner.logical.traversal import topological, transform
 from rvertex.sources.files import SUFFIXES, is_single_file
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, POLL_EVERY_US
-from rvertex.sources.spec import LogSpec
+from rvertex.sources.spec import MAX_AHEAD_US, LogSpec
 
 if TYPE_CHECKING:
     from planner.logical.query import Query
@@ -70,5 +70,7 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
             'say how far rows may be out of order, such as delay="10m"'
         )
     options = (*spec.options, (PARTITIONS, 1), (POLL_EVERY, POLL_EVERY_US))
-    log = LogSpec(idle="wait", taken_files="kept", on_error=spec.on_bad_row)
-    return replace(node, spec=replace(spec, options=options, log=log), partitions=1)
+    ahead_us = int(spec.option(MAX_AHEAD_US, 0)) or None
+    log = LogSpec("wait", taken_files="kept", on_error=spec.on_bad_row, max_ahead_us=ahead_us)
+    grown = replace(spec, options=options, log=log, latest_us=None)
+    return replace(node, spec=grown, partitions=1)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from rstream.items.dictionaries import batch_bytes
 from rstream.types import INF_TIME
-from rvertex.messages import LogProgress
 from rvertex.sources.logs.entries import LogEntry
 from rvertex.sources.logs.errors import LostInputError, NeededInputError
-from rvertex.sources.logs.protocol import FileLog
+from rvertex.sources.logs.protocol import FileLog, joined_rows
 from rvertex.vertex.idle import Look, Looks, PartitionFacts, promises
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from rvertex.checkpoint.intake import Intake
     from rvertex.host.environment import HostEnvironment
+    from rvertex.messages import LogProgress
     from rvertex.sources.logs.entries import EntryKind
     from rvertex.sources.logs.protocol import LogReader, LogRows
     from rvertex.vertex.rvertex import RVertex
@@ -57,6 +57,8 @@ class _Partition:
     #: logs are to be read up to their ends.
     goal: int | None = None
     was_at_end: bool = False
+    #: It has read rows up to here of which one is ahead, and no clock decides them.
+    clock_until: int | None = None
     #: No predecessor has read beyond; None: that is not known yet. Only if another is to join.
     settles_at: int | None = None
 
@@ -92,7 +94,7 @@ class LogFeed:
         if isinstance(self.reader, FileLog):
             self.reader.enter(log.files())
         self._has_added = bool(source.added)
-        #: An entry is on its way by which added partitions join: what was released stays as it is.
+        #: An entry is on its way by which added partitions join.
         self._is_joining = False
         #: When the partitions were told to end.
         self._finish_s: float | None = None
@@ -120,13 +122,11 @@ class LogFeed:
 
     def _take_effect(self, entries: tuple[LogEntry, ...]) -> None:
         for k, mine in enumerate(self._partitions):
-            mine.lost_until = None
+            mine.lost_until = mine.clock_until = None
             self._catch_up(k)
         self._is_joining = False
         if isinstance(self.reader, FileLog):
             self.reader.enter([entry for entry in entries if entry.kind == "file"])
-
-    # ---- rows
 
     def _feed(self, k: int, note_input: Callable[[int], None]) -> bool:
         """Offer the next rows of a partition."""
@@ -145,6 +145,10 @@ class LogFeed:
         mine.ahead = None
         if limit is not None and rows.next_position > limit:
             mine.ahead, rows = rows.beyond(limit), rows.before(limit)
+        if not self._vertex.is_replaying and channel.lacks_clock(rows):
+            mine.clock_until = rows.next_position
+            mine.ahead = rows if mine.ahead is None else joined_rows([rows, mine.ahead])
+            return False
         if rows.batch.num_rows:
             mine.last_row_s = self._env.clock.monotonic_s()
             note_input(batch_bytes(rows.batch))
@@ -242,7 +246,8 @@ class LogFeed:
         if not entries and now_s >= self._alone_s and self._has_lease():
             entries = self._joins()
             self._is_joining = bool(entries)
-            entries = entries or self._ends() or self._losses() or self._promises(now_s)
+            entries = entries or self._clocks() or self._ends() or self._losses()
+            entries = entries or self._promises(now_s)
         if entries:
             self._intake.write(entries, self._env.background, self._env.wake)
 
@@ -312,11 +317,19 @@ class LogFeed:
                 entries.append(LogEntry("end", k, self._next(k), channel.position))
         return entries
 
-    def _losses(self) -> list[LogEntry]:
+    def _clocks(self) -> list[LogEntry]:
+        """What the clock says, where rows wait for it that are ahead of the last one."""
+        now_us, made = self._env.clock.now_us(), self._log.channels
+        ahead = [(k, p.clock_until) for k, p in enumerate(self._partitions)]
         return [
-            LogEntry("lost", k, self._next(k), self._log.channels[k].position, 0, mine.lost_until)
-            for k, mine in enumerate(self._partitions)
-            if mine.lost_until is not None
+            made[k].clock_entry(k, self._next(k), now_us, to) for k, to in ahead if to is not None
+        ]
+
+    def _losses(self) -> list[LogEntry]:
+        lost = [(k, p.lost_until) for k, p in enumerate(self._partitions)]
+        at = [channel.position for channel in self._log.channels]
+        return [
+            LogEntry("lost", k, self._next(k), at[k], 0, to) for k, to in lost if to is not None
         ]
 
     def _promises(self, now_s: float) -> list[LogEntry]:
@@ -351,25 +364,18 @@ class LogFeed:
             for k, (mine, channel) in enumerate(rows)
         ]
 
-    # ---- what people see
-
     def progress(self) -> tuple[LogProgress, ...]:
         """Where each partition stands."""
         now_s, idle_after_s = self._env.clock.monotonic_s(), self._rules.idle_after_us / 1e6
         assert self._vertex.spec.source is not None
         units = self._vertex.spec.source.log_units
         return tuple(
-            LogProgress(
-                partition=unit.stream,
-                position=facts.position,
+            self._log.channels[k].progress(
+                unit.stream,
+                facts,
                 lag=self._lag(k),
-                frontier=facts.frontier,
-                max_vs=self._log.channels[k].reorder.max_vs,
-                state=self._state(facts, now_s, idle_after_s),
-                lost=self._log.channels[k].lost_positions,
-                dead=self._log.channels[k].dead_rows,
+                state=facts.state(now_s, idle_after_s),
                 at_end=facts.is_ended or self._partitions[k].was_at_end,
-                rows_frontier=facts.rows_frontier,
             )
             for k, (unit, facts) in enumerate(zip(units, self._facts(), strict=True))
         )
@@ -381,12 +387,6 @@ class LogFeed:
         if lag is None:
             return -1
         return lag if ahead is None else lag + int(ahead.batch.num_rows)
-
-    @staticmethod
-    def _state(facts: PartitionFacts, now_s: float, idle_after_s: float) -> str:
-        if facts.is_ended:
-            return "ended"
-        return "idle" if facts.is_idle(now_s, idle_after_s) else "active"
 
     @property
     def waiting(self) -> str:

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
 
 
+TOO_FAR_AHEAD = "starts further ahead of the clock than max_ahead allows"
+
+
+def too_far_ahead(max_ahead_us: int, clock_us: int) -> str:
+    """Why a row is bad that starts later than so long after the clock."""
+    return f"{TOO_FAR_AHEAD}: the clock said {iso(clock_us)}, max_ahead is {max_ahead_us / 1e6:g} s"
+
+
 @dataclass(frozen=True, slots=True)
 class RowFault:
     """A row (from 0 in its batch) that cannot become an event."""
@@ -55,13 +63,17 @@ def to_events(
         if isinstance(times, RowFault):
             return times
         vs = times
+    if spec.latest_us is not None and (vs > spec.latest_us).any():
+        at = int((vs > spec.latest_us).argmax())
+        reason = f"{TOO_FAR_AHEAD}, which allowed {iso(spec.latest_us)} when the job was planned"
+        return RowFault(at, _name(spec.vs, "vs"), iso(vs[at]), reason)
     ve = _ends(spec, vs, raw, path)
     if isinstance(ve, RowFault):
         return ve
     if spec.max_duration_us is not None and (lifetimes(vs, ve) > spec.max_duration_us).any():
         at = int((lifetimes(vs, ve) > spec.max_duration_us).argmax())
         reason = f"lives longer than {spec.max_duration_us} us, the max_duration that was promised"
-        return RowFault(at, _name(spec.ve, "ve"), f"[{_iso(vs[at])}, {_iso(ve[at])})", reason)
+        return RowFault(at, _name(spec.ve, "ve"), f"[{iso(vs[at])}, {iso(ve[at])})", reason)
     payload = [raw.column(name) for name in spec.row_schema.names]
     return pa.RecordBatch.from_arrays(
         [pa.array(vs), pa.array(ve), *payload], schema=event_schema(spec.row_schema)
@@ -159,7 +171,7 @@ def _ends(
     if wrong.any():
         at = int(wrong.argmax())
         name = _name(spec.ve, "ve")
-        return RowFault(at, name, f"[{_iso(vs[at])}, {_iso(ve[at])})", "ends before it starts")
+        return RowFault(at, name, f"[{iso(vs[at])}, {iso(ve[at])})", "ends before it starts")
     return ve
 
 
@@ -192,7 +204,7 @@ def _name(source: object, role: str) -> str:
     return source if isinstance(source, str) else f"({role})"
 
 
-def _iso(time: int) -> str:
+def iso(time: int) -> str:
     """A time for people; a number where the calendar ends."""
     try:
         return str(pc.cast(pa.scalar(int(time), pa.timestamp("us")), pa.string()).as_py())

@@ -36,6 +36,8 @@ Given = Literal["no", "here", "copy"]
 OptionValue = str | int | bool
 #: The option of files that says what becomes of bad rows.
 ON_BAD_ROW = "on_bad_row"
+#: The option of files that says how far ahead of the clock a row may start, us.
+MAX_AHEAD_US = "max_ahead_us"
 #: The columns that have to have values, as a list in JSON.
 NOT_NULL = "not_null"
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
@@ -68,6 +70,8 @@ class LogSpec:
     on_error: OnBadRow = "fail"
     #: A partition that is further ahead of the slowest is not read on, us; None: no bound.
     skew_us: int | None = None
+    #: A row that starts further ahead of the wall clock is bad, us; None: no row is ahead.
+    max_ahead_us: int | None = None
     #: Whether every partition is read up to a position that the plan knows.
     is_bounded: bool = False
     #: What is asked of the files of a folder that were taken.
@@ -123,6 +127,8 @@ class SourceSpec:
     wanted: tuple[Bound, ...] = ()
     #: No event lives longer, us; one that does is an error. None: nothing is promised.
     max_duration_us: int | None = None
+    #: A row that starts later is bad, us: what ``max_ahead`` allowed when the job was planned.
+    latest_us: int | None = field(default=None, metadata={"fingerprint": False})
     #: Whether rows leave by time; if not, as they come, be they below the frontier or not.
     sorts: bool = True
     #: Rows for which it is not true are numbered and timed, and go no further. None: all go on.

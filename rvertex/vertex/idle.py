@@ -55,6 +55,12 @@ class PartitionFacts:
             return False
         return end.seen_s - self.last_row_s >= idle_after_s and now_s - end.seen_s <= idle_after_s
 
+    def state(self, now_s: float, idle_after_s: float) -> str:
+        """A word for people."""
+        if self.is_ended:
+            return "ended"
+        return "idle" if self.is_idle(now_s, idle_after_s) else "active"
+
 
 @dataclass(frozen=True, slots=True)
 class Look:

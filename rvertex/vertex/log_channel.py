@@ -13,8 +13,11 @@ import numpy as np
 
 from rvertex.errors import LateRowError
 from rvertex.events.delay_estimate import DelayEstimate
+from rvertex.messages import LogProgress
+from rvertex.sources.logs.entries import LogEntry
 from rvertex.sources.logs.protocol import DEAD_POSITION
 from rvertex.vertex.dead_letters import dead_letters
+from rvertex.vertex.early_rows import NO_CLOCK, EarlyRows
 from rvertex.vertex.reorder import FRONTIER, Reorder
 
 if TYPE_CHECKING:
@@ -23,11 +26,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rvertex.operators.protocol import OperatorState
-    from rvertex.sources.logs.entries import LogEntry
     from rvertex.sources.logs.protocol import LogRows
     from rvertex.sources.spec import SourceSpec, Unit
+    from rvertex.vertex.idle import PartitionFacts
 
-_BOOKS = ("position", "entries", "is_ended", "dead_rows", "lost_positions")
+_BOOKS = (
+    "position",
+    "entries",
+    "is_ended",
+    "dead_rows",
+    "lost_positions",
+    "clock_us",
+    "clock_until",
+)
 
 
 class LogChannel:
@@ -45,6 +56,9 @@ class LogChannel:
             is_stream=spec.format == "rstream",
         )
         self._until = unit.until
+        self._early = EarlyRows.of(spec, unit.stream)
+        #: What the clock said when it was last written down, and up to where that decides.
+        self.clock_us, self.clock_until = NO_CLOCK
         #: Whether the partition appeared after the job was planned.
         self.is_added = False
         #: The next position to offer.
@@ -90,6 +104,19 @@ class LogChannel:
         assert entry.index == self.entries + len(self._pending), (entry, self.entries)
         self._pending.append(entry)
 
+    def lacks_clock(self, rows: LogRows) -> bool:
+        """Whether one of the rows is ahead, and no entry says by which clock that is decided."""
+        if self._early is None:
+            return False
+        clocks = [(e.position, (e.time, e.until)) for e in self._pending if e.kind == "clock"]
+        return self._early.lack(rows, [(self.position, (self.clock_us, self.clock_until)), *clocks])
+
+    def clock_entry(self, partition: int, index: int, now_us: int, until: int) -> LogEntry:
+        """The entry that decides which rows up to ``until`` are too far ahead."""
+        times = [self.clock_us, *(e.time for e in self._pending if e.kind == "clock")]
+        position = max(self.position, *(e.position for e in self._pending), 0)
+        return LogEntry("clock", partition, index, position, max(now_us, *times), until)
+
     def offer(self, rows: LogRows) -> None:
         """The next rows, up to ``rows.next_position``."""
         assert rows.next_position >= self.position, (rows.next_position, self.position)
@@ -116,6 +143,19 @@ class LogChannel:
             self._apply(self._pending.popleft())
         if self._until is not None and self.position >= self._until and not self.is_ended:
             self.end()
+
+    def progress(self, partition: int, facts: PartitionFacts, **seen: Any) -> LogProgress:
+        """Where the partition stands; ``seen``: what only the host knows."""
+        return LogProgress(
+            partition=partition,
+            position=facts.position,
+            frontier=facts.frontier,
+            max_vs=self.reorder.max_vs,
+            lost=self.lost_positions,
+            dead=self.dead_rows,
+            rows_frontier=facts.rows_frontier,
+            **seen,
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """The books, without the rows that wait."""
@@ -147,6 +187,8 @@ class LogChannel:
             case "lost":
                 self.lost_positions += max(0, entry.until - self.position)
                 self.position = max(self.position, entry.until)
+            case "clock":
+                self.clock_us, self.clock_until = entry.time, entry.until
             case "end":
                 self.end()
             case "file":
@@ -154,6 +196,8 @@ class LogChannel:
 
     def _take(self, rows: LogRows) -> None:
         """Rows between which no entry stands; each dead one meets the frontier at its place."""
+        if self._early is not None:
+            rows = self._early.set_aside(rows, self.clock_us)
         if rows.dead is None or rows.dead.num_rows == 0:
             self._take_events(rows.batch, rows.positions)
             return

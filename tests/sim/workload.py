@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from planner.api.sources import Cti, Event
+    from planner.api.inputs.items import Cti, Event
     from planner.physical.plan import PhysicalPlan
     from rstream import Items
     from rvertex.vertex.spec import Durability, Strategy, VertexSpec

@@ -74,6 +74,7 @@ def log_vertex(
     replays: bool,
     late: LatePolicy = "drop",
     skew_us: int | None = None,
+    max_ahead_us: int | None = None,
 ) -> VertexSpec:
     """A source vertex over such a log, with side outputs and no operator."""
     spec = SourceSpec(
@@ -85,7 +86,7 @@ def log_vertex(
         delay_us=delay_us,
         cti_every_us=cti_every_us,
         late=late,
-        log=LogSpec(on_error="dead_letter", skew_us=skew_us),
+        log=LogSpec(on_error="dead_letter", skew_us=skew_us, max_ahead_us=max_ahead_us),
     )
     units = tuple(Unit("", stream=k) for k in range(partitions))
     recovery = Recovery("replay", 1, 3) if replays else Recovery()
@@ -121,13 +122,16 @@ class Expected:
     dead: list[tuple[int, int, int]]
 
 
-def expected(partitions: list[LogPartition], delay_us: int, every_us: int) -> Expected:
+def expected(
+    partitions: list[LogPartition], delay_us: int, every_us: int, max_ahead_us: int | None = None
+) -> Expected:
     """What comes out of the log, worked out row by row."""
     found = Expected([], [], [], [])
     ctis: set[int] = set()
     for number, partition in enumerate(partitions):
         frontier: int = MIN_TIME
         greatest: int = MIN_TIME
+        latest: int = INF_TIME
         entries = list(partition.entries)
         last = MIN_TIME // every_us * every_us
         for row in [*partition.rows, None]:
@@ -136,15 +140,17 @@ def expected(partitions: list[LogPartition], delay_us: int, every_us: int) -> Ex
                 if entry.kind == "advance" and entry.time > frontier:
                     frontier = entry.time
                     ctis |= {frontier // every_us * every_us} - {last}
+                if entry.kind == "clock" and max_ahead_us is not None:
+                    latest = entry.time + max_ahead_us
             if row is None:
                 break
-            if row.vs is None:
+            if row.vs is None or row.vs > latest:
                 found.dead.append((frontier, number, row.position))
             elif row.vs < frontier:
                 found.late.append((frontier, number, row.position))
             else:
                 found.events.append((row.vs, number, row.position))
-            if row.vs is not None:
+            if row.vs is not None and row.vs <= latest:
                 greatest = max(greatest, row.vs)
                 if greatest - delay_us > frontier:
                     frontier = greatest - delay_us
@@ -181,3 +187,30 @@ def _partition(draw: st.DrawFn, number: int) -> LogPartition:
         rows = [row for row in rows if not place <= row.position < until]
     entries.append(LogEntry("end", number, len(entries), position))
     return LogPartition(tuple(rows), tuple(replace(e) for e in entries))
+
+
+@st.composite
+def clocks_of(draw: st.DrawFn, log: list[LogPartition], max_ahead_us: int) -> list[LogPartition]:
+    """The log with the "clock" entries that a host writes.
+
+    They stand where a row is ahead of the last one and lies behind what that decides.
+    """
+    return [_with_clocks(draw, partition, max_ahead_us) for partition in log]
+
+
+def _with_clocks(draw: st.DrawFn, partition: LogPartition, max_ahead_us: int) -> LogPartition:
+    others = list(partition.entries)
+    made: list[LogEntry] = []
+    time, until = None, 0
+    number = others[-1].partition
+    for row in [*partition.rows, None]:
+        while others and (row is None or others[0].position <= row.position):
+            made.append(others.pop(0))
+        if row is None or row.vs is None or row.position < until:
+            continue
+        if time is None or row.vs > time + max_ahead_us:
+            time = (time or 0) + draw(st.integers(0, 12))
+            until = row.position + draw(st.integers(1, 4))
+            at = draw(st.integers(made[-1].position if made else 0, row.position))
+            made.append(LogEntry("clock", number, 0, max(at, 0), time, until))
+    return replace(partition, entries=tuple(replace(e, index=k) for k, e in enumerate(made)))

@@ -38,7 +38,7 @@ from rstream.types import INF_TIME
 from tests.support.random_user_code import Greatest, user_steps
 
 if TYPE_CHECKING:
-    from planner.api.sources import Cti, Event
+    from planner.api.inputs.items import Cti, Event
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 

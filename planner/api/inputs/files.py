@@ -6,17 +6,15 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from planner.api.inputs.items import Cti, Event, items_source
 from planner.api.inputs.tables import table_file, table_rows
 from planner.api.sources import (
     TEXT,
-    Cti,
-    Event,
     FileOptions,
     Paths,
     SchemaLike,
     TimeColumn,
     file_source,
-    items_source,
     stream_source,
 )
 
@@ -50,6 +48,7 @@ class FileInputs:
         partitions: int | None = None,
         schema: SchemaLike | None = None,
         on_bad_row: OnBadRow = "fail",
+        max_ahead: Duration | None = None,
         follow: bool = False,
         idle: Idle = "follow",
         idle_after: Duration = "2s",
@@ -74,6 +73,10 @@ class FileInputs:
         counted and kept with these and the reason (``"dead_letter"``;
         :func:`jobmanager.read_dead_letters` has them).
 
+        With ``max_ahead="1h"`` a row is bad, too, that starts more than an hour after now, or in a
+        folder that grows after the moment when it is read: one with a time in 2036 would make all
+        that follow late.
+
         ``follow=True``: the folder grows, and the job reads each file once, as it comes and is
         complete; it looks every ``poll_every``. The ``delay`` must be given then. ``partitions``
         read different files side by side. One that had no file for ``idle_after`` no longer holds
@@ -81,7 +84,7 @@ class FileInputs:
         less the delay (``"clock"``), or nothing (``"wait"``).
         """
         live = follow, idle, idle_after, poll_every
-        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row)
+        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row, max_ahead)
         return cls(file_source("parquet", path, given))
 
     @classmethod
@@ -96,6 +99,7 @@ class FileInputs:
         partitions: int | None = None,
         schema: SchemaLike | None = None,
         on_bad_row: OnBadRow = "fail",
+        max_ahead: Duration | None = None,
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
         follow: bool = False,
@@ -106,7 +110,17 @@ class FileInputs:
         """Rows of CSV files with a header line; see :meth:`from_parquet`."""
         live = follow, idle, idle_after, poll_every
         csv = FileOptions(
-            vs, ve, delay, late, partitions, schema, *live, on_bad_row, delimiter, null_values
+            vs,
+            ve,
+            delay,
+            late,
+            partitions,
+            schema,
+            *live,
+            on_bad_row,
+            max_ahead,
+            delimiter,
+            null_values,
         )
         return cls(file_source("csv", path, csv))
 
@@ -122,6 +136,7 @@ class FileInputs:
         partitions: int | None = None,
         schema: SchemaLike | None = None,
         on_bad_row: OnBadRow = "fail",
+        max_ahead: Duration | None = None,
         follow: bool = False,
         idle: Idle = "follow",
         idle_after: Duration = "2s",
@@ -129,7 +144,7 @@ class FileInputs:
     ) -> Self:
         """Objects of JSON-lines files; see :meth:`from_parquet`."""
         live = follow, idle, idle_after, poll_every
-        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row)
+        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row, max_ahead)
         return cls(file_source("json", path, given))
 
     @classmethod

@@ -24,7 +24,14 @@ from planner.api.sources import (
     nullable,
     time_source,
 )
-from planner.durations import Duration, Time, positive_duration_us, time_us
+from planner.durations import (
+    Duration,
+    Time,
+    latest_us,
+    max_ahead_us,
+    positive_duration_us,
+    time_us,
+)
 from planner.errors import InvalidPlanError
 from planner.expressions.types import schema_of
 from planner.logical.nodes import Source
@@ -79,6 +86,8 @@ class KafkaOptions:
     #: Of "key", "headers", "timestamp", "partition", "offset": columns ``kafka_key`` and so on.
     metadata: Sequence[str] = ()
     skew: Duration | None = None
+    #: How far ahead of the clock a row may start; None: as far as it likes.
+    max_ahead: Duration | None = None
     #: How long the brokers may be away; None: for ever.
     away_max: Duration | None = None
     partitions: int | None = None
@@ -115,6 +124,7 @@ class KafkaTopics:
         on_lost: OnLost = "fail",
         metadata: Sequence[str] = (),
         skew: Duration | None = None,
+        max_ahead: Duration | None = None,
         away_max: Duration | None = None,
         partitions: int | None = None,
         config: Mapping[str, str] | None = None,
@@ -123,11 +133,11 @@ class KafkaTopics:
 
         ``schema`` has the columns of a message: a field that it lacks is null (a bad message where
         a schema of Arrow says that it is not nullable), one that the schema does not have is passed
-        over. ``format``: ``"json"``, an object each; ``"avro"``, a record
-        each, with an Avro ``schema``, or a registry as ``config["schema.registry.url"]``;
-        ``"arrow"``, an IPC stream of any number of rows, which share an offset; ``"bytes"``, one
-        column ``value``. ``metadata`` adds columns: ``("key", "offset")`` those named ``kafka_key``
-        and ``kafka_offset``; there are ``headers``, ``timestamp`` and ``partition`` besides.
+        over. ``format``: ``"json"``, an object each; ``"avro"``, a record each, with an Avro
+        ``schema``, or a registry as ``config["schema.registry.url"]``; ``"arrow"``, an IPC stream
+        of any number of rows, which share an offset; ``"bytes"``, one column ``value``.
+        ``metadata`` adds columns: ``("key", "offset")`` those named ``kafka_key`` and
+        ``kafka_offset``; there are ``headers``, ``timestamp`` and ``partition`` besides.
 
         ``vs="timestamp"`` is the record's own time, unless a column of the schema has that name.
         ``delay`` has to be given; it counts within each partition. ``start`` and ``until`` are
@@ -142,16 +152,16 @@ class KafkaTopics:
         ``on_error`` is an older name of it.
         ``on_lost="skip"`` counts records that the broker removed before they were read.
 
-        While brokers are away the job waits, at most for ``away_max``. ``partitions``: how many
-        vertices share the topic's partitions. ``config`` has options of librdkafka; the hosts
-        read a value ``"env:NAME"`` from their environment, ``"file:/PATH"`` from a file. With
-        ``group.id``, offsets are committed for whoever watches the group's lag; the job does not
-        use them.
+        A row that starts later than ``max_ahead`` after the wall clock is bad. While brokers are
+        away the job waits, at most for ``away_max``. ``partitions``: how many vertices share the
+        topic's partitions. ``config`` has options of librdkafka; the hosts read a value
+        ``"env:NAME"`` from their environment, ``"file:/PATH"`` from a file. With ``group.id``,
+        offsets are committed for whoever watches the group's lag; the job does not use them.
         """
         on_bad_row = on_bad_row if on_error is None else on_error
         given = KafkaOptions(
             servers, vs, schema, format, ve, delay, late, idle, idle_after, start, until,
-            on_bad_row, on_lost, metadata, skew, away_max, partitions, config or {},
+            on_bad_row, on_lost, metadata, skew, max_ahead, away_max, partitions, config or {},
         )  # fmt: skip
         return cls(kafka_source(topic, given))
 
@@ -181,6 +191,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
         delay_quantile=quantile,
         late=given.late,
         options=_options(given, avro_schema),
+        latest_us=None if given.until is None else latest_us(given.max_ahead),
         log=_log_spec(given),
     )
     times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
@@ -303,6 +314,7 @@ def _log_spec(given: KafkaOptions) -> LogSpec:
         on_lost=given.on_lost,
         on_error=given.on_bad_row,
         skew_us=None if given.skew is None else positive_duration_us(given.skew, what="skew"),
+        max_ahead_us=max_ahead_us(given.max_ahead) if given.until is None else None,
         is_bounded=given.until is not None,
         encoding=given.format,
         config=tuple(sorted(config.items())),

@@ -68,6 +68,7 @@ class FileSource:
     ignores_errors: bool = option(
         "csv.ignore-parse-errors", "json.ignore-parse-errors", read=truth, default=False
     )
+    max_ahead: int | None = option("max_ahead", read=duration, default=None)
     static: bool = option("static", read=truth, default=False)
     follow: bool = option("follow", read=truth, default=False)
     poll_every: int | None = option(
@@ -112,6 +113,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
         late=said.late,
         partitions=said.partitions,
         on_bad_row="skip" if said.ignores_errors else said.on_bad_row,
+        max_ahead=said.max_ahead,
         **_live(said),
         **csv,
     )
@@ -122,7 +124,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
     if table.word != STREAM:
         types = {name: _as_written(found, name, kind) for name, kind in types.items()}
     if said.static:
-        for name in ("vs", "ve", "delay", "late", CHANGELOG, DELETED):
+        for name in ("vs", "ve", "delay", "late", "max_ahead", CHANGELOG, DELETED):
             if name in table.given.values:
                 raise table.given.error(name, f"rows of a static table have no times: no {name}")
         given = replace(always_alive(plain), schema=types or None)

@@ -113,6 +113,7 @@ class TopicSource:
     )
     on_lost: str = option("on_lost", read=_choice_of("fail", "skip"), default="fail")
     skew: int | None = option("skew", read=duration, default=None)
+    max_ahead: int | None = option("max_ahead", read=duration, default=None)
     away_max: int | None = option("away_max", read=duration, default=None)
     properties: dict[str, str] = option("properties.*", read=text, default=None, is_shown=False)
 
@@ -160,6 +161,7 @@ def read_topic(table: Table, said: TopicSource) -> Stream:
             on_lost=said.on_lost,  # type: ignore[arg-type]
             metadata=tuple(dict.fromkeys(table.columns.metadata.values())),
             skew=said.skew,
+            max_ahead=said.max_ahead,
             away_max=said.away_max,
             partitions=said.partitions,
             config=config,

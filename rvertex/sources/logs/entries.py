@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: "advance": nothing below ``time`` follows. "file": the rows of a file stand here. "lost": the log
-#: goes on at ``until``, what lies between is gone. "end": nothing follows.
-EntryKind = Literal["advance", "file", "lost", "end"]
+#: goes on at ``until``, what lies between is gone. "clock": the wall clock says ``time``, by which
+#: rows up to ``until`` are found to be too far ahead. "end": nothing follows.
+EntryKind = Literal["advance", "file", "lost", "clock", "end"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +32,9 @@ class LogEntry:
     #: Its number among the entries of the partition.
     index: int
     position: int
-    #: "advance" only, us.
+    #: "advance" and "clock" only, us.
     time: int = 0
-    #: "lost" only.
+    #: "lost" and "clock" only.
     until: int = 0
     #: "file" only.
     path: str = ""

@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from rstream.items.batch import CTI, KIND, VS, item_schema
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
 from rvertex.sources.logs.entries import LogEntry
+from rvertex.vertex.log_channel import LogChannel
 from rvertex.vertex.rvertex import RVertex
 from tests.support.budget import examples
 from tests.support.exact import assert_same_items
 from tests.support.logs import (
     LogPartition,
     Row,
+    clocks_of,
     expected,
     log_partitions,
     log_rows,
@@ -232,6 +234,80 @@ def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
     assert (channel.position, channel.lost_positions, channel.entries) == (6, 4, 2)
 
 
+@examples(40)
+@given(
+    data=st.data(),
+    log=log_partitions(),
+    schedule=st.lists(ACTIONS, max_size=40),
+    max_ahead_us=st.sampled_from([0, 5]),
+    replays=st.booleans(),
+)
+def test_rows_ahead_of_the_clock_are_bad_however_the_log_was_polled(
+    data: st.DataObject,
+    log: list[LogPartition],
+    schedule: list[tuple[int, int]],
+    max_ahead_us: int,
+    replays: bool,
+) -> None:
+    log = data.draw(clocks_of(log, max_ahead_us))
+    spec = log_vertex(
+        len(log), delay_us=3, cti_every_us=4, replays=replays, max_ahead_us=max_ahead_us
+    )
+    whole, cut = run(spec, log, []), run(spec, log, schedule)
+    for k, (got, want) in enumerate(zip(cut.items(), whole.items(), strict=True)):
+        assert_same_items(got, want, f"output {k}")
+    assert cut.vertex.digests() == whole.vertex.digests()
+    assert cut.vertex.counts == whole.vertex.counts
+    check_expected(whole, log, 3, max_ahead_us)
+
+
+@given(data=st.data(), log=log_partitions(), max_ahead_us=st.sampled_from([0, 5]))
+@examples(40)
+def test_no_clock_is_asked_for_again_where_one_was_written_down(
+    data: st.DataObject, log: list[LogPartition], max_ahead_us: int
+) -> None:
+    """A successor that reads the rows in other pieces needs no other entry."""
+    (partition, *_) = data.draw(clocks_of(log, max_ahead_us))
+    partition = replace(
+        partition, entries=tuple(replace(e, partition=0) for e in partition.entries)
+    )
+    spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=max_ahead_us)
+    assert spec.source is not None
+    channel = LogChannel(spec.source.spec, spec.source.units[0], sorts=True)
+    for entry in partition.entries:
+        channel.decide(entry)
+    at = 0
+    while at < partition.end:
+        hi = min(partition.end, at + data.draw(st.integers(1, 9)))
+        rows = log_rows(0, partition, at, hi)
+        assert not channel.lacks_clock(rows)
+        channel.offer(rows)
+        at = max(hi, channel.position)
+
+
+def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
+    spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
+    assert spec.source is not None
+    channel = LogChannel(spec.source.spec, spec.source.units[0], sorts=True)
+    partition = LogPartition((Row(0, 10), Row(1, 15), Row(2, 16), Row(3, 99)), ())
+    assert channel.lacks_clock(log_rows(0, partition, 0, 1))
+    channel.decide(channel.clock_entry(0, 0, 10, until=2))
+    assert not channel.lacks_clock(log_rows(0, partition, 0, 2))
+    channel.offer(log_rows(0, partition, 0, 2))
+    assert channel.lacks_clock(log_rows(0, partition, 2, 4))
+    entry = channel.clock_entry(0, 1, 9, until=4)
+    assert (entry.position, entry.time) == (2, 10)  # a clock that was set back says no less
+    channel.decide(replace(entry, time=12))
+    assert not channel.lacks_clock(log_rows(0, partition, 2, 4))
+    channel.offer(log_rows(0, partition, 2, 4))
+    (dead,) = channel.dead
+    assert dead.column("position").to_pylist() == [3]
+    assert dead.column("reason")[0].as_py() == (
+        "starts further ahead of the clock than max_ahead allows: the clock said "
+        "1970-01-01 00:00:00.000012, max_ahead is 5e-06 s"
+    )
+
+
 @pytest.mark.parametrize("replays", [False, True])
 def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
     """It became durable after the snapshot, at the position of that; no row follows."""
@@ -276,9 +352,11 @@ def test_late_rows_of_a_later_partition_wait_for_those_that_met_the_same_frontie
     check_expected(run(spec, log, [(1, 0), (2, 1), (STEP, 0)], ahead=100), log, 0)
 
 
-def check_expected(life: LogLife, log: list[LogPartition], delay_us: int) -> None:
+def check_expected(
+    life: LogLife, log: list[LogPartition], delay_us: int, max_ahead_us: int | None = None
+) -> None:
     """The answer is the one that was worked out row by row."""
-    want = expected(log, delay_us, 4)
+    want = expected(log, delay_us, 4, max_ahead_us)
     out, late, dead = life.items()
     rows = out.to_pylist()
     assert [r[VS] for r in rows if r[KIND] == CTI] == want.ctis

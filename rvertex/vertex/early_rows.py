@@ -1,0 +1,114 @@
+"""Rows of a live log that start too far ahead of the wall clock, as the journal has it: bad rows.
+
+A row is ahead if it starts later than ``max_ahead`` after what the clock said when that was last
+written down. Then the host has to write down what it says now: a "clock" entry, which decides the
+row and those up to ``until``. Whoever reads them again decides by the same entry. Rows that are not
+ahead cost nothing: with ``max_ahead="1h"`` an entry is written about once an hour. Pure.
+
+Invariant: which rows are bad is a function of the log and its entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.sources.events import iso, too_far_ahead
+from rvertex.sources.formats.rows.bad_rows import DEAD
+from rvertex.sources.logs.errors import LogRowError
+from rvertex.sources.logs.protocol import DEAD_POSITION, LogRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.sources.spec import SourceSpec
+
+#: Nothing was written down yet.
+NO_CLOCK = (int(MIN_TIME), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyRows:
+    """The rule for one partition."""
+
+    source: str
+    partition: int
+    max_ahead_us: int
+    #: The column that tells when an event starts; "(vs)" for an expression.
+    column: str
+    fails: bool
+
+    @staticmethod
+    def of(spec: SourceSpec, partition: int) -> EarlyRows | None:
+        """The rule of a source; None if it has none."""
+        assert spec.log is not None, spec.path
+        if spec.log.max_ahead_us is None:
+            return None
+        column = spec.vs if isinstance(spec.vs, str) else "(vs)"
+        fails = spec.on_bad_row == "fail"
+        source = spec.shown or spec.path
+        return EarlyRows(source, partition, spec.log.max_ahead_us, column, fails)
+
+    def lack(self, rows: LogRows, clocks: Sequence[tuple[int, tuple[int, int]]]) -> bool:
+        """Whether a row is ahead of its clock, and that clock does not decide it.
+
+        ``clocks``: from which position on each holds, its time, and up to where it decides.
+        """
+        vs = int64_column(rows.batch, VS)
+        if len(vs) == 0 or int(vs.max()) <= min(map(self._latest, (c[0] for _, c in clocks))):
+            return False
+        starts = rows.positions.searchsorted([position for position, _ in clocks])
+        ends = [*starts[1:], len(vs)]
+        return any(
+            bool(((vs[lo:hi] > self._latest(time)) & (rows.positions[lo:hi] >= until)).any())
+            for lo, hi, (_, (time, until)) in zip(starts, ends, clocks, strict=True)
+        )
+
+    def set_aside(self, rows: LogRows, clock_us: int) -> LogRows:
+        """The rows with those that are ahead of the clock among the dead ones.
+
+        Raises:
+            LogRowError: there is one, and the source does not pass over bad rows.
+        """
+        vs = int64_column(rows.batch, VS)
+        is_early = vs > self._latest(clock_us)
+        if not is_early.any():
+            return rows
+        positions, times = rows.positions[is_early], vs[is_early]
+        reason, values = (
+            too_far_ahead(self.max_ahead_us, clock_us),
+            [iso(time) for time in times.tolist()],
+        )
+        if self.fails:
+            at = int(positions[0])
+            raise LogRowError(self.source, self.partition, at, reason, values[0])
+        early = pa.RecordBatch.from_pylist(
+            [
+                {
+                    "source": self.source,
+                    "partition": self.partition,
+                    DEAD_POSITION: position,
+                    "column": self.column,
+                    "value": value,
+                    "reason": reason,
+                }
+                for position, value in zip(positions.tolist(), values, strict=True)
+            ],
+            schema=DEAD,
+        )
+        kept = pa.array(~is_early)
+        dead = early if rows.dead is None else _in_order(pa.concat_batches([rows.dead, early]))
+        return LogRows(rows.positions[~is_early], rows.batch.filter(kept), rows.next_position, dead)
+
+    def _latest(self, clock_us: int) -> int:
+        return min(clock_us + self.max_ahead_us, int(INF_TIME))
+
+
+def _in_order(dead: pa.RecordBatch) -> pa.RecordBatch:
+    order = np.argsort(dead.column(DEAD_POSITION).to_numpy(), kind="stable")
+    return dead.take(pa.array(order))
