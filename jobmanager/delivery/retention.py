@@ -119,17 +119,18 @@ class OutputRetention:
         Raises:
             StreamEngineError: a store failed; the next look goes on.
         """
-        now_us = self._clock.now_us()
         has_news = False
         for kept in self._streams:
             if kept.log is None:
                 kept.log = DurableLog(self._wiring.open_store(kept.uri), kept.stream)
             else:
                 kept.log.refresh()
+            now_us = self._clock.now_us()  # not before: items came while the store was listed
             has_news = kept.ages.note(now_us, kept.log.end(), kept.retention_us) or has_news
         if has_news:
             points = {kept.stream: kept.ages.points for kept in self._streams}
             unsynced(self._store).put(AGES, json_document({"points": points}))
+        now_us = self._clock.now_us()
         told = told_positions(self._store, now_us - int(self._config.reader_wait_s * 1e6))
         with self._lock:
             if not self._opening:

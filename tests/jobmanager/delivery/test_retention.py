@@ -285,6 +285,24 @@ def test_a_subscription_begins_above_what_writers_were_told_to_collect(
         assert found.positions == {0: 20}
 
 
+def test_items_are_as_old_as_the_end_of_the_look_that_saw_them(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came while a slow store was listed were not there when the look began."""
+    plan, clock = one_partition(events, tmp_path), ManualClock(1_000_000)
+    kept = retention_of(plan, MemoryBlobs(), clock, list[tuple[Mark, ...]]())
+    refresh = DurableLog.refresh
+
+    def slow(log: DurableLog) -> None:
+        refresh(log)
+        clock.advance(7_000_000)
+
+    monkeypatch.setattr(DurableLog, "refresh", slow)
+    kept.look()
+    (stream,) = kept._streams
+    assert stream.ages.since_us(20) == clock.now_us()
+
+
 def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_ended(
     events: Path, tmp_path: Path
 ) -> None:

@@ -320,6 +320,24 @@ class OnCall(InlineBackground):
             task()
 
 
+def test_an_end_is_as_old_as_the_look_that_found_it(tmp_path: Path) -> None:
+    """A file that comes while a folder is listed may be missing in the list."""
+    folder, background = Folder(tmp_path), OnCall()
+    source = SourcePartition(folder.spec, folder_units(folder.spec), 0)
+    reader = FolderLog(source, (0,), folder.clock, lambda: None, background)
+    for _ in range(2):
+        folder.clock.advance(60_000_000)
+        began_s = folder.clock.monotonic_s()
+        reader.found()
+        folder.clock.advance(5_000_000)
+        background.work()
+        folder.clock.advance(5_000_000)
+        reader.found()
+        end = reader.end(0)
+        assert end is not None
+        assert end.seen_s == began_s
+
+
 def open_files(folder: Path) -> list[str]:
     """Those below it that this process has open."""
     found = []

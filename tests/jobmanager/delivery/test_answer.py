@@ -1,0 +1,39 @@
+"""The first rows of an answer: rows of one time stay in the order of their partition."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import streamscope as ss
+from jobmanager.delivery.answer import Answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: More rows of one time than a sort that is not stable keeps in order by chance.
+ROWS = 400
+EVENTS = [ss.event(k // 100, x=k) for k in range(ROWS)]
+
+
+def stream() -> ss.Stream:
+    return ss.Stream.from_items({"x": "int64"}, EVENTS, partitions=2)
+
+
+def test_rows_of_one_time_keep_the_order_of_the_files(tmp_path: Path) -> None:
+    job = ss.run(stream(), root=str(tmp_path / "job"), executor="local")
+    job.wait()
+    rows = job.to_arrow()
+    wanted = [row["x"] for row in sorted(rows.to_pylist(), key=lambda row: row["start"])]
+    assert len(wanted) == ROWS
+    for count in (150, 300, ROWS):
+        assert Answer(job.plan).first(count)["x"].to_pylist() == wanted[:count]
+
+
+def test_head_keeps_the_order_of_each_partition() -> None:
+    found = ss.head(stream(), ROWS).column("x").to_pylist()
+    assert sorted(found) == list(range(ROWS))
+    for time in range(ROWS // 100):
+        rows = [x for x in found if x // 100 == time]
+        falls = sum(left > right for left, right in itertools.pairwise(rows))
+        assert falls <= 1, "the rows of two partitions, one after the other"
