@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from jobmanager import logs
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.requests import status_of
 from jobmanager.delivery.standalone import deliver as deliver_from
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.root import RETRY, JobRoot
 from planner.api import sinks
 from planner.physical.literal_secrets import sink_notes
 from rstream.errors import UsageError
@@ -57,18 +59,36 @@ def deliver(
     start: Annotated[
         int, typer.Option("--from", min=0, help="The item with which a new delivery begins.")
     ] = 0,
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Have a running job try deliveries again that have failed."),
+    ] = False,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Deliver a job's output, of a running job as it is flushed, of one that has ended as it is."""
     logs.configure(verbose=verbose)
+    if retry and to is not None:
+        raise UsageError("--retry is for the deliveries that the query names: leave --to away")
+    if retry and _has_asked(root, as_json=as_json):
+        return
     specs: tuple[SinkSpec, ...] = ()
     if to is not None:
         specs = (_spec(to, servers, dsn, mode, format, key or [], config or [], name),)
     for note in sink_notes(specs):
         print(f"jobmanager: note: {note}", file=sys.stderr)
-    is_cancelled = threading.Event()
+    rows = _delivered(root, specs, start, trust=trust)
+    if as_json:
+        print(json.dumps({"deliveries": rows}))
+    if any(row["state"] != "finished" for row in rows):
+        raise typer.Exit(1)
+
+
+def _delivered(
+    root: str, specs: tuple[SinkSpec, ...], start: int, *, trust: bool
+) -> list[dict[str, Any]]:
+    """Deliver, and print each change of a partition's state; the rows at the end."""
     shown: set[str] = set()
 
     def show(rows: list[dict[str, Any]]) -> None:
@@ -77,23 +97,22 @@ def deliver(
                 shown.add(line)
                 print(line, file=sys.stderr, flush=True)
 
-    rows: list[dict[str, Any]] = []
     try:
-        rows = deliver_from(
-            root,
-            specs,
-            start_seq=start,
-            trust=trust,
-            on_rows=show,
-            is_cancelled=is_cancelled.is_set,
-        )
+        rows = deliver_from(root, specs, start_seq=start, trust=trust, on_rows=show)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     show(rows)
-    if as_json:
-        print(json.dumps({"deliveries": rows}))
-    if any(row["state"] != "finished" for row in rows):
-        raise typer.Exit(1)
+    return rows
+
+
+def _has_asked(root: str, *, as_json: bool) -> bool:
+    """Ask the job manager to try again; not if the job has ended, as it delivers nothing then."""
+    found = status_of(root)
+    if found["state"] not in OPEN_STATES:
+        return False
+    JobRoot(root).request(RETRY)
+    print(json.dumps({"job": found["job"], "retry": "requested"}) if as_json else "requested")
+    return True
 
 
 def _line(row: dict[str, Any]) -> str:

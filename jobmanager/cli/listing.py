@@ -11,8 +11,11 @@ from typing import Annotated
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.view import in_one_line
 from jobmanager.driver.running import run as jobs
 from jobmanager.errors import CannotListError
+from jobmanager.state.health import health_line
+from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JOB
 from jobmanager.storage.shown import BROKEN, row_of
 from rstream.clock import SystemClock
@@ -37,6 +40,9 @@ def list_jobs(
         print(f"no job lies in or directly below {folder}", file=sys.stderr)
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")
+        line = health_line(row) if row["state"] in OPEN_STATES else ""
+        if line:
+            print(f"  {in_one_line(line)}")
         if row["state"] == BROKEN:
             print(f"jobmanager: {row['error']}", file=sys.stderr)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.view import reason_lines
 from jobmanager.errors import NoSuchVertexError
 from jobmanager.state import messages as own
 from jobmanager.state.job_state import OPEN_STATES
@@ -60,6 +61,8 @@ def logs(
     status = shown_status(job_root, SystemClock().now_us())
     if not as_json and not vertex:
         print(f"the job is {status['state']}")
+        for line in reason_lines(status):
+            print(line)
 
 
 def _check_vertex(job_root: JobRoot, root: str, vertex: str) -> None:

@@ -1,6 +1,6 @@
 """The ``jobmanager`` command.
 
-Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 130 interrupted.
+Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 3 (status) degraded, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from jobmanager.cli.leaving import leave
 from jobmanager.cli.listing import list_jobs
 from jobmanager.cli.logs import logs as show_logs
 from jobmanager.cli.requests import status_of
-from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE, follow, print_end, print_result
+from jobmanager.cli.results import (
+    EXIT_DEGRADED,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    follow,
+    print_end,
+    print_result,
+)
 from jobmanager.cli.show import show
 from jobmanager.cli.standby import standby
 from jobmanager.cli.view import (
@@ -44,6 +51,7 @@ from jobmanager.config import JobConfig
 from jobmanager.driver.running import run as jobs
 from jobmanager.errors import JobFailedError
 from jobmanager.options import configured
+from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.query_file import load_query, query_file
@@ -292,6 +300,8 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
         print_lost_rows(found)
     else:
         print(state_line(found))
+    if found["health"] == "degraded" and found["state"] in OPEN_STATES:
+        raise typer.Exit(EXIT_DEGRADED)
 
 
 app.command(name="list")(_reports_errors(list_jobs))

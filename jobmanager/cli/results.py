@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 import typer
 
 from jobmanager.cli import days
-from jobmanager.cli.view import print_lost_rows
+from jobmanager.cli.view import print_lost_rows, reason_lines
 from jobmanager.errors import JobFailedError
 
 if TYPE_CHECKING:
     from jobmanager.driver.job import Job
 
-EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_USAGE, EXIT_DEGRADED, EXIT_INTERRUPTED = 1, 2, 3, 130
 #: The keys of a status that ``run --json`` prints.
 SUMMARY = (
     "job",
     "state",
     "error",
+    "health",
+    "reasons",
     "events_in",
     "events_out",
     "late_events",
@@ -69,6 +71,10 @@ def print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
         raise JobFailedError(status["job"], f"{status['error']} ({hint})")
     if status["state"] == "stopped":
         print(f"{status['job']}: stopped (resume with: {_again(job)})", file=sys.stderr)
+        for line in reason_lines(status):
+            print(line, file=sys.stderr)
+        if status.get("health") == "degraded":
+            raise typer.Exit(EXIT_DEGRADED)
     if status["state"] == "cancelled":
         print(f"{status['job']}: cancelled (resume with: {_again(job)})", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED if is_interrupted else EXIT_FAILED)

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobmanager.driver.lost_rows import lost_lines
+from jobmanager.state.health import health_line, with_health
 from jobmanager.state.job_state import OPEN_STATES
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def vertex_table(
     "durable seq" is that of the output stream that is least far.
     """
     title = f"{status['job']}: {status['state']}"
-    title += _lost_rows(status) + _waiting(status)
+    title += _lost_rows(status) + _health(status)
     if status.get("error"):
         title += f": {in_one_line(status['error'])}"
     table = Table(
@@ -221,13 +222,15 @@ def progress_line(status: dict[str, Any], rates: dict[str, float]) -> str:
         f"{status['events_in']:,} events in, {status['events_out']:,} out, "
         f"{sum(rates.values()):,.0f} events/s, CTI lag {_lag(max(lags, default=None))}, "
         f"{sum(row['tail_bytes'] for row in rows) / _MIB:.1f} MiB in tails, "
-        f"{status['restarts']} restarts{_lost_rows(status)}{_waiting(status)}"
+        f"{status['restarts']} restarts{_lost_rows(status)}{_health(status)}"
     )
     return f"{text}: {in_one_line(status['error'])}" if status["error"] else text
 
 
 def print_lost_rows(status: dict[str, Any]) -> None:
-    """The last lines of a result: rows that are not in the answer as they were read."""
+    """The last lines of a result: reasons of its health, rows that are not in the answer."""
+    for line in reason_lines(status):
+        print(line)
     for line in lost_lines(status):
         print(line)
     for row in status.get("kept", ()):
@@ -241,7 +244,7 @@ def kept_line(row: dict[str, Any]) -> str:
     at_us = row["kept_from_us"]
     if at_us is None:
         return text
-    return f"{text}, written since {datetime.fromtimestamp(at_us // 1_000_000, UTC):%F %T} UTC"
+    return f"{text}, written since {_time(at_us)}"
 
 
 def state_line(status: dict[str, Any]) -> str:
@@ -262,10 +265,27 @@ def _lost_rows(status: dict[str, Any]) -> str:
     return "".join(f", {n:,} {kind}" for kind, n in counts.items() if n)
 
 
-def _waiting(status: dict[str, Any]) -> str:
-    """What sources wait for besides rows, such as a broker that is away."""
-    found = [row["waiting"] for row in status["vertices"] if row.get("waiting")]
-    return f", waits for {in_one_line(found[0])}" if found else ""
+def _health(status: dict[str, Any]) -> str:
+    """What a running job waits for, or what is wrong with it."""
+    line = health_line(status) if status["state"] in OPEN_STATES else ""
+    return f", {in_one_line(line)}" if line else ""
+
+
+def reason_lines(status: dict[str, Any]) -> list[str]:
+    """A line for each reason of a job that is not ok, with since when and what to do."""
+    if status["state"] not in (*OPEN_STATES, "finished", "stopped"):
+        return []  # its error says it
+    lines = []
+    for row in with_health(status)["reasons"]:
+        since_us = row["since_us"]
+        since = f" (since {_time(since_us)})" if since_us else ""
+        advice = f"; {row['advice']}" if row["advice"] else ""
+        lines.append(f"{row['health']}: {in_one_line(row['reason'])}{since}{advice}")
+    return lines
+
+
+def _time(us: int) -> str:
+    return f"{datetime.fromtimestamp(us // 1_000_000, UTC):%F %T} UTC"
 
 
 def _lag(seconds: float | None) -> str:

@@ -62,6 +62,8 @@ class Deliveries:
         self._tasks: list[Task] = []
         self._wakes: list[Signal] = []
         self._parts: list[tuple[str, int, PartitionDelivery]] = []
+        #: Each makes the delivery of the same place in ``_parts`` anew.
+        self._makers: list[Callable[[], tuple[Signal, PartitionDelivery]]] = []
         check_names(specs)
         for spec in specs:
             self._add(spec, plan)
@@ -71,41 +73,71 @@ class Deliveries:
         spec.check(rows.schema)
         name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
         for k, (stream, uri) in enumerate(streams):
-            claim = DeliveryClaim(self._store, name, k)
-            place = DeliveryPlace(
-                self._job_id, name, k, len(streams), rows.schema, self._store.child(claim.folder)
-            )
-            wake = self._wiring.signal()
-            output = CheckedOutput(
-                writers[stream],
-                stream,
-                uri,
-                endpoints=self._endpoints,
-                secret=self._secret,
-                wake=wake.set,
-                wiring=self._wiring,
-                destination=f"{name}, partition {k}",
-            )
-            part = PartitionDelivery(
-                label=f"{name}, partition {k}",
-                connect=partial(self._wiring.destination, spec, place),
-                output=output,
-                rows=rows,
-                claim=claim,
-                has_ended=self._has_ended,
-                wake=wake,
-                clock=self._wiring.clock,
-                limits=limits_of(spec, self._limits),
-                start_seq=self._start_seq,
-            )
+            make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
+            wake, part = make()
+            self._makers.append(make)
             self._wakes.append(wake)
             self._parts.append((name, k, part))
 
+    def _part(
+        self,
+        spec: SinkSpec,
+        k: int,
+        partitions: int,
+        rows: CleanRows,
+        writer: str,
+        stream: str,
+        uri: str,
+    ) -> tuple[Signal, PartitionDelivery]:
+        name = name_of(spec)
+        claim = DeliveryClaim(self._store, name, k)
+        place = DeliveryPlace(
+            self._job_id, name, k, partitions, rows.schema, self._store.child(claim.folder)
+        )
+        wake = self._wiring.signal()
+        output = CheckedOutput(
+            writer,
+            stream,
+            uri,
+            endpoints=self._endpoints,
+            secret=self._secret,
+            wake=wake.set,
+            wiring=self._wiring,
+            destination=f"{name}, partition {k}",
+        )
+        return wake, PartitionDelivery(
+            label=f"{name}, partition {k}",
+            connect=partial(self._wiring.destination, spec, place),
+            output=output,
+            rows=rows,
+            claim=claim,
+            has_ended=self._has_ended,
+            wake=wake,
+            clock=self._wiring.clock,
+            limits=limits_of(spec, self._limits),
+            start_seq=self._start_seq,
+        )
+
     def start(self) -> None:
         """Start the threads."""
-        for wake, (name, k, part) in zip(self._wakes, self._parts, strict=True):
-            self._endpoints.listen(id(part), wake.set)
-            self._tasks.append(self._wiring.start(f"deliver-{name}-{k}", part.run))
+        for at in range(len(self._parts)):
+            self._tasks.append(self._run(at))
+
+    def _run(self, at: int) -> Task:
+        wake, (name, k, part) = self._wakes[at], self._parts[at]
+        self._endpoints.listen(id(part), wake.set)
+        return self._wiring.start(f"deliver-{name}-{k}", part.run)
+
+    def retry(self) -> None:
+        """Begin those that have failed again, and try at once where a pause goes on."""
+        for at, (name, k, part) in enumerate(self._parts):
+            if part.state == "failed":
+                self._endpoints.listen(id(part), None)
+                self._wakes[at], anew = self._makers[at]()
+                self._parts[at] = (name, k, anew)
+                self._tasks[at] = self._run(at)
+            else:
+                part.hurry()
 
     def wake(self) -> None:
         """Have all look again whether the job has ended."""

@@ -98,7 +98,7 @@ class PartitionDelivery:
         self._limits = limits
         self._start_seq = start_seq
         self._clock = clock
-        self._is_stopped = False
+        self._is_stopped = self._is_hurried = False
         self._destination: Destination | None = None
         #: Rows written since the last commit, and when that began (monotonic seconds).
         self._pending_rows = 0
@@ -115,6 +115,11 @@ class PartitionDelivery:
     def stop(self) -> None:
         """Ask it to end soon; from any thread."""
         self._is_stopped = True
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """Have it end its pause, if it makes one; from any thread."""
+        self._is_hurried = True
         self._wake.set()
 
     def run(self) -> None:
@@ -189,6 +194,8 @@ class PartitionDelivery:
                     self._commit()
                 break  # what would be checked or delivered never comes
             if items is None:
+                if not self._pending_rows and not self._output.is_checking:
+                    self._error = ""  # the destination answers, and has all there is
                 self._wake.wait(wait_s)
         self.state = "stopped"
 
@@ -251,9 +258,10 @@ class PartitionDelivery:
         self._release()
         ends_s = self._clock.monotonic_s() + self._retry_s
         self._retry_s = min(2 * self._retry_s, self._limits.retry_pause_max_s)
+        self._is_hurried = False
         while not self._is_stopped:  # until the pause is over
             left_s = ends_s - self._clock.monotonic_s()
-            if left_s <= 0:
+            if left_s <= 0 or self._is_hurried:
                 return
             self._wake.clear()
             self._wake.wait(left_s)

@@ -85,8 +85,11 @@ PAUSE_MAX_S = 5.0
 #: Hosts of a job manager that was replaced or broke off have so long to leave. The threads of their
 #: servers belong to gRPC: they must not meet a Python that is being taken down.
 ORPHANS_WAIT_S = 15.0
-
-
+_MEANINGS: dict[str, Notice] = {
+    requests.CANCEL: CancelRequested(),
+    requests.STOP: StopRequested(),
+    requests.FINISH: FinishRequested(),
+}
 #: Lets time pass in a thread that has to wait.
 _pause = threading.Event().wait
 
@@ -131,6 +134,8 @@ class Driver:
         #: When pacing began, for hosts that replace others; the first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed = False
+        #: Called when a user asks to begin deliveries again that have failed.
+        self.on_retry: Callable[[], None] = lambda: None
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
 
     @property
@@ -239,7 +244,10 @@ class Driver:
         self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
 
     def _take_request(self, request: str) -> None:
-        self._notices.put(_notice_of(request))
+        if request == requests.RETRY:
+            self.on_retry()
+        else:
+            self._notices.put(_notice_of(request))
 
     def _handle(self, notice: Notice) -> None:
         if is_logged(notice) and not self._manager.is_stale(notice):
@@ -378,19 +386,9 @@ class Driver:
         self._on_status({**status, "waiting": self._keeper.waiting or status["waiting"]})
 
 
-def _notice_of(
-    request: str,
-) -> CancelRequested | StopRequested | FinishRequested | DrainRequested:
+def _notice_of(request: str) -> Notice:
     """What a user's request file means to the job manager."""
-    match request:
-        case requests.CANCEL:
-            return CancelRequested()
-        case requests.STOP:
-            return StopRequested()
-        case requests.FINISH:
-            return FinishRequested()
-        case _:
-            return DrainRequested(request.removeprefix(requests.DRAIN))
+    return _MEANINGS.get(request) or DrainRequested(request.removeprefix(requests.DRAIN))
 
 
 def _is_final(instruction: Instruction, notice: Notice) -> bool:

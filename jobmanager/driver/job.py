@@ -16,9 +16,10 @@ from jobmanager.driver.notes import Notes
 from jobmanager.driver.report import status_html
 from jobmanager.driver.subscription import Subscription
 from jobmanager.errors import JobFailedError, as_job_failure
+from jobmanager.state.health import HealthBook
 from jobmanager.storage.output_claim import complete_output, tidy_output
 from jobmanager.storage.ownership import give_back
-from jobmanager.storage.root import CANCEL, STOP, display_uri
+from jobmanager.storage.root import CANCEL, RETRY, STOP, display_uri
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
 
@@ -87,6 +88,7 @@ class Job:
         self._beside: Sequence[Beside] = ()
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
+        self._health = HealthBook()
         self._reported_s = self._clock.monotonic_s()
         #: Nothing is left to do with a complete answer but to deliver it.
         self._is_published = plan.publishing is None
@@ -127,6 +129,11 @@ class Job:
             self._driver.finish() if finish else self._driver.stop()
         if self._deliveries is not None and self._driver is not None and self._driver.ended_s:
             self._deliveries.cancel()  # they alone go on
+
+    def retry_deliveries(self) -> None:
+        """Begin deliveries that have failed again; those that wait are tried now."""
+        if self._deliveries is not None:
+            self._deliveries.retry()
 
     def subscribe(
         self, *, start: Mapping[int, int] | None = None, progress: bool = False
@@ -248,6 +255,7 @@ class Job:
                 self._end(deliveries, beside)
 
         self._driver, self._deliveries, self._beside = driver, deliveries, beside
+        driver.on_retry = deliveries.retry
         threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True).start()
 
     def _end(self, deliveries: JobDeliveries, beside: Sequence[Beside]) -> None:
@@ -275,7 +283,7 @@ class Job:
         self._computed = status
         now_s = self._clock.monotonic_s()
         started_s = self._driver.started_s or now_s
-        self._status = {
+        found = {
             "job": self._root.name,
             **self._until_published({**status, **self._deliveries.view(status)}),
             "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
@@ -285,6 +293,7 @@ class Job:
             **self._notes,
             "notes": [*self._notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
+        self._status = {**found, **self._health.look(found, self._clock.now_us())}
         if self._on_status is not None:
             self._on_status(self.status())
         self._root.write_status(self._status)
@@ -322,6 +331,10 @@ class Job:
         """
         with contextlib.suppress(OperatingError):  # the next tick, or resume, tries again
             self._root.check_owner()
-            if self._deliveries is not None and {CANCEL, STOP} & {*self._root.requests()}:
+            asked = {*self._root.requests()}
+            if self._deliveries is not None and {CANCEL, STOP} & asked:
                 self._deliveries.cancel()
+            if self._deliveries is not None and RETRY in asked:
+                self._root.forget_request(RETRY)
+                self._deliveries.retry()
             self._take_status({**self._computed, "written_us": self._clock.now_us()})

@@ -99,6 +99,10 @@ class JobDeliveries:
             found |= {k: min(seq, found.get(k, seq)) for k, seq in positions.items()}
         return found
 
+    def retry(self) -> None:
+        """Begin deliveries that have failed again; those that wait are tried now."""
+        self._deliveries.retry()
+
     def cancel(self) -> None:
         """Have :meth:`finish` end soon; from any thread."""
         self._is_cancelled.set()

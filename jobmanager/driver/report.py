@@ -59,6 +59,13 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "poisoned_events": sum(v.counts.poisoned_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
+        "trouble": manager.job.trouble,
+        "losses": [{"host": h.name, "count": len(h.losses)} for h in manager.hosts if h.losses],
+        "failing": [
+            {"vertex": v.shape.id, "count": len(v.fruitless_restarts)}
+            for v in states
+            if v.fruitless_restarts
+        ],
         "hosts": [_host(manager, h, why_not) for h in manager.hosts],
         "vertices": rows,
     }

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import JobRunningError
-from jobmanager.storage.root import CHECKPOINTS, DRAIN
+from jobmanager.storage.root import CHECKPOINTS, DRAIN, RETRY
 from rstream.errors import OperatingError
 from rstream.store.blobs import temporaries
 from rvertex.checkpoint.codec import epoch_of
@@ -133,9 +133,9 @@ class RootKeeper:
             self._note_success()
 
     def _take_requests(self, take: Callable[[str], None]) -> None:
-        """Hand each on, once; those to drain a host end with it, the others with the job."""
+        """Hand each on, once; CANCEL, STOP and FINISH stay until the job has ended."""
         for request in self._root.requests():
-            if request.startswith(DRAIN):
+            if request.startswith(DRAIN) or request == RETRY:
                 self._root.forget_request(request)
                 take(request)
             elif request not in self._taken:

@@ -70,6 +70,7 @@ CANCEL = "cancel"
 STOP = "stop"
 FINISH = "finish"
 DRAIN = "drain-"
+RETRY = "retry"
 NOTICES = "notices"
 #: What a job cannot go on without, for messages.
 _MEANINGS = {
@@ -296,7 +297,7 @@ class JobRoot:
     def request(self, what: str) -> None:
         """Ask something of the job manager of this root, wherever it runs, or of the next one.
 
-        ``what``: ``CANCEL``, ``STOP``, ``FINISH``, or ``DRAIN`` and the name of a host.
+        ``what``: ``CANCEL``, ``STOP``, ``FINISH``, ``RETRY``, or ``DRAIN`` and a host's name.
         """
         self.store.put(f"{REQUESTS}/{what}", b"")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from jobmanager.state.health import with_health
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
 from jobmanager.storage.liveness import is_owned
@@ -37,20 +38,22 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     if is_open and "written_us" in found and not _is_worked_on(root, found, now_us):
         found["state"] = INTERRUPTED
         found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
-    return found
+    return with_health(found)
 
 
 def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
     return is_live_here(root) or is_owned(status, now_us)
 
 
-def row_of(root: str, now_us: int) -> dict[str, str]:
+def row_of(root: str, now_us: int) -> dict[str, Any]:
     """A job as a list shows it; one whose files cannot be read keeps no other from its place."""
     try:
         found = shown_status(JobRoot(root), now_us)
     except StreamEngineError as error:
-        return {"job": JobRoot(root).name, "state": BROKEN, "root": root, "error": str(error)}
-    return {"job": found["job"], "state": found["state"], "root": root}
+        broken = {"job": JobRoot(root).name, "state": BROKEN, "root": root, "error": str(error)}
+        return with_health(broken)
+    row = {"job": found["job"], "state": found["state"], "root": root}
+    return {**row, "health": found["health"], "reasons": found["reasons"]}
 
 
 def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:

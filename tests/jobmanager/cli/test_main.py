@@ -120,7 +120,9 @@ def test_run_status_list_resume_cancel(file: Path, tmp_path: Path) -> None:
     assert {"vertex", "epoch", "host", "pid", "state"} <= status["vertices"][0].keys()
 
     assert last_json(done("list", tmp_path / "jobs", "--json")) == {
-        "jobs": [{"job": "one", "state": "finished", "root": str(root)}],
+        "jobs": [
+            {"job": "one", "state": "finished", "root": str(root), "health": "ok", "reasons": []}
+        ],
         "unread": {},
     }
     resumed = last_json(done("resume", root, "--json"))

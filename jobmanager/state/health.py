@@ -1,0 +1,210 @@
+"""The health of a job beside its state: what it waits for, and what is wrong with it. Pure.
+
+A job that runs is ``ok``, ``waiting`` (for something that comes back by itself, as a broker) or
+``degraded`` (a person has to act). Each function in :data:`RULES` finds one condition in a status
+and says it in a sentence, with what to do. All that shows a job reads the health from here: the
+progress line, ``status``, ``list``, ``logs``, the documents of programs, and exit statuses.
+
+Invariant: the same status gives the same reasons; :class:`HealthBook` adds since when they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from jobmanager.state.job_state import OPEN_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+Health = Literal["ok", "waiting", "degraded"]
+Status = dict[str, Any]
+_US_PER_S = 1_000_000
+#: What holds time back changes all the time; it is a reason when it has not changed for so long.
+HELD_S_MIN = 2.0
+#: By words of an error of a store, what helps.
+_STORE_ADVICE = {
+    "No space left": "free space there; the job goes on by itself",
+    "Disk quota": "free space there; the job goes on by itself",
+    "Permission": "let the user of the job write there; the job goes on by itself",
+    "Access Denied": "let the user of the job write there; the job goes on by itself",
+    "Read-only": "make the file system writable; the job goes on by itself",
+}
+_STORE_IS_AWAY = "the job goes on by itself when the store answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job is not ``ok``."""
+
+    health: Health
+    #: The condition, which stays the same while words in ``reason`` change.
+    kind: str
+    #: What it is about, as a delivery or a vertex.
+    about: str
+    #: A sentence without its end.
+    reason: str
+    #: What to do; empty: nothing.
+    advice: str = ""
+    #: It counts when it has lasted so long.
+    lasts_s: float = 0.0
+
+
+def reasons_of(status: Status) -> list[Reason]:
+    """All reasons, the gravest first."""
+    found = [reason for rule in RULES for reason in rule(status)]
+    return sorted(found, key=lambda reason: reason.health != "degraded")
+
+
+def health_of(reasons: Iterable[Mapping[str, Any]]) -> Health:
+    """The health that reasons of a status amount to."""
+    kinds = {str(reason["health"]) for reason in reasons}
+    return "degraded" if "degraded" in kinds else "waiting" if kinds else "ok"
+
+
+class HealthBook:
+    """Remembers since when each reason holds."""
+
+    def __init__(self) -> None:
+        self._since_us: dict[tuple[str, str], int] = {}
+
+    def look(self, status: Status, now_us: int) -> Status:
+        """The fields ``health`` and ``reasons`` for a status."""
+        found = reasons_of(status)
+        since_us = self._since_us
+        self._since_us = {(r.kind, r.about): since_us.get((r.kind, r.about), now_us) for r in found}
+        lasting = [
+            (reason, since)
+            for reason in found
+            if now_us - (since := self._since_us[reason.kind, reason.about])
+            >= reason.lasts_s * _US_PER_S
+        ]
+        return shown(lasting)
+
+
+def shown(found: Iterable[tuple[Reason, int | None]]) -> Status:
+    """The fields ``health`` and ``reasons`` of a status, from reasons and since when they hold."""
+    reasons = [
+        {
+            "health": reason.health,
+            "kind": reason.kind,
+            "about": reason.about,
+            "reason": reason.reason,
+            "advice": reason.advice,
+            "since_us": since_us,
+        }
+        for reason, since_us in found
+    ]
+    return {"health": health_of(reasons), "reasons": reasons}
+
+
+def with_health(status: Status) -> Status:
+    """A status with its health; one that its job manager noted stays, if the job is as it was."""
+    if "health" in status and status["state"] in OPEN_STATES:
+        return status
+    return {**status, **shown((reason, None) for reason in reasons_of(status))}
+
+
+def health_line(status: Status) -> str:
+    """``degraded: ...`` or ``waiting: ...`` in one line, with the first reason; empty if ok."""
+    found = with_health(status)
+    if found["health"] == "ok":
+        return ""
+    first, *others = found["reasons"]
+    more = f" (and {len(others)} more, see jobmanager status)" if others else ""
+    return f"{found['health']}: {first['reason']}{more}"
+
+
+# ---- the conditions
+
+
+def _has_ended_badly(status: Status) -> Iterator[Reason]:
+    """The state says it, too; whoever looks at the health alone is to see it."""
+    if status["state"] in ("failed", "interrupted", "broken", "unknown"):
+        yield Reason("degraded", "state", "job", status.get("error") or status["state"])
+
+
+def _dead_deliveries(status: Status) -> Iterator[Reason]:
+    for row in status.get("deliveries", ()):
+        if row["state"] == "failed":
+            yield Reason(
+                "degraded",
+                "delivery ended",
+                _delivery(row),
+                f"the delivery {_delivery(row)} has ended: {row['error']}",
+                f"when that is mended: jobmanager deliver {status.get('root', 'ROOT')} --retry",
+            )
+
+
+def _failing_deliveries(status: Status) -> Iterator[Reason]:
+    for row in status.get("deliveries", ()):
+        if row["error"] and row["state"] in ("opening", "checking", "delivering", "waiting"):
+            yield Reason(
+                "waiting",
+                "delivery waits",
+                _delivery(row),
+                f"the delivery {_delivery(row)} waits for its destination: {row['error']}",
+                "it is tried again by itself, at least each 10 s",
+            )
+
+
+def _delivery(row: Status) -> str:
+    return f"{row['delivery']}, partition {row['partition']}"
+
+
+def _no_progress(status: Status) -> Iterator[Reason]:
+    """A host or a vertex that was replaced; once is as it should be, again and again is not."""
+    if status["state"] not in OPEN_STATES:
+        return
+    kind = "losses" if status.get("losses") else "failing"  # vertices fall with their host
+    for row in status.get(kind, ()):
+        name, count = row.get("host") or row["vertex"], row["count"]
+        times = "once" if count == 1 else f"{count} times"
+        yield Reason(
+            "waiting" if count == 1 else "degraded",
+            kind,
+            name,
+            f"{name} was restarted {times} and got no further yet; last, {status['trouble']}",
+        )
+
+
+def _store_away(status: Status) -> Iterator[Reason]:
+    text = status.get("waiting", "")
+    if text and status["state"] in OPEN_STATES:
+        advice = next((a for word, a in _STORE_ADVICE.items() if word in text), _STORE_IS_AWAY)
+        yield Reason("waiting", "store", "job", f"waits for the {text}", advice)
+
+
+def _sources_away(status: Status) -> Iterator[Reason]:
+    for row in status.get("vertices", ()):
+        if row.get("waiting"):
+            yield Reason(
+                "waiting", "source", row["vertex"], f"{row['vertex']} waits for {row['waiting']}"
+            )
+
+
+def _time_held(status: Status) -> Iterator[Reason]:
+    if status["state"] not in OPEN_STATES:
+        return
+    for row in status.get("held", ()):
+        yield Reason(
+            "waiting",
+            "time held",
+            f"{row['vertex']} at {row['time_us']}",
+            row["reason"],
+            row["advice"],
+            lasts_s=HELD_S_MIN,
+        )
+
+
+#: In the order in which reasons of one gravity are shown.
+RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
+    _has_ended_badly,
+    _dead_deliveries,
+    _no_progress,
+    _store_away,
+    _failing_deliveries,
+    _sources_away,
+    _time_held,
+)

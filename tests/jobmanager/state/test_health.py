@@ -1,0 +1,122 @@
+"""The health of a job: each condition with its sentence, and since when it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobmanager.state.health import HealthBook, health_line, reasons_of, with_health
+
+S = 1_000_000
+
+
+def status(**fields: Any) -> dict[str, Any]:
+    return {"job": "j", "state": "running", "error": "", "root": "/jobs/j", **fields}
+
+
+def delivery(state: str, error: str = "") -> dict[str, Any]:
+    return {"delivery": "postgres:t", "partition": 1, "state": state, "error": error}
+
+
+HELD = {"vertex": "s01.0", "time_us": 7, "reason": "clip waits", "advice": ""}
+
+
+@pytest.mark.parametrize(
+    ("fields", "health", "words"),
+    [
+        ({}, "ok", ""),
+        ({"deliveries": [delivery("delivering")]}, "ok", ""),
+        (
+            {"deliveries": [delivery("failed", "permission denied")]},
+            "degraded",
+            "the delivery postgres:t, partition 1 has ended: permission denied",
+        ),
+        (
+            {"deliveries": [delivery("waiting", "Connection refused")]},
+            "waiting",
+            "postgres:t, partition 1 waits for its destination: Connection refused",
+        ),
+        (
+            {"deliveries": [delivery("opening", "Connection refused")]},
+            "waiting",
+            "Connection refused",
+        ),
+        ({"waiting": "store: /x: OSError: No space left"}, "waiting", "waits for the store: /x"),
+        (
+            {"vertices": [{"vertex": "s00.0", "waiting": "Kafka at x: no answer for 3 s"}]},
+            "waiting",
+            "s00.0 waits for Kafka at x",
+        ),
+        ({"held": [HELD]}, "waiting", "clip waits"),
+        (
+            {"losses": [{"host": "h0.1", "count": 1}], "trouble": "it broke"},
+            "waiting",
+            "h0.1 was restarted once and got no further yet; last, it broke",
+        ),
+        (
+            {"losses": [{"host": "h0.3", "count": 3}], "trouble": "it broke"},
+            "degraded",
+            "h0.3 was restarted 3 times",
+        ),
+        (
+            {"failing": [{"vertex": "s01.0", "count": 2}], "trouble": "s01.0: no answer"},
+            "degraded",
+            "s01.0 was restarted 2 times and got no further yet; last, s01.0: no answer",
+        ),
+        ({"state": "failed", "error": "broken"}, "degraded", "broken"),
+        ({"state": "finished"}, "ok", ""),
+    ],
+)
+def test_each_condition_has_its_sentence(fields: dict[str, Any], health: str, words: str) -> None:
+    found = with_health(status(**fields))
+    assert found["health"] == health
+    assert words in health_line(found)
+    assert bool(found["reasons"]) == bool(words)
+
+
+def test_the_gravest_reason_is_the_first_and_the_others_are_counted() -> None:
+    rows = [delivery("waiting", "away"), delivery("failed", "denied")]
+    found = status(deliveries=rows, held=[HELD])
+    assert [reason.health for reason in reasons_of(found)] == ["degraded", "waiting", "waiting"]
+    line = health_line(found)
+    assert line.startswith("degraded: the delivery postgres:t, partition 1 has ended: denied")
+    assert "and 2 more" in line
+    advice = with_health(found)["reasons"][0]["advice"]
+    assert advice == "when that is mended: jobmanager deliver /jobs/j --retry"
+
+
+def test_a_full_disk_says_what_to_do() -> None:
+    full = status(waiting="store: /jobs/j/x: OSError: [Errno 28] No space left on device")
+    (reason,) = reasons_of(full)
+    assert reason.advice.startswith("free space there")
+
+
+def test_since_when_stays_while_words_change() -> None:
+    book = HealthBook()
+    for at_s in (10, 11):
+        found = book.look(status(waiting=f"store: away for {at_s} s"), at_s * S)
+        assert [row["since_us"] for row in found["reasons"]] == [10 * S]
+    assert book.look(status(), 12 * S) == {"health": "ok", "reasons": []}
+    again = book.look(status(waiting="store: away"), 13 * S)
+    assert [row["since_us"] for row in again["reasons"]] == [13 * S]
+
+
+def test_time_that_moves_is_not_held() -> None:
+    """Something holds time back at any moment; what counts is that it stays."""
+    book = HealthBook()
+    for second in range(10):
+        moving = book.look(status(held=[{**HELD, "time_us": second}]), second * S)
+        assert moving["health"] == "ok"
+    assert book.look(status(held=[HELD]), 20 * S)["health"] == "ok"
+    held = book.look(status(held=[HELD]), 22 * S)
+    assert held["health"] == "waiting"
+    assert held["reasons"][0]["since_us"] == 20 * S
+
+
+def test_what_a_job_manager_noted_stays_until_the_job_is_another() -> None:
+    noted = status(health="waiting", reasons=[{"health": "waiting", "reason": "as noted"}])
+    assert with_health(noted)["reasons"][0]["reason"] == "as noted"
+    gone = with_health({**noted, "state": "interrupted", "error": "its job manager is gone"})
+    assert gone["health"] == "degraded"
+    assert gone["reasons"][0]["reason"] == "its job manager is gone"

@@ -1,0 +1,113 @@
+"""What a running job says that cannot go on, or does not: all that shows a job says the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+import jobmanager
+from jobmanager.cli.main import app
+from jobmanager.cli.results import EXIT_DEGRADED
+from jobmanager.cli.view import progress_line
+from planner import Stream, sinks
+from rvertex.sinks.limits import DeliveryLimits
+from tests.support.jobs import with_limits
+from tests.support.live import FILE_ROWS, Watch, finish, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.postgres_server import PostgresServer
+
+QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
+Status = dict[str, Any]
+
+
+def call(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    return result.exit_code, result.stdout
+
+
+def has_reason(words: str) -> Callable[[Status], bool]:
+    return lambda status: any(words in row["reason"] for row in status.get("reasons", ()))
+
+
+def follow(folder: Path, **options: Any) -> Stream:
+    folder.mkdir(exist_ok=True)
+    write_file(folder, 0)
+    return Stream.from_json(str(folder), vs="t", delay="0s", follow=True, poll_every="20ms")
+
+
+@pytest.mark.slow
+def test_delivery_without_permission_is_seen_everywhere_and_goes_on_without_a_restart(
+    postgres: PostgresServer, postgres_schema: str, tmp_path: Path
+) -> None:
+    table, role = f"{postgres_schema}.t", f"r{postgres_schema}"
+    postgres.query(f"CREATE ROLE {role} LOGIN")
+    postgres.query(f"GRANT USAGE ON SCHEMA {postgres_schema} TO {role}")
+    dsn = postgres.dsn.replace("user=postgres", f"user={role}")
+    query = follow(tmp_path / "in").deliver(sinks.postgres(dsn, table, name="orders"))
+    watch, root = Watch(), tmp_path / "job"
+    job = jobmanager.run(
+        query, root=str(root), executor="local", config=QUICK, on_status=watch, parallelism=1
+    )
+    status = watch.until(has_reason("permission denied"))
+    assert status["state"] == "running"
+    assert status["health"] == "degraded"
+    words = "the delivery orders, partition 0 has ended"
+    assert words in progress_line(status, {})
+    code, text = call("status", root)
+    assert code == EXIT_DEGRADED
+    assert words in text.replace("\n", " ")
+    assert f"jobmanager deliver {root} --retry" in text
+    code, text = call("status", root, "--json")
+    assert (code, json.loads(text)["health"]) == (EXIT_DEGRADED, "degraded")
+    code, text = call("list", tmp_path)
+    assert code == 0
+    assert "degraded: the delivery orders" in text
+    (row,) = json.loads(call("list", tmp_path, "--json")[1])["jobs"]
+    assert row["health"] == "degraded"
+    assert "grant the user" in row["reasons"][0]["reason"]
+    assert "degraded: the delivery orders" in call("logs", root)[1]
+
+    postgres.query(f"GRANT CREATE ON SCHEMA {postgres_schema} TO {role}")
+    restarts = status["restarts"]
+    assert call("deliver", root, "--retry") == (0, "requested\n")
+    status = watch.until(lambda status: status["deliveries"][0]["rows"] == FILE_ROWS)
+    status = watch.until(lambda status: status["health"] == "ok")
+    assert status["restarts"] == restarts
+    assert call("status", root)[0] == 0
+    write_file(tmp_path / "in", 1)
+    watch.until(lambda status: status["deliveries"][0]["rows"] == 2 * FILE_ROWS)
+    assert finish(job)["state"] == "finished"
+    assert postgres.query(f"SELECT count(*) FROM {table}") == [(2 * FILE_ROWS,)]
+
+
+@pytest.mark.slow
+def test_delivery_that_waits_says_so_and_retry_ends_its_pause(tmp_path: Path) -> None:
+    """The pause is longer than the test: only the request ends it."""
+    calls: list[int] = []
+
+    def fails_once(first_seq: int, batch: Any) -> None:
+        calls.append(first_seq)
+        if len(calls) == 1:
+            raise ConnectionError("nobody is at home")
+
+    query = follow(tmp_path / "in").to_function(fails_once)
+    watch, root = Watch(), tmp_path / "job"
+    config = replace(QUICK, delivery=DeliveryLimits(retry_pause_s=600, retry_pause_max_s=600))
+    job = jobmanager.run(
+        query, root=str(root), executor="local", config=config, on_status=watch, parallelism=1
+    )
+    status = watch.until(has_reason("nobody is at home"))
+    assert status["health"] == "waiting"
+    assert call("status", root)[0] == 0
+    job.retry_deliveries()
+    watch.until(lambda status: status["health"] == "ok")
+    assert calls == [0, 0]
+    assert finish(job)["health"] == "ok"
