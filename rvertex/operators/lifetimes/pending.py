@@ -74,8 +74,10 @@ class Pending:
         out: np.ndarray = self._times[_ENDS, numbers - (self.first - self._head)]
         return out
 
-    def complete(self, numbers: np.ndarray, ends: np.ndarray, due: np.ndarray) -> None:
-        """Give events that are held other ends and due times."""
+    def complete(
+        self, numbers: np.ndarray, ends: np.ndarray, due: np.ndarray | None = None
+    ) -> None:
+        """Give events that are held other ends, and other due times if ``due`` is given."""
         if len(numbers) == 0:
             return
         if self._is_shared:
@@ -83,7 +85,8 @@ class Pending:
             self._is_shared = False
         at = numbers - (self.first - self._head)
         self._times[_ENDS, at] = ends
-        self._times[_DUES, at] = due
+        if due is not None:
+            self._times[_DUES, at] = due
 
     def release(self, frontier: int, ctis: np.ndarray) -> Run:
         """The events that may leave now that all before ``frontier`` is known, and the CTIs."""
