@@ -62,7 +62,7 @@ ROOMS = (
     *("planner/api/namespaces.py", "planner/api/expressions.py"),
     *("planner/api/choices.py", "planner/api/sources.py"),
     *("planner/api/names.py", "planner/api/inputs", "planner/api/agg.py"),
-    *("planner/api/joins.py", "planner/api/grouped"),
+    *("planner/api/joining", "planner/api/grouped"),
     *("planner/api", "planner/sql/reading", "planner/sql/expressions", "planner/sql/windows"),
     "planner/sql/clauses",
     "planner/sql/tables",

@@ -18,7 +18,8 @@ from planner.api.inputs.files import FileInputs
 from planner.api.inputs.frames import FrameInputs
 from planner.api.inputs.hints import hinted
 from planner.api.inputs.kafka import KafkaTopics
-from planner.api.joins import as_of_nodes, clip_nodes, exploded, join_nodes
+from planner.api.joining.intervals import Within, interval_nodes
+from planner.api.joining.pairs import as_of_nodes, clip_nodes, exploded, join_nodes
 from planner.api.outputs import Outputs
 from planner.api.user_steps import GroupedUserSteps, UserSteps
 from planner.durations import Duration, duration_us, positive_duration_us
@@ -134,6 +135,7 @@ class Stream(
         on: str | Sequence[str] | None = None,
         left_on: str | Sequence[str] | None = None,
         right_on: str | Sequence[str] | None = None,
+        within: Within | None = None,
         how: str = "inner",
         where: ExprLike | None = None,
     ) -> Stream:
@@ -144,9 +146,19 @@ class Stream(
         stream for the time they have no match, with null in the columns of ``other``;
         ``how="anti"`` gives those alone, without columns of ``other``. ``where`` is a further
         condition on a match, over the columns that a pair has.
+
+        ``within=(lo, hi)`` compares starts in place of lifetimes, the *interval join*: a row of
+        ``other`` matches if it starts ``lo`` to ``hi`` later than that of this stream, both
+        included; negative is earlier. Without keys the bounds alone decide. A pair is a point at
+        the later of both starts. ``how`` may be "right", "full" and "semi" too (the events of this
+        stream that have a match). Each row without a match comes out once, as a point at the last
+        instant at which a match could have come.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join() takes another stream, not {other!r}")
+        if within is not None:
+            keys = (on, left_on, right_on)
+            return Stream(interval_nodes(self.plan, other.plan, keys, how, where, within))
         return Stream(join_nodes(self.plan, other.plan, on, left_on, right_on, how, where))
 
     def join_asof(

@@ -29,6 +29,7 @@ from pyspark.sql.functions import expr
 
 from planner.batch import windowed
 from planner.batch.firsts import ordered
+from planner.batch.intervals import by_interval
 from planner.batch.nearest import nearest
 from planner.batch.rows import source_events
 from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical, restored
@@ -143,6 +144,8 @@ def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
             return with_change(below, change)
         case logical.AsOf():
             return nearest(node, *inputs)
+        case logical.IntervalJoin():
+            return by_interval(node, _joined_on, *inputs)
         case logical.Clip():
             return _clip(node, *inputs)
         case logical.Join(how="inner"):
@@ -221,6 +224,10 @@ def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
         *(f"{sql} as c{i}" for i, sql in enumerate(made)),
     )
     return Frame(df, node.schema, max(left.lifetime_us, right.lifetime_us))
+
+
+def _joined_on(left: Frame, right: Frame, conditions: Sequence[str], how: str) -> Frame:
+    return replace(left, df=left.df.join(right.df, on=expr(" and ".join(conditions)), how=how))
 
 
 def _anti(node: logical.Join, left: Frame, right: Frame) -> Frame:

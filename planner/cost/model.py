@@ -143,7 +143,7 @@ def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
             return replace(below, rows=below.rows * EXPLODE_FACTOR, distinct=rest)
         case logical.Union():
             return _united(inputs)
-        case logical.Join():
+        case logical.Join() | logical.IntervalJoin():
             return _joined(node, *inputs)
         case logical.AsOf():
             origins = {out: column for side, column, out in node.columns if side == "left"}
@@ -193,13 +193,17 @@ def _united(inputs: list[Estimate]) -> Estimate:
     )
 
 
-def _joined(node: logical.Join, left: Estimate, right: Estimate) -> Estimate:
+def _joined(node: logical.Join | logical.IntervalJoin, left: Estimate, right: Estimate) -> Estimate:
     """Each left event meets the right events of its key that begin or live during its life."""
+    if isinstance(node, logical.IntervalJoin):
+        left, right = (replace(e, lifetime_us=us) for e, us in _waiting(node, left, right))
     keys = max(left.groups(node.left_on), right.groups(node.right_on))
     span_s = max(left.span_s, right.span_s)
     together_us = min(left.lifetime_us + right.lifetime_us, span_s * US_PER_S)
     pairs = left.rows * right.rows / span_s * (together_us / US_PER_S) / keys
-    rows = {"inner": pairs, "left": pairs + left.rows, "anti": left.rows}[node.how]
+    alone = {"left": left.rows, "right": right.rows, "full": left.rows + right.rows}
+    pairs = pairs + alone.get(node.how, 0.0)
+    rows = left.rows if node.how in ("semi", "anti") else pairs
     sides = {"left": left, "right": right}
     distinct = {
         name: sides[side].distinct[column]
@@ -212,7 +216,9 @@ def _joined(node: logical.Join, left: Estimate, right: Estimate) -> Estimate:
         if column in sides[side].column_bytes
     }
     lifetime_us = (
-        min(left.lifetime_us, right.lifetime_us) if node.how == "inner" else left.lifetime_us
+        1.0
+        if isinstance(node, logical.IntervalJoin)
+        else (min(left.lifetime_us, right.lifetime_us) if node.how == "inner" else left.lifetime_us)
     )
     return replace(
         left,
@@ -222,6 +228,14 @@ def _joined(node: logical.Join, left: Estimate, right: Estimate) -> Estimate:
         column_bytes=widths,
         distinct=_at_most(distinct, rows),
     )
+
+
+def _waiting(
+    node: logical.IntervalJoin, left: Estimate, right: Estimate
+) -> tuple[tuple[Estimate, float], ...]:
+    """How long the rows of each side may find a match, which is how long they are kept."""
+    lags = (node.lag_us("left")[1], node.lag_us("right")[1])
+    return tuple((e, float(max(1, lag))) for e, lag in zip((left, right), lags, strict=True))
 
 
 def _with_lifetime(node: logical.Lifetime, below: Estimate) -> Estimate:
@@ -277,6 +291,9 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
     match node:
         case logical.Join() | logical.Clip():
             return sum(e.alive_rows * e.row_bytes for e in inputs)
+        case logical.IntervalJoin():
+            waiting = (replace(e, lifetime_us=us) for e, us in _waiting(node, *inputs))
+            return sum(e.alive_rows * e.row_bytes for e in waiting)
         case logical.AsOf(tolerance_us=tolerance_us):
             left, right = inputs
             if tolerance_us is None:

@@ -66,7 +66,7 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
             return 0.0
         case logical.Exchange() | logical.Recover():
             return 0.0
-        case logical.Join() | logical.Clip() | logical.AsOf():
+        case logical.TwoSided():
             return rows_in * _JOIN_IN_US + rows_out * _JOIN_OUT_US
         case logical.Stitch() | logical.Sorted() | logical.Distinct():
             return rows_in * _STITCH_US

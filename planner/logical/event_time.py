@@ -16,6 +16,7 @@ from planner.logical.nodes import (
     Exchange,
     Explode,
     Filter,
+    IntervalJoin,
     Join,
     Lifetime,
     LogicalNode,
@@ -35,6 +36,8 @@ from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from planner.logical.nodes import Side
 
 
 def is_event_time(plan: LogicalNode, name: str) -> bool:
@@ -86,23 +89,59 @@ def is_start(plan: LogicalNode, expr: Node) -> bool:
         case AsOf(left=left, columns=columns):
             kept = {name for side, name, output in columns if side == "left" and name == output}
             return set(expr.columns()) <= kept and is_start(left, expr)
-        case Join():
-            return any(is_start(side, inner) for side, inner in _points(plan, expr))
+        case IntervalJoin():
+            return any(
+                plan.keeps(side) and plan.lag_us(side) == (0, 0) and is_start(below, inner)
+                for side, below, inner in of_sides(plan, expr)
+            )
+        case Join():  # a pair starts where the event of a side of points does
+            return any(
+                plan.keeps(side) and below.is_point and is_start(below, inner)
+                for side, below, inner in of_sides(plan, expr)
+            )
         case _:
             return False
 
 
-def _points(join: Join, expr: Node) -> Iterator[tuple[LogicalNode, Node]]:
-    """The side of points that ``expr`` reads: a pair starts where such a side's event does."""
-    for side, plan in (("left", join.left), ("right", join.right)):
+def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
+    """How much later than its event's start a time is where it is not null: at least, at most.
+
+    None: that is not known. The times of both sides of an interval join stay near its rows.
+    """
+    if is_start(plan, expr):
+        return 0, 0
+    match plan:
+        case Project(input=below, columns=columns):
+            return distance_us(below, rename_columns(expr, dict(columns)))
+        case Union(branches=branches):
+            found = [distance_us(branch, expr) for branch in branches]
+            known = [distance for distance in found if distance is not None]
+            if len(known) < len(found):
+                return None
+            return min(lo for lo, _ in known), max(hi for _, hi in known)
+        case IntervalJoin():
+            for side, below, inner in of_sides(plan, expr):
+                distance, (least, most) = distance_us(below, inner), plan.lag_us(side)
+                if distance is not None:
+                    return distance[0] - most, distance[1] - least
+            return None
+        case Filter() | Recover() | Exchange():
+            return distance_us(plan.input, expr)
+        case _:
+            return None
+
+
+def of_sides(join: Join | IntervalJoin, expr: Node) -> Iterator[tuple[Side, LogicalNode, Node]]:
+    """The sides that have all columns of ``expr``, with what it is there."""
+    sides: tuple[tuple[Side, LogicalNode], ...] = (("left", join.left), ("right", join.right))
+    for side, plan in sides:
         theirs: dict[str, Node] = {
             output: Column(column, plan.schema.field(column).type)
             for of, column, output in join.columns
             if of == side
         }
-        kept = side == "left" or join.how == "inner"
-        if kept and plan.is_point and set(expr.columns()) <= set(theirs):
-            yield plan, rename_columns(expr, theirs)
+        if set(expr.columns()) <= set(theirs):
+            yield side, plan, rename_columns(expr, theirs)
 
 
 def _bare(node: Node) -> Node:

@@ -221,7 +221,7 @@ class _Lowering:
             case logical.Exchange():
                 assert inputs[0].exchange is None, "an exchange follows another"
                 return _Flow(inputs[0].builders, node)
-            case logical.Join() | logical.Clip() | logical.AsOf():
+            case logical.TwoSided():
                 return _Flow([self._pair(node, *inputs)])
             case logical.Step():
                 return _Flow([self._step(node, inputs[0])])
@@ -259,9 +259,7 @@ class _Lowering:
         builder.shows.append(replace(node, spec=shown).describe())
         return builder
 
-    def _pair(
-        self, node: logical.Join | logical.Clip | logical.AsOf, left: _Flow, right: _Flow
-    ) -> StageBuilder:
+    def _pair(self, node: logical.TwoSided, left: _Flow, right: _Flow) -> StageBuilder:
         kind = "clip" if isinstance(node, logical.Clip) else "join"
         builder = self._builder(kind, self._width([left, right]))
         self._connect(builder, 0, left)

@@ -21,6 +21,7 @@ from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.joins.interval import IntervalJoin
 from rvertex.operators.joins.left import LeftJoin
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.project import Project
@@ -61,7 +62,7 @@ def _is_total(predicate: Node) -> bool:
     return not may_fail(predicate) and not set(predicate.columns()) & set(RESERVED)
 
 
-def pair_spec(node: logical.Join | logical.Clip | logical.AsOf) -> OperatorSpec:
+def pair_spec(node: logical.TwoSided) -> OperatorSpec:
     """The operator of a node with two ports."""
     match node:
         case logical.Clip():
@@ -70,6 +71,10 @@ def pair_spec(node: logical.Join | logical.Clip | logical.AsOf) -> OperatorSpec:
             on = (node.left_on, node.right_on)
             is_outer = node.how == "left"
             return AsOfJoin(*on, node.columns, node.strategy, node.tolerance_us, is_outer)
+        case logical.IntervalJoin():
+            assert node.where is None or node.how != "inner", "a filter follows it"
+            made = (node.columns, node.lo_us, node.hi_us, node.how, node.where, node.reads)
+            return IntervalJoin(node.left_on, node.right_on, *made)
         case logical.Join(where=where, how=how) if where is not None:
             assert how != "inner", "a filter follows it"
             columns = (node.left_on, node.right_on, node.columns)
@@ -78,7 +83,8 @@ def pair_spec(node: logical.Join | logical.Clip | logical.AsOf) -> OperatorSpec:
             return TemporalJoin(node.left_on, node.right_on, node.columns)
         case logical.Join(how="left"):
             return LeftJoin(node.left_on, node.right_on, node.columns)
-        case logical.Join():
+        case _:
+            assert isinstance(node, logical.Join), node
             output = tuple((column, name) for _, column, name in node.columns)
             return AntiJoin(node.left_on, node.right_on, output)
 

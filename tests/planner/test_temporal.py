@@ -72,8 +72,9 @@ def test_columns() -> None:
         (lambda s: s.stitch("k"), False, False),
         (lambda s: s.clip(SPANS, on="k"), True, False),
         (lambda s: s.join_asof(POINTS, by="k"), True, False),
-        (lambda s: s.join(POINTS, on="k", how="left"), True, False),
-        (lambda s: s.join(POINTS, on="k", how="anti"), True, False),
+        (lambda s: s.join(SPANS, on="k", how="left"), True, False),
+        (lambda s: s.join(SPANS, on="k", how="anti"), True, False),
+        (lambda s: s.join(POINTS, on="k", within=(0, 5), how="left"), True, True),
     ],
 )
 def test_points(change: Callable[[Stream], Stream], of_points: bool, of_spans: bool) -> None:

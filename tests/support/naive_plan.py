@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.expressions.nodes import Node
-    from planner.logical.nodes import Aggregate, DataWindowAgg, Join, LogicalNode, WindowAgg
+    from planner.logical.nodes import (
+        Aggregate,
+        DataWindowAgg,
+        IntervalJoin,
+        Join,
+        LogicalNode,
+        WindowAgg,
+    )
 
 Row = dict[str, Any]
 
@@ -56,6 +63,8 @@ def naive_rows(node: LogicalNode) -> list[Row]:
             return [{VS: r[VS], VE: r[VE], **{n: r[n] for n in names}} for r in rows]
         case plans.Join():
             return _join(node)
+        case plans.IntervalJoin():
+            return _by_interval(node)
         case plans.AsOf():
             return naive_lifetimes.as_of(node, *(naive_rows(child) for child in node.inputs))
         case plans.Lifetime() | plans.Stitch() | plans.Clip():
@@ -99,14 +108,44 @@ def _join(node: Join) -> list[Row]:
     return out
 
 
+def _by_interval(node: IntervalJoin) -> list[Row]:
+    lefts, rights = naive_rows(node.left), naive_rows(node.right)
+    near = [(a, b) for a in lefts for b in rights if node.lo_us <= b[VS] - a[VS] <= node.hi_us]
+    pairs = [pair for pair in near if _alike(node, *pair)]
+    pairs = [pair for pair, kept in zip(pairs, _conditions(node, pairs), strict=True) if kept]
+    out: list[Row] = []
+
+    def put(time: int, a: Row | None, b: Row | None) -> None:
+        sides = {"left": a or {}, "right": b or {}}
+        out.append({VS: time, VE: time + 1, **{n: sides[s].get(c) for s, c, n in node.columns}})
+
+    if node.how == "semi":
+        for a in lefts:
+            firsts = [max(a[VS], b[VS]) for one, b in pairs if one is a]
+            put(min(firsts), a, None) if firsts else None
+    elif node.how != "anti":
+        for a, b in pairs:
+            put(max(a[VS], b[VS]), a, b)
+    met = {id(row) for pair in pairs for row in pair}
+    for a in lefts if node.how in ("left", "full", "anti") else ():
+        put(a[VS] + max(node.hi_us, 0), a, None) if id(a) not in met else None
+    for b in rights if node.how in ("right", "full") else ():
+        put(b[VS] + max(-node.lo_us, 0), None, b) if id(b) not in met else None
+    return out
+
+
 def _meet(node: Join, a: Row, b: Row) -> bool:
     """Whether keys are equal and lifetimes overlap."""
+    return _alike(node, a, b) and max(a[VS], b[VS]) < min(a[VE], b[VE])
+
+
+def _alike(node: Join | IntervalJoin, a: Row, b: Row) -> bool:
+    """Whether keys are equal."""
     keys = [(a[m], b[n]) for m, n in zip(node.left_on, node.right_on, strict=True)]
-    equal = all(v is not None and v == w for v, w in keys)
-    return equal and max(a[VS], b[VS]) < min(a[VE], b[VE])
+    return all(v is not None and v == w for v, w in keys)
 
 
-def _conditions(node: Join, pairs: Sequence[tuple[Row, Row]]) -> list[bool]:
+def _conditions(node: Join | IntervalJoin, pairs: Sequence[tuple[Row, Row]]) -> list[bool]:
     """Whether the condition of a join is true of each pair."""
     if node.where is None or not pairs:
         return [True] * len(pairs)

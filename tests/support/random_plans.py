@@ -182,6 +182,9 @@ def _both(draw: st.DrawFn, made: Made, kind: str, ordered: bool, temporal: bool)
         return made.then(stream.clip(other.stream, on=on).select("k", "x", "s"))
     if kind == "as of":
         return made.then(draw(_as_of(stream, other.stream, ordered)))
+    are_points = stream.plan.is_point and other.stream.plan.is_point
+    if are_points or (temporal and draw(st.booleans())):
+        return Made(draw(_by_interval(stream, other.stream, on)), False)
     how = draw(st.sampled_from(["inner", "left", "anti"] if temporal else ["inner"]))
     where = draw(st.sampled_from(CONDITIONS)) if draw(st.booleans()) else None
     joined = stream.join(other.stream, on=on, how=how, where=where)
@@ -189,6 +192,18 @@ def _both(draw: st.DrawFn, made: Made, kind: str, ordered: bool, temporal: bool)
     s = col("s") if draw(st.booleans()) else lit("b")
     endless = made.endless and (other.endless or how != "inner")
     return Made(joined.select("k", x=col(x), s=s), endless)
+
+
+@st.composite
+def _by_interval(draw: st.DrawFn, stream: Stream, other: Stream, on: list[str]) -> Stream:
+    """Rows that start near each other."""
+    within = draw(st.sampled_from([(0, 0), (0, 6), (-5, 0), (-3, 4), (2, 7), (-8, -1)]))
+    how = draw(st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]))
+    where = draw(st.sampled_from(CONDITIONS)) if draw(st.booleans()) else None
+    joined = stream.join(other, on=on, within=within, how=how, where=where)
+    x = draw(st.sampled_from(["x"] if how in ("semi", "anti") else ["x", "x_right"]))
+    s = col("s") if draw(st.booleans()) else lit("b")
+    return joined.select("k", x=col(x), s=s)
 
 
 @st.composite
@@ -212,6 +227,7 @@ def _chain(draw: st.DrawFn, stream: Stream) -> Stream:
     names = st.sampled_from(sorted(BASES))
     one, other = (BASES[draw(names)].select("k", "x") for _ in range(2))
     on = {"left_on": "x", "right_on": "k"} if draw(st.booleans()) else {"on": "k"}
+    one, other = (side.set_duration(4) if side.plan.is_point else side for side in (one, other))
     joined = stream.join(one.rename({"x": "y"}), on="k").join(other.rename({"x": "z"}), **on)
     return joined.select("k", "s", x=draw(st.sampled_from([col("x"), col("y"), col("z")])))
 
@@ -308,7 +324,7 @@ def _versions(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
 
 def _joins(node: LogicalNode) -> int:
     """Joins in a plan, which multiply its rows."""
-    here = isinstance(node, plans.Join | plans.Clip | plans.AsOf)
+    here = isinstance(node, plans.TwoSided)
     return here + sum(_joins(child) for child in node.inputs)
 
 

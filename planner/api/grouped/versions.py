@@ -8,7 +8,7 @@ from planner.api import agg
 from planner.api import names as naming
 from planner.api.expressions import col, lit_or
 from planner.api.grouped.aggregation import aggregated, free_column
-from planner.api.joins import clip_nodes
+from planner.api.joining.pairs import clip_nodes
 from planner.durations import positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column

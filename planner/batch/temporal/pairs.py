@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from planner.batch.spark_sql.casts import floor_divide
 from planner.batch.spark_sql.expressions import to_sql
-from planner.logical.nodes import Join
+from planner.logical.nodes import IntervalJoin, Join
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ MEET = (
 )
 
 
-def conditions(node: Join | Clip, left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+def conditions(
+    node: Join | IntervalJoin | Clip, left: Mapping[str, str], right: Mapping[str, str]
+) -> list[str]:
     """Equal keys, and what else a join asks of a match; ``left``, ``right``: SQL name by column."""
     found = [
         f"l{left[mine]} = r{right[other]}"
         for mine, other in zip(node.left_on, node.right_on, strict=True)
     ]
-    if isinstance(node, Join) and node.where is not None:
+    if isinstance(node, Join | IntervalJoin) and node.where is not None:
         of = {"left": ("l", left), "right": ("r", right)}
         names = {name: of[side][0] + of[side][1][column] for side, column, name in node.reads}
         found.append(f"({to_sql(node.where, names)})")

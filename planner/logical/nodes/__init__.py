@@ -10,7 +10,17 @@ from planner.logical.nodes.aggregation import (
     Phase,
     WindowAgg,
 )
-from planner.logical.nodes.joins import AsOf, AsOfKind, Clip, Join, JoinKind, Side
+from planner.logical.nodes.joins import (
+    AsOf,
+    AsOfKind,
+    Clip,
+    IntervalJoin,
+    IntervalKind,
+    Join,
+    JoinKind,
+    Side,
+    TwoSided,
+)
 from planner.logical.nodes.lifetimes import (
     Distinct,
     Extremes,
@@ -39,6 +49,8 @@ __all__ = [
     "Explode",
     "Extremes",
     "Filter",
+    "IntervalJoin",
+    "IntervalKind",
     "Join",
     "JoinKind",
     "Lifetime",
@@ -56,6 +68,7 @@ __all__ = [
     "Source",
     "Step",
     "Stitch",
+    "TwoSided",
     "Union",
     "UserStep",
     "WindowAgg",

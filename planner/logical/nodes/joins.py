@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Side = Literal["left", "right"]
 JoinKind = Literal["inner", "left", "anti"]
 AsOfKind = Literal["inner", "left"]
+IntervalKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
 class TwoSided(LogicalNode):
@@ -78,6 +79,26 @@ class SideBySide(TwoSided):
         return replace(self, left=left, right=right, columns=entries)
 
 
+def _sides(left: str, right: str) -> tuple[tuple[Side, str], ...]:
+    return (("left", left), ("right", right))
+
+
+def keyed(
+    columns: tuple[tuple[Side, str, str], ...],
+    pairs: list[tuple[str, str]],
+    kept: tuple[bool, bool],
+) -> Partitioning:
+    """Where rows lie by ``pairs`` of keys; ``kept``: whether every row has each side."""
+    keys: list[frozenset[str]] = []
+    for left, right in pairs:
+        wanted = [key for key, is_kept in zip(_sides(left, right), kept, strict=True) if is_kept]
+        names = frozenset(output for side, column, output in columns if (side, column) in wanted)
+        if not names:
+            return UNKNOWN
+        keys.append(names)
+    return Partitioning(tuple(keys))
+
+
 @dataclass(frozen=True, slots=True)
 class Join(SideBySide):
     """Pairs with equal keys and overlapping lifetimes; they live where both do.
@@ -100,6 +121,10 @@ class Join(SideBySide):
     reads: tuple[tuple[Side, str, str], ...] = ()
     schema: pa.Schema = field(init=False)
 
+    def keeps(self, side: Side) -> bool:
+        """Whether every output row has a row of the side."""
+        return side == "left" or self.how == "inner"
+
     def describe(self) -> str:
         kind = "" if self.how == "inner" else f"{self.how} "
         where = "" if self.where is None else f" where {bare(self.where)}"
@@ -118,25 +143,69 @@ class Join(SideBySide):
         part = sides[0].positions(self.left_on)
         if part is not None and part == sides[1].positions(self.right_on):
             pairs = [pairs[i] for i in part]
-        keys: list[frozenset[str]] = []
         # The right key of a left join is null without a match, wherever the row is.
-        from_right = self.how == "inner"
-        for left, right in pairs:
-            names = frozenset(
-                output
-                for side, column, output in self.columns
-                if (side, column) == ("left", left)
-                or (from_right and (side, column) == ("right", right))
-            )
-            if not names:
-                return UNKNOWN
-            keys.append(names)
-        return Partitioning(tuple(keys))
+        return keyed(self.columns, pairs, (True, self.how == "inner"))
 
     @property
     def is_point(self) -> bool:
         """The overlap with a point is a point."""
         return self.left.is_point or (self.how == "inner" and self.right.is_point)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoin(SideBySide):
+    """Pairs with equal keys whose starts are at most so far apart, each a point at the later start.
+
+    ``right.vs - left.vs`` lies within ``[lo_us, hi_us]``. A row that comes out without a match is a
+    point at the last instant at which a match could have come. ``where`` is part of a match, and
+    inner joins have a filter above them instead.
+    """
+
+    left: LogicalNode
+    right: LogicalNode
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    #: Output columns: side, column there, name in the output.
+    columns: tuple[tuple[Side, str, str], ...]
+    lo_us: int
+    hi_us: int
+    how: IntervalKind = "inner"
+    label: str = ""
+    where: Node | None = None
+    #: The columns that ``where`` reads, as in ``columns``.
+    reads: tuple[tuple[Side, str, str], ...] = ()
+    schema: pa.Schema = field(init=False)
+
+    def describe(self) -> str:
+        kind = "" if self.how == "inner" else f"{self.how} "
+        where = "" if self.where is None else f" where {bare(self.where)}"
+        bounds = f"{format_us(self.lo_us)} to {format_us(self.hi_us)}"
+        return f"interval {kind}join on {self.pairs} within {bounds}{where}"
+
+    def keeps(self, side: Side) -> bool:
+        """Whether every output row has a row of the side."""
+        kinds = ("inner", "right") if side == "right" else ("inner", "left", "semi", "anti")
+        return self.how in kinds
+
+    def lag_us(self, side: Side) -> tuple[int, int]:
+        """How long after a row of the side its output row is: the least and the most."""
+        lo, hi = (self.lo_us, self.hi_us) if side == "left" else (-self.hi_us, -self.lo_us)
+        return max(lo, 0), max(hi, 0)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """By its keys, under the names of the sides that every row has."""
+        if self.left.partitioning.is_single and self.right.partitioning.is_single:
+            return SINGLE
+        pairs = list(zip(self.left_on, self.right_on, strict=True))
+        part = self.left.partitioning.positions(self.left_on)
+        if part is not None and part == self.right.partitioning.positions(self.right_on):
+            pairs = [pairs[i] for i in part]
+        return keyed(self.columns, pairs, (self.keeps("left"), self.keeps("right")))
+
+    @property
+    def is_point(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.expressions.nodes import Call, Column, Node, rename_columns
-from planner.logical.nodes import AsOf, Clip, Join, LogicalNode, Project, identity_columns
+from planner.logical.nodes import Clip, LogicalNode, Project, TwoSided, identity_columns
 from planner.logical.traversal import Shared, rebuilt, transform
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
     """Merges neighbouring projections from the sources up."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
-        if isinstance(node, Join | AsOf):
-            return rebuilt(node, [_unselected(child, shared) for child in node.inputs])
         if isinstance(node, Clip):
             return rebuilt(node, [node.left, _unselected(node.right, shared)])
+        if isinstance(node, TwoSided):
+            return rebuilt(node, [_unselected(child, shared) for child in node.inputs])
         if not isinstance(node, Project):
             return node
         below = node.input

@@ -2,10 +2,11 @@
 
 A conjunct moves through renames, widened columns, unions, explodes of other columns, changes of
 lifetimes, aggregates and stitches (if it reads keys only), to the left of a clip, and to the side
-of a join that has its columns (of a left join: not if it reads right columns, which may be null
-above only). It stays where it is if it reads a computed column, if it reads a lifetime that the
-node changes, if it may fail on rows it would not have seen otherwise (casts), if it tells keys
-apart that are equal to the node (0.0 and -0.0 as text), and above a subplan that others share.
+of a join that has its columns (of an outer join: not if it reads columns of a side that may be
+missing, which are null above only). It stays where it is if it reads a computed column, if it reads
+a lifetime that the node changes, if it may fail on rows it would not have seen otherwise (casts),
+if it tells keys apart that are equal to the node (0.0 and -0.0 as text), and above a subplan that
+others share.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from planner.logical.nodes import (
     DataWindowAgg,
     Explode,
     Filter,
+    IntervalJoin,
     Join,
     Lifetime,
     LogicalNode,
@@ -40,6 +42,7 @@ from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
+    from planner.logical.nodes import Side
 
 
 def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
@@ -116,7 +119,7 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
             return replace(node, left=_sink(below, [predicate], "", shared))
         case AsOf(left=below) if _is_of_payload(predicate) and _is_of_left(predicate, node):
             return replace(node, left=_sink(below, [predicate], "", shared))
-        case Join():
+        case Join() | IntervalJoin():
             return None if may_fail(predicate) else _into_join(node, predicate, shared)
         case _:
             return None
@@ -141,27 +144,27 @@ def _is_of_payload(predicate: Node) -> bool:
     return bool(reads) and VS not in reads and VE not in reads and not may_fail(predicate)
 
 
-def _into_join(node: Join, predicate: Node, shared: Shared) -> LogicalNode | None:
+def _into_join(node: Join | IntervalJoin, predicate: Node, shared: Shared) -> LogicalNode | None:
     """To each side that has all its columns: a predicate over the keys goes to both."""
     reads = predicate.columns()
     if not reads or VS in reads or VE in reads:
         return None
     origins = {name: side for side, _, name in node.columns}
-    if node.how == "left" and any(origins[name] == "right" for name in reads):
+    if not all(node.keeps(origins[name]) for name in reads):
         return None  # It would see the nulls of rows without a match.
-    sides = {"left": node.left, "right": node.right}
-    changed: dict[str, LogicalNode] = {}
+    sides: dict[Side, LogicalNode] = {"left": node.left, "right": node.right}
+    changed: dict[Side, LogicalNode] = {}
     for side, below in sides.items():
         names = _names_on(node, side, with_partners=is_alike_of_equals(predicate))
         if below not in shared and all(name in names for name in reads):
             inner = rename_columns(predicate, {name: names[name] for name in reads})
             changed[side] = _sink(below, [inner], "", shared)
-    if not changed or (node.how != "inner" and "left" not in changed):
-        return None  # In an outer join only the left side decides which rows there are.
+    if not any(node.keeps(side) for side in changed):
+        return None  # In an outer join only one side decides which rows there are.
     return node.with_inputs((changed.get("left", node.left), changed.get("right", node.right)))
 
 
-def _names_on(node: Join, side: str, *, with_partners: bool) -> dict[str, Node]:
+def _names_on(node: Join | IntervalJoin, side: Side, *, with_partners: bool) -> dict[str, Node]:
     """Output names that are columns of one side, ``with_partners`` keys of the other side too."""
     pairs = list(zip(node.left_on, node.right_on, strict=True))
     partner = dict(pairs) if side == "right" else {right: left for left, right in pairs}

@@ -18,12 +18,13 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, col, lit
 from planner.expressions.nodes import Literal
-from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.clauses.joins import all_of, and_parts, filtered
 from planner.sql.clauses.outer_joins import select_of_in
 from planner.sql.clauses.scalar_subqueries import names_outer
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
+from planner.sql.expressions.time_between import are_points, bounded, within
 from planner.sql.windows.in_windows import windows_of_kept_rows
 
 if TYPE_CHECKING:
@@ -69,6 +70,15 @@ def _marked(
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     inner, keys, others = _correlated(select, inner_scope, outer, names)
+    if are_points(outer, inner):
+        there, missing = (
+            _near(test, inner, keys, others, outer, names, how) for how in ("semi", "anti")
+        )
+        nothing = lit(None).cast("bool")
+        kept = there.with_columns(lit(True).alias(name)).union(
+            missing.with_columns(nothing.alias(name))
+        )
+        return replace(outer.with_stream(kept), hidden=(*outer.hidden, name))
     if others:
         raise names.text.error(
             test, "an EXISTS that is no side of an AND is joined to the outer query by equalities"
@@ -138,6 +148,9 @@ def exists(
     inner_scope = from_(select, names)
     _check_list(select, inner_scope, outer, names)
     inner, keys, others = _correlated(select, inner_scope, outer, names)
+    if are_points(outer, inner):
+        how = "anti" if negated else "semi"
+        return replace(outer, stream=_near(test, inner, keys, others, outer, names, how))
     keys = keys or [(lit(1), lit(1))]
     read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
@@ -162,6 +175,52 @@ def exists(
         if not negated or ours is not outer.stream:
             joined = joined.select(*outer.stream.schema.names)
     return replace(outer, stream=joined, in_windows=_lives(outer, inner_scope, select))
+
+
+def _near(
+    test: exp.Expr,
+    inner: Scope,
+    keys: list[tuple[Expr, Expr]],
+    others: list[exp.Expr],
+    outer: Scope,
+    names: Names,
+    how: str,
+) -> Stream:
+    """The points with a match near them, or without one, each once."""
+    found = bounded([_owned(part, inner) for part in others], outer, inner, names)
+    time = within(found.span, keys, outer, inner, test, names)
+    taken = {*outer.stream.schema.names, *inner.stream.schema.names}
+    ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)
+    theirs = [free_name("match_key", taken) for _ in keys]
+    kept = {c.column: free_name(c.column, taken) for c in inner.columns}
+    matches = inner.stream.select(
+        *(key[1].alias(name) for key, name in zip(keys, theirs, strict=True)),
+        **{name: col(column) for column, name in kept.items()},
+    )
+
+    def joined(how: str, where: Expr | None) -> Stream:
+        return ours.join(
+            matches,
+            left_on=on or None,
+            right_on=theirs or None,
+            within=time,
+            how=how,
+            where=where,
+        )
+
+    with names.text.located(test):
+        where = _where(found.rest, joined("inner", None), inner, kept, outer, names)
+        return joined(how, where).select(*outer.stream.schema.names)
+
+
+def _owned(part: exp.Expr, inner: Scope) -> exp.Expr:
+    """A condition in which a plain name is the subquery's where that has it."""
+    named = part.copy()
+    for column in named.find_all(exp.Column):
+        owners = [c.relation for c in inner.columns if c.name == column.name]
+        if owners and not column.table:
+            column.set("table", exp.to_identifier(owners[0]))
+    return named
 
 
 def _select_of(test: exp.Exists, names: Names) -> exp.Select:
@@ -274,15 +333,7 @@ def _where(
     whole = Scope(
         pairs, (*(replace(c, column=kept[c.column]) for c in inner.columns), *outer.columns)
     )
-    condition: exp.Expr | None = None
-    for part in others:
-        named = part.copy()
-        for column in named.find_all(exp.Column):
-            owners = [c.relation for c in inner.columns if c.name == column.name]
-            if owners and not column.table:
-                column.set("table", exp.to_identifier(owners[0]))
-        condition = named if condition is None else exp.And(this=condition, expression=named)
-    assert condition is not None
+    condition = all_of([_owned(part, inner) for part in others])
     return Expressions(names.text, whole, names.functions).compile(condition)
 
 

@@ -18,36 +18,71 @@ from planner.expressions.nodes import resolve
 from planner.expressions.predicates import may_fail
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.expressions.time_between import are_points, bounded, within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
+    from planner.sql.expressions.time_between import Within
 
 Key = tuple[Expr, Expr]
 
 
 def join_by(
-    clause: exp.Join, left: Scope, right: Scope, names: Names, how: str, *, pushes: bool = True
+    clause: exp.Join,
+    left: Scope,
+    right: Scope,
+    names: Names,
+    how: str,
+    *,
+    pushes: bool = True,
+    also: Sequence[exp.Expr] = (),
 ) -> Scope:
-    """The pairs of both sides. ``pushes``: conditions on the right side alone are asked there."""
+    """The pairs of both sides. ``pushes``: conditions on the right side alone are asked there.
+
+    ``also``: conditions of an inner join that stand in WHERE.
+    """
     if clause.args.get("using"):
         keys = [using_key(part, left, right, names) for part in clause.args["using"]]
-        return _joined(clause, left, right, keys, how, names)
+        time, others = _bounded(list(also), keys, clause, left, right, names)
+        where = all_of(others) if others else None
+        return _joined(clause, left, right, keys, how, names, where=where, time=time)
     condition = clause.args.get("on")
     if condition is None:
         raise names.text.error(clause, "a join needs ON a.key = b.key")
+    condition = all_of([condition, *also]) if also else condition
     keys, rest = split(condition, left, right, names)
+    others = and_parts(rest) if rest is not None else []
+    time, others = _bounded(others, keys, clause, left, right, names)
+    rest = all_of(others) if others else None
     keys = keys or [(lit(1), lit(1))]
     if pushes:
         right, rest = _filtered_right(rest, left, right, names)
-    return _joined(clause, left, right, keys, how, names, where=rest)
+    return _joined(clause, left, right, keys, how, names, where=rest, time=time)
+
+
+def _bounded(
+    parts: list[exp.Expr],
+    keys: list[Key],
+    clause: exp.Join,
+    left: Scope,
+    right: Scope,
+    names: Names,
+) -> tuple[Within | None, list[exp.Expr]]:
+    """The bounds on the time between points, and the conditions that say more; None: no points."""
+    if not are_points(left, right):
+        return None, parts
+    found = bounded(parts, left, right, names)
+    at = clause.args.get("on") or clause
+    return within(found.span, keys, left, right, at, names), found.rest
 
 
 def join_all(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     """All pairs of rows that are alive together."""
-    return _joined(clause, left, right, [(lit(1), lit(1))], "inner", names)
+    time, _ = _bounded([], [], clause, left, right, names)
+    return _joined(clause, left, right, [(lit(1), lit(1))], "inner", names, time=time)
 
 
 def join_kind(clause: exp.Join, names: Names) -> str:
@@ -168,6 +203,7 @@ def _joined(
     names: Names,
     *,
     where: exp.Expr | None = None,
+    time: Within | None = None,
 ) -> Scope:
     """The join by ``keys``; columns that were computed for it are not visible."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
@@ -179,7 +215,7 @@ def _joined(
     )
     using = bool(clause.args.get("using"))
     same = left_on == right_on and (
-        using or (how != "left" and _same_types(left_stream, right_stream, left_on))
+        using or (how not in ("left", "full") and _same_types(left_stream, right_stream, left_on))
     )
     right_stream, renamed = _without_clashes(left_stream, right_stream, right_on if same else [])
     right_on = [renamed.get(name, name) for name in right_on]
@@ -190,13 +226,19 @@ def _joined(
     of = {c.column: outputs[renamed.get(c.column, c.column)] for c in right.columns}
     theirs = tuple(replace(c, column=of[c.column]) for c in right.columns)
     with names.text.located(clause.args.get("on") or clause):
-        pairs = left_stream.join(right_stream, on=on, left_on=by[0], right_on=by[1])
+        pairs = left_stream.join(right_stream, on=on, left_on=by[0], right_on=by[1], within=time)
         condition: Expr | None = None
         if where is not None:
             whole = Scope(pairs, (*left.columns, *theirs))
             condition = Expressions(names.text, whole, names.functions).compile(where)
         stream = left_stream.join(
-            right_stream, on=on, left_on=by[0], right_on=by[1], how=how, where=condition
+            right_stream,
+            on=on,
+            left_on=by[0],
+            right_on=by[1],
+            within=time,
+            how=how,
+            where=condition,
         )
     if how == "left" and same:  # there is no column that is null where the right side is missing
         theirs = tuple(c for c in theirs if c.column not in right_on)

@@ -22,12 +22,12 @@ from planner.expressions.nodes import Column
 from planner.logical.event_time import is_event_time
 from planner.sql.clauses.joins import and_parts, join_by, join_kind, split, using_key
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.expressions.time_between import IN, are_points, bounds_of_where
 from planner.sql.reading.literals import interval_us
 
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
-_IN = "subquery_of_in"
 _FORM = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts; the times are those of both streams"
 _TOLERANCE = (
     "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: so long an event "
@@ -41,8 +41,17 @@ _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 
 
-def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """The pairs of both sides, and what has none, as the clause says."""
+def join(
+    clause: exp.Join,
+    left: Scope,
+    right: Scope,
+    names: Names,
+    conditions: list[exp.Expr] | None = None,
+) -> Scope:
+    """The pairs of both sides, and what has none, as the clause says.
+
+    An inner join of points takes the bounds on the time between them out of ``conditions``.
+    """
     side = clause.side.upper()
     version = clause.this.args.get("version")
     if version is not None:
@@ -54,7 +63,12 @@ def join(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     elif side == "FULL" and clause.kind.upper() in ("", "OUTER"):
         found = _full(clause, left, right, names)
     else:
-        return join_by(clause, left, right, names, join_kind(clause, names))
+        kind = join_kind(clause, names)
+        asked = conditions or [] if kind == "inner" else []
+        bounds = bounds_of_where(asked, left, right, names)
+        for part in bounds:
+            asked.remove(part)
+        return join_by(clause, left, right, names, kind, also=bounds)
     mine = tuple(c for c in found.columns if c.relation in left.relations)
     theirs = tuple(c for c in found.columns if c.relation not in left.relations)
     return replace(found, columns=(*mine, *theirs))
@@ -68,6 +82,8 @@ def _full(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     """The LEFT join, and the right side's events for the time they have no match."""
     if clause.args.get("using"):
         raise names.text.error(clause, "FULL JOIN takes ON; COALESCE(a.k, b.k) is its key")
+    if are_points(left, right):
+        return join_by(clause, left, right, names, "full", pushes=False)
     pairs = join_by(clause, left, right, names, "left", pushes=False)
     alone = join_by(clause, right, left, names, "anti", pushes=False)
     at = {(c.relation, c.name): c.column for c in alone.columns}
@@ -188,8 +204,8 @@ def _queried_by_in(node: exp.In, outer: Scope, names: Names) -> tuple[exp.From, 
     name = item.alias_or_name or free_name("value", set())
     if not isinstance(item, exp.Alias | exp.Column):
         select.set("expressions", [exp.Alias(this=item, alias=exp.to_identifier(name))])
-    inner = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(_IN)))
-    return exp.From(this=inner), exp.column(name, table=_IN)
+    inner = exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(IN)))
+    return exp.From(this=inner), exp.column(name, table=IN)
 
 
 def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:

@@ -17,6 +17,7 @@ from planner.sql.clauses.joins import and_parts, join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.unnest import unnested, viewed
+from planner.sql.expressions.time_between import bounds_of_where
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
     is_any_bound,
@@ -88,7 +89,7 @@ def joined(
             scope = semi(clause, scope, names)
             continue
         order += right.relations
-        pairs = join(clause, scope, right, names)
+        pairs = join(clause, scope, right, names, conditions)
         if clause.method.upper() == "ASOF":
             scope = replace(with_nearest(pairs, scope), window=scope.window)
             continue
@@ -117,11 +118,11 @@ def _with_all(
     """The pairs with what waits for keys, each as soon as WHERE has some."""
     left = list(waiting)
     while left:  # ends: each pass joins one of them
-        found = next((e for e in left if keys_of_where(scope, e[1], conditions)), left[0])
+        found = next((e for e in left if _meeting(scope, e[1], conditions, names)), left[0])
         left.remove(found)
         clause, right = found
         met = list(conditions)
-        keys = keys_of_where(scope, right, conditions)
+        keys = _meeting(scope, right, conditions, names)
         for part in keys:
             conditions.remove(part)
         if keys:
@@ -132,6 +133,13 @@ def _with_all(
             found_pairs = join_all(clause, scope, right, names)
         scope = _of_windows(found_pairs, scope, right, met, names)
     return scope
+
+
+def _meeting(left: Scope, right: Scope, conditions: list[exp.Expr], names: Names) -> list[exp.Expr]:
+    """The conditions that join both: equalities, and bounds on the time between points."""
+    keys = keys_of_where(left, right, conditions)
+    others = [part for part in conditions if part not in keys]
+    return [*keys, *bounds_of_where(others, left, right, names)]
 
 
 def _of_windows(

@@ -28,6 +28,10 @@ _EMIT = (
     "with the EMIT that it has"
 )
 _ALL = "{0} ALL counts copies of rows and is not supported; {0} gives each row once"
+_POINTS = (
+    "{0} compares rows that are alive together, and points of both sides hardly ever are: give the "
+    "rows a lifetime (ve = NULL in the declaration: for ever), or compare results of windows"
+)
 
 
 def set_operation(
@@ -53,6 +57,8 @@ def set_operation(
             return whole.stitch() if is_distinct else whole
     if not is_distinct:
         raise names.text.error(node, _ALL.format(kind))
+    if first.plan.is_point and renamed[0].plan.is_point:
+        raise names.text.error(node, _POINTS.format(kind))
     with names.text.located(node):
         left, right = (Stream(plan) for plan in aligned([first.plan, renamed[0].plan]))
         return _compared(left.stitch(), right.stitch(), is_except=kind == "EXCEPT")

@@ -204,9 +204,10 @@ class IntervalJoinOperator:
             "frontier": self._frontier,
             "first": {side: waiting.first for side, waiting in self._waiting.items()},
         }
-        tables = {side: waiting.table() for side, waiting in self._waiting.items()}
-        parts = {_PAIRS: self._pairs.snapshot()}
-        return joined_states(parts, header, {**tables, _EARLY: self._early.table()})
+        tables = {_EARLY: self._early.table()}
+        for side, waiting in self._waiting.items():
+            tables[side] = waiting.table()
+        return joined_states({_PAIRS: self._pairs.snapshot()}, header, tables)
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
@@ -277,4 +278,5 @@ class IntervalJoinOperator:
 
 def _last_instant(starts: np.ndarray, wait_us: int) -> np.ndarray:
     """When the last match of rows may start."""
-    return np.minimum(moved(starts, wait_us), INF_TIME - 1)
+    last: np.ndarray = np.minimum(moved(starts, wait_us), INF_TIME - 1)
+    return last

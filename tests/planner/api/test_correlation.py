@@ -89,7 +89,7 @@ def test_values_of_several_columns_are_equal_as_those_of_one_are() -> None:
         ):
             whole.agg(n=agg.count_distinct("k", name))
     with pytest.raises(InvalidPlanError, match="b is binary"):
-        sql("SELECT b FROM r EXCEPT SELECT b FROM r", {"r": rows})
+        sql("SELECT b FROM r EXCEPT SELECT b FROM r", {"r": rows.for_ever()})
 
 
 def test_sums_of_different_decimals_are_exact() -> None:

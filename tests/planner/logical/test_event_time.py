@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner import Stream, agg, col, event, lit, tumbling, vs
-from planner.logical.event_time import is_event_time, never_ends
+from planner.expressions.nodes import Column
+from planner.logical.event_time import distance_us, is_event_time, never_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +41,24 @@ TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
     ),
     "of all branches": (lambda: SPANS.union(POINTS), "t"),
     "a point in a pair": (lambda: POINTS.join(SPANS.select("k", y=col("x")), on="k"), "t"),
-    "the right one of two points": (lambda: OTHERS.join(renamed(POINTS), on="k"), "u"),
-    "the left one of an outer join": (lambda: POINTS.join(OTHERS, on="k", how="left"), "t"),
+    "the right one of two points": (
+        lambda: OTHERS.join(renamed(POINTS), on="k", within=(0, 9)),
+        "u",
+    ),
+    "the left one of two points": (lambda: POINTS.join(OTHERS, on="k", within=(-9, 0)), "t"),
+    "both at one time": (lambda: POINTS.join(renamed(POINTS), on="k", within=(0, 0)), "u"),
+    "the left one of an outer join": (
+        lambda: POINTS.join(OTHERS.for_ever(), on="k", how="left"),
+        "t",
+    ),
+    "the left one of an outer interval join": (
+        lambda: POINTS.join(OTHERS, on="k", within=(-9, 0), how="left"),
+        "t",
+    ),
+    "one without an earlier match": (
+        lambda: POINTS.join(OTHERS, on="k", within=(-9, 0), how="anti"),
+        "t",
+    ),
     "the left one of the nearest": (lambda: SPANS.join_asof(OTHERS, by="k"), "t"),
 }
 NO_TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
@@ -65,6 +82,15 @@ NO_TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
         "t",
     ),
     "the nearest": (lambda: POINTS.join_asof(renamed(POINTS), by="k"), "u"),
+    "the earlier of two points": (lambda: POINTS.join(OTHERS, on="k", within=(0, 9)), "t"),
+    "the later of two points, that may be none": (
+        lambda: OTHERS.join(renamed(POINTS), on="k", within=(0, 9), how="left"),
+        "u",
+    ),
+    "one without a later match": (
+        lambda: POINTS.join(OTHERS, on="k", within=(0, 9), how="anti"),
+        "t",
+    ),
     "of a group": (lambda: POINTS.group_by("k").window(tumbling(9)).agg(t=agg.min("t")), "t"),
 }
 
@@ -109,3 +135,31 @@ ENDLESS = SPANS.for_ever()
 )
 def test_what_never_ends(make: Callable[[], Stream], expected: bool) -> None:
     assert never_ends(make().plan) is expected
+
+
+@pytest.mark.parametrize(
+    ("how", "column", "expected"),
+    [
+        ("inner", "t", (-9, 0)),
+        ("inner", "u", (-3, 0)),
+        ("left", "u", (-3, 0)),
+        ("full", "t", (-9, 0)),
+        ("semi", "t", (-9, 0)),
+    ],
+)
+def test_how_far_the_times_of_both_sides_are_from_their_pair(
+    how: str, column: str, expected: tuple[int, int]
+) -> None:
+    pairs = POINTS.join(renamed(POINTS), on="k", within=(-3, 9), how=how).filter(col("x") > 0)
+    kind = pairs.schema.field(column).type
+    assert distance_us(pairs.plan, Column(column, kind)) == expected
+    moved = pairs.select(w=col(column)).union(pairs.select(w=col(column)))
+    assert distance_us(moved.plan, Column("w", kind)) == expected
+    assert distance_us(pairs.plan, Column("x", kind)) is None
+
+
+def test_how_far_times_are_through_two_interval_joins() -> None:
+    pairs = POINTS.join(renamed(POINTS), on="k", within=(0, 9)).rename({"u": "w"})
+    both = pairs.join(renamed(POINTS), on="k", within=(-1, 4))
+    kind = both.schema.field("t").type
+    assert distance_us(both.plan, Column("t", kind)) == (-13, 0)

@@ -34,7 +34,8 @@ class _Count(KeyedProcess):
 _STREAMS = (
     ROWS.filter(col("x") > 1).explode("l"),
     ROWS.select("k", "x").union(ROWS.select("k", x=col("x") + 1)),
-    ROWS.join(ROWS.select("k"), on="k"),
+    ROWS.join(ROWS.for_ever().select("k"), on="k"),
+    ROWS.join(ROWS.select("k"), on="k", within=(0, 5)),
     ROWS.clip(ROWS.shift(1), on="k").stitch("k"),
     ROWS.join_asof(ROWS.select("k"), by="k"),
     ROWS.group_by("k").window(tumbling(4)).agg(n=agg.count(), m=agg.max("x")),

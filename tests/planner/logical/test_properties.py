@@ -111,8 +111,29 @@ def test_partitioning_of_joins_has_both_sides_names() -> None:
 
 def test_partitioning_of_joins_is_by_what_both_sides_lie_by_already() -> None:
     for right, expected in (("k", [{"k"}]), ("x", [{"k"}, {"x"}])):
-        joined = Stream(by("k")).join(Stream(by(right)), on=["k", "x"])
+        joined = Stream(by("k")).join(Stream(by(right)).for_ever(), on=["k", "x"])
         assert keys_of(joined.plan) == expected
+        near = Stream(by("k")).join(Stream(by(right)), on=["k", "x"], within=(0, 5))
+        assert keys_of(near.plan) == expected
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", [{"k", "j"}]),
+        ("left", [{"k"}]),
+        ("right", [{"j"}]),
+        ("full", None),
+        ("semi", [{"k"}]),
+        ("anti", [{"k"}]),
+    ],
+)
+def test_partitioning_of_interval_joins_is_by_the_keys_that_every_row_has(
+    how: str, expected: list[set[str]] | None
+) -> None:
+    others = Stream(by("k")).rename({"k": "j", "x": "y"})
+    joined = Stream(by("k")).join(others, left_on="k", right_on="j", within=(0, 5), how=how)
+    assert keys_of(joined.plan) == expected
 
 
 def test_single_partitions() -> None:

@@ -178,8 +178,9 @@ def test_windows_of_results_go_by_window_time(every: int | None) -> None:
 
 def test_a_bound_by_its_place_in_the_list() -> None:
     """It says what its name does: a row pairs with points at its own time."""
-    joined = f"FROM {of('a', 5)} AS a JOIN b ON a.k = b.k"
-    text = f"SELECT window_start AS w, COUNT(*) AS n {joined} GROUP BY {{}}"
+    views = "".join(f"CREATE VIEW {s}t AS SELECT *, vs() AS ts FROM {s}; " for s in "ab")
+    joined = f"FROM {of('at', 5)} AS a JOIN bt AS b ON a.k = b.k AND a.ts = b.ts"
+    text = f"{views}SELECT window_start AS w, COUNT(*) AS n {joined} GROUP BY {{}}"
     assert plan_of(text.format("1")) == plan_of(text.format("window_start"))
     assert plan_of(text.format("w")) == plan_of(text.format("window_start"))
     assert found(text.format("1")) == [(5, 10, 1)]

@@ -232,7 +232,7 @@ PLANS: dict[str, Callable[[], Stream]] = {
         .select("x", col("x_right").alias("tx"), "y")
     ),
     "SELECT * FROM s JOIN u ON s.k = u.k2": lambda: S.join(U, left_on="k", right_on="k2"),
-    "SELECT a.x, b.x AS y FROM s AS a JOIN s AS b ON a.k = b.k": lambda: S.join(S, on="k").select(
+    "SELECT a.x, b.x AS y FROM t AS a JOIN t AS b ON a.k = b.k": lambda: T.join(T, on="k").select(
         "x", y=col("x_right")
     ),
     "SELECT s.x FROM s JOIN t ON upper(s.k) = t.k": lambda: (

@@ -80,7 +80,7 @@ EMITS = {
     "GROUP BY a.window_start, a.window_end": "CUMULATE tells every so often",
     "SELECT k FROM t WHERE k IS NOT NULL": "rows come as they are: leave it out",
     "SELECT k FROM t": "rows come as they are: leave it out",
-    "SELECT a.k FROM t AS a JOIN t AS b ON a.k = b.k": "rows come as they are: leave it out",
+    "SELECT a.k FROM t AS a JOIN t AS b ON a.ts = b.ts": "rows come as they are: leave it out",
     "SELECT median(i) AS m FROM t GROUP BY SESSION('5s')": "quantile needs all events at once",
 }
 

@@ -32,7 +32,7 @@ def leaf(name: str, rows: int, values: int, lifetime: int) -> Stream:
 @st.composite
 def chains(draw: st.DrawFn) -> Stream:
     """Three or four streams joined on a, on b or on both, with selections and filters between."""
-    shapes = st.tuples(st.integers(2, 9), st.integers(1, 4), st.integers(1, 12))
+    shapes = st.tuples(st.integers(2, 9), st.integers(1, 4), st.integers(2, 12))
     stream = leaf("x0", *draw(shapes))
     for k in range(1, draw(st.integers(3, 4))):
         other = leaf(f"x{k}", *draw(shapes))
@@ -77,7 +77,7 @@ def fired(stream: Stream) -> bool:
 def test_what_is_worth_it_and_what_is_not() -> None:
     rare = leaf("x2", 2, 2, 1)
     assert fired(chain(last=rare))
-    few = leaf("x0", 4, 2, 1).join(leaf("x1", 4, 2, 1), on="b").select("a", "x0", "x1")
+    few = leaf("x0", 4, 2, 2).join(leaf("x1", 4, 2, 1), on="b").select("a", "x0", "x1")
     assert not fired(few.join(leaf("x2", 40, 2, 60), on="a"))
 
 

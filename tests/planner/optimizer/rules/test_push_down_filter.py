@@ -128,7 +128,7 @@ def test_a_filter_stays_above_what_it_may_not_pass(name: str) -> None:
 
 
 def test_what_tells_equal_keys_apart_is_asked_on_its_own_side_of_a_join_alone() -> None:
-    made = zeros().join(zeros(2).select("f", j=col("k")), on="f").filter(as_text())
+    made = zeros().join(zeros(2).for_ever().select("f", j=col("k")), on="f").filter(as_text())
     before, after = plans_around(made, push_down_filter)
     assert logical_text(after) != logical_text(before)
     assert logical_text(after).count("filter") == 1

@@ -23,6 +23,7 @@ from planner.logical.nodes import (
     Clip,
     Explode,
     Filter,
+    IntervalKind,
     Join,
     JoinKind,
     LogicalNode,
@@ -38,8 +39,15 @@ if TYPE_CHECKING:
     from planner.durations import Duration
 
 Keys = str | Sequence[str] | None
+OutputColumns = tuple[tuple[Side, str, str], ...]
 _KINDS: tuple[JoinKind, ...] = get_args(JoinKind)
+INTERVAL_KINDS: tuple[IntervalKind, ...] = get_args(IntervalKind)
 _AS_OF_KINDS: tuple[AsOfKind, ...] = get_args(AsOfKind)
+_UNBOUNDED = (
+    "join(...) of two streams of points: each row lives for an instant, so only rows of the same "
+    'microsecond would meet. Bound the time between them with within=("-1h", "0s"), or give the '
+    'rows of one side a lifetime with set_duration("1h") or for_ever(), or join results of windows'
+)
 _STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
@@ -52,35 +60,42 @@ def join_nodes(
     how: str,
     where: ExprLike | None,
 ) -> Join | Filter:
-    """The join of two plans; see :meth:`planner.Stream.join`."""
+    """The join of two plans while both rows live; see :meth:`planner.Stream.join`."""
     kind = next((k for k in _KINDS if k == how), None)
     if kind is None:
-        raise InvalidPlanError(
-            f'join(how={how!r}) is not supported; there are how="inner", "left" and "anti"'
+        only = (
+            "join(how={!r}) needs within=(earliest, latest)"
+            if how in INTERVAL_KINDS
+            else ('join(how={!r}) is not supported; there are how="inner", "left" and "anti"')
         )
-    left_keys, right_keys = _keys(on, left_on, right_on)
+        raise InvalidPlanError(only.format(how))
+    if left.is_point and right.is_point:
+        raise InvalidPlanError(_UNBOUNDED)
+    left_keys, right_keys = paired_keys(on, left_on, right_on)
     dropped = right_keys if on is not None else ()
     width = len(left.schema)
-    columns = _columns(left, right, dropped)
+    columns = pair_columns(left, right, dropped)
     mine = columns if kind != "anti" else columns[:width]
-    left, right, left_keys, right_keys = _with_common_keys(left, right, left_keys, right_keys)
+    left, right, left_keys, right_keys = with_common_keys(left, right, left_keys, right_keys)
     joined = Join(left, right, left_keys, right_keys, mine, kind)
     if where is None:
         return joined
     pairs = Join(left, right, left_keys, right_keys, columns)
     condition = resolved_predicate(where, pairs.schema)
+    if kind == "inner":
+        return Filter(pairs, condition)
+    return replace(joined, where=condition, reads=read_columns(condition, columns))
+
+
+def read_columns(condition: Node, columns: OutputColumns) -> OutputColumns:
+    """The columns that a condition on pairs reads."""
     read = condition.columns()
     if VS in read or VE in read:
         raise InvalidPlanError("join(where=...) sees the columns of a pair, not its lifetime")
-    if kind == "inner":
-        return Filter(pairs, condition)
-    reads = tuple(column for column in columns if column[2] in read)
-    return replace(joined, where=condition, reads=reads)
+    return tuple(column for column in columns if column[2] in read)
 
 
-def _columns(
-    left: LogicalNode, right: LogicalNode, dropped: tuple[str, ...]
-) -> tuple[tuple[Side, str, str], ...]:
+def pair_columns(left: LogicalNode, right: LogicalNode, dropped: tuple[str, ...]) -> OutputColumns:
     """The columns of a pair; those of the right get a suffix where their name is taken."""
     columns: list[tuple[Side, str, str]] = [("left", name, name) for name in left.schema.names]
     taken = set(left.schema.names)
@@ -120,21 +135,25 @@ def as_of_nodes(
     if within is not None and within < 0:
         raise InvalidPlanError(f"join_asof(tolerance={tolerance!r}): it is not below zero")
     if all(keys is None for keys in by):
-        columns = _columns(left, right, ())
-        name = "all"
-        while name in left.schema.names or name in right.schema.names:  # ends: they are finite
-            name += "_"
-        left, right = (_with_constant(side, name) for side in (left, right))
-        return AsOf(left, right, (name,), (name,), columns, way, within, kind)
-    left_keys, right_keys = _keys(*by, what="join_asof", word="by")
-    columns = _columns(left, right, right_keys if by[0] is not None else ())
-    sides_and_keys = _with_common_keys(left, right, left_keys, right_keys)
+        columns = pair_columns(left, right, ())
+        sides_and_keys = with_one_key(left, right)
+        return AsOf(*sides_and_keys, columns, way, within, kind)
+    left_keys, right_keys = paired_keys(*by, what="join_asof", word="by")
+    columns = pair_columns(left, right, right_keys if by[0] is not None else ())
+    sides_and_keys = with_common_keys(left, right, left_keys, right_keys)
     return AsOf(*sides_and_keys, columns, way, within, kind)
 
 
-def _with_constant(side: LogicalNode, name: str) -> LogicalNode:
-    """``side`` with a key that is the same everywhere."""
-    return Project(side, (*identity_columns(side.schema), (name, Literal(0, pa.int64()))))
+def with_one_key(
+    left: LogicalNode, right: LogicalNode
+) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
+    """Both sides with a key that is the same everywhere, and its name."""
+    name = "all"
+    while name in left.schema.names or name in right.schema.names:  # ends: they are finite
+        name += "_"
+    added = (name, Literal(0, pa.int64()))
+    sides = (Project(side, (*identity_columns(side.schema), added)) for side in (left, right))
+    return (*sides, (name,), (name,))  # type: ignore[return-value]
 
 
 def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
@@ -147,7 +166,7 @@ def clip_nodes(left: LogicalNode, right: LogicalNode, on: Keys) -> LogicalNode:
         mine, theirs = require(left.schema, name, "clip"), require(right.schema, name, "clip")
         if _common(mine, theirs) is None:
             raise _unlike("clip", name, mine, name, theirs)
-    left, right, left_keys, right_keys = _with_common_keys(left, right, keys, keys)
+    left, right, left_keys, right_keys = with_common_keys(left, right, keys, keys)
     only = {name: right.schema.field(name).type for name in right_keys}
     clipped = Clip(left, converted(right, only), left_keys, right_keys)
     if left_keys == keys:
@@ -167,7 +186,7 @@ def _unlike(
     )
 
 
-def _keys(
+def paired_keys(
     on: Keys, left_on: Keys, right_on: Keys, *, what: str = "join", word: str = "on"
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     pair = f"left_{word}= and right_{word}="
@@ -191,7 +210,7 @@ def _names(keys: Keys) -> tuple[str, ...]:
     return names
 
 
-def _with_common_keys(
+def with_common_keys(
     left: LogicalNode,
     right: LogicalNode,
     left_keys: tuple[str, ...],

@@ -1,0 +1,137 @@
+"""Joins of two streams of points: the conditions that bound the time between their rows.
+
+A point lives for an instant, so the lifetimes of two of them meet only at the same microsecond. SQL
+means rows, and says how far apart they may be: ``b.ts BETWEEN a.ts AND a.ts + INTERVAL '1' HOUR``.
+Where it does not, a join is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.expressions.nodes import resolve
+from planner.logical.nodes import IntervalJoin
+from planner.logical.time_bounds import Span, span_of, span_of_keys
+from planner.sql.expressions.scalars import Expressions
+from planner.sql.expressions.scope import Scope, free_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from planner.api.expressions import Expr
+    from planner.sql.expressions.names import Names
+
+Within = tuple[int, int]
+#: The name of the subquery of an IN.
+IN = "subquery_of_in"
+_WAYS = (
+    "bound the time between them, as in {join} b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE; "
+    "or give the rows of one side a lifetime (ve = ts + INTERVAL '10' MINUTE in the declaration, "
+    "ve = NULL: for ever); or join the rows of windows (TUMBLE) on window_start and window_end"
+)
+_UNBOUNDED = "the rows of both sides are points in time, so almost none would meet: "
+_ONE_SIDED = (
+    "the time between the rows of both sides has one bound only, so rows would be kept for ever: "
+)
+_PLAIN = (
+    exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.Not, exp.Paren, exp.Or, exp.And,
+    exp.In,
+)  # fmt: skip
+
+
+def are_points(left: Scope, right: Scope) -> bool:
+    """Whether the rows of both live for an instant."""
+    return left.stream.plan.is_point and right.stream.plan.is_point
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """What conditions say of the time between the rows of two scopes."""
+
+    span: Span
+    #: The conditions that say more than that.
+    rest: list[exp.Expr]
+    #: Those that bound the time.
+    bounds: list[exp.Expr]
+
+
+def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) -> Bounded:
+    """Read the conditions; names mean columns of either side."""
+    whole = _pairs(left, right)
+    compiler = Expressions(names.text, whole, names.functions)
+    plan = whole.stream.plan
+    assert isinstance(plan, IntervalJoin), plan
+    found = Bounded(Span(), [], [])
+    span = Span()
+    for part in parts:
+        said = span_of(plan, resolve(compiler.compile(part).node, plan.schema))
+        if said.lo is not None or said.hi is not None:
+            span = span.meet(said)
+            found.bounds.append(part)
+        if not said.is_exact:
+            found.rest.append(part)
+    return replace(found, span=span)
+
+
+def bounds_of_where(
+    conditions: Sequence[exp.Expr], left: Scope, right: Scope, names: Names
+) -> list[exp.Expr]:
+    """The conditions that bound the time between rows of both; none if rows are no points."""
+    if not are_points(left, right):
+        return []
+    asked = [part for part in conditions if _is_of_both(part, left, right)]
+    return bounded(asked, left, right, names).bounds if asked else []
+
+
+def within(
+    span: Span,
+    keys: Sequence[tuple[Expr, Expr]],
+    left: Scope,
+    right: Scope,
+    at: exp.Expr,
+    names: Names,
+) -> Within:
+    """The bounds that conditions and equal times give.
+
+    Raises:
+        SqlError: there are none, or one alone.
+    """
+    for mine, other in keys:
+        sides = ((left.stream.plan, mine), (right.stream.plan, other))
+        nodes = [(plan, resolve(key.node, plan.schema)) for plan, key in sides]
+        span = span.meet(span_of_keys(nodes))
+    if span.lo is None or span.hi is None:
+        reason = _UNBOUNDED if span.lo is None and span.hi is None else _ONE_SIDED
+        join = "EXISTS with" if IN in right.relations else "AND"
+        raise names.text.error(at, reason + _WAYS.format(join=join))
+    if span.lo > span.hi:
+        raise names.text.error(at, "no rows of both sides can be so far apart: the bounds cross")
+    return span.lo, span.hi
+
+
+def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
+    """Whether it compares columns of both sides and reads nothing else."""
+    if not isinstance(part, _PLAIN) or part.find(exp.Query, exp.Subquery, exp.Exists):
+        return False
+    columns = list(part.find_all(exp.Column))
+    mine = [bool(left.candidates(c)) for c in columns]
+    theirs = [bool(right.candidates(c)) for c in columns]
+    is_clear = all(one != other for one, other in zip(mine, theirs, strict=True))
+    return is_clear and any(mine) and any(theirs)
+
+
+def _pairs(left: Scope, right: Scope) -> Scope:
+    """Some pairs of both, to read conditions over."""
+    taken = {*left.stream.schema.names, *right.stream.schema.names}
+    renamed = {
+        name: free_name(f"{name}_right", taken)
+        for name in right.stream.schema.names
+        if name in left.stream.schema.names
+    }
+    theirs = right.stream.rename(renamed) if renamed else right.stream
+    moved = (replace(c, column=renamed.get(c.column, c.column)) for c in right.columns)
+    stream = left.stream.join(theirs, within=(0, 0))
+    return Scope(stream, (*left.columns, *moved))
