@@ -350,6 +350,17 @@ def test_clips() -> None:
     assert_twins(left.extend(50).clip(right, on="k"))
 
 
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_interval_joins(how: str) -> None:
+    left = events(spans=False).select("k", "g", "n")
+    right = events(spans=False).filter(col("n") > 3).shift(2).select("k", "g", m=col("x"))
+    for within in ((0, 9), (-7, 3), (2, 12), (-9, -1)):
+        where = None if within[0] else col("n") > 6
+        joined = left.join(right, on=["k", "g"], within=within, how=how, where=where)
+        assert assert_twins(joined).num_rows > 0
+    assert_twins(left.join(right, within=(0, 3), how=how))
+
+
 @pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
 def test_as_of_joins(strategy: str) -> None:
     left = events(spans=True).select("k", "g", "n")

@@ -8,7 +8,7 @@ conditions read of the outer event, as events that agree in that have the same m
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from planner.sql.clauses.scalar_subqueries import names_outer
 from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
-from planner.sql.expressions.time_between import are_points, bounded, within
+from planner.sql.expressions.time_between import are_points, bounded, refuse_points, within
 from planner.sql.windows.in_windows import windows_of_kept_rows
 
 if TYPE_CHECKING:
@@ -69,11 +69,10 @@ def _marked(
     """The events with a column that is true while the EXISTS is, else null."""
     select = _select_of(test, names)
     inner_scope = from_(select, names)
-    inner, keys, others = _correlated(select, inner_scope, outer, names)
+    asked = _correlated(select, inner_scope, outer, names)
+    inner, keys, others = asked.inner, asked.keys, asked.others
     if are_points(outer, inner):
-        there, missing = (
-            _near(test, inner, keys, others, outer, names, how) for how in ("semi", "anti")
-        )
+        there, missing = (_near(test, inner, asked, outer, names, how) for how in ("semi", "anti"))
         nothing = lit(None).cast("bool")
         kept = there.with_columns(lit(True).alias(name)).union(
             missing.with_columns(nothing.alias(name))
@@ -122,6 +121,7 @@ def not_in(
     value = Expressions(names.text, outer, names.functions).compile(node.this)
     with names.text.located(node):
         rows = query(select, names)
+        refuse_points(outer, scope_of_rows(rows, ""), node, names, "NOT EXISTS with")
         found = rows.stream
         taken = {*outer.stream.schema.names, *found.schema.names}
         mine, nothing, one = (free_name(n, taken) for n in ("@value", "@no_value", "@one"))
@@ -147,10 +147,11 @@ def exists(
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     _check_list(select, inner_scope, outer, names)
-    inner, keys, others = _correlated(select, inner_scope, outer, names)
+    asked = _correlated(select, inner_scope, outer, names)
+    inner, keys, others = asked.inner, asked.keys, asked.others
     if are_points(outer, inner):
         how = "anti" if negated else "semi"
-        return replace(outer, stream=_near(test, inner, keys, others, outer, names, how))
+        return replace(outer, stream=_near(test, inner, asked, outer, names, how))
     keys = keys or [(lit(1), lit(1))]
     read = {} if negated else _read(others, inner, outer, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
@@ -180,15 +181,16 @@ def exists(
 def _near(
     test: exp.Expr,
     inner: Scope,
-    keys: list[tuple[Expr, Expr]],
-    others: list[exp.Expr],
+    asked: _Asked,
     outer: Scope,
     names: Names,
     how: str,
 ) -> Stream:
     """The points with a match near them, or without one, each once."""
-    found = bounded([_owned(part, inner) for part in others], outer, inner, names)
-    time = within(found.span, keys, outer, inner, test, names)
+    keys = asked.keys
+    found = bounded([_owned(part, inner) for part in asked.others], outer, inner, names)
+    of_keys = bounded([_owned(part, inner) for part in asked.equations], outer, inner, names)
+    time = within(found.span.meet(of_keys.span), (), outer, inner, test, names)
     taken = {*outer.stream.schema.names, *inner.stream.schema.names}
     ours, on = with_key_columns(outer.stream, [key[0] for key in keys], "outer_key", taken)
     theirs = [free_name("match_key", taken) for _ in keys]
@@ -296,14 +298,23 @@ def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
     return None
 
 
-def _correlated(
-    select: exp.Select, inner: Scope, outer: Scope, names: Names
-) -> tuple[Scope, list[tuple[Expr, Expr]], list[exp.Expr]]:
-    """The subquery's events, filtered by its own conditions.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a subquery asks of the rows of the outer query."""
 
-    Also its equalities with ``outer``, and what else it says of both.
-    """
+    #: Its events, filtered by its own conditions.
+    inner: Scope
+    #: Its equalities with the outer query, outer side first, and as they are written.
+    keys: list[tuple[Expr, Expr]]
+    equations: list[exp.Expr]
+    #: What else it says of both.
+    others: list[exp.Expr]
+
+
+def _correlated(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> _Asked:
+    """Read the conditions of a subquery."""
     keys: list[tuple[Expr, Expr]] = []
+    equations: list[exp.Expr] = []
     others: list[exp.Expr] = []
     own: exp.Expr | None = None
     where = select.args.get("where")
@@ -316,7 +327,9 @@ def _correlated(
             others.append(part)
         else:
             keys.append(key)
-    return (inner if own is None else filtered(own, inner, names)), keys, others
+            equations.append(part)
+    inner = inner if own is None else filtered(own, inner, names)
+    return _Asked(inner, keys, equations, others)
 
 
 def _where(

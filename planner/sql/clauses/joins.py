@@ -54,9 +54,10 @@ def join_by(
         raise names.text.error(clause, "a join needs ON a.key = b.key")
     condition = all_of([condition, *also]) if also else condition
     keys, rest = split(condition, left, right, names)
-    others = and_parts(rest) if rest is not None else []
-    time, others = _bounded(others, keys, clause, left, right, names)
-    rest = all_of(others) if others else None
+    time, more = _bounded(and_parts(condition), [], clause, left, right, names)
+    if rest is not None and time is not None:
+        others = [part for part in and_parts(rest) if any(part is one for one in more)]
+        rest = all_of(others) if others else None
     keys = keys or [(lit(1), lit(1))]
     if pushes:
         right, rest = _filtered_right(rest, left, right, names)

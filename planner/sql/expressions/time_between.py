@@ -28,7 +28,7 @@ Within = tuple[int, int]
 #: The name of the subquery of an IN.
 IN = "subquery_of_in"
 _WAYS = (
-    "bound the time between them, as in {join} b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE; "
+    "bound the time between them, as in {} b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE; "
     "or give the rows of one side a lifetime (ve = ts + INTERVAL '10' MINUTE in the declaration, "
     "ve = NULL: for ever); or join the rows of windows (TUMBLE) on window_start and window_end"
 )
@@ -105,11 +105,21 @@ def within(
         span = span.meet(span_of_keys(nodes))
     if span.lo is None or span.hi is None:
         reason = _UNBOUNDED if span.lo is None and span.hi is None else _ONE_SIDED
-        join = "EXISTS with" if IN in right.relations else "AND"
-        raise names.text.error(at, reason + _WAYS.format(join=join))
+        word = "EXISTS with" if IN in right.relations else "AND"
+        raise names.text.error(at, reason + _WAYS.format(word))
     if span.lo > span.hi:
         raise names.text.error(at, "no rows of both sides can be so far apart: the bounds cross")
     return span.lo, span.hi
+
+
+def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead: str) -> None:
+    """Refuse what takes no bound; ``instead`` does.
+
+    Raises:
+        SqlError: the rows of both are points.
+    """
+    if are_points(left, right):
+        raise names.text.error(at, _UNBOUNDED + _WAYS.format(instead))
 
 
 def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:

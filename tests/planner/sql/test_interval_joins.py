@@ -1,0 +1,182 @@
+"""Joins of two streams of points by SQL: every spelling of a bound on time, compared with DuckDB.
+
+Cannot catch: what the operator does at the ends of time or under cuts
+(``tests/rvertex/operators/joins/test_interval.py``).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from planner import SqlError, Stream, event, sql, vs
+from planner.physical.lower import lower
+from tests.support.plan_runner import answer
+
+TIME = pa.timestamp("us", "UTC")
+MINUTE = 60_000_000
+FIRST = 1_767_225_600_000_000
+
+
+def rows_of(name: str, seed: int, count: int) -> list[dict[str, Any]]:
+    """Rows on a grid of minutes: ties, nulls and duplicates are common."""
+    random = Random(seed)
+    rows = [
+        {
+            "at": FIRST + random.randrange(90) * MINUTE,
+            "k": random.choice([1, 2, 3, None]),
+            name: n // 2 if random.random() < 0.9 else None,
+        }
+        for n in range(count)
+    ]
+    return [*rows, *rows[:3]]
+
+
+ROWS = {"a": rows_of("x", 1, 50), "b": rows_of("y", 2, 50)}
+
+
+def stream_of(rows: list[dict[str, Any]]) -> Stream:
+    names = [name for name in rows[0] if name != "at"]
+    items = [event(row["at"], **{name: row[name] for name in names}) for row in rows]
+    return Stream.from_items(dict.fromkeys(names, "int64"), items).with_columns(t=vs())
+
+
+@pytest.fixture(scope="module")
+def engine() -> duckdb.DuckDBPyConnection:
+    found = duckdb.connect()
+    found.execute("SET TimeZone = 'UTC'")
+    for name, rows in ROWS.items():
+        times = pa.array([row["at"] for row in rows]).cast(TIME)
+        columns = {n: [row[n] for row in rows] for n in rows[0] if n != "at"}
+        found.register(name, pa.table({**columns, "t": times}))
+    return found
+
+
+def assert_same(text: str, engine: duckdb.DuckDBPyConnection) -> int:
+    """The query gives the rows that DuckDB gives; how many."""
+    stream = sql(text, {name: stream_of(rows) for name, rows in ROWS.items()})
+    assert isinstance(stream, Stream)
+    plan = lower(stream.to_parquet(), root="memory://near", parallelism=2)
+    table = answer(plan).drop_columns(["_vs", "_ve"])
+    mine = sorted(map(_plain, (row.values() for row in table.to_pylist())))
+    theirs = sorted(map(_plain, engine.execute(text).fetchall()))
+    assert mine == theirs, text
+    return len(mine)
+
+
+def _plain(row: Any) -> list[tuple[bool, int]]:
+    values = (int(v.timestamp()) if isinstance(v, datetime) else v for v in row)
+    return [(value is None, value or 0) for value in values]
+
+
+BETWEEN = "b.t BETWEEN a.t AND a.t + INTERVAL '10' MINUTE"
+CONDITIONS = {
+    "between": f"a.k = b.k AND {BETWEEN}",
+    "and another": f"a.k = b.k AND {BETWEEN} AND x < y AND y > 3 AND x < 40",
+    "no key": BETWEEN,
+    "greater, less": "a.k = b.k AND b.t > a.t AND b.t <= a.t + INTERVAL '7' MINUTE",
+    "either way round": "a.t < b.t + INTERVAL '5' MINUTE AND b.t - INTERVAL '6' MINUTE <= a.t "
+    "AND b.k = a.k",
+    "a difference": "a.k = b.k AND b.t - a.t BETWEEN INTERVAL '-4' MINUTE AND INTERVAL '4' MINUTE",
+    "the same time": "a.k = b.k AND a.t = b.t",
+    "nothing but the time": "a.t = b.t",
+    "before": "a.k = b.k AND a.t BETWEEN b.t - INTERVAL '20' MINUTE AND b.t - INTERVAL '5' MINUTE",
+    "after": "a.k = b.k AND b.t BETWEEN a.t - INTERVAL '20' MINUTE AND a.t - INTERVAL '5' MINUTE",
+    "not": "a.k = b.k AND NOT b.t < a.t AND NOT (b.t - INTERVAL '3' MINUTE > a.t)",
+    "epochs": "a.k = b.k AND EXTRACT(EPOCH FROM b.t) - EXTRACT(EPOCH FROM a.t) BETWEEN 0 AND 300",
+    "either": f"a.k = b.k AND ({BETWEEN} OR b.t = a.t - INTERVAL '3' MINUTE)",
+    "an hour of the clock": "a.k = b.k AND DATE_TRUNC('hour', a.t) = DATE_TRUNC('hour', b.t)",
+}
+
+
+@pytest.mark.parametrize("kind", ["", "LEFT", "RIGHT", "FULL"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_joins(name: str, kind: str, engine: duckdb.DuckDBPyConnection) -> None:
+    listed = "a.t AS at, a.k AS ak, x, b.t AS bt, b.k AS bk, y"
+    assert assert_same(f"SELECT {listed} FROM a {kind} JOIN b ON {CONDITIONS[name]}", engine) > 4
+
+
+WHERES = {
+    "comma": f"SELECT x, y FROM a, b WHERE a.k = b.k AND {BETWEEN} AND x > 3",
+    "comma without a key": f"SELECT x, y FROM a, b WHERE x > 3 AND {BETWEEN}",
+    "cross": f"SELECT x, y FROM a CROSS JOIN b WHERE {BETWEEN} AND a.k = b.k",
+    "in where": f"SELECT x, y FROM a JOIN b ON a.k = b.k WHERE {BETWEEN} AND x > 3",
+    "half of it in where": "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t >= a.t "
+    "WHERE b.t < a.t + INTERVAL '10' MINUTE",
+    "using": f"SELECT k, x, y FROM a JOIN b USING (k) WHERE {BETWEEN}",
+    "using the time": "SELECT k, t, x, y FROM a JOIN b USING (k, t)",
+    "a subquery": "SELECT a.x, v.y FROM a JOIN (SELECT t AS u, k, y FROM b WHERE y > 5) AS v "
+    "ON a.k = v.k AND v.u BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
+    "a query by name": "WITH v AS (SELECT * FROM (SELECT k AS j, t AS u, y FROM b)) "
+    "SELECT a.x, y FROM a JOIN v ON a.k = j AND a.t BETWEEN u - INTERVAL '10' MINUTE AND u",
+    "three, by the first": f"SELECT a.x, b.y, c.y AS z FROM a JOIN b ON a.k = b.k AND {BETWEEN} "
+    "JOIN b AS c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + INTERVAL '4' MINUTE",
+    "three, by the second": f"SELECT a.x, b.y, c.y AS z FROM a JOIN b ON a.k = b.k AND {BETWEEN} "
+    "LEFT JOIN b AS c ON c.k = b.k AND c.t > b.t AND c.t < b.t + INTERVAL '4' MINUTE",
+    "behind an outer join": f"SELECT a.x, b.y, c.y AS z FROM a LEFT JOIN b ON a.k = b.k AND "
+    f"{BETWEEN} LEFT JOIN b AS c ON c.k = b.k AND c.t > b.t AND c.t < b.t + INTERVAL '4' MINUTE",
+    "three with commas": "SELECT a.x, b.y, c.y AS z FROM a, b, b AS c WHERE a.k = b.k AND "
+    f"{BETWEEN} AND c.k = a.k AND c.t BETWEEN b.t - INTERVAL '3' MINUTE AND b.t",
+    "semi": f"SELECT * FROM a SEMI JOIN b ON a.k = b.k AND {BETWEEN}",
+    "anti": f"SELECT * FROM a ANTI JOIN b ON a.k = b.k AND {BETWEEN}",
+}
+
+
+@pytest.mark.parametrize("name", WHERES)
+def test_bounds_elsewhere(name: str, engine: duckdb.DuckDBPyConnection) -> None:
+    assert assert_same(WHERES[name], engine) > 3
+
+
+@pytest.mark.parametrize("word", ["EXISTS", "NOT EXISTS"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f"b.k = a.k AND {BETWEEN}",
+        f"b.k = a.k AND {BETWEEN} AND y > x",
+        f"b.k = a.k AND {BETWEEN} AND y > 10",
+        BETWEEN,
+        "b.k = a.k AND a.t - b.t < INTERVAL '6' MINUTE AND b.t <= a.t",
+        "b.k = a.k AND a.t = b.t - INTERVAL '1' MINUTE",
+        "b.k = a.k AND date_trunc('hour', b.t) = date_trunc('hour', a.t)",
+    ],
+)
+def test_exists(word: str, condition: str, engine: duckdb.DuckDBPyConnection) -> None:
+    test = f"{word} (SELECT 1 FROM b WHERE {condition})"
+    assert_same(f"SELECT * FROM a WHERE {test}", engine)
+    assert assert_same(f"SELECT * FROM a WHERE x > 20 OR {test}", engine)
+
+
+UNBOUNDED = {
+    "SELECT x, y FROM a JOIN b ON a.k = b.k": "almost none would meet: bound the time",
+    "SELECT x, y FROM a LEFT JOIN b ON a.k = b.k": "almost none would meet: bound the time",
+    "SELECT x, y FROM a FULL JOIN b ON a.k = b.k": "almost none would meet: bound the time",
+    "SELECT x, y FROM a, b": "almost none would meet: bound the time",
+    "SELECT x, y FROM a, b WHERE a.k = b.k AND x < y": "or give the rows of one side a lifetime",
+    "SELECT x FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "or join the rows of windows",
+    "SELECT x FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "bound the time",
+    "SELECT x FROM a WHERE x = 1 OR EXISTS (SELECT 1 FROM b WHERE b.k = a.k)": "bound the time",
+    "SELECT x FROM a WHERE k IN (SELECT k FROM b)": "in EXISTS with b.ts BETWEEN a.ts",
+    "SELECT x FROM a WHERE k NOT IN (SELECT k FROM b)": "in NOT EXISTS with b.ts BETWEEN a.ts",
+    "SELECT x FROM a WHERE x = 1 OR k IN (SELECT k FROM b)": "in EXISTS with b.ts BETWEEN a.ts",
+    "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t >= a.t": "has one bound only",
+    "SELECT x, y FROM a JOIN b ON b.t < a.t": "has one bound only",
+    "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t > a.t AND b.t < a.t": "the bounds cross",
+    "SELECT x, y FROM a JOIN b USING (k)": "almost none would meet: bound the time",
+    "SELECT k FROM a EXCEPT SELECT k FROM b": "compares rows that are alive together",
+    "SELECT k FROM a INTERSECT SELECT k FROM b": "compares rows that are alive together",
+}
+
+
+@pytest.mark.parametrize("text", UNBOUNDED)
+def test_points_without_a_bound_on_time_are_refused(text: str) -> None:
+    streams = {name: stream_of(rows) for name, rows in ROWS.items()}
+    with pytest.raises(SqlError) as raised:
+        sql(text, streams)
+    assert UNBOUNDED[text] in str(raised.value)
+    streams["b"] = streams["b"].for_ever()
+    assert isinstance(sql(text, streams), Stream)
