@@ -1,0 +1,166 @@
+"""The suite of destinations on what PostgreSQL's deliveries ask of a server, without a server.
+
+Cannot catch: what only the server knows, see test_postgres.py, which runs the same on one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import adbc_driver_manager
+import pytest
+
+from rstream.errors import OperatingError
+from rvertex.sinks import postgres
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DeliveryUnknownError,
+    RowsRefusedError,
+)
+from rvertex.sinks.postgres import PostgresDestination
+from rvertex.sinks.spec import DeliveryPlace, PostgresSink
+from tests.rvertex.sinks.conformance import Conformance
+from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
+from tests.support.duckdb_server import Server
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """A table of the server in this process."""
+
+    server: Server
+    sink: PostgresSink
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def destination(self, partition: int, schema: pa.Schema = SCHEMA) -> PostgresDestination:
+        return PostgresDestination(self.sink, DeliveryPlace("job", "d", partition, 2, schema))
+
+    def rows(self) -> list[Row]:
+        if self.sink.table not in self.server.made:
+            return []
+        order = ", ".join(self.sink.key) or "rowid"
+        found = self.server.query(f"SELECT * FROM {self.sink.table} ORDER BY {order}")
+        return [dict(zip(SCHEMA.names, row, strict=True)) for row in found]
+
+    def shown(self, column: str, value: Any) -> Any:
+        return value
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(postgres.adbc, "connect", made.connect)
+    return made
+
+
+class _Here(Conformance):
+    """What needs no other process, nor the types of the server."""
+
+    test_killed_between_any_two_calls: ClassVar[None] = None  # type: ignore[assignment]
+    test_killed_within_a_call: ClassVar[None] = None  # type: ignore[assignment]
+    test_frozen_between_calls: ClassVar[None] = None  # type: ignore[assignment]
+    test_frozen_within_a_commit: ClassVar[None] = None  # type: ignore[assignment]
+    test_large_and_many: ClassVar[None] = None  # type: ignore[assignment]
+    test_every_type_comes_back: ClassVar[None] = None  # type: ignore[assignment]
+    test_refused_types_are_named: ClassVar[None] = None  # type: ignore[assignment]
+
+
+class TestAppend(_Here):
+    @pytest.fixture
+    def place(self, server: Server) -> LocalPlace:
+        return LocalPlace(server, PostgresSink("dsn", "rows"))
+
+
+class TestUpsert(_Here):
+    @pytest.fixture
+    def place(self, server: Server) -> LocalPlace:
+        return LocalPlace(server, PostgresSink("dsn", "rows", "upsert", ("part", "n")))
+
+
+MODES = pytest.mark.parametrize(
+    "sink",
+    [PostgresSink("dsn", "rows"), PostgresSink("dsn", "rows", "upsert", ("part", "n"))],
+    ids=["append", "upsert"],
+)
+
+
+@MODES
+@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize("has_sent", [False, True])
+def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_over(
+    sink: PostgresSink, epoch: int, has_sent: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one of the same epoch: a handle that is opened again, and the server ends none."""
+    place = LocalPlace(server, sink)
+    old, successor = place.destination(0), place.destination(0)
+    assert old.open(1) is None
+    if has_sent:
+        monkeypatch.setattr(postgres, "BUFFER_BYTES_MAX", 0)
+    old.write(items(0, 0, 4))
+    monkeypatch.setattr(postgres.Statements, "end_writer", lambda *_: "SELECT 1 WHERE false")
+    assert successor.open(epoch) is None
+    with pytest.raises(OperatingError if has_sent else DeliveryFencedError):
+        old.commit(progress(0, 4))
+    assert place.rows() == []
+    successor.write(items(0, 0, 5))
+    successor.commit(progress(0, 5))
+    assert place.rows() == expected(0, 5)
+    successor.close()
+
+
+@MODES
+def test_an_older_epoch_is_refused_though_it_saw_no_successor(
+    sink: PostgresSink, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has taken over between its look and its own taking."""
+    place = LocalPlace(server, sink)
+    newer = place.destination(0)
+    newer.open(2)
+    monkeypatch.setattr(postgres.Statements, "writer", lambda _: "SELECT 1 WHERE false")
+    with pytest.raises(DeliveryFencedError):
+        place.destination(0).open(1)
+    newer.write(items(0, 0, 4))
+    newer.commit(progress(0, 4))
+    assert place.rows() == expected(0, 4)
+    newer.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "meaning"), [("", DeliveryUnknownError), ("23505", RowsRefusedError)]
+)
+def test_what_an_end_of_a_transaction_is_answered_with(
+    state: str, meaning: type[Exception], server: Server
+) -> None:
+    place = LocalPlace(server, PostgresSink("dsn", "rows"))
+    lost = place.destination(0)
+    lost.open(1)
+    lost.write(items(0, 0, 4))
+    server.fails_at_commit = adbc_driver_manager.OperationalError(
+        "no answer", status_code=adbc_driver_manager.AdbcStatusCode.IO, sqlstate=state or None
+    )
+    with pytest.raises(meaning):
+        lost.commit(progress(0, 4))
+    with pytest.raises(OperatingError, match="open it again"):
+        lost.commit(progress(0, 4))
+    server.fails_at_commit = None
+    assert lost.open(1) is None
+    lost.write(items(0, 0, 4))
+    lost.commit(progress(0, 4))
+    assert place.rows() == expected(0, 4)
+    lost.close()
+
+
+def test_the_last_row_of_a_key_wins(server: Server) -> None:
+    """Within a commit and over several; the rows of one do not come again with the next."""
+    place = LocalPlace(server, PostgresSink("dsn", "rows", "upsert", ("part",)))
+    keyed = place.destination(0)
+    keyed.open(1)
+    for first, end in ((0, 5), (5, 6), (6, 12)):
+        keyed.write(items(0, first, end))
+        keyed.commit(progress(0, end))
+        assert place.rows() == expected(0, end)[-1:]
+    keyed.close()
