@@ -1,7 +1,8 @@
 """The client library's own broker, inside of this process: it removes old records.
 
-It has one partition's few megabytes in memory; what exceeds them is removed, as retention would. It
-knows no transactions, and does not answer questions about topics.
+It has each partition's few megabytes in memory; what exceeds them is removed, as retention would.
+Topics appear with their first record. It knows no transactions, and does not answer questions about
+topics.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ class MockCluster:
         (broker,) = self._producer.list_topics(timeout=ANSWER_S_MAX).brokers.values()
         self.servers = f"{broker.host}:{broker.port}"
 
-    def produce(self, topic: str, values: Iterable[bytes]) -> None:
-        """Send to partition 0, in many small requests."""
+    def produce(self, topic: str, values: Iterable[bytes | None], *, partition: int = 0) -> None:
+        """Send to one of the topic's four partitions, in many small requests."""
         for number, value in enumerate(values):
-            self._producer.produce(topic, value, partition=0)
+            self._producer.produce(topic, value, partition=partition)
             if number % 500 == 0:
                 assert self._producer.flush(ANSWER_S_MAX) == 0
         assert self._producer.flush(ANSWER_S_MAX) == 0
+
+    def create(self, topic: str) -> None:
+        """Make the topic, as a consumer that asks for it does not."""
+        self._producer.list_topics(topic, timeout=ANSWER_S_MAX)

@@ -1,13 +1,15 @@
-"""The reader of topics on a real broker: order, gaps, ends, bounds, brokers that are away.
+"""The reader of topics: order, gaps, ends, bounds, brokers that are away.
 
-Cannot catch: what a broker does that gives topics ids; this one does not.
+What needs no more of a broker runs on the one that the client library has inside, too, so that it
+is fast. Cannot catch: what a broker does that gives topics ids; this one does not.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,26 +24,69 @@ from rvertex.sources.logs.errors import (
 from rvertex.sources.logs.kafka import buffers, reader, state
 from rvertex.sources.logs.kafka.positions import topic_units
 from rvertex.sources.spec import SourceSpec, Unit
-from tests.support.brokers import Broker, Record, send
+from tests.support.brokers import QUIET, Broker, Record, send
 from tests.support.mock_cluster import MockCluster
-from tests.support.topics import reading, topic_spec, value
+from tests.support.topics import Reading, reading, topic_spec, value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.decode.messages import MessageDecoder, Messages
     from rvertex.sources.logs.protocol import LogRows
 
 
-def test_partitions_are_read_in_their_order_up_to_their_ends(broker: Broker, topic: str) -> None:
+class Kafka:
+    """A topic of two partitions on some broker."""
+
+    def __init__(self, broker: Broker | MockCluster, topic: str) -> None:
+        self.broker, self.topic = broker, topic
+
+    def produce(self, values: Iterable[bytes | None], partition: int = 0) -> None:
+        if isinstance(self.broker, MockCluster):
+            self.broker.produce(self.topic, values, partition=partition)
+        else:
+            records = [Record(data, partition=partition) for data in values]
+            self.broker.produce(self.topic, records)
+
+    def spec(self, **options: Any) -> SourceSpec:
+        return topic_spec(self.broker, self.topic, **options)
+
+    def reading(
+        self, positions: list[int] | None = None, *, until: int | None = None, **options: Any
+    ) -> AbstractContextManager[Reading]:
+        """Both partitions are read; ``until``: where the first one ends."""
+        spec = self.spec(**options)
+        units = Unit(spec.path, until=until), Unit(spec.path, stream=1)
+        return reading(spec, positions, units=units)
+
+
+@pytest.fixture(scope="module")
+def mock() -> MockCluster:
+    return MockCluster()
+
+
+@pytest.fixture(params=["inside", pytest.param("process", marks=pytest.mark.slow)])
+def kafka(request: pytest.FixtureRequest) -> Kafka:
+    if request.param == "process":
+        return Kafka(request.getfixturevalue("broker"), request.getfixturevalue("topic"))
+    made = Kafka(request.getfixturevalue("mock"), f"topic-{uuid.uuid4().hex[:8]}")
+    assert isinstance(made.broker, MockCluster)
+    made.broker.create(made.topic)
+    return made
+
+
+def test_partitions_are_read_in_their_order_up_to_their_ends(kafka: Kafka) -> None:
     for p in (0, 1):
-        broker.produce(topic, [value(10 * i + p) for i in range(5)], partition=p)
-    with reading(topic_spec(broker, topic)) as found:
+        kafka.produce([value(10 * i + p) for i in range(5)], p)
+    with kafka.reading() as found:
         for p in (0, 1):
             found.until(5, p, rows_max=2)
             assert found.rows[p] == [(i, 10 * i + p) for i in range(5)]
         found.wait(lambda: found.log.end(0) is not None)
         assert found.log.lag(0) == 0
-        broker.produce(topic, [value(99)])
+        kafka.produce([value(99)])
         found.until(6)
         end = found.log.end(0)
         assert end is None or end.position == 6
@@ -77,11 +122,10 @@ def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, top
         assert found.rows[0][2:] == [(5, 4)]
 
 
-def test_it_goes_on_and_ends_where_it_is_told(broker: Broker, topic: str) -> None:
-    broker.produce(topic, [value(i) for i in range(20)])
-    spec = topic_spec(broker, topic, start='offsets:{"0": 3, "1": 0}', until="latest")
-    with reading(spec, [5, 0]) as found:
-        broker.produce(topic, [value(i) for i in range(20, 30)])
+def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
+    kafka.produce([value(i) for i in range(20)])
+    with kafka.reading([5, 0], until=20) as found:
+        kafka.produce([value(i) for i in range(20, 30)])
         found.until(20)
         assert [at for at, _ in found.rows[0]] == [*range(5, 20)]
         found.log.skip_to(0, 18)
@@ -91,28 +135,26 @@ def test_it_goes_on_and_ends_where_it_is_told(broker: Broker, topic: str) -> Non
         assert found.log.read(0, 10) is None
 
 
-def test_bad_messages_end_it_or_stand_aside(broker: Broker, topic: str) -> None:
-    sent = [value(1), b"?", Record(None), value(2), b'{"t": "x"}', value(3)]
-    broker.produce(topic, sent)
-    with reading(topic_spec(broker, topic)) as found:
-        with pytest.raises(LogRowError, match=f"topic {topic}, partition 0, position 1: not a JSO"):
+def test_bad_messages_end_it_or_stand_aside(kafka: Kafka) -> None:
+    kafka.produce([value(1), b"?", None, value(2), b'{"t": "x"}', value(3)])
+    with kafka.reading() as found:
+        named = f"topic {kafka.topic}, partition 0, position 1: not a JSO"
+        with pytest.raises(LogRowError, match=named):
             found.until(6)
         assert found.rows[0] == [(0, 1)]
-    with reading(topic_spec(broker, topic, on_error="skip")) as found:
+    with kafka.reading(on_error="skip") as found:
         found.until(6)
         assert found.rows[0] == [(0, 1), (3, 2), (5, 3)]
         assert found.dead == [1, 2, 4]
 
 
-def test_a_full_buffer_is_fetched_no_further(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_buffer_is_fetched_no_further(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffers, "BUFFERED_ROWS_MAX", 50)
     monkeypatch.setattr(reader, "FETCH_ROWS_MAX", 20)
     rows = 500
     for p in (0, 1):
-        broker.produce(topic, [value(i) for i in range(rows)], partition=p)
-    with reading(topic_spec(broker, topic)) as found:
+        kafka.produce([value(i) for i in range(rows)], p)
+    with kafka.reading() as found:
         first, second = found.log._buffers
         found.wait(lambda: first.is_full and second.is_full)
         found.log.skip_to(0, 5)
@@ -141,10 +183,10 @@ class Gate:
 
 
 def test_what_was_under_way_when_it_goes_on_elsewhere_leaves_no_hole(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "FETCH_ROWS_MAX", 10)
-    broker.produce(topic, [value(i) for i in range(30)])
+    kafka.produce([value(i) for i in range(30)])
     gates = []
 
     def gate_of(spec: SourceSpec, config: dict[str, str]) -> Gate:
@@ -152,7 +194,7 @@ def test_what_was_under_way_when_it_goes_on_elsewhere_leaves_no_hole(
         return gates[0]
 
     monkeypatch.setattr(reader, "message_decoder", gate_of)
-    with reading(topic_spec(broker, topic)) as found:
+    with kafka.reading() as found:
         (gate,) = gates
         assert gate.reached.wait(60)
         found.log.skip_to(0, 5)
@@ -162,13 +204,11 @@ def test_what_was_under_way_when_it_goes_on_elsewhere_leaves_no_hole(
         assert [at for at, _ in found.rows[0]] == [*range(5, 30)]
 
 
-def test_where_it_closes_is_told_by_an_answer_that_is_young_enough(
-    broker: Broker, topic: str
-) -> None:
-    broker.produce(topic, [value(i) for i in range(5)])
-    with reading(topic_spec(broker, topic)) as found:
+def test_where_it_closes_is_told_by_an_answer_that_is_young_enough(kafka: Kafka) -> None:
+    kafka.produce([value(i) for i in range(5)])
+    with kafka.reading() as found:
         found.wait(lambda: found.log.closing_position(0, 0.0))
-        broker.produce(topic, [value(5)])
+        kafka.produce([value(5)])
         now_s = time.monotonic()
         assert found.log.closing_position(0, now_s + 1e6) is None
         found.wait(lambda: found.log.closing_position(0, now_s))
@@ -283,19 +323,21 @@ def test_a_topic_that_is_gone_is_waited_for_a_while(
             found.wait(lambda: found.step() and False)
 
 
-def test_offsets_are_committed_for_those_who_watch(broker: Broker, topic: str) -> None:
-    from confluent_kafka import TopicPartition
+def test_offsets_are_committed_for_those_who_watch(kafka: Kafka) -> None:
+    from confluent_kafka import Consumer, TopicPartition
 
-    broker.produce(topic, [value(i) for i in range(9)])
-    with reading(topic_spec(broker, topic, config={"group.id": f"g-{topic}"})) as found:
+    group = {"group.id": f"g-{kafka.topic}"}
+    kafka.produce([value(i) for i in range(9)])
+    with kafka.reading(config=group) as found:
         found.wait(lambda: found.log._buffers[0].fetched == 9)
         found.until(4, rows_max=4)
-    with broker.consumer(group_id=f"g-{topic}") as consumer:
-        (place,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
-        assert place.offset == 4, "the others were fetched, and nobody has them"
+    consumer = Consumer({"bootstrap.servers": kafka.broker.servers, **group, **QUIET})
+    (place,) = consumer.committed([TopicPartition(kafka.topic, 0)], timeout=10)
+    consumer.close()
+    assert place.offset == 4, "the others were fetched, and nobody has them"
 
 
-def test_a_closed_reader_stays_closed(broker: Broker, topic: str) -> None:
-    with reading(topic_spec(broker, topic)) as found:
+def test_a_closed_reader_stays_closed(kafka: Kafka) -> None:
+    with kafka.reading() as found:
         found.log.close()
         assert not found.log._thread.is_alive()
