@@ -17,6 +17,7 @@ from rstream import ManualClock, MemoryBlobs
 from rstream.errors import OperatingError, StoreError
 from rvertex.checkpoint.checkpointer import (
     FAILURES_MAX,
+    AllAttached,
     Checkpointer,
     CheckpointSlot,
     read_checkpoint,
@@ -25,7 +26,7 @@ from rvertex.errors import CorruptCheckpointError
 from rvertex.host.environment import HostLimits
 from rvertex.messages import CheckpointTaken
 from rvertex.operators.protocol import OperatorState
-from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
+from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,13 +163,13 @@ def test_instances_take_turns() -> None:
         world.checkpointer(CheckpointSlot(k, 3), k, checkpoint_interval_s=1.0) for k in range(3)
     ]
     order = []
-    for _ in range(9):
+    for tick in range(9):
         world.clock.advance(1_000_000)
         world.position += 1
         for k, checkpoints in enumerate(replicas):
             if world.after(checkpoints, 0.0, moved=0):
-                order.append(k)
-    assert order == [0, 1, 2] * 3
+                order.append((tick, k))
+    assert order == [(tick, tick % 3) for tick in range(9)], "one in each interval"
 
 
 def test_a_request_is_answered_by_a_later_snapshot() -> None:
@@ -201,6 +202,18 @@ def test_one_is_announced_when_it_is_stored_and_its_outputs_are_durable() -> Non
     assert taken.size_bytes == sum(world.store.size(p) for p in (taken.name, *taken.parts))
     loaded = read_checkpoint(world.store, taken.name, SPEC)
     assert loaded.snapshot.inputs == (1,)
+
+
+def test_one_that_is_rebuilt_says_from_where_a_restart_reads() -> None:
+    class Rebuilt(World):
+        def snapshot(self) -> Snapshot:
+            start = ReplayFrom((self.position - 3,), OperatorState({}))
+            return replace(super().snapshot(), replay_from=start)
+
+    world = Rebuilt(position=9)
+    assert world.after(world.checkpointer(checkpoint_interval_s=1.0), 1.0) == 1
+    (taken,) = world.taken
+    assert (taken.inputs, taken.reads) == ((10,), (7,))
 
 
 def test_each_part_is_a_task_and_a_closed_instance_begins_no_more() -> None:
@@ -242,6 +255,79 @@ def test_one_that_was_asked_for_and_failed_is_still_asked_for() -> None:
     assert world.after(checkpoints, 0.0) == 1
     assert world.taken[0].asked
     assert world.after(checkpoints, 100.0) == 0, "it was answered once"
+
+
+def test_only_uploads_in_a_row_count_as_failures() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    for _ in range(3):
+        world.store.is_down = True
+        for _ in range(FAILURES_MAX):
+            assert world.after(checkpoints, 1.0) == 0
+        world.store.is_down = False
+        assert world.after(checkpoints, 1.0) == 1
+
+
+def test_one_under_way_becomes_urgent_when_somebody_asks_for_another() -> None:
+    """Its outputs are flushed at once, as the one that was asked for begins after it."""
+    world, urgent = World(), [False]
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+
+    def is_durable(outputs: tuple[int, ...], is_urgent: bool) -> bool:
+        urgent.append(is_urgent)
+        return is_urgent
+
+    checkpoints._is_durable = is_durable
+    assert world.after(checkpoints, 1.0) == 0
+    assert not any(urgent)
+    checkpoints.request()
+    assert world.after(checkpoints, 0.0, moved=0) == 2
+    assert [taken.asked for taken in world.taken] == [False, True]
+
+
+class Attached:
+    """Files that a vertex makes as it goes on; each is named until a checkpoint has named it."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.made, self.told = kind, 0, 0
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{self.kind}/{k}" for k in range(self.told, self.made))
+
+    def announced(self, names: tuple[str, ...]) -> None:
+        assert names == self.names()[: len(names)], "they are its own, from the first on"
+        self.told += len(names)
+
+
+def test_a_checkpoint_names_the_files_from_before_its_snapshot_and_each_once() -> None:
+    """Those that are made while it is stored, or when it fails, go with a later one."""
+    world, values, intake = World(), Attached("values"), Attached("intake")
+    checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
+    checkpoints._attached_files = AllAttached(values, intake)
+
+    def take(*, made: tuple[int, int], then: tuple[int, int], fails: bool = False) -> None:
+        values.made, intake.made = made
+        world.clock.advance(1_000_000)
+        world.position += 1
+        checkpoints.poll((world.position,))
+        values.made, intake.made = then
+        world.store.is_down = fails
+        world.background.run()
+        checkpoints.poll((world.position,))
+        world.store.is_down = False
+
+    take(made=(2, 1), then=(3, 3))
+    take(made=(3, 3), then=(5, 3), fails=True)
+    take(made=(5, 4), then=(6, 6))
+    take(made=(6, 6), then=(6, 6))
+    take(made=(6, 6), then=(7, 7))
+    attached = [[n for n in t.parts if not n.startswith("checkpoints/")] for t in world.taken]
+    assert attached == [
+        ["values/0", "values/1", "intake/0"],
+        ["values/2", "values/3", "values/4", "intake/1", "intake/2", "intake/3"],
+        ["values/5", "intake/4", "intake/5"],
+        [],
+    ]
 
 
 def test_uploads_that_fail_in_a_row_fail_the_instance() -> None:

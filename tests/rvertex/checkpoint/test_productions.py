@@ -26,6 +26,7 @@ from rstream.errors import InvalidBatchError
 from rstream.items.batch import Items
 from rvertex.checkpoint.checkpointer import CheckpointSlot
 from rvertex.checkpoint.journal import Journal
+from rvertex.checkpoint.productions import Productions, open_history
 from rvertex.checkpoint.value_log import _encode, open_values
 from rvertex.errors import CorruptJournalError, OvertakenError
 from rvertex.events.run import Run
@@ -470,6 +471,92 @@ def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
         zombie.wiring.background.run(5)
     assert isinstance(zombie.failure, OvertakenError)
     assert world.store.list("productions")[-1] == last
+
+
+class Steps:
+    """The productions of one instance that makes a step when it is told; outputs are numbers."""
+
+    def __init__(self, store: MemoryBlobs, checkpoint: str = "") -> None:
+        self.store, self.background, self.clock = store, Stepped(), ManualClock(1)
+        self.limits = HostLimits(checkpoint_interval_s=None)
+        self.taken: list[CheckpointTaken] = []
+        self.durable = 0
+        self.history = open_history(STRONG, checkpoint, store)
+        self.position = self.history.next_number
+        self.productions = Productions(
+            STRONG,
+            self,  # type: ignore[arg-type]
+            1,
+            self.history,
+            get_snapshot=self.snapshot,
+            is_durable=lambda outputs, is_urgent: outputs[0] <= self.durable,
+        )
+
+    def notify(self, notice: HostNotice) -> None:
+        assert isinstance(notice, CheckpointTaken)
+        self.taken.append(notice)
+
+    def snapshot(self) -> Snapshot:
+        at = self.position
+        return Snapshot(STRONG.id, "tag", (at,), (at,) * 3, (b"",) * 3, (OperatorState({}),))
+
+    def step(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.position += 1
+            self.productions.hold(StepResult((None, None, None)))
+            self.background.run()
+            self.productions.poll((self.position,))
+
+    def ask(self, durable: int) -> list[tuple[int, list[int], int]]:
+        """Announced when so much is durable: number of the entry, those that it names, its time."""
+        self.productions.request()
+        self.productions.poll((self.position,))
+        return self.wait(durable)
+
+    def wait(self, durable: int) -> list[tuple[int, list[int], int]]:
+        self.clock.advance(1_000_000)
+        self.durable, self.taken = durable, []
+        self.productions.poll((self.position,))
+        return [(_number(t.name), [_number(p) for p in t.parts], t.taken_us) for t in self.taken]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("/")[2])
+
+
+def test_a_checkpoint_of_productions_waits_for_its_newest_and_names_those_before() -> None:
+    steps = Steps(MemoryBlobs())
+    steps.step(3)
+    began_us = steps.clock.now_us()
+    assert steps.ask(durable=2) == []
+    steps.step()
+    assert steps.wait(durable=3) == [(2, [0, 1], began_us)]
+    assert steps.wait(durable=4) == [], "it was asked for once"
+    steps.step()
+    began_us = steps.clock.now_us()
+    assert steps.ask(durable=5) == [(4, [3], began_us)]
+    assert steps.ask(durable=5) == [], "there is no entry since"
+
+
+@pytest.mark.parametrize("told", ["", "productions/v.0/0000000000000001"])
+def test_a_successor_names_the_productions_since_the_checkpoint_that_it_was_told(
+    told: str,
+) -> None:
+    store = MemoryBlobs()
+    Steps(store).step(4)
+    successor = Steps(store, told)
+    successor.step()
+    ((newest, named, _),) = successor.ask(durable=9)
+    assert (newest, named) == (4, [2, 3] if told else [0, 1, 2, 3])
+
+
+def test_a_production_of_an_instance_that_is_closed_is_not_stored() -> None:
+    steps = Steps(MemoryBlobs())
+    held = steps.productions.hold(StepResult((None, None, None)))
+    steps.productions.close()
+    steps.background.run()
+    assert isinstance(held.exception(), RuntimeError)
+    assert steps.store.list() == []
 
 
 #: What two operators drew in three steps: numbers of their first values, and how many these are.
