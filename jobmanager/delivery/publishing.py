@@ -31,6 +31,7 @@ from jobmanager.errors import CannotPublishError
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
 from rstream.store.local_files import make_folder, sync_file, sync_folder
+from rvertex.sources.formats.rows.folders import recorded
 from rvertex.sources.formats.rstream import CLAIM
 from rvertex.sources.versions import local_path
 
@@ -132,6 +133,8 @@ def _write(
 ) -> None:
     os.makedirs(draft)
     answer = Answer(plan)
+    named = pa.schema([answer.schema.field(name) for name in publishing.partition_by])
+    schema = answer.schema.with_metadata(recorded(named)) if named.names else answer.schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in answer.batches():
@@ -141,7 +144,7 @@ def _write(
     ds.write_dataset(
         batches(),
         draft,
-        schema=answer.schema,
+        schema=schema,
         format="parquet",
         partitioning=list(publishing.partition_by) or None,
         partitioning_flavor="hive" if publishing.partition_by else None,

@@ -16,14 +16,15 @@ from rstream.errors import StoreError
 from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
 from rvertex.sources.files import list_files
 from rvertex.sources.formats.parquet import row_groups
+from rvertex.sources.formats.row_groups import excluded_by_folders
 from rvertex.sources.mixed import listed
 from rvertex.sources.versions import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from planner.physical.plan import PhysicalPlan
-    from rvertex.sources.spec import Format, SourcePartition
+    from rvertex.sources.spec import Format, SourcePartition, SourceSpec
     from rvertex.sources.versions import FileVersion
 
 
@@ -73,7 +74,9 @@ def checked_inputs(
 def inputs_of(plan: PhysicalPlan) -> Inputs:
     """Compare the files of the plan with those that are there."""
     planned: dict[tuple[Format, str], dict[str, FileVersion]] = {}
+    specs: dict[tuple[Format, str], list[SourceSpec]] = {}
     for partition in _partitions(plan):
+        specs.setdefault((partition.spec.format, partition.spec.path), []).append(partition.spec)
         files = planned.setdefault((partition.spec.format, partition.spec.path), {})
         files.update({u.path: u.version for u in partition.units if u.version is not None})
     changed: dict[str, tuple[FileVersion, FileVersion]] = {}
@@ -87,7 +90,7 @@ def inputs_of(plan: PhysicalPlan) -> Inputs:
                 gone.append(path)
             elif not now.is_same(then):
                 changed[path] = then, now
-        more = [p for p in there if p not in files and (format != "parquet" or _has_rows(p))]
+        more = [p for p in there if p not in files and _is_read(p, specs[format, source])]
         if more:
             come[source] = tuple(more)
     return Inputs(changed, tuple(gone), come)
@@ -98,6 +101,13 @@ def _partitions(plan: PhysicalPlan) -> Iterator[SourcePartition]:
         source = vertex.source
         if source is not None and source.spec.format != "items" and source.spec.log is None:
             yield source
+
+
+def _is_read(path: str, specs: Sequence[SourceSpec]) -> bool:
+    """Whether a job that is planned now would read the file."""
+    if all(excluded_by_folders(spec, path, spec.folders) for spec in specs):
+        return False
+    return specs[0].format != "parquet" or _has_rows(path)
 
 
 def _listing(format: Format, path: str) -> dict[str, FileVersion]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
 from planner.api import sinks
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError, UnknownColumnError
@@ -21,8 +23,6 @@ from rvertex.sources.versions import absolute, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import pyarrow as pa
 
     from rstream.format.table import TableForm
     from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode, SinkSpec
@@ -152,6 +152,9 @@ class Outputs:
         for name in names:
             if name not in columns:
                 raise UnknownColumnError(name, tuple(columns), "partition_by=")
+            kind = self.plan.schema.field(name).type if name in self.plan.schema.names else None
+            if kind is not None and pa.types.is_nested(kind):
+                raise InvalidPlanError(f"partition_by={name!r}: {kind} cannot name a folder")
         if len(names) == len(columns):
             raise InvalidPlanError("partition_by= leaves no column for the files")
         query = self._query(None, cti_every, form)

@@ -27,7 +27,7 @@ from planner.logical.nodes import Source
 from planner.logical.traversal import transform
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import split_part
-from rvertex.sources.discover import infer_schema
+from rvertex.sources.discover import infer_columns, infer_schema
 from rvertex.sources.files import SEVERAL
 from rvertex.sources.formats.row_log import holds_log
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
@@ -115,7 +115,8 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     path, shown = _path_of(paths)
     options = tuple(sorted((*given.reader_options(format), *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
-    columns = _overridden(infer_schema(format, path, options), given.schema, path)
+    found, folders = infer_columns(format, path, options)
+    columns = _overridden(found, given.schema, path)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
     checked_on_bad_row(given.on_bad_row)
     origin, delay_us, quantile = delay_of(given.delay)
@@ -137,6 +138,7 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
         log=log,
         casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
         latest_us=latest_us(None if given.follow else given.max_ahead),
+        folder_columns=folders,
     )
     return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
 

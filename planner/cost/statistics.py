@@ -114,5 +114,5 @@ class Discovery:
 
 def source_key(spec: SourceSpec) -> str:
     """Equal for sources that give the same rows at the same times."""
-    same = spec.format, spec.path, spec.options, spec.latest_us, spec.vs, spec.ve, spec.items
-    return fingerprint(same)
+    said = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
+    return fingerprint((spec.format, spec.path, *said))

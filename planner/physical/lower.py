@@ -26,6 +26,7 @@ from planner.logical.query import grid_us
 from planner.logical.text import logical_text
 from planner.logical.traversal import NodeMap, readers, topological
 from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
+from planner.optimizer.skip_folders import without_folders
 from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
 from planner.physical.literal_secrets import sink_notes, source_notes
@@ -79,6 +80,7 @@ def lower(
         if isinstance(node, logical.Source):
             _check_types(node.schema)
     discovery = Discovery(discover, survey)
+    query = replace(query, plan=without_folders(query.plan, PlanOptions()))
     known = discovery.statistics(query.plan, look)
 
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:

@@ -18,8 +18,10 @@ from rstream.format.codec import kept_type
 from rstream.items.batch import EVENT, kinds
 from rvertex.errors import CorruptSourceError, SourceVanishedError
 from rvertex.sources.files import list_files
+from rvertex.sources.formats.parquet import folder_types
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.column_names import check_unique_fields
+from rvertex.sources.formats.rows.folders import folder_columns
 from rvertex.sources.spec import SourcePartition, Unit
 
 if TYPE_CHECKING:
@@ -76,7 +78,19 @@ def infer_schema(
     path: str,
     options: Sequence[tuple[str, OptionValue]] = (),
 ) -> pa.Schema:
-    """Columns of a source, from its first file (of CSV and JSON: from the first few MB of it).
+    """Columns of a source; see :func:`infer_columns`."""
+    return infer_columns(format, path, options)[0]
+
+
+def infer_columns(
+    format: Format,
+    path: str,
+    options: Sequence[tuple[str, OptionValue]] = (),
+) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Columns of a source, and which of them its folders name.
+
+    They are those of its first file (of CSV and JSON: of the first few MB of it), then those of the
+    folders above it (:mod:`rvertex.sources.formats.rows.folders`).
 
     A column without any value there has the type that the next files give it, and is text if they
     have none either. Types are made plain (no dictionaries, no large strings), and whole-second
@@ -87,15 +101,23 @@ def infer_schema(
     """
     found = FORMATS[format]
     if not found.has_files:
-        return found.columns(path, dict(options))
-    files = iter(list_files(format, path))
+        return found.columns(path, dict(options)), ()
+    there = list(list_files(format, path))
+    files = iter(there)
     schema = _columns(format, next(files), options)
     for file in itertools.islice(files, _MORE_FILES_MAX):
         if schema.names and not any(map(pa.types.is_null, schema.types)):
             break
         with contextlib.suppress(CorruptSourceError, SourceVanishedError):  # its reader will say
             schema = _with_types_of(_columns(format, file, options), schema)
-    return pa.schema([pa.field(f.name, plain_type(f.type)) for f in schema])
+    written = folder_types(there[0]) if format == "parquet" else {}
+    named = [
+        pa.field(f.name, written.get(f.name, f.type))
+        for f in folder_columns(format, path, there)
+        if f.name not in schema.names
+    ]
+    columns = pa.schema([pa.field(f.name, plain_type(f.type)) for f in (*schema, *named)])
+    return columns, tuple(f.name for f in named)
 
 
 def _columns(format: Format, file: str, options: Sequence[tuple[str, OptionValue]]) -> pa.Schema:

@@ -109,6 +109,12 @@ def is_single_file(format: Format, path: str) -> bool:
     return list(list_files(format, path)) == [absolute(path)]
 
 
+def fixed_folder(path: str) -> str:
+    """The folder in which the names begin that a pattern leaves open; the path if it is none."""
+    places = [path.index(character) for character in _MAGIC if character in path]
+    return path[: min(places)].rpartition("/")[0] if places else path
+
+
 def open_random(path: str) -> pa.NativeFile:
     """Open for reads at any place.
 
@@ -183,8 +189,7 @@ def _named(paths: list[str]) -> str:
 def _matching(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
     """The files that a pattern names, and those in folders that it names."""
     whole = absolute(path)
-    first = min(whole.index(character) for character in _MAGIC if character in whole)
-    folder = whole[:first].rpartition("/")[0]
+    folder = fixed_folder(whole)
     try:
         found = _list_remote(folder) if local_path(folder) is None else _list_local(folder or "/")
     except (OSError, StoreError) as error:

@@ -22,6 +22,7 @@ from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
 from rvertex.sources.formats.rows.column_names import check_unique, check_unique_fields
+from rvertex.sources.formats.rows.folders import check_folders, folder_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -92,11 +93,12 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
     extra: dict[str, list[str]] = {}
     for path in paths:
         names = _checked(spec, path) if spec.format == "parquet" else _names(spec, path)
+        names = [*names, *check_folders(spec, path, names)]
         first = first or frozenset(names)
         more = [name for name in names if name not in first]
         if more:
             extra[path] = more
-    told = [*value_notes(spec, paths[0]), *_skipped(spec)]
+    told = [*value_notes(spec, paths[0]), *folder_notes(spec, paths), *_skipped(spec)]
     if not extra:
         return tuple(told)
     columns = list(dict.fromkeys(name for more in extra.values() for name in more))

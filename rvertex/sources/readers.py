@@ -18,9 +18,11 @@ from rstream.errors import StreamEngineError
 from rstream.items.batch import empty_events
 from rstream.types import INF_TIME
 from rvertex.sources.events import RowFault, faults_of, to_events
+from rvertex.sources.files import SUFFIXES
 from rvertex.sources.formats.parquet import BATCH_ROWS
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.bad_rows import BAD, BadRow, bad_of, with_bad
+from rvertex.sources.formats.rows.folders import FolderUnits, without_folders
 from rvertex.sources.formats.rows.line_rows import located, row_error
 from rvertex.sources.times import shown
 from rvertex.sources.watched import Watched
@@ -28,6 +30,7 @@ from rvertex.sources.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from rvertex.sources.formats.rows.unit_reader import UnitReader
     from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 
 
@@ -86,7 +89,7 @@ class FileReader:
 
     def __init__(self, partition: SourcePartition, first_row: int, batch_rows: int) -> None:
         self._spec = partition.spec
-        self._units = FORMATS[partition.spec.format].reader(partition.spec, batch_rows)
+        self._units = _unit_reader(partition.spec, batch_rows)
         self._events = self._all_events(partition.units, first_row)
         self._rest: pa.RecordBatch | None = None
 
@@ -174,6 +177,13 @@ class FileReader:
         at = self._units.origin(unit, row)
         said = bad.as_py()
         return located(BadRow(said["reason"], said["column"], said["value"]), unit, at)
+
+
+def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
+    found = FORMATS[spec.format]
+    if spec.format not in SUFFIXES:
+        return found.reader(spec, batch_rows)
+    return FolderUnits(spec, found.reader(without_folders(spec), batch_rows))
 
 
 def _plain(raw: pa.RecordBatch, row: int, fault: RowFault) -> str | None:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Collection
 
     from rvertex.events.frontier import KnownFrontier
     from rvertex.operators.protocol import Evaluator
@@ -141,6 +143,19 @@ class SourceSpec:
     #: The payload of rows as readers give them, where late rows are kept with columns that events
     #: do not have; it has all of ``schema``. None: no more than ``schema``.
     late_schema: pa.Schema | None = field(default=None, metadata={"fingerprint": False})
+
+    #: Those of ``columns`` that folders name (:mod:`rvertex.sources.formats.rows.folders`).
+    folder_columns: tuple[str, ...] = ()
+    #: Files whose folders do not satisfy all of these are left out.
+    folders: tuple[Bound, ...] = ()
+
+    def reading(self, names: Collection[str]) -> pa.Schema:
+        """These columns, and one of the files if all of them are of folders: it counts the rows."""
+        wanted = [f for f in self.columns if f.name in names]
+        others = [f for f in self.columns if f.name not in self.folder_columns]
+        if others and all(f.name in self.folder_columns for f in wanted):
+            wanted.append(others[0])
+        return pa.schema(wanted)
 
     @property
     def row_schema(self) -> pa.Schema:

@@ -49,12 +49,11 @@ def survey(
         SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
         SourceVanishedError: as for whoever reads the rows, naming the file.
     """
-    read = [f for f in spec.columns if f.name in columns] or [spec.columns.field(0)]
     only_starts = replace(
         spec,
         schema=pa.schema([]),
         late_schema=None,
-        columns=pa.schema(read),
+        columns=spec.reading(columns),
         ve=None,
         max_duration_us=None,
         wanted=(),

@@ -53,13 +53,15 @@ class Source(LogicalNode):
             return f"{spec.items.num_rows} items"
         parts = [f"{spec.format} {spec.shown or spec.path}"]
         if is_table(spec):
-            return f"{parts[0]} always alive"
+            parts += [f"folders {bound}" for bound in spec.folders]
+            return " ".join([*parts, "always alive"])
         if spec.vs is not None:
             parts.append(f"vs={_time(spec.vs)}")
         if isinstance(spec.ve, int):
             parts.append(f"ve=+{format_us(spec.ve)}")
         elif spec.ve is not None:
             parts.append(f"ve={_time(spec.ve)}")
+        parts += [f"folders {bound}" for bound in spec.folders]
         return " ".join([*parts, *_lateness(spec)])
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
@@ -82,8 +84,7 @@ class Source(LogicalNode):
         late = spec.row_schema if spec.keeps_late_rows else None
         reads_all = spec.on_bad_row != "fail" or late is not None
         read = {*spec.columns.names} if reads_all else wanted | times
-        columns = pa.schema([f for f in spec.columns if f.name in read])
-        narrow = replace(spec, schema=schema, columns=columns, late_schema=late)
+        narrow = replace(spec, schema=schema, columns=spec.reading(read), late_schema=late)
         return replace(self, spec=narrow)
 
     @property

@@ -23,6 +23,7 @@ from rvertex.errors import (
 )
 from rvertex.sources.files import first_line, open_random
 from rvertex.sources.formats.rows.column_names import check_has
+from rvertex.sources.formats.rows.folders import recorded_columns
 from rvertex.sources.formats.rows.line_rows import Origin
 from rvertex.sources.formats.shared_dictionaries import SharedDictionaries
 from rvertex.sources.spec import Unit
@@ -196,6 +197,13 @@ def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
     leaves = (file.schema.column(k) for k in range(len(file.schema)))
     found = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
     return next(found, None)
+
+
+def folder_types(path: str) -> dict[str, pa.DataType]:
+    """The types that the writer of a file has noted for the columns of its folders."""
+    with open_parquet(path) as file:
+        noted = recorded_columns(file.schema_arrow.metadata)
+    return dict(zip(noted.names, noted.types, strict=True))
 
 
 def schema_of(path: str) -> pa.Schema:

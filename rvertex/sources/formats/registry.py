@@ -6,7 +6,7 @@ Items stand in the plan and messages of Kafka are read as a log, so these two ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rvertex.sources.files import list_files
 from rvertex.sources.formats.delimited import NULL_VALUES, CsvUnits
@@ -14,33 +14,21 @@ from rvertex.sources.formats.first_rows.csv_look import infer_csv_schema
 from rvertex.sources.formats.json_lines import JsonUnits, infer_json_schema
 from rvertex.sources.formats.parquet import ParquetUnits, row_groups, schema_of
 from rvertex.sources.formats.ranges import split_units
+from rvertex.sources.formats.row_groups import excluded_by_folders
 from rvertex.sources.formats.row_log import LogUnits, log_schema, log_units
 from rvertex.sources.formats.rstream import RStreamUnits, stream_schema, stream_units
 from rvertex.sources.formats.text import TEXT_SCHEMA, TextUnits, counted_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
-    from rvertex.sources.formats.rows.line_rows import Origin
+    from rvertex.sources.formats.rows.unit_reader import UnitReader
     from rvertex.sources.spec import Format, OptionValue, SourceSpec, Unit
+    from rvertex.sources.versions import FileVersion
 
     Options = Mapping[str, OptionValue]
-
-
-class UnitReader(Protocol):
-    """Reads whole units of one format; reading one again gives the same rows in the same order."""
-
-    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
-        ...
-
-    def origin(self, unit: Unit, row: int) -> Origin:
-        """Where a row of the last batch stands, by its number in the unit, from 0."""
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +47,20 @@ class SourceFormat:
     has_files: bool = True
 
 
-def _row_groups(spec: SourceSpec) -> tuple[Unit, ...]:
+def _files(spec: SourceSpec) -> dict[str, FileVersion]:
+    """The files of a source that its folders do not leave out; the first if they leave out all."""
     files = list_files(spec.format, spec.path)
+    kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.folders)}
+    return kept or dict(list(files.items())[:1])  # the filter behind the source drops its rows
+
+
+def _row_groups(spec: SourceSpec) -> tuple[Unit, ...]:
+    files = _files(spec)
     return tuple(unit for path, version in files.items() for unit in row_groups(path, version))
 
 
 def _ranges(spec: SourceSpec) -> tuple[Unit, ...]:
-    files = list_files(spec.format, spec.path)
+    files = _files(spec)
     return tuple(u for path, version in files.items() for u in split_units(spec, path, version))
 
 

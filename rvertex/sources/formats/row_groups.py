@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from rstream.types import MIN_TIME
 from rvertex.sources.formats.parquet import leaf_of, open_parquet
+from rvertex.sources.formats.rows.folders import folder_values, value_of
 from rvertex.sources.times import Fault, parse_times
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
     """Whether there are columns that few units need, and nulls in their place hurt nobody."""
-    if spec.on_bad_row != "fail" or spec.not_null:
+    if spec.on_bad_row != "fail" or spec.not_null or {spec.vs, spec.ve} & {*spec.folder_columns}:
         return False
     keeps_more = spec.format == "parquet" and spec.late_schema is not None
     return bool(spec.wanted) or (keeps_more and isinstance(spec.vs, str))
@@ -116,7 +117,10 @@ def _marked(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, before_us: int |
         return unit
     if spec.late_schema is not None:
         unit = replace(unit, before_us=before_us)
-    if not any(_excludes(spec, unit, file, bound) for bound in spec.wanted):
+    if not (
+        excluded_by_folders(spec, unit.path, spec.wanted)
+        or any(_excludes(spec, unit, file, bound) for bound in spec.wanted)
+    ):
         return unit
     return replace(unit, only_times=True, before_us=before_us)
 
@@ -133,6 +137,34 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
     said = _min_max(found)
     if said is None:
         return False
+    return _is_outside(said, bound)
+
+
+def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) -> bool:
+    """Whether the folders above a file say that none of its rows satisfies all of these.
+
+    Raises:
+        SourceSchemaError: a folder says what is none of its column's type.
+    """
+    said = folder_values(spec.path, path) if bounds else {}
+    for bound in bounds:
+        name = bound.column
+        if name not in spec.folder_columns:
+            continue
+        value = value_of(path, name, said.get(name), spec.columns.field(name).type)
+        if value.null_count:
+            return True
+        try:
+            found = value[0].as_py()
+        except (OverflowError, ValueError):
+            continue
+        if _is_outside((found, found), bound):
+            return True
+    return False
+
+
+def _is_outside(said: tuple[Any, Any], bound: Bound) -> bool:
+    """Whether no value from the first to the second one satisfies the bound."""
     ends = {"min": _like(said[0], bound.value), "max": _like(said[1], bound.value)}
     if any(end is None or end != end for end in ends.values()):
         return False

@@ -11,6 +11,7 @@ import json
 import os
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +20,7 @@ import pytest
 
 from rstream.clock import ManualClock
 from rstream.log.background import InlineBackground
-from rvertex.errors import SourceChangedError
+from rvertex.errors import SourceChangedError, SourceSchemaError
 from rvertex.sources.logs import folder as folder_module
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
@@ -370,3 +371,24 @@ def test_a_reader_that_is_closed_while_it_reads_leaves_no_file_open(
     reader.close()
     background.work()
     assert open_files(tmp_path) == []
+
+
+def test_folders_name_columns_of_files_that_come(folder: Folder) -> None:
+    columns = pa.schema([*SCHEMA, ("day", pa.date32())])
+    folder.spec = replace(folder.spec, schema=columns, columns=columns, folder_columns=("day",))
+    folder.reader = folder.open((0,), ())
+    found = []
+    for day in (1, 2):
+        (folder.path / f"day=2026-01-0{day}").mkdir()
+        folder.write(f"day=2026-01-0{day}/{day}.json", [day])
+        folder.scan()
+        assert folder.scan() == [f"{day}.json"]
+        while (rows := folder.reader.read(0, 9)) is not None or folder.has_more():
+            found += [] if rows is None else rows.batch.select(["x", "day"]).to_pylist()
+    assert found == [{"x": k, "day": date(2026, 1, k)} for k in (1, 2)]
+    (folder.path / "day=tomorrow").mkdir()
+    folder.write("day=tomorrow/3.json", [3])
+    folder.scan()
+    folder.scan()
+    with pytest.raises(SourceSchemaError, match="the folder says day=tomorrow, which is not date"):
+        folder.read()

@@ -1,0 +1,61 @@
+"""Files in folders such as ``day=2026-01-01/`` are left out where a filter says so.
+
+It happens before anything is looked at, so that their times are not either. That is the same
+answer only if a row that is not read changes nothing for the others: no row of the source may be
+late, because the delay is found or there are no times, and bad rows are no concern of the job.
+Other sources read these files: of Parquet the times alone (:mod:`skip_row_groups`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.expressions.predicates import conjuncts, may_fail
+from planner.logical.nodes import Filter, LogicalNode, Sink, Source
+from planner.logical.nodes.source import is_table
+from planner.logical.traversal import NodeMap, Shared, shared_nodes, topological, transform
+from planner.optimizer.rules.push_down_filter import push_down_filter
+from planner.optimizer.rules.skip_row_groups import bounds
+
+if TYPE_CHECKING:
+    from planner.cost.options import PlanOptions
+    from rvertex.sources.spec import Bound, SourceSpec
+
+
+def without_folders(root: Sink, options: PlanOptions) -> Sink:
+    """The plan whose sources say which folders they leave out."""
+    sources = [n for n in topological(root) if isinstance(n, Source) and _may_skip(n.spec)]
+    if not sources:
+        return root
+    wanted = _wanted(push_down_filter(root, options))
+
+    def change(node: LogicalNode, shared: Shared) -> LogicalNode:
+        del shared
+        if not isinstance(node, Source) or node not in wanted:
+            return node
+        return replace(node, spec=replace(node.spec, folders=wanted[node]))
+
+    changed = transform(root, change)
+    assert isinstance(changed, Sink), "a sink stays what it is"
+    return changed
+
+
+def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:
+    """What the only reader of a source asks of its folders."""
+    shared = shared_nodes(pushed)
+    found: NodeMap[tuple[Bound, ...]] = NodeMap()
+    for node in topological(pushed):
+        if not isinstance(node, Filter) or may_fail(node.predicate):
+            continue
+        below = node.input
+        if isinstance(below, Source) and below not in shared and _may_skip(below.spec):
+            asked = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
+            found[below] = tuple(b for b in asked if b.column in below.spec.folder_columns)
+    return found
+
+
+def _may_skip(spec: SourceSpec) -> bool:
+    has_late_rows = spec.delay_origin != "auto" and not is_table(spec)
+    minds_rows = spec.on_bad_row != "fail" or bool(spec.not_null)
+    return bool(spec.folder_columns) and not (has_late_rows or minds_rows or spec.log is not None)

@@ -1,0 +1,301 @@
+"""Columns that folders name, as ``day=2026-01-01/``: Hive's way to lay out a table.
+
+A file has a value for each folder ``name=value`` above it: of those below the path of its source,
+and of those that end this path, one directly below the other. Names and values may be encoded as in
+URLs; :data:`NULL` is null. A file that lies in no folder of that name has null as well, and a note
+names it. Types are those that all values have, or those that the files were written with
+(``partition_by``). A column that the files have as well is read from them, and checked.
+
+Invariant: the values of a file follow from its path and its source's alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, unquote_to_bytes
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.exact import exact_cast
+from rvertex.errors import SourceSchemaError
+from rvertex.sources.files import SEVERAL, SUFFIXES, fixed_folder
+from rvertex.sources.formats.rows.bad_rows import bad_of
+from rvertex.sources.formats.rows.text_values import with_values
+from rvertex.sources.versions import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from rvertex.sources.formats.rows.line_rows import Origin
+    from rvertex.sources.formats.rows.unit_reader import UnitReader
+    from rvertex.sources.spec import Format, SourceSpec, Unit
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+#: In the metadata of Parquet files: the types of the columns of their folders.
+TYPES_KEY = b"streamscope.folders"
+_DAY = r"\d{4}-\d\d-\d\d"
+_TIME = rf"{_DAY}[ T]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?"
+#: What values may be, the first that fits all of them; else they are text. ``01`` is a month or an
+#: hour, longer numbers that begin with 0 are text.
+_KINDS = (
+    (r"-?(0|[1-9]\d*)|0\d", pa.int64()),
+    (r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][-+]?\d+)?", pa.float64()),
+    (_DAY, pa.date32()),
+    (_TIME, pa.timestamp("us")),
+    (rf"{_TIME}(Z|[-+]\d\d:?\d\d)", pa.timestamp("us", "UTC")),
+)
+
+
+def folder_values(source: str, file: str) -> dict[str, str | None]:
+    """What the folders above a file say, as it is written; None: null.
+
+    Raises:
+        SourceSchemaError: two folders say something of one column.
+    """
+    found: dict[str, str | None] = {}
+    for part in _folders_above(source, file):
+        name, _, value = part.partition("=")
+        name = unquote(name)
+        if name in found:
+            raise SourceSchemaError(
+                file, name, "two of the folders above the file name this column"
+            )
+        found[name] = None if value == NULL else value
+    return found
+
+
+def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Schema:
+    """The columns of the folders above all files that there are.
+
+    Raises:
+        SourceSchemaError: two folders say something of one column.
+    """
+    if format not in SUFFIXES or not files or not any("=" in file for file in files):
+        return pa.schema([])
+    every = [folder_values(source, file) for file in files]
+    names = dict.fromkeys(name for row in every for name in row)
+    return pa.schema([(name, _kind_of([row.get(name) for row in every])) for name in names])
+
+
+def recorded(columns: pa.Schema) -> dict[bytes, bytes]:
+    """What tells readers of files which types the columns of their folders have."""
+    return {TYPES_KEY: base64.b64encode(columns.serialize().to_pybytes())}
+
+
+def recorded_columns(metadata: dict[bytes, bytes] | None) -> pa.Schema:
+    """The columns that :func:`recorded` has noted; none if it has not."""
+    data = (metadata or {}).get(TYPES_KEY)
+    if data is None:
+        return pa.schema([])
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data)))
+
+
+def value_of(file: str, name: str, raw: str | None, kind: pa.DataType) -> pa.Array:
+    """The value of a folder as an array of one row.
+
+    Raises:
+        SourceSchemaError: it is none of that type.
+    """
+    try:
+        return _parsed(raw, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
+        raise SourceSchemaError(
+            file,
+            name,
+            f"the folder says {name}={unquote(raw or '')}, which is not {kind}; read the column as "
+            f'text with schema={{"{name}": "string"}}',
+        ) from None
+
+
+def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[str]:
+    """Further columns that the folders of a file name; ``names``: those that the file has.
+
+    Raises:
+        SourceSchemaError: a folder says what is none of its column's type, or the file has a column
+            that the first file does not have beside its folders.
+    """
+    said = folder_values(spec.path, file)
+    for name in spec.folder_columns:
+        if name in names:
+            reason = "the file has this column, which the first file does not have beside folders"
+            raise SourceSchemaError(file, name, reason)
+        if name in spec.columns.names:
+            value_of(file, name, said.get(name), spec.columns.field(name).type)
+    return [name for name in said if name not in names and name not in spec.folder_columns]
+
+
+def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
+    """That files lie in no such folders, or that the column loses a zero of numbers of folders."""
+    told: dict[str, str] = {}
+    outside: dict[str, list[str]] = {}
+    for file in paths:
+        said = folder_values(spec.path, file)
+        for name in spec.folder_columns:
+            if name not in said and name in spec.schema.names:
+                outside.setdefault(name, []).append(file)
+        for name, raw in said.items():
+            is_read = name in spec.folder_columns and name in spec.schema.names
+            is_number = is_read and pa.types.is_integer(spec.schema.field(name).type)
+            if is_number and name not in spec.casts and raw and raw[0] == "0" and raw != "0":
+                told.setdefault(name, raw)
+    return [
+        f"source {spec.path}: column {name!r} of its folders is int64, so {raw} is {int(raw)}; "
+        f'give schema={{"{name}": "string"}} to keep it as it is written, or '
+        f'schema={{"{name}": "int64"}} if that is right'
+        for name, raw in told.items()
+    ] + [
+        f"source {spec.path}: column {name!r} is null in {len(mine)} of {len(paths)} files, which "
+        f"lie in no folder {name}=..., such as {mine[0]}"
+        for name, mine in outside.items()
+    ]
+
+
+def without_folders(spec: SourceSpec) -> SourceSpec:
+    """The source as its files have it."""
+    names = spec.folder_columns
+    late = None if spec.late_schema is None else _less(spec.late_schema, names)
+    if spec.vs in names or spec.ve in names:
+        late = None  # which rows are late is then not a matter of the file alone
+    return replace(
+        spec,
+        schema=_less(spec.schema, names),
+        columns=_less(spec.columns, names),
+        late_schema=late,
+        wanted=tuple(bound for bound in spec.wanted if bound.column not in names),
+        folder_columns=(),
+    )
+
+
+class FolderUnits:
+    """Reads units of files, with the columns of their folders."""
+
+    def __init__(self, spec: SourceSpec, files: UnitReader) -> None:
+        """``files`` reads :func:`without_folders`."""
+        self._spec, self._files = spec, files
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows of the unit."""
+        said = folder_values(self._spec.path, unit.path)
+        columns = self._spec.columns
+        values: dict[str, pa.Array] = {}
+        for name in self._spec.folder_columns:
+            if name in columns.names:
+                kind = columns.field(name).type
+                values[name] = value_of(unit.path, name, said.get(name), kind)
+        checked = [name for name in said if name in self._read(unit) and name not in values]
+        for batch in self._files.batches(unit):
+            for name in checked:
+                _check(unit.path, name, said[name], self._good(batch, len(values)).column(name))
+            yield self._joined(batch, values)
+
+    def _read(self, unit: Unit) -> set[str]:
+        """The columns whose values in the batches of a unit are those of its file."""
+        times = {time for time in (self._spec.vs, self._spec.ve) if isinstance(time, str)}
+        return times if unit.only_times else {*times, *self._spec.schema.names}
+
+    def _good(self, batch: pa.RecordBatch, made: int) -> pa.RecordBatch:
+        bad = bad_of(batch, len(self._spec.columns) - made)
+        return batch if bad is None else batch.filter(bad.is_null())
+
+    def _joined(self, batch: pa.RecordBatch, values: dict[str, pa.Array]) -> pa.RecordBatch:
+        """The columns in the order of the source's; behind them what a bad row has."""
+        if not values:
+            return batch
+        columns, width = self._spec.columns, len(self._spec.columns) - len(values)
+        made = {
+            name: pa.nulls(batch.num_rows, value.type)
+            if value.null_count
+            else pa.repeat(value[0], batch.num_rows)
+            for name, value in values.items()
+        }
+        arrays = [made[n] if n in made else batch.column(n) for n in columns.names]
+        names = [*columns.names, *batch.schema.names[width:]]
+        return pa.RecordBatch.from_arrays([*arrays, *batch.columns[width:]], names=names)
+
+    def origin(self, unit: Unit, row: int) -> Origin:
+        return self._files.origin(unit, row)
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def _check(file: str, name: str, raw: str | None, column: pa.Array) -> None:
+    """A column of a file says what the folder says.
+
+    Raises:
+        SourceSchemaError: it does not.
+    """
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    value = value_of(file, name, raw, plain.type)
+    is_equal = pc.equal(plain, value[0]).fill_null(False)
+    is_same = plain.is_null() if value.null_count else is_equal
+    if not pc.all(is_same).as_py():
+        found = plain[pc.index(is_same, False).as_py()]
+        raise SourceSchemaError(
+            file,
+            name,
+            f"a row has {found} where the folder says {name}={NULL if raw is None else raw}; "
+            "rename one of the two",
+        )
+
+
+def _less(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    return pa.schema([f for f in schema if f.name not in names])
+
+
+def _folders_above(source: str, file: str) -> list[str]:
+    """The folders that name columns, from the top down."""
+    for one in source.split(SEVERAL):
+        for base in dict.fromkeys((absolute(one).rstrip("/"), fixed_folder(absolute(one)))):
+            if file == base:
+                base = base.rpartition("/")[0]
+            if not file.startswith(f"{base}/"):
+                continue
+            above: list[str] = []
+            for part in reversed(base.split("/")):
+                if not _names_column(part):
+                    break
+                above.insert(0, part)
+            below = file[len(base) + 1 :].split("/")[:-1]
+            return [*above, *filter(_names_column, below)]
+    return []
+
+
+def _names_column(folder: str) -> bool:
+    return folder.find("=") > 0
+
+
+def _kind_of(values: Sequence[str | None]) -> pa.DataType:
+    written = [unquote(value) for value in values if value is not None]
+    for pattern, kind in _KINDS:
+        if written and all(re.fullmatch(pattern, text) for text in written):
+            try:
+                for value in values:
+                    _parsed(value, kind)
+            except ValueError:  # too large, or no day of the calendar
+                continue
+            return kind
+    return pa.string()
+
+
+def _parsed(raw: str | None, kind: pa.DataType) -> pa.Array:
+    types = pa.types
+    if raw is None:
+        return pa.nulls(1, kind)
+    data = unquote_to_bytes(raw)
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return pa.array([data], kind)
+    text = pa.array([data.decode()])
+    if types.is_timestamp(kind):
+        (found,) = with_values(pa.record_batch([text], ["x"]), [pa.field("x", kind)]).columns
+        return found
+    if types.is_time(kind):
+        day = pc.binary_join_element_wise("1970-01-01", text, "T")
+        return day.cast(pa.timestamp("us")).cast(kind)
+    if types.is_duration(kind):
+        return text.cast(pa.int64()).cast(kind)
+    return exact_cast(text, kind)

@@ -1,0 +1,27 @@
+"""What reads the units of one format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from rvertex.sources.formats.rows.line_rows import Origin
+    from rvertex.sources.spec import Unit
+
+
+class UnitReader(Protocol):
+    """Reads whole units of one format; reading one again gives the same rows in the same order."""
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
+        ...
+
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """Where a row of the last batch stands, by its number in the unit, from 0."""
+        ...
+
+    def close(self) -> None: ...
