@@ -66,7 +66,7 @@ class Connection:
     """One process of the server, and its cursor."""
 
     def __init__(self, server: Server, cursor: duckdb.DuckDBPyConnection, pid: int) -> None:
-        self._server, self._cursor, self._pid = server, cursor, pid
+        self._server, self._cursor, self.pid = server, cursor, pid
         self._stage = ""
         self._rows: list[Any] = []
         self.description: object = None
@@ -82,7 +82,7 @@ class Connection:
     def __exit__(self, *_: object) -> None: ...
 
     def execute(self, statement: str) -> None:
-        if self._server.backends.get(self._pid) is not self:
+        if self._server.backends.get(self.pid) is not self:
             raise adbc_driver_manager.OperationalError("it was ended", status_code=_STATUS)
         self._rows = self._answer(statement)
         self.description = self._rows or None
@@ -98,10 +98,10 @@ class Connection:
 
     def close(self) -> None:
         """What was not committed is forgotten."""
-        if self._server.backends.pop(self._pid, None) is self:
+        if self._server.backends.pop(self.pid, None) is self:
             with contextlib.suppress(duckdb.TransactionException):  # there is none to take back
                 self._cursor.execute("ROLLBACK")
-            self._cursor.execute(f"DELETE FROM backends WHERE pid = {self._pid}")
+            self._cursor.execute(f"DELETE FROM backends WHERE pid = {self.pid}")
             self._cursor.close()
 
     def _answer(self, statement: str) -> list[Any]:

@@ -112,6 +112,30 @@ def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_ov
     successor.close()
 
 
+def test_a_successor_ends_the_connection_of_its_predecessor_and_no_other(server: Server) -> None:
+    """That may hold a lock while it sleeps. Its number may be another's by now."""
+    place = LocalPlace(server, PostgresSink("dsn", "rows"))
+    old, other, successor = place.destination(0), place.destination(1), place.destination(0)
+    old.open(1)
+    other.open(1)
+    assert successor.open(2) is None
+    assert sorted(server.backends) == [2, 3]
+    server.query("UPDATE streamscope_deliveries SET backend = 2, backend_start = '2000-01-01'")
+    assert successor.open(3) is None
+    assert sorted(server.backends) == [2, successor._connection.pid], "it began at another time"
+    successor.close()
+    other.close()
+
+
+def test_progress_moves_for_the_epoch_that_has_it(server: Server) -> None:
+    place = LocalPlace(server, PostgresSink("dsn", "rows"))
+    writer = place.destination(0)
+    writer.open(2)
+    for epoch, moved in ((1, []), (3, []), (2, [(1,)])):
+        assert writer._run(writer._sql.move(epoch, progress(0, 4))) == moved
+    writer.close()
+
+
 @MODES
 def test_an_older_epoch_is_refused_though_it_saw_no_successor(
     sink: PostgresSink, server: Server, monkeypatch: pytest.MonkeyPatch

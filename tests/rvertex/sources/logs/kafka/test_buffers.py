@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rvertex.sources.formats.rows.bad_rows import DEAD
 from rvertex.sources.logs.kafka.buffers import PartitionBuffer
-from rvertex.sources.logs.protocol import LogRows
+from rvertex.sources.logs.protocol import LogRows, joined_rows
 
 EVENTS = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), ("text", pa.string())])
 
@@ -66,6 +66,32 @@ def test_any_step_gives_the_same_rows(put: list[LogRows], steps: list[int]) -> N
     wanted = [p for rows in put if rows.dead is not None for p in rows.dead["position"].to_pylist()]
     assert dead == wanted
     assert buffer.given == buffer.fetched == put[-1].next_position
+
+
+@given(pieces(), st.integers(0, 8), st.one_of(st.none(), st.integers(0, 12)), st.data())
+def test_what_was_fetched_before_or_lies_behind_the_end_is_left_out(
+    put: list[LogRows], begin: int, length: int | None, data: st.DataObject
+) -> None:
+    """A consumer that was assigned anew gives some messages again."""
+    until = None if length is None else begin + length
+    buffer = PartitionBuffer(0, begin, until)
+    at: list[int] = []
+    dead: list[int] = []
+    for k in range(len(put)):
+        again = data.draw(st.integers(0, k))
+        was_done = buffer.is_done
+        buffer.put(joined_rows(put[again : k + 1]))
+        assert not was_done or buffer.take(1) is None, "nothing comes after the end"
+        found = buffer.take(100)
+        if found is not None:
+            at += found.positions.tolist()
+            dead += [] if found.dead is None else found.dead["position"].to_pylist()
+    last = put[-1].next_position
+    end = last if until is None else min(until, last)
+    bad = [rows.dead["position"].to_pylist() for rows in put if rows.dead is not None]
+    assert at == [p for rows in put for p in rows.positions.tolist() if begin <= p < end]
+    assert dead == [p for positions in bad for p in positions if begin <= p < end]
+    assert buffer.is_done == ((until is not None and last >= until) or until == begin)
 
 
 def test_a_reader_that_is_behind_takes_many_pieces_at_once() -> None:

@@ -122,6 +122,20 @@ def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, top
         assert found.rows[0][2:] == [(5, 4)]
 
 
+def test_a_partition_has_no_end_while_rows_wait_or_are_not_committed(kafka: Kafka) -> None:
+    kafka.produce([value(i) for i in range(9)])
+    with kafka.reading() as found:
+        found.until(4, rows_max=4)
+        found.wait(lambda: found.log._buffers[0].fetched == 9 and 0 in found.log._state.ends)
+        assert found.log.end(0) is None, "the others are still to be given"
+        assert found.log.lag(0) == 5
+        found.until(9)
+        found.wait(lambda: found.log.end(0))
+        found.log.close()  # so nobody asks any more
+        found.log._state.open = {0}
+        assert found.log.end(0) is None
+
+
 def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
     kafka.produce([value(i) for i in range(20)])
     with kafka.reading([5, 0], until=20) as found:

@@ -6,6 +6,7 @@ Cannot catch: what only a broker of its own process does (test_reader.py).
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from rstream.clock import ManualClock
@@ -70,3 +71,13 @@ def test_an_end_before_what_was_read_is_believed_when_it_is_told_several_times()
         asking.answer(ROWS + 1)
     assert isinstance(asking.state.error, LogReplacedError)
     assert f"ends at offset {ROWS}" in str(asking.state.error)
+
+
+def test_partitions_with_records_that_are_not_committed_are_open() -> None:
+    asking = Asking()
+    asking.state.poll({0: 0})
+    committed, written = ({0: SimpleNamespace(offset=end)} for end in (ROWS, ROWS + 2))
+    asking.state._take_ends(committed, written, 61.0)
+    assert asking.state.open == {0}
+    asking.state._take_ends(written, written, 62.0)
+    assert asking.state.open == set()
