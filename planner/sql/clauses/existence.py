@@ -26,6 +26,7 @@ from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
 from planner.sql.expressions.time_between import are_points, bounded, refuse_points, within
 from planner.sql.windows.in_windows import windows_of_kept_rows
+from planner.sql.windows.window_tables import in_whole_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,8 +122,10 @@ def not_in(
     value = Expressions(names.text, outer, names.functions).compile(node.this)
     with names.text.located(node):
         rows = query(select, names)
-        refuse_points(outer, scope_of_rows(rows, ""), node, names, "NOT EXISTS with")
-        found = rows.stream
+        inner = scope_of_rows(rows, "")
+        refuse_points(outer, inner, node, names, "NOT EXISTS with")
+        outer, inner = in_whole_windows(outer, inner, ())
+        found = inner.stream
         taken = {*outer.stream.schema.names, *found.schema.names}
         mine, nothing, one = (free_name(n, taken) for n in ("@value", "@no_value", "@one"))
         of_none = when(value.is_null()).then(1).otherwise(None)
@@ -132,7 +135,7 @@ def not_in(
         kept = ours.join(found, left_on=mine, right_on="value", how="anti")
         kept = kept.join(unknown, left_on=one, right_on="one", how="anti")
         kept = kept.join(found, left_on=nothing, right_on="one", how="anti")
-        lives = windows_of_kept_rows(outer, scope_of_rows(rows, ""), ())
+        lives = windows_of_kept_rows(outer, inner, ())
         return replace(outer, stream=kept.select(*outer.stream.schema.names), in_windows=lives)
 
 
@@ -147,6 +150,10 @@ def exists(
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     _check_list(select, inner_scope, outer, names)
+    if negated:
+        where = select.args.get("where")
+        parts = and_parts(where.this) if where is not None else []
+        outer, inner_scope = in_whole_windows(outer, inner_scope, parts)
     asked = _correlated(select, inner_scope, outer, names)
     inner, keys, others = asked.inner, asked.keys, asked.others
     if are_points(outer, inner):

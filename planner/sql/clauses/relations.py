@@ -27,7 +27,7 @@ from planner.sql.windows.in_windows import (
     with_nearest,
     with_nulls,
 )
-from planner.sql.windows.window_tables import with_rows_of_windows
+from planner.sql.windows.window_tables import in_whole_windows, with_rows_of_windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +89,8 @@ def joined(
             scope = semi(clause, scope, names)
             continue
         order += right.relations
+        if clause.side or clause.kind.upper() == "ANTI":
+            scope, right = in_whole_windows(scope, right, _conditions_of(clause))
         pairs = join(clause, scope, right, names, conditions)
         if clause.method.upper() == "ASOF":
             scope = replace(with_nearest(pairs, scope), window=scope.window)

@@ -200,7 +200,7 @@ def windows_of_pairs(
     pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]
 ) -> InWindows:
     """The windows of joined pairs that meet ``conditions``."""
-    same = {kind for part in conditions for kind in _same_kinds(part, left, right)}
+    same = {kind for part in conditions for kind in same_kinds(part, left, right)}
     return _windows_of_both(pairs, left, right, same)
 
 
@@ -316,7 +316,7 @@ def _is_life(bound: Bound, rows: Rows) -> bool:
     return is_alone and bound.is_life and bound.steps is None
 
 
-def _same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
+def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
     """Which bounds a condition says to be the same on both sides."""
     if not isinstance(part, exp.EQ):
         return set()

@@ -38,11 +38,11 @@ from planner.sql.expressions.scope import (
 )
 from planner.sql.expressions.windowing import length
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
-from planner.sql.windows.in_windows import BOUNDS, lies_within
+from planner.sql.windows.in_windows import BOUNDS, lies_within, same_kinds
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from planner.api.grouped.sessions import SessionBy
     from planner.api.stream import Stream
@@ -149,6 +149,44 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
     )
 
 
+def in_whole_windows(
+    left: Scope, right: Scope, conditions: Iterable[exp.Expr]
+) -> tuple[Scope, Scope]:
+    """Both sides of an outer or anti join within windows, whose rows then live equally long.
+
+    Otherwise a row would be without a match until that starts, and come out twice.
+    """
+    windows = {window for side in (left, right) for window in side.in_windows.windows}
+    window = windows.pop() if len(windows) == 1 else None
+    if window is None or left.in_windows.windows != right.in_windows.windows:
+        return left, right
+    is_joined = any(same_kinds(part, left, right) for part in conditions)
+    if not is_joined and window.size_us > window.every_us:
+        return left, right
+    return _whole(left, window), _whole(right, window)
+
+
+def _whole(side: Scope, window: Window) -> Scope:
+    """The rows that are alive when their window ends, each as long as that."""
+    lives = side.in_windows
+    bounds = [(c.column, c.bound) for c in side.columns if c.bound is not None]
+    known = [pair for pair in bounds if pair[1].window == window and not pair[1].is_nullable]
+    if lives.is_whole or lives.is_crossed or lives.refused or not known:
+        return side
+    column, bound = known[0]
+    rows = side.stream.filter(ve() == _end_of(bound, col(column)))
+    whole = rows.point_at_end().shift(-window.size_us).set_duration(window.size_us)
+    return replace(side, stream=whole, in_windows=replace(lives, is_whole=True))
+
+
+def _end_of(bound: Bound, value: Expr) -> Expr:
+    """The end of the window of which ``value`` is the ``bound``."""
+    assert bound.window is not None, bound
+    size = timedelta(microseconds=bound.window.size_us)
+    add = {"window_start": size, "window_time": _MILLISECOND}
+    return value + lit(add[bound.kind]) if bound.kind in add else value
+
+
 def of_each_window(
     stream: Stream, bound: Bound, value: Expr, make: Callable[[Stream, Window], Stream]
 ) -> Stream:
@@ -164,9 +202,7 @@ def of_each_window(
     window = bound.window
     assert window is not None, bound
     size = window.size_us
-    add = {"window_start": timedelta(microseconds=size), "window_time": _MILLISECOND}
-    end = value + lit(add[bound.kind]) if bound.kind in add else value
-    rows = stream.filter(ve() == end)
+    rows = stream.filter(ve() == _end_of(bound, value))
     kinds = size // gcd(size, window.every_us)
     if kinds == 1:
         return make(rows.set_duration(1), window)

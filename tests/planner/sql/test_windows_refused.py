@@ -160,10 +160,10 @@ def test_what_has_no_result_per_window_is_refused(text: str) -> None:
 
 
 def test_results_that_are_joined_to_rows_are_in_no_windows_by_window_time() -> None:
-    """Until its row comes a result is alone, so it would be counted twice."""
+    """A pair of an inner join begins when its row comes."""
     bounds = f"{BOTH}, window_time"
     results = f"(SELECT k, {bounds} FROM {of('a', 5)} GROUP BY k, {bounds})"
-    pairs = f"SELECT a.window_time AS ts {SIDES.format(results, 'LEFT', of('b', 5))} AND {SAME}"
+    pairs = f"SELECT a.window_time AS ts {SIDES.format(results, '', of('b', 5))} AND {SAME}"
     table = of("v", 10).replace("vs()", "ts")
     with pytest.raises(SqlError, match="'ts' is not the time of 'v'"):
         sql(
