@@ -28,6 +28,8 @@ class JobConfig:
     parallelism: Parallelism = 2
     #: Hosts to start; None: what the executor suggests.
     hosts: int | None = None
+    #: Modules of the user that hosts import: absolute paths.
+    py_files: tuple[str, ...] = ()
     #: Other users may read the job's folder, as the umask says.
     shared_root: bool = False
     #: How often the job manager looks at its limits and writes the status file.

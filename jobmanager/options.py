@@ -15,9 +15,10 @@ from jobmanager.config import KEEP_ALL
 from planner.durations import Duration, duration_us, positive_duration_us
 from planner.physical.recovery import recovered_with, with_durable_channels
 from rstream.errors import UsageError
+from rvertex.user_code.modules import checked_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jobmanager.config import JobConfig
     from planner.cost.options import Parallelism
@@ -53,6 +54,8 @@ class RunOptions(TypedDict, total=False):
     compact_output: bool | None
     #: Compare all that is written twice; channels are then flushed, from the job's beginning on.
     verify: bool | None
+    #: Modules that the query imports: files ``.py``, ``.zip`` or ``.egg``, packages, folders.
+    py_files: Sequence[str] | None
     #: Let other users read the job's folder, as the umask says; by default only its own may. It is
     #: decided when the job begins.
     shared_root: bool | None
@@ -87,6 +90,9 @@ def recorded(options: RunOptions) -> RunOptions:
         known["checkpoint_bytes"] = _bytes(size)
     if retain is not None and retain != ALL:
         known["retain"] = duration_us(retain, what="retain (or 'all')")
+    modules = options.get("py_files")
+    if modules is not None:
+        known["py_files"] = checked_modules([modules] if isinstance(modules, str) else modules)
     kept, aside = options.get("retention"), options.get("side_retention")
     if kept is not None and kept not in (ALL, DELIVERED):
         known["retention"] = positive_duration_us(kept, what="retention (or 'all')")
@@ -125,6 +131,7 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
     host = replace(host, verify=host.verify if verify is None else verify)
     fsync = known.get("fsync")
     host = replace(host, fsync=host.fsync if fsync is None else fsync)
+    config = replace(config, py_files=(*config.py_files, *(known.get("py_files") or ())))
     shared = known.get("shared_root")
     config = replace(config, shared_root=config.shared_root if shared is None else shared)
     if retain is not None:

@@ -18,11 +18,10 @@ def print_batch(
     root: str | None,
     master: str | None,
     parallelism: Parallelism,
-    *,
     shared_root: bool | None,
     as_json: bool,
-) -> None:
-    """Run it and say what came of it."""
+) -> int:
+    """Run it and print the result; returns the exit status."""
     assert query is not None
     if parallelism == "auto":
         raise UsageError("--parallelism auto is for streams; give --batch a number")
@@ -30,3 +29,4 @@ def print_batch(
         query, root=root, master=master, parallelism=parallelism, shared_root=shared_root
     )
     print(json.dumps(done) if as_json else f"{done['events_out']:,} events: {done['output']}")
+    return 0

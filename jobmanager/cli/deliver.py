@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from jobmanager import logs
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.requests import status_of
 from jobmanager.delivery.standalone import deliver as deliver_from
@@ -68,7 +67,6 @@ def deliver(
     verbose: options.Verbose = False,
 ) -> None:
     """Deliver a job's output, of a running job as it is flushed, of one that has ended as it is."""
-    logs.configure(verbose=verbose)
     if retry and to is not None:
         raise UsageError("--retry is for the deliveries that the query names: leave --to away")
     if retry and _has_asked(root, as_json=as_json):

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from jobmanager import logs
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.intake.config import load_config
 from jobmanager.intake.errors import IntakeConfigError
@@ -48,7 +47,6 @@ def intake(
     verbose: options.Verbose = False,
 ) -> None:
     """Take rows that others post, and answer when they are durable."""
-    logs.configure(verbose=verbose)
     config = load_config(root_or_config)
     if retention is not None:
         config = config.with_retention(positive_duration_us(retention, what="retention"))

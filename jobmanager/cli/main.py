@@ -107,10 +107,12 @@ app = typer.Typer(
 
 
 def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
-    """Turn a mistake into one message on standard error and an exit status."""
+    """Turn a mistake into one message on standard error and an exit status; set up logs."""
 
     @functools.wraps(verb)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        if "verbose" in kwargs:
+            logs.configure(verbose=bool(kwargs["verbose"]))
         try:
             verb(*args, **kwargs)
         except StreamEngineError as error:
@@ -150,18 +152,17 @@ def run(
     verify: options.Verify = None,
     fsync: options.Fsync = None,
     shared_root: options.SharedRoot = None,
+    py_files: options.PyFiles = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: options.Settings = None,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Run a query to its end, or with --continue day by day, and show its progress."""
-    logs.configure(verbose=verbose)
     before = days.check_call(target, root, continue_root, batch=batch, finish=finish)
-    query = None if target is None else load_query(target, settings or ())
+    query = None if target is None else load_query(target, settings or (), py_files or ())
     if batch:
-        print_batch(query, root, master, parallelism, shared_root=shared_root, as_json=as_json)
-        return
+        raise typer.Exit(print_batch(query, root, master, parallelism, shared_root, as_json))
     with ProgressView(starting(executor)) as view:
         job = jobs.run(
             query,
@@ -185,6 +186,7 @@ def run(
             verify=verify,
             fsync=fsync,
             shared_root=shared_root,
+            py_files=py_files,
             query_file=None if target is None else query_file(target),
         )
         is_interrupted = follow(job)
@@ -219,7 +221,6 @@ def resume(
     verbose: options.Verbose = False,
 ) -> None:
     """Go on with a job that was stopped or cancelled, failed, or whose job manager died."""
-    logs.configure(verbose=verbose)
     with ProgressView(starting(executor)) as view:
         job = jobs.resume(
             root,

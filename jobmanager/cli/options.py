@@ -118,6 +118,12 @@ Fsync = Annotated[
     bool | None,
     typer.Option("--fsync/--no-fsync", help="Sync files to a local disk before they count."),
 ]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATH", help="Modules that the query imports: .py, .zip, .egg or a folder."
+    ),
+]
 SharedRoot = Annotated[
     bool | None,
     typer.Option("--shared-root", help="Let other users read the job's folder, as the umask says."),

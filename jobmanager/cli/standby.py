@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from jobmanager import logs
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.requests import status_of
 from jobmanager.cli.results import EXIT_FAILED, SUMMARY, follow, print_result
@@ -28,7 +27,6 @@ def standby(
     verbose: options.Verbose = False,
 ) -> None:
     """Wait with Spark started until a job's driver dies, then go on with the job at once."""
-    logs.configure(verbose=verbose)
     view = ProgressView(starting(executor))
 
     def tell_waiting(status: dict[str, Any]) -> None:

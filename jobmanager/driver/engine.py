@@ -10,6 +10,7 @@ from jobmanager.storage.output_claim import refuse_taken_output
 from rstream.errors import UsageError
 from rstream.transport.tls import check_tls
 from rvertex.host.executor import Executor, LocalExecutor
+from rvertex.user_code.modules import shipped_modules
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
@@ -57,8 +58,11 @@ def open_executor(
                 "and a server; give fewer --hosts, or --executor spark"
             )
         return LocalExecutor(vertices, hosts=hosts)
-    from rvertex.host.spark import SparkExecutor  # starting Java is not for every command
+    from rvertex.host.spark import SparkExecutor, spark_context  # not for every command
 
+    context = spark_context(master, SPARK_DAEMON, fallback=fallback)
+    for archive in shipped_modules(config.py_files):
+        context.addPyFile(archive)
     return SparkExecutor(
         vertices,
         master=master,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from jobmanager.errors import QueryFileError
 from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
 from rvertex.user_code.errors import reason_of
-from rvertex.user_code.sources import file_of, has_changed, sources_of
+from rvertex.user_code.modules import checked_modules, main_folder, put_on_path
+from rvertex.user_code.sources import file_of, has_changed, is_library, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "query"
 
 
-def load_query(target: str, settings: Sequence[str] = ()) -> Query:
+def load_query(target: str, settings: Sequence[str] = (), modules: Sequence[str] = ()) -> Query:
     """The query of a file; ``settings`` are the ``NAME=VALUE`` that a file in SQL may use.
+
+    ``modules``: what it imports.
 
     Raises:
         QueryFileError: no such file or name, or the file itself fails.
         SqlError: the SQL is wrong, with line and column.
     """
+    put_on_path(checked_modules(modules))
     variables = dict(_setting(text) for text in settings)
     if Path(target).suffix.lower() == ".sql":
         return _as_query(_from_sql(Path(target), variables), target, "query")
@@ -94,6 +99,17 @@ def changed_note(known: Mapping[str, Any] | None) -> str | None:
         f"{', '.join(changed)} {have} changed since the job began, which goes on with the query as "
         "it was; to run the new one: jobmanager run FILE --root NEW"
     )
+
+
+def folders_of(file: QueryFile | None) -> list[str]:
+    """Whose modules a query imports: of its file's folder, or of that of the running program."""
+    folder = main_folder() if file is None else os.path.dirname(file.path)
+    return [] if folder is None or is_library(f"{folder}/x") else [folder]
+
+
+def module_places(settings: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Of a job's settings: the modules that its query was given, and folders of others."""
+    return settings.get("options", {}).get("py_files") or [], settings.get("folders") or []
 
 
 def _path_of(target: str) -> Path:

@@ -47,10 +47,11 @@ from jobmanager.storage.documents import (
 from jobmanager.storage.inputs import checked_inputs
 from jobmanager.storage.liveness import is_owned
 from jobmanager.storage.places import placed, plan_in, plan_without_place, unplaced
-from jobmanager.storage.query_file import changed_note
+from jobmanager.storage.query_file import changed_note, module_places
 from jobmanager.storage.trust import check_trusted
 from rstream.errors import OperatingError, StoreError
 from rstream.store.blobs import FsspecBlobs, open_store, unsynced
+from rvertex.user_code.modules import put_on_path
 
 if TYPE_CHECKING:
     from planner import Query
@@ -66,11 +67,7 @@ STATUS = "status.json"
 REQUESTS = "requests"
 CHECKPOINTS = "checkpoints"
 EPOCHS = "epochs"
-CANCEL = "cancel"
-STOP = "stop"
-FINISH = "finish"
-DRAIN = "drain-"
-RETRY = "retry"
+CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
 NOTICES = "notices"
 #: What a job cannot go on without, for messages.
 _MEANINGS = {
@@ -207,6 +204,7 @@ class JobRoot:
 
     def _unpickled(self, name: str, *, to_run: bool) -> Any:
         self.check_trusted()
+        put_on_path(*module_places(self._document(JOB)))
         try:
             return read_pickle_document(self.store.get(name), to_run=to_run)
         except BrokenDocumentError as error:

@@ -86,9 +86,9 @@ class UnknownCodeError(UsageError):
     reason: str
 
     message = (
-        "{name} cannot be imported on {machine} ({reason}); define it in the "
-        "query file itself, which travels with the plan, or put its module where the Python of "
-        "every worker finds it (PYTHONPATH, an installed package), then resume"
+        "{name} cannot be imported on {machine} ({reason}); give its module with --py-files "
+        "(py_files=), define it in the query file itself, which travels with the plan, or put its "
+        "module where the Python of every worker finds it (PYTHONPATH, an installed package)"
     )
 
 

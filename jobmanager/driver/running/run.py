@@ -44,7 +44,7 @@ from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import claim_output, is_complete
 from jobmanager.storage.ownership import owned
 from jobmanager.storage.places import plan_at_absolute_paths, unplaced
-from jobmanager.storage.query_file import changed_note
+from jobmanager.storage.query_file import changed_note, folders_of
 from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
 from planner import Query, Stream
 from planner.logical.growing_files import with_growing_files
@@ -112,7 +112,8 @@ def run(
     config = config.until_end("finish" if finish else "stop") if continue_ else config
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{_fresh_name()}")
     kept = None if query_file is None else query_file.to_json()
-    settings = {"query_file": kept, days.SETTING: continue_}
+    folders = folders_of(query_file)
+    settings = {"query_file": kept, "folders": folders, days.SETTING: continue_}
     return _begin(
         query, job_root, executor or "spark", master, config, on_status, options, settings
     )
