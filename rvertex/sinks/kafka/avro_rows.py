@@ -26,7 +26,7 @@ class AvroEncoder:
         try:
             import fastavro
         except ImportError as error:
-            reason = "format='avro' needs fastavro: pip install 'streamscope[avro]'"
+            reason = "format='avro' needs fastavro: pip install fastavro"
             raise InvalidSinkError(label, reason) from error
         self._parsed = fastavro.parse_schema(json.loads(avro_schema(label, schema)))
         self._write = fastavro.schemaless_writer

@@ -119,7 +119,7 @@ class ClientMissingError(UsageError):
 
     log: str
 
-    message = "{log}: Kafka is read with confluent-kafka: pip install 'streamscope[kafka]'"
+    message = "{log}: Kafka is read with confluent-kafka: pip install confluent-kafka"
 
 
 @error_class
@@ -138,4 +138,4 @@ class DecoderMissingError(UsageError):
 
     reason: str
 
-    message = "Avro is decoded with polars and fastavro ({reason}): pip install 'streamscope[avro]'"
+    message = "Avro is decoded with polars and fastavro ({reason}): pip install polars fastavro"

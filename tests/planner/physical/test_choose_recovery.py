@@ -58,7 +58,7 @@ def test_what_reaches_back_without_bound_is_checkpointed() -> None:
     assert strategies(query) == {"s01-bids": "replay", "s02-agg": "checkpoint"}
     plan = lower(query, root="r")
     assert plan.stages[1].why_recovery == (
-        "'final aggregate session 5ms by auction' remembers its input for an unbounded time"
+        "'final aggregate session 5ms by auction' may depend on rows of any age"
     )
 
 
@@ -114,7 +114,7 @@ def test_replay_is_refused_with_a_remedy(intervals: Stream) -> None:
     third = bounded.join(bounded.filter(col("k") > 0), on="k").recover_with("replay")
     assert "replay" in strategies(third.to_parquet(end="until")).values()
     stitched = sales().stitch("auction").recover_with("replay").to_parquet(end="until")
-    with pytest.raises(InvalidPlanError, match="unbounded time; choose checkpoint or replication"):
+    with pytest.raises(InvalidPlanError, match="rows of any age; choose checkpoint or replication"):
         lower(stitched, root="r")
 
 
