@@ -211,23 +211,28 @@ def top_rows(
     *,
     columns: Sequence[str] | None = None,
     rank: str = "row_number",
+    ties: str = "first",
 ) -> Agg:
     """The first ``n`` rows by an order, as a list of structs: ``place``, ``position``, columns.
 
     ``by``: columns, whose greatest come first, or :func:`asc` and :func:`desc` of them. Rows that
-    are equal in all of it come in the order of the events. ``columns``: those of the rows that are
-    kept; None: all. ``rank="rank"`` takes every row that fewer than ``n`` come before, so also more
-    of equal ones; ``"dense_rank"`` the rows of the ``n`` first distinct values. ``place`` is that
-    rank, from 1 on, and ``position`` numbers the rows of the list.
+    are equal in all of it come in the order of the events, or the latest first (``ties="last"``).
+    ``columns``: those of the rows that are kept; None: all. ``rank="rank"`` takes every row that
+    fewer than ``n`` come before, so also more of equal ones; ``"dense_rank"`` the rows of the ``n``
+    first distinct values. ``place`` is that rank, from 1 on, and ``position`` numbers the rows of
+    the list.
     """
     if rank not in KINDS:
         raise InvalidPlanError(f"top_rows(rank={rank!r}): there are {', '.join(KINDS)}")
+    if ties not in ("first", "last"):
+        raise InvalidPlanError(f"top_rows(ties={ties!r}): of equal rows first comes first or last")
     several = [by] if isinstance(by, str | Expr | Ordering) else list(by)
     if not several:
         raise InvalidPlanError('top_rows(by=...) says what rows are ordered by, as by="price"')
     orders = [part if isinstance(part, Ordering) else desc(part) for part in several]
     rows = _int_between("top_rows", "n", n, 1, _TOP_MAX)
-    order = TopOrder(rank, rows, tuple((o.is_descending, o.nulls_first) for o in orders))
+    ways = tuple((o.is_descending, o.nulls_first) for o in orders)
+    order = TopOrder(rank, rows, ways, latest=ties == "last")
 
     def made(schema: pa.Schema) -> Expr:
         kept = list(schema.names if columns is None else columns)

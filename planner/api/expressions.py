@@ -250,9 +250,8 @@ class Expr:
         return call("character", self)
 
     def is_distinct_from(self, other: ExprLike) -> Expr:
-        """Whether it is another value; null is one value, and no other."""
-        both = self.is_null() & lit_or(other).is_null()
-        return ~((self == other).fill_null(False) | both)
+        """Whether it is another value; null is one value, and no other, and so is NaN."""
+        return call("is_distinct_from", self, other)
 
     def item(self, key: ExprLike) -> Expr:
         """The element of a list at a place, from 0 or, below, from its end; of a map by its key.

@@ -17,6 +17,14 @@ from planner.expressions.nodes import Call, Node, OptionValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: Texts are shorter; Spark counts their characters in 32 bits.
+_PLACE_MAX = 2**30
+
+
+def _within(place: int | None) -> int | None:
+    return max(-_PLACE_MAX, min(place, _PLACE_MAX)) if isinstance(place, int) else place
+
+
 E = TypeVar("E")
 
 
@@ -70,7 +78,7 @@ class StringFunctions(_Functions[E]):
 
     def slice(self, start: int, stop: int | None = None) -> E:
         """Characters ``[start, stop)``, counted from the end where negative."""
-        return self._call("slice", start=start, stop=stop)
+        return self._call("slice", start=_within(start), stop=_within(stop))
 
     def strip(self, characters: str | None = None) -> E:
         """Without ``characters`` (None: white space) at both ends."""

@@ -21,7 +21,7 @@ FALSE = Literal(False, pa.bool_())
 #: Of values that are equal they say the same.
 _ALIKE = (
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-    *("between", "is_in", "is_null", "is_not_null", "is_nan"),
+    *("is_distinct_from", "between", "is_in", "is_null", "is_not_null", "is_nan"),
 )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The class of streams, which is built upon these.
 MadeStream = TypeVar("MadeStream")
-_ROWS_MAX = 1_000_000
+ROWS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
         return RowFrame(False, positive_duration_us(period, what="period") - 1)
     if rows is None:
         return RowFrame(True, None)
-    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= _ROWS_MAX:
-        raise InvalidPlanError(f"rolling(rows={rows!r}): it is an int between 1 and {_ROWS_MAX}")
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= ROWS_MAX:
+        raise InvalidPlanError(f"rolling(rows={rows!r}): it is an int between 1 and {ROWS_MAX}")
     return RowFrame(True, rows - 1)
 
 

@@ -122,6 +122,7 @@ class RunningGroups(Generic[MadeStream]):
         *,
         rank: str = "row_number",
         place: str | None = None,
+        ties: str = "first",
     ) -> MadeStream:
         """The first ``n`` rows of each key at each instant, as rows; see :func:`agg.top_rows`.
 
@@ -129,7 +130,7 @@ class RunningGroups(Generic[MadeStream]):
         the first, at one place. ``place`` names a column for that; None: there is none, and a row
         lives on when its place changes.
         """
-        top = agg.top_rows(n, by, rank=rank)
+        top = agg.top_rows(n, by, rank=rank, ties=ties)
         return self._stream_of(first_rows(self.plan, self.keys, None, top, place))
 
 
@@ -187,10 +188,11 @@ class Windows(Generic[MadeStream]):
         *,
         rank: str = "row_number",
         place: str | None = None,
+        ties: str = "first",
     ) -> MadeStream:
         """The first ``n`` rows of each key and window, as rows that live as long as the window.
 
         ``place`` names a column for their ranks. See :func:`agg.top_rows`.
         """
-        top = agg.top_rows(n, by, rank=rank)
+        top = agg.top_rows(n, by, rank=rank, ties=ties)
         return self._stream_of(first_rows(self.plan, self.keys, self.spec, top, place))

@@ -247,7 +247,7 @@ def _top_rows(asked: _Asked) -> Take:
 
     def by_time(left: str, right: str) -> str:
         later = [
-            _way(f"{left}.{name}", f"{right}.{name}", down=False, nulls_first=False)
+            _way(f"{left}.{name}", f"{right}.{name}", down=order.latest, nulls_first=False)
             for name in ("x.vs", "place")
         ]
         return _first_difference([compared(left, right), *later])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DAY_US = 86_400_000_000
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_INTEGER = r"\A-?[0-9]+\z"
+_INTEGER = r"\A[-+]?[0-9]+\z"
 _BOOLEAN = r"(?i)\A(true|false|0|1)\z"
 
 

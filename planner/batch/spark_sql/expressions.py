@@ -190,6 +190,7 @@ WRITERS: dict[str, Writer] = {
     **CONTAINERS,
     "concat": plain("concat"),
     "equal": _comparison("="),
+    "is_distinct_from": lambda _call, a, b: f"(not ({a} <=> {b}))",
     "not_equal": _comparison("<>"),
     "less": _comparison("<"),
     "less_equal": _comparison("<="),

@@ -25,6 +25,7 @@ from planner.expressions.types import (
     entries_type,
     is_list,
     is_map,
+    is_number,
     is_text,
 )
 from rstream.items.calendar import text_in_any_year
@@ -73,8 +74,10 @@ def convert(value: Value, target: pa.DataType) -> Value:
         return _of_fields(value, target)
     if is_text(source) and pa.types.is_timestamp(target):
         return _parse_time(value, target)
+    if is_text(source) and is_number(target):
+        return _parse_number(value, target)
     if pa.types.is_decimal(target):
-        return to_decimal(value.cast(pa.string()) if is_text(source) else value, target)
+        return to_decimal(value, target)
     if pa.types.is_decimal(source) and pa.types.is_floating(target):
         return _nearest(value, target)
     if pa.types.is_decimal(source) and pa.types.is_integer(target):
@@ -106,6 +109,17 @@ def convert(value: Value, target: pa.DataType) -> Value:
 
 def _written(times: Value) -> Value:
     return times.cast(pa.string())
+
+
+def _parse_number(value: Value, target: pa.DataType) -> Value:
+    """Text as numbers; Arrow reads no plus sign before integers and floats."""
+    text = value.cast(pa.string())
+    if pa.types.is_decimal(target):
+        return to_decimal(text, target)
+    try:
+        return text.cast(target)
+    except pa.ArrowInvalid:
+        return pc.replace_substring_regex(text, r"\A\+([^-+])", r"\1").cast(target)
 
 
 def _element_of(kind: pa.DataType) -> pa.DataType:

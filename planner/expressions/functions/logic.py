@@ -1,7 +1,8 @@
 """Comparison, boolean and null functions, and choices between values.
 
 Null is unknown: comparing with it gives null, ``&`` and ``|`` are Kleene's, a ``when`` condition
-that is null does not hold. NaN compares as IEEE says. Operands are asked from left to right: one
+that is null does not hold. NaN compares as IEEE says, but ``is_distinct_from`` takes it and null
+for one value each. Operands are asked from left to right: one
 that a row does not need, as an earlier one has decided, cannot fail on it
 (:mod:`planner.expressions.rows`).
 """
@@ -137,6 +138,15 @@ def _between(values: Sequence[Value], _call: Call) -> Value:
     return pc.and_kleene(pc.greater_equal(value, low), pc.less_equal(value, high))
 
 
+def _is_distinct(values: Sequence[Value], _call: Call) -> Value:
+    a, b = values
+    same = pc.or_(pc.fill_null(pc.equal(a, b), False), pc.and_(pc.is_null(a), pc.is_null(b)))
+    if pa.types.is_floating(a.type):
+        nan = [pc.fill_null(pc.is_nan(value), False) for value in values]
+        same = pc.or_(same, pc.and_(*nan))
+    return pc.invert(same)
+
+
 def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value]:
     def evaluate(values: Sequence[Value], _call: Call) -> Value:
         return kernel(*values)
@@ -155,6 +165,9 @@ FUNCTIONS = {
     "less_equal": _comparison("<=", pc.less_equal),
     "greater": _comparison(">", pc.greater),
     "greater_equal": _comparison(">=", pc.greater_equal),
+    "is_distinct_from": Function(
+        "is_distinct_from", _resolve_comparison, _is_distinct, method("is_distinct_from")
+    ),
     "between": Function("between", _resolve_comparison, _between, method("between")),
     "is_in": Function("is_in", _resolve_is_in, _is_in, method("is_in", "values")),
     "and": Function("&", _resolve_boolean, _of(pc.and_kleene), infix("&"), until_false),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from planner.logical.windows import AnyWindow
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
+    from planner.sql.reading.parsing import SqlText
 
 if TYPE_CHECKING:
     #: Joins the subqueries of some expressions: the stream, the expressions, the columns added.
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
 _ONLY_SESSIONS = (
     "EMIT CHANGES is for sessions, and for GROUP BY without a window, which it says anyway; how "
     "far a window of the clock is, CUMULATE tells every so often"
+)
+_OUTER = (
+    "a subquery in HAVING, or in the list beside GROUP BY, cannot read columns of the query around "
+    "it: put the GROUP BY in a subquery in FROM, and the condition in WHERE"
 )
 _BOUNDS = ("window_start", "window_end")
 
@@ -113,6 +118,8 @@ def _above(
     """HAVING and the list of columns over the aggregates."""
     text = grouping.names.text
     asked = [*filter(None, [having]), *(item.node for item in items)]
+    for node in asked:
+        _refuse_outer(node, grouping.scope, text)
     stream, asked, hidden = attach(stream, asked)
     grouping.hidden = hidden
     having = asked.pop(0) if having is not None else None
@@ -135,6 +142,15 @@ def _above(
         with text.located(item.node):
             stream.select(*columns[: at + 1])
     return stream.select(*columns)
+
+
+def _refuse_outer(node: exp.Expr, scope: Scope, text: SqlText) -> None:
+    """Refuse a subquery that reads rows, of which none is there any more beside their groups."""
+    for query in node.find_all(exp.Query):
+        own = {table.alias_or_name for table in query.find_all(exp.Table, exp.Subquery)}
+        for column in query.find_all(exp.Column):
+            if column.table in set(scope.relations) - own:
+                raise text.error(column, _OUTER)
 
 
 @dataclass
@@ -201,6 +217,8 @@ class _Grouping:
                 name = free_name(name, self.taken)
                 self.aggregates[node] = (name, self.building.build(node))
             return
+        if isinstance(node, exp.Query):
+            return  # a subquery has aggregates of its own
         for part in node.iter_expressions():
             self.add_aggregates(part, "")
 

@@ -92,7 +92,8 @@ def listed(
 def without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:
     """HAVING may use the names of the list where the stream has no such column."""
     made = {item.name: item.node for item in items}
-    for column in list(node.find_all(exp.Column)):
+    columns = node.walk(prune=lambda part: isinstance(part, exp.Query))
+    for column in [part for part in columns if isinstance(part, exp.Column)]:
         if column.table or column.name not in made or scope.candidates(column):
             continue
         copy = _at(made[column.name], column.this)

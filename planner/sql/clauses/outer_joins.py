@@ -23,6 +23,7 @@ from planner.logical.event_time import is_event_time
 from planner.sql.clauses.joins import and_parts, join_by, join_kind, split, using_key
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.expressions.time_between import IN, are_points, bounds_of_where
+from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.literals import interval_us
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def _as_of(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
     """``JOIN t FOR SYSTEM_TIME AS OF a.ts ON ...``."""
     text, version = names.text, clause.this.args["version"]
     time = version.args["expression"]
-    if version.args.get("kind") != "AS OF" or time is None:
+    is_time = version.name.upper() == "TIMESTAMP" and version.args.get("kind") == "AS OF"
+    if not is_time or time is None:
         raise text.error(clause.this, "write FOR SYSTEM_TIME AS OF a.ts")
     is_start = isinstance(time, exp.Anonymous) and time.name.lower() == "vs"
     if not is_start:
@@ -129,8 +131,7 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
     if len(on) != len(keys) or not on:
         raise names.text.error(clause, "versions are told apart by columns: ON a.key = b.key")
     with names.text.located(clause):
-        lasting = right.stream.for_ever()
-        return right.with_stream(lasting.clip(lasting, on=on))
+        return right.with_stream(right.stream.upserts(on))
 
 
 def is_without_condition(clause: exp.Join) -> bool:
@@ -223,10 +224,19 @@ def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:
         if column.table in set(outer.relations) - own:
             raise names.text.error(
                 column,
-                f"a subquery of IN cannot read {column.sql()} of the outer query; write EXISTS or "
-                f"NOT EXISTS, and compare {item.unalias().sql()} in its WHERE",
+                f"a subquery of IN cannot read {as_sql(column)} of the outer query; "
+                + _in_as_exists(node),
             )
     return select
+
+
+def _in_as_exists(node: exp.In) -> str:
+    """What to write for an IN that reads the outer query; NOT IN is not true beside a null."""
+    is_negated = isinstance(node.parent, exp.Not) or node.args.get("negate")
+    if not is_negated:
+        return "write EXISTS (SELECT 1 FROM b WHERE ... AND b.y = a.x)"
+    nulls = "b.y = a.x OR b.y IS NULL OR a.x IS NULL"
+    return f"write NOT EXISTS (SELECT 1 FROM b WHERE ... AND ({nulls}))"
 
 
 def _exists(from_: exp.From, condition: exp.Expr, at: exp.Expr) -> exp.Expr:

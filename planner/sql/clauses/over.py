@@ -11,20 +11,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.api import agg
-from planner.api.grouped.frames import RowFrame, framed
+from planner.api.grouped.frames import ROWS_MAX, RowFrame, framed
+from planner.errors import InvalidPlanError
 from planner.expressions.nodes import resolve
+from planner.expressions.types import common_type
 from planner.logical.event_time import is_start
 from planner.sql.clauses.ranking import column_at, orderings
 from planner.sql.expressions.aggregates import Aggregates
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
     from planner.api.agg import Agg, Lag, Ordering
+    from planner.api.expressions import Expr
     from planner.api.stream import Stream
     from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
@@ -37,6 +42,14 @@ _LATER = (
 _ALONE = (
     "RANGE with a distance takes ORDER BY the time alone; where it orders rows that start together "
     "write ROWS, or RANGE UNBOUNDED PRECEDING"
+)
+_ENDS_BEFORE = (
+    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW: take LAG(x, n) of it in a SELECT "
+    "around for the one that ends n rows before, of COUNT COALESCE(LAG(x, n), 0)"
+)
+_RANGE_ENDS_BEFORE = (
+    "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; RANGE may end before it where it "
+    "begins at a distance: BETWEEN INTERVAL '1' DAY PRECEDING AND INTERVAL '1' HOUR PRECEDING"
 )
 _WHOLE = (
     "OVER needs ORDER BY the time of the stream; for one value of all rows of a key write GROUP BY "
@@ -116,11 +129,25 @@ def _asked(
         default = function.args.get("default")
         value = compiler.compile(function.this)
         with text.located(node):
-            given = None if default is None else compiler.compile(default)
-            return agg.lag(value, rows, default=given), frame
+            asked = agg.lag(value, rows)
+        if default is not None:
+            given = compiler.compile(default)
+            with text.located(default):
+                _check_default(value, given, compiler.scope)
+                asked = agg.lag(value, rows, default=given)
+        return asked, frame
     if not isinstance(function, exp.AggFunc | exp.Filter | exp.WithinGroup):
         raise text.error(node, f"{text.spelled(function)} cannot stand before OVER")
     return Aggregates(compiler, names.aggregates).build(function), frame
+
+
+def _check_default(value: Expr, default: Expr, scope: Scope) -> None:
+    """Refuse a default of another kind than the value of LAG."""
+    schema = scope.stream.schema
+    kinds = [one.output_type(schema) for one in (value, default)]
+    if not pa.types.is_null(kinds[1]) and common_type(*kinds) is None:
+        said = " and ".join(sql_type(str(kind)) for kind in kinds)
+        raise InvalidPlanError(f"LAG and its default are of different types: {said}")
 
 
 def _frame(node: exp.Window, names: Names) -> RowFrame:
@@ -139,11 +166,7 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
     if last is None:
         raise text.error(node, "a frame ends at CURRENT ROW or before it")
     if first is None and last:
-        raise text.error(
-            node,
-            "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; LAG of it, in a SELECT "
-            "around, is the one that ends before",
-        )
+        raise text.error(node, _ENDS_BEFORE if is_rows else _RANGE_ENDS_BEFORE)
     if first is not None and first < last:
         raise text.error(node, "a frame begins before it ends: BETWEEN 9 PRECEDING AND 1 PRECEDING")
     return RowFrame(is_rows, first, last)
@@ -162,8 +185,8 @@ def _bound(
         return None
     if is_rows:
         rows = plain_value(value, text)
-        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
-            raise text.error(value, "ROWS takes a whole number of rows")
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= ROWS_MAX:
+            raise text.error(value, f"ROWS takes a whole number of rows, at most {ROWS_MAX}")
         return rows
     us = interval_us(value, text)
     if us < 0:

@@ -16,10 +16,13 @@ from sqlglot import exp
 
 from planner.api.agg import Ordering
 from planner.api.expressions import col, lit
+from planner.expressions.types import is_time
 from planner.logical.event_time import never_ends
 from planner.sql.clauses.joins import and_parts, filtered
+from planner.sql.clauses.outer_joins import flattened
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import InWindows, Scope, free_name, with_key_columns
+from planner.sql.expressions.scope import InWindows, Scope, Visible, free_name, with_key_columns
+from planner.sql.reading.grammar import WindowTable, as_sql
 from planner.sql.reading.literals import plain_value
 from planner.sql.windows.in_windows import OF_RANKS, refuse_windows, window_key
 from planner.sql.windows.window_tables import bound_of, of_each_window
@@ -86,8 +89,38 @@ def _bound(node: exp.Expr, relation: str) -> tuple[str, int] | None:
         return None
     if isinstance(a, exp.Column) and a.table not in ("", relation):
         return None
-    name = a.name if isinstance(a, exp.Column) else a.sql()
+    name = a.name if isinstance(a, exp.Column) else as_sql(a)
     return name, int(b.name) - (kind is exp.LT)
+
+
+def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
+    """What all that reads the query ``name`` alone lets its columns be at most."""
+    found: list[dict[str, int]] = []
+    for table in whole.find_all(exp.Table, exp.Column):
+        if table.name != name or (isinstance(table, exp.Column) and not _is_data(table)):
+            continue
+        place = table.parent
+        select = None if place is None else place.parent
+        if not isinstance(select, exp.Select) or not _is_seen(place):
+            return {}
+        found.append(bounds_of(table, flattened(select.args.get("where"))))
+    if not found:
+        return {}
+    shared = [column for column in found[0] if all(column in bounds for bounds in found)]
+    return {column: max(bounds[column] for bounds in found) for column in shared}
+
+
+def _is_data(node: exp.Column) -> bool:
+    """Whether it names what a window function reads."""
+    place = node.parent.parent if isinstance(node.parent, exp.Kwarg) else node.parent
+    return isinstance(place, WindowTable)
+
+
+def _is_seen(place: exp.Expr | None) -> bool:
+    """Whether the columns of a relation in this part of FROM can be named around it."""
+    if isinstance(place, exp.Join):
+        return place.kind.upper() not in ("SEMI", "ANTI")
+    return isinstance(place, exp.From)
 
 
 def ranked(
@@ -118,7 +151,7 @@ def ranked(
     known = {} if _is_cut(node) else dict(bounds)
     if qualify is not None:
         known |= bounds_in(and_parts(qualify.this), "")
-    rows = known.get(called, known.get(first.sql()))
+    rows = known.get(called, known.get(as_sql(first)))
     if rows is None and qualify is None and type(first.this) is exp.RowNumber and is_by_time(first):
         return items, scope  # a number that never changes
     if rows is None:
@@ -181,10 +214,12 @@ def _top(
     number = free_name("@place", taken)
     of_window = window_key(keys, scope, names, "PARTITION BY")
     kind = _KINDS[type(node.this)]
+    # The newest row of a key is the last of those that start together, as for upserts.
+    ties = "last" if _is_newest_first(order, scope, names) else "first"
 
     def first(stream: Stream, window: Window) -> Stream:
         windows = stream.group_by(*on).window(window)
-        return windows.top(rows, orders, rank=kind, place=number)
+        return windows.top(rows, orders, rank=kind, place=number, ties=ties)
 
     with text.located(node):
         if of_window is not None and not scope.in_windows.is_whole:
@@ -195,12 +230,19 @@ def _top(
             # Nothing can come before it any more, so it comes at once.
             top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))
         else:
-            top = by.group_by(*on).top(rows, orders, rank=kind, place=number)
+            top = by.group_by(*on).top(rows, orders, rank=kind, place=number, ties=ties)
     scope = replace(scope.with_stream(top), hidden=(*scope.hidden, number))
     if of_window is None:
         return number, refuse_windows(scope, OF_RANKS)
     lives = InWindows((of_window[1].window,), is_whole=True)
     return number, replace(scope, in_windows=lives)
+
+
+def _is_newest_first(order: exp.Expr, scope: Scope, names: Names) -> bool:
+    """Whether rows are ordered by a time, downwards."""
+    first = order.expressions[0]
+    value = Expressions(names.text, scope, names.functions).compile(first.this)
+    return bool(first.args.get("desc")) and is_time(value.output_type(scope.stream.schema))
 
 
 def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
@@ -256,7 +298,14 @@ def limited(
 
 
 def _whole(node: exp.Expr, names: Names) -> int:
-    value = plain_value(node.args["expression"], names.text)
+    options = node.args.get("limit_options")
+    if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+        raise names.text.error(node, "FETCH and LIMIT take a number of rows, no PERCENT or TIES")
+    of_fetch = isinstance(node, exp.Fetch)
+    written = node.args.get("count" if of_fetch else "expression")
+    if written is None:
+        return 1  # FETCH FIRST ROW ONLY
+    value = plain_value(written, names.text)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise names.text.error(node, "LIMIT and OFFSET take a whole number")
     return value
@@ -282,7 +331,9 @@ def listed_orders(
 def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:
     """A part of ORDER BY over the columns of the list."""
     text = names.text
-    if isinstance(value, exp.Literal) and value.name.isdigit():
+    if isinstance(value, exp.Literal | exp.Neg) and value.find(exp.Column) is None:
+        if not (isinstance(value, exp.Literal) and value.name.isdigit() and not value.is_string):
+            raise text.error(value, "ORDER BY takes columns, or their places from 1 on")
         at = int(value.name)
         if not 1 <= at <= len(items):
             raise text.error(value, f"the list has columns 1 to {len(items)}")
@@ -299,8 +350,10 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
     if match is not None:
         return column_at(match.name, names.text.place(node))
     if isinstance(node, exp.Column):
-        if source.candidates(node):
+        if node.table or source.candidates(node):
             raise names.text.error(node, "ORDER BY takes columns of the list; add this one to it")
+        listed = tuple(Visible("", item.name, item.name) for item in items)
+        Scope(source.stream, listed).column(node, names.text)  # which there is not
         return node
     if isinstance(node, exp.AggFunc):
         return node  # refused as it stands

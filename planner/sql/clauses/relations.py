@@ -44,6 +44,11 @@ _APART = (
     "a window and the one before it do not live together, so no rows would meet: write "
     "LAG(x) OVER (PARTITION BY k ORDER BY window_start) over the results of the windows"
 )
+_VERSION = (
+    "AS OF belongs to a join: a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.key = b.key. A stream is "
+    "not read as of a time: filter its times by WHERE, or ask what a table was at a time with "
+    "`jobmanager table --at`"
+)
 _COMMA = "a {} JOIN keeps rows of what it joins, and binds closer than a comma: write CROSS JOIN"
 
 
@@ -73,6 +78,8 @@ def joined(
             waiting = []
             order.append(clause.this.alias)
             continue
+        if clause.args.get("using") == []:
+            raise names.text.error(clause, "USING () names no column")
         if set(right.relations) & set(order):
             raise names.text.error(
                 clause.this, f"{right.relations[0]!r} is there twice; give one another name with AS"
@@ -103,6 +110,16 @@ def joined(
         order.append(scope.columns[-1].relation)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
+
+
+def refuse_version(node: exp.Table, names: Names) -> None:
+    """Refuse ``FOR SYSTEM_TIME`` and ``FOR VERSION`` where no versions are joined."""
+    clause, version = node.parent, node.args.get("version")
+    if version is None:
+        return
+    is_joined = isinstance(clause, exp.Join) and clause.kind.upper() != "SEMI"
+    if not isinstance(clause, exp.Join) or not is_joined or is_without_condition(clause):
+        raise names.text.error(version, _VERSION)
 
 
 def _is_comma(clause: exp.Join) -> bool:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Query = Callable[[exp.Expr, Names], Stream]
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
-_PARTS = ("expressions", "from_", "joins", "where", "with_", "kind")
+_PARTS = ("expressions", "from_", "joins", "where")
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Paren, exp.Neg, exp.Subquery)
 _VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.Cast, exp.DataType, exp.DataTypeParam)
 
@@ -154,7 +154,7 @@ def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Exp
             columns[name] = node.copy()
             column = exp.column(exp.to_identifier(name, quoted=True))
             counted = node.this if isinstance(node, exp.Filter) else node
-            if not isinstance(counted, exp.Count | exp.CountIf):
+            if not isinstance(counted, exp.Count | exp.ApproxDistinct):
                 return column
             return exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
         for key, part in list(node.args.items()):

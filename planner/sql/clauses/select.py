@@ -18,10 +18,15 @@ from planner.sql.clauses.grouping import is_grouped
 from planner.sql.clauses.grouping_sets import group_all
 from planner.sql.clauses.items import Item, items_of, listed_rows
 from planner.sql.clauses.joins import all_of, fails, filtered
-from planner.sql.clauses.outer_joins import case_of_in, exists_of_in, exists_of_semi, flattened
+from planner.sql.clauses.outer_joins import (
+    case_of_in,
+    exists_of_in,
+    exists_of_semi,
+    flattened,
+)
 from planner.sql.clauses.over import by_time, over_frames
-from planner.sql.clauses.ranking import bounds_of, limited, listed_orders, ranked
-from planner.sql.clauses.relations import joined
+from planner.sql.clauses.ranking import bounds_of_uses, limited, listed_orders, ranked
+from planner.sql.clauses.relations import joined, refuse_version
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
 from planner.sql.expressions.scalars import Expressions
@@ -116,41 +121,11 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
         raise names.text.error(clause, "WITH RECURSIVE is not supported")
     for definition in clause.expressions:
         alias = definition.args["alias"]
-        bounds = {} if alias.columns else _bounds_of_uses(definition.alias, node)
+        bounds = {} if alias.columns else bounds_of_uses(definition.alias, node)
         found = replace(names, bounds=bounds)
         rows = rows_of_query(definition.this, found, named=not alias.columns)
         names = names.adding(definition.alias, _renamed(rows, alias.columns, definition, names))
     return names
-
-
-def _bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
-    """What all that reads the query ``name`` alone lets its columns be at most."""
-    found: list[dict[str, int]] = []
-    for table in whole.find_all(exp.Table, exp.Column):
-        if table.name != name or (isinstance(table, exp.Column) and not _is_data(table)):
-            continue
-        place = table.parent
-        select = None if place is None else place.parent
-        if not isinstance(select, exp.Select) or not _is_seen(place):
-            return {}
-        found.append(bounds_of(table, flattened(select.args.get("where"))))
-    if not found:
-        return {}
-    shared = [column for column in found[0] if all(column in bounds for bounds in found)]
-    return {column: max(bounds[column] for bounds in found) for column in shared}
-
-
-def _is_data(node: exp.Column) -> bool:
-    """Whether it names what a window function reads."""
-    place = node.parent.parent if isinstance(node.parent, exp.Kwarg) else node.parent
-    return isinstance(place, WindowTable)
-
-
-def _is_seen(place: exp.Expr | None) -> bool:
-    """Whether the columns of a relation in this part of FROM can be named around it."""
-    if isinstance(place, exp.Join):
-        return place.kind.upper() not in ("SEMI", "ANTI")
-    return isinstance(place, exp.From)
 
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
@@ -268,6 +243,9 @@ def _from(node: exp.Select, names: Names, conditions: list[exp.Expr] | None = No
 
 
 def _semi(clause: exp.Join, scope: Scope, names: Names) -> Scope:
+    if clause.side.upper() not in ("", "LEFT"):
+        reason = f"{clause.side.upper()} SEMI JOIN is not supported: write b SEMI JOIN a ON ..."
+        raise names.text.error(clause, reason)
     return exists(exists_of_semi(clause, names), scope, names, _inner_from)
 
 
@@ -290,6 +268,7 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
         raise text.error(node, "FROM takes the name of a stream or a subquery")
     if node.args.get("db") is not None:
         raise text.error(node, "the name of a stream has one part")
+    refuse_version(node, names)
     _reject(node, _TABLE_PARTS, names)
     return scope_of_rows(names.rows(node), node.alias or node.name)
 

@@ -10,6 +10,7 @@ from sqlglot import exp
 from planner.api import agg
 from planner.api.choices import when
 from planner.api.expressions import Expr, lit
+from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from planner.api.agg import Agg
     from planner.sql.expressions.scalars import Expressions
     from rvertex.aggregates.user_defined import UserAggregate
+
+
+def _count_if(condition: Expr) -> Agg:
+    """As DuckDB's: null where it is true or false of no row."""
+    return agg.sum(when(condition).then(1).when(~condition).then(0).otherwise(None))
+
 
 #: Of one value, by sqlglot's node: its name in ``KNOWN``, "" for a second one, and what it is.
 _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
@@ -40,7 +47,7 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.AnyValue: ("ANY_VALUE", agg.any_value),
     exp.LogicalAnd: ("BOOL_AND", agg.bool_and),
     exp.LogicalOr: ("BOOL_OR", agg.bool_or),
-    exp.CountIf: ("COUNT_IF", agg.count_if),
+    exp.CountIf: ("COUNT_IF", _count_if),
     exp.ArrayAgg: ("ARRAY_AGG", agg.array_agg),
     exp.FirstValue: ("", agg.first),
     exp.LastValue: ("", agg.last),
@@ -177,6 +184,10 @@ class Aggregates:
                 return agg.count_distinct(_where(condition, first), *more)
         if node.expressions:
             raise self.before.text.error(node, "COUNT takes one value")
+        if isinstance(value, exp.Star) and value.args.get("except_"):
+            raise self.before.text.error(node, "COUNT(*) counts rows: leave EXCEPT out")
+        if isinstance(value, exp.Null):  # of no type, and never counted
+            return self._made(node, lambda x: agg.count(x.cast("int64")), value, condition)
         if value is not None and not isinstance(value, exp.Star):
             return self._made(node, agg.count, value, condition)
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
@@ -235,4 +246,4 @@ def said(node: exp.Expr) -> str:
     """SQL's name of an aggregate."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()
-    return node.sql_name() if isinstance(node, exp.Func) else node.sql()
+    return node.sql_name() if isinstance(node, exp.Func) else as_sql(node)

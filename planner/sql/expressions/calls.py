@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, concat_ws, greatest, least, lit
 from planner.errors import InvalidPlanError
+from planner.expressions.functions.texts.words import CHARACTERS_MAX
 from planner.expressions.nodes import Literal
 from planner.sql.expressions import times
 from planner.sql.expressions.settings import literal, whole, words
@@ -60,6 +61,13 @@ def _log(base: Expr, value: Expr | None = None) -> Expr:
     if isinstance(known, int) and known in (2, 10):
         return value.log(known)
     return value.ln() / base.ln()
+
+
+def _spaces(count: Expr) -> Expr:
+    wanted = whole(count)
+    if wanted > CHARACTERS_MAX:
+        raise InvalidPlanError(f"SPACE takes at most {CHARACTERS_MAX} characters, not {wanted}")
+    return lit(" " * max(0, wanted))
 
 
 def _overlay(text: Expr, new: Expr, start: Expr, length: Expr | None = None) -> Expr:
@@ -152,11 +160,11 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.Right: (("this", "expression"), _right),
     exp.StrPosition: (("this", "substr"), lambda s, p: s.str.position(words(p))),
     exp.Reverse: (("this",), lambda s: s.str.reverse()),
-    exp.Initcap: (("this", "expression"), lambda s, _others=None: s.str.initcap()),
+    exp.Initcap: (("this",), lambda s: s.str.initcap()),
     exp.Dayname: (("this",), lambda t: t.dt.format("%A")),
     exp.Monthname: (("this",), lambda t: t.dt.format("%B")),
     exp.Repeat: (("this", "times"), lambda s, n: s.str.repeat(max(0, whole(n)))),
-    exp.Space: (("this",), lambda n: lit(" " * whole(n))),
+    exp.Space: (("this",), _spaces),
     exp.Levenshtein: (("this", "expression"), lambda a, b: a.str.levenshtein(b)),
     exp.Soundex: (("this",), lambda s: s.str.soundex()),
     exp.ParseUrl: (("this", "part_to_extract", "key"), _url_part),

@@ -96,6 +96,10 @@ def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None
             raise text.error(at, f"this form of {said} is not supported{hint}")
 
 
+#: Arguments that are texts, wherever they are literals.
+_WORDS = frozenset(("expression", "replacement", "delimiter"))
+
+
 def takes_literals(node: exp.Expr) -> bool:
     """Whether it is a function of one value whose other arguments are literals."""
     return type(node) in _WITH_LITERALS
@@ -109,6 +113,9 @@ def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
     )
     reject_others(node, known, text)
     literals = {k: plain_value(node.args[k], text) for k in known[1:-2] if node.args.get(k)}
+    for name in _WORDS.intersection(literals):
+        if not isinstance(literals[name], str):
+            raise text.error(node.args[name], f"{text.spelled(node)} takes a text here")
     with text.located(node):
         return _WITH_LITERALS[type(node)](value, literals, node, text)
 

@@ -18,13 +18,12 @@ from sqlglot import exp
 
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
-from planner.expressions.types import is_list, is_text
-from planner.sql.expressions import functions
+from planner.expressions.types import is_list, is_number, is_text
+from planner.sql.expressions import functions, times
 from planner.sql.expressions.containers import nth
-from planner.sql.expressions.times import interval_months
-from planner.sql.expressions.windowing import OVER, is_window
-from planner.sql.reading.errors import SqlError, sql_type
-from planner.sql.reading.hints import HINTS
+from planner.sql.expressions.refusals import not_supported
+from planner.sql.expressions.windowing import OVER
+from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import (
     data_type,
     interval,
@@ -102,7 +101,7 @@ class Expressions:
     def _build(self, node: exp.Expr) -> Expr:
         binary = _BINARY.get(type(node))
         if type(node) in (exp.Add, exp.Sub):
-            months = interval_months(node.args["expression"])
+            months = times.interval_months(node.args["expression"])
             if months is not None:
                 with self.text.located(node):
                     moved = months if type(node) is exp.Add else -months
@@ -154,6 +153,10 @@ class Expressions:
             return None
         given = node.expressions if isinstance(node, exp.Anonymous) else _arguments(node)
         values = [self.compile(part) for part in given]
+        of_number = times.OF_NUMBERS.get(name)
+        if of_number is not None and len(values) == 1 and name not in self.functions:
+            kind = values[0].output_type(self.scope.stream.schema)
+            build = of_number if is_number(kind) else build
         try:
             inspect.signature(build).bind(*values)
         except TypeError:
@@ -196,8 +199,12 @@ class Expressions:
     def _in(self, node: exp.In) -> Expr:
         if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
             raise self.text.error(
-                node, "IN takes a list of values; IN (SELECT ...) stands in WHERE"
+                node,
+                "IN takes a list of values here; IN (SELECT ...) stands in WHERE: for HAVING put "
+                "the GROUP BY in a subquery in FROM",
             )
+        if not node.expressions:
+            raise self.text.error(node, "IN () lists no values: nothing is in it; write FALSE")
         value = self.compile(node.this)
         literals: list[Any] = []
         tests: list[Expr] = []
@@ -209,7 +216,8 @@ class Expressions:
             else:
                 literals.append(member)
         if literals:
-            tests.insert(0, value.is_in(literals))
+            with self.text.located(node):
+                tests.insert(0, value.is_in(literals))
         return reduce(Expr.__or__, tests)
 
     def _is(self, node: exp.Is) -> Expr:
@@ -302,7 +310,11 @@ class Expressions:
             return list_of(*values)
 
     def _exists(self, node: exp.Expr) -> Expr:
-        raise self.text.error(node, "EXISTS stands alone in WHERE or between ANDs")
+        raise self.text.error(
+            node,
+            "EXISTS stands in the WHERE of a query, not in HAVING, lists or another EXISTS: put "
+            "the query that it is a condition of in a view, or in a subquery in FROM",
+        )
 
     def _over(self, node: exp.Expr) -> Expr:
         raise self.text.error(node, OVER)
@@ -370,22 +382,3 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
     for part in node.args.values():
         given += [p for p in (part if isinstance(part, list) else [part]) if p is not None]
     return [part for part in given if isinstance(part, exp.Expr)]
-
-
-_QUANTIFIED: dict[type[exp.Expr], str] = {
-    exp.Any: "write x IN (SELECT ...) for x = ANY (SELECT ...)",
-    exp.All: "write x NOT IN (SELECT ...) for x <> ALL (SELECT ...)",
-}
-
-
-def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
-    """That there is no such thing, in SQL's words, and what there is instead."""
-    said = text.spelled(node)
-    if is_window(node):
-        where = "it stands in GROUP BY, and window_start and window_end tell its bounds"
-        return text.error(node, f"the function {said} is not supported here: {where}")
-    hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
-    if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):
-        hint = _QUANTIFIED[type(node)]
-    what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
-    return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))

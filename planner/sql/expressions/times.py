@@ -137,6 +137,11 @@ def _read_time(text: Expr, format: Expr | None = None, *, strict: bool = True) -
     return text.str.to_timestamp(_read_format(format), strict=strict)
 
 
+def _of_seconds(seconds: Expr) -> Expr:
+    """``TO_TIMESTAMP(1609646706)``; a fraction is kept to the microsecond."""
+    return (seconds * _SECOND_US).round().cast("int64").cast("timestamp")
+
+
 def _read_date(text: Expr, format: Expr | None = None) -> Expr:
     return text.cast("date") if format is None else text.str.to_date(_read_format(format))
 
@@ -203,6 +208,12 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
         ("this", "format"),
         lambda t, f: t.dt.format(char_format(words(f, "a format"))),
     ),
+}
+
+#: The same names, of a number.
+OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
+    "to_timestamp": _of_seconds,
+    "try_to_timestamp": _of_seconds,
 }
 
 #: By name, lower case.

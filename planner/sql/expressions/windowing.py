@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.api.grouped.sessions import session
 from planner.logical.windows import count_window, cumulating, hopping, snapshot, tumbling
+from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def window_of(
     least = sum(not what.endswith("?") for what in wanted)
     given = node.expressions
     if name in _LENGTHS and len(given) > 1 and isinstance(given[0], exp.Column):
-        lengths, column = _LENGTHS[name], given[0].sql()
+        lengths, column = _LENGTHS[name], as_sql(given[0])
         raise text.error(given[0], _NO_COLUMN.format(name=name, lengths=lengths, column=column))
     if not least <= len(given) <= len(wanted):
         shown = ", ".join(f"[{w[:-1]}]" if w.endswith("?") else w for w in wanted)

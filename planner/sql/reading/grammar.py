@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.generator import Generator as PlainGenerator
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.reading.hints import CLAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +81,16 @@ class Emit(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+#: What follows the alias of a table.
+_BEHIND_ALIASES = frozenset(
+    getattr(TokenType, name)
+    for name in (
+        *("COMMA", "R_PAREN", "L_PAREN", "SEMICOLON", "WHERE", "JOIN", "INNER", "LEFT", "RIGHT"),
+        *("FULL", "CROSS", "ON", "USING", "GROUP_BY", "HAVING", "ORDER_BY", "LIMIT", "OFFSET"),
+        *("UNION", "EXCEPT", "INTERSECT", "QUALIFY", "LATERAL", "FETCH", "ASOF", "SEMI", "ANTI"),
+        "NATURAL",
+    )
+)
 #: Types that only DuckDB's dialect has names for.
 _UNSIGNED = (TokenType.UTINYINT, TokenType.USMALLINT, TokenType.UBIGINT)
 
@@ -94,6 +107,25 @@ class StreamDialect(Dialect):
             **{kind.name: kind for kind in _UNSIGNED},
         }
 
+    class Generator(PlainGenerator):
+        """Our nodes as they are written, for messages."""
+
+        TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+            **PlainGenerator.TRANSFORMS,
+            WindowTable: lambda self, node: f"{node.name}({self.expressions(node, flat=True)})",
+            TableArgument: lambda self, node: f"TABLE {self.sql(node, 'this')}",
+            Descriptor: lambda self, node: f"DESCRIPTOR({self.sql(node, 'this')})",
+            Emit: lambda self, node: f"EMIT {self.sql(node, 'this')}",
+            Watermark: lambda self, node: f"WATERMARK FOR {self.sql(node, 'this')}",
+            Metadata: lambda self, node: f"METADATA {self.sql(node, 'this')}".rstrip(),
+            exp.AnonymousAggFunc: lambda self, node: self.func(node.name, *node.expressions),
+        }
+
+
+def as_sql(node: exp.Expr) -> str:
+    """The SQL of a node, for messages."""
+    return node.sql(dialect=StreamDialect)
+
 
 class StreamParser(Parser):
     """The grammar of sqlglot's own dialect, with the differences that the module names."""
@@ -106,6 +138,10 @@ class StreamParser(Parser):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
     } | {"ELEMENT_AT": _bracket}
+    #: Of INITCAP sqlglot's own would say characters that nobody wrote.
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
+    }
 
     def _warn_unsupported(self) -> None:
         """Nothing: what is no statement here is refused, with its place."""
@@ -189,7 +225,21 @@ class StreamParser(Parser):
         return found
 
     def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
-        return None if self._emit_word() else super()._parse_table_alias(*args, **options)
+        if self._emit_word():
+            return None
+        self._check_clause()
+        return super()._parse_table_alias(*args, **options)
+
+    def _check_clause(self) -> None:
+        """Refuse another engine's clause that would be read as an alias."""
+        word, after = self._curr, self._next
+        if word is None or word.text.upper() not in CLAUSES:
+            return
+        follows, hint = CLAUSES[word.text.upper()]
+        said = "" if after is None else after.text.upper()
+        is_number = after is not None and after.token_type is TokenType.NUMBER
+        if said in follows or ("1" in follows and is_number) or (not follows and _is_clause(after)):
+            self.raise_error(f"{word.text.upper()} is not supported; {hint}", word)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         return self._parse_window_table() or super()._parse_table(*args, **options)
@@ -258,6 +308,11 @@ class StreamParser(Parser):
     def _parse_as_command(self, start: Token) -> exp.Command:
         self.raise_error("this cannot be read here", self._curr or start)
         return super()._parse_as_command(start)
+
+
+def _is_clause(after: Token | None) -> bool:
+    """Whether a word that begins a clause is followed by what belongs to it, and is no alias."""
+    return after is not None and after.token_type not in _BEHIND_ALIASES
 
 
 def _with_unit(node: exp.Expr | None) -> exp.Expr | None:

@@ -16,15 +16,37 @@ SPARK_WINDOW = (
     "write GROUP BY k, TUMBLE('1 minute') or HOP(size, every), which take the stream's own times; "
     "window_start and window_end tell the bounds"
 )
+_WITHIN = (
+    "write the bound in ON: AND b.ts BETWEEN a.ts - INTERVAL '1' HOUR AND a.ts + INTERVAL '1' HOUR"
+)
 _NOW = "an answer follows from its input alone; the event's own times are vs() and ve()"
 _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW"
 _OVER = "write it with OVER (PARTITION BY k ORDER BY ts)"
-_COLLECT = "ARRAY_AGG(x) and COLLECT_LIST(x) give lists"
+_COLLECT = "ARRAY_AGG(x) and COLLECT_LIST(x) give lists, copies included"
 _STRUCT = "a struct is made in Python: struct(a=...)"
 _QUANTILE = "write QUANTILE(x, 0.5)"
 _PART = "write EXTRACT(HOUR FROM t)"
 _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
+
+#: Clauses of other engines behind a table, which would be read as its alias: the word, and the
+#: words that follow it where it is one.
+CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
+    "MATCH_RECOGNIZE": (
+        ("(",),
+        "LAG reads the row before, and a KeyedProcess in Python matches patterns",
+    ),
+    "WINDOW": (("TUMBLING", "HOPPING", "SESSION"), _GROUPED),
+    "WITHIN": (("(", "1"), _WITHIN),
+    "PREWHERE": ((), "write WHERE"),
+    "SETTINGS": ((), "settings are given to the command"),
+    "FORMAT": ((), "write INSERT INTO a SINK with format = '...'"),
+    "OPTION": (("(",), "leave it out"),
+    "PARTITION": (("(",), "write WHERE"),
+    "USE": (("INDEX",), "leave it out"),
+    "VERSIONS": (("BETWEEN",), "filter the times by WHERE"),
+    **dict.fromkeys(("GLOBAL", "ANY"), (("JOIN", "INNER", "LEFT"), "write JOIN")),
+}
 
 HINTS: dict[str, str] = {
     # Choices and nulls.
@@ -96,11 +118,12 @@ HINTS: dict[str, str] = {
         ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT", "HLL"), "write COUNT(DISTINCT x)"
     ),
     **dict.fromkeys(
-        ("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "PERCENTILE_APPROX"), _QUANTILE
+        ("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_APPROX"), _QUANTILE
     ),
+    "PERCENTILE_DISC": "QUANTILE(x, 0.5) lies between two values where PERCENTILE_DISC takes one",
     **dict.fromkeys(("APPROX_QUANTILE", "APPROX_PERCENTILE", "APPROX_QUANTILES"), _QUANTILE),
     **dict.fromkeys(("ARBITRARY",), "write ANY_VALUE(x)"),
-    **dict.fromkeys(("IGNORE NULLS", "RESPECT NULLS"), "WHERE x IS NOT NULL leaves nulls out"),
+    **dict.fromkeys(("IGNORE NULLS", "RESPECT NULLS"), "ask a subquery WHERE x IS NOT NULL"),
     "COUNTIF": "write COUNT_IF(c)",
     "MEAN": "write AVG(x)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),

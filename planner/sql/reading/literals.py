@@ -12,6 +12,7 @@ from sqlglot import exp
 from planner.durations import duration_us, time_us
 from planner.errors import InvalidDurationError
 from planner.expressions.types import TIMESTAMP_UTC
+from planner.sql.reading.grammar import as_sql
 
 if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
@@ -59,6 +60,8 @@ _LENGTHS = {
     **dict.fromkeys(("VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "TEXT"), _CUT),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"), _FINER),
 }
+_DIGITS_MAX = 38
+_DECIMAL = "DECIMAL(p, s) has p digits, 1 to 38, of which s, at most p, stand behind the point"
 _HELP = "is not a duration; write it like '5 seconds', INTERVAL '5' SECOND or '5s'"
 
 
@@ -70,7 +73,7 @@ def interval_us(node: exp.Expr, text: SqlText) -> int:
         return -interval_us(node.this, text)
     if isinstance(node, exp.Literal) and node.is_string:
         return _parsed_us(node.name, node, text)
-    raise text.error(node, f"{node.sql()} {_HELP}")
+    raise text.error(node, f"{as_sql(node)} {_HELP}")
 
 
 def _interval_us(node: exp.Interval, text: SqlText) -> int:
@@ -100,18 +103,16 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
     """The Arrow type of a type in SQL."""
     name = str(getattr(node.this, "value", node.this))
     if name == "DECIMAL":
-        digits = _digits(node)
-        precision, scale = (*digits, 0)[:2] if digits else (38, 0)
-        with text.located(at):
-            return _decimal(precision, scale)
+        return _decimal(node, at, text)
     if node.args.get("nested") and name in ("ARRAY", "MAP", "STRUCT"):
         return _nested(name, node, at, text)
-    if node.expressions and not (name.startswith("TIMESTAMP") and _digits(node) == [6]):
-        raise text.error(at, f"{node.sql()} {_LENGTHS.get(name, 'has no length here')}")
+    is_fine = name.startswith("TIMESTAMP") and [part.name for part in node.expressions] == ["6"]
+    if node.expressions and not is_fine:
+        raise text.error(at, f"{as_sql(node)} {_LENGTHS.get(name, 'has no length here')}")
     found = _TYPES.get(name)
     if found is None or node.args.get("nested"):
         known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
-        raise text.error(at, f"no type {node.sql()}; the types are: {known}")
+        raise text.error(at, f"no type {as_sql(node)}; the types are: {known}")
     return found
 
 
@@ -125,20 +126,22 @@ def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.Da
         return pa.list_(kinds[0])
     if name == "MAP" and len(kinds) == len(parts) == len(("key", "value")):
         return pa.map_(*kinds)
-    raise text.error(at, f"{node.sql()}: write ARRAY<INT>, MAP<VARCHAR, INT> or ROW<a INT, b INT>")
+    raise text.error(
+        at, f"{as_sql(node)}: write ARRAY<INT>, MAP<VARCHAR, INT> or ROW<a INT, b INT>"
+    )
 
 
-def _digits(node: exp.DataType) -> list[int]:
-    return [int(part.name) for part in node.expressions]
-
-
-def _decimal(precision: int, scale: int) -> pa.DataType:
-    from planner.errors import InvalidPlanError
-
-    try:
-        return pa.decimal128(precision, scale)
-    except ValueError as error:
-        raise InvalidPlanError(str(error)) from None
+def _decimal(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
+    """``DECIMAL``, which has 38 digits and no fraction, ``DECIMAL(p)`` or ``DECIMAL(p, s)``."""
+    written = [part.name for part in node.expressions]
+    if not written:
+        return pa.decimal128(_DIGITS_MAX)
+    digits = [int(one) for one in written if one.isdecimal()]
+    precision, scale = (*digits, 0)[:2] if digits else (0, 0)
+    is_known = len(digits) == len(written) <= len(("precision", "scale"))
+    if not (is_known and 1 <= precision <= _DIGITS_MAX and scale <= precision):
+        raise text.error(at, f"{as_sql(node)}: {_DECIMAL}")
+    return pa.decimal128(precision, scale)
 
 
 def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:

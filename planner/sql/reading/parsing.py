@@ -20,7 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.errors import ExpressionTypeError
 from planner.sql.reading.errors import SqlError, sql_type
-from planner.sql.reading.grammar import StreamDialect, StreamParser, adapted
+from planner.sql.reading.grammar import StreamDialect, StreamParser, adapted, as_sql
 from planner.sql.reading.hints import SPARK_WINDOW
 from rstream.errors import UsageError
 from rstream.secret_values import with_stars
@@ -33,7 +33,7 @@ _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
 #: Behind GROUP BY sqlglot takes the name for the clause WINDOW, and refuses what stands in it.
-_SPARK_WINDOW = re.compile(r"\bGROUP\s+BY\s+(window)\s*\([^()]*", re.IGNORECASE)
+_SPARK_WINDOW = re.compile(r"\bGROUP\s+BY\s+(window)\b\s*(?:\([^()]*)?", re.IGNORECASE)
 _FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
 _INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
 #: Nodes that are found by the keyword they begin with.
@@ -138,7 +138,7 @@ class SqlText:
             return written
         if isinstance(node, exp.Func):
             return node.sql_name()
-        shown = node.sql()
+        shown = as_sql(node)
         return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
 
     def _called(self, node: exp.Func) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.grammar import Metadata, Watermark
+from planner.sql.reading.grammar import Metadata, Watermark, as_sql
 from planner.sql.reading.literals import data_type, interval_us
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.Da
     is_time = str(getattr(kind.this, "value", kind.this)).startswith("TIMESTAMP")
     if is_time and len(digits) == 1 and digits[0].isdigit():
         if int(digits[0]) > _MICROSECOND_DIGITS:
-            raise text.error(column, f"{kind.sql()}: times have microseconds here; TIMESTAMP(6)")
+            raise text.error(column, f"{as_sql(kind)}: times have microseconds here; TIMESTAMP(6)")
         kind = exp.DataType(this=kind.this)
     return data_type(kind, column, text)
 

@@ -167,9 +167,11 @@ def delay(given: Given, name: str) -> int | str:
 
 
 def count(given: Given, name: str) -> int:
-    """How many partitions."""
-    found = plain_value(given.values[name], given.text)
-    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= _PARTITIONS_MAX:
+    """How many partitions; also in quotes, as Flink has it."""
+    value = given.values[name]
+    written = given.text_of(name) if value.is_string else str(value.name)
+    found = int(written) if re.fullmatch(r"[0-9]{1,9}", written.strip()) else 0
+    if not 1 <= found <= _PARTITIONS_MAX:
         raise given.error(name, f"{name} is a whole number from 1 to {_PARTITIONS_MAX}")
     return found
 
@@ -177,7 +179,8 @@ def count(given: Given, name: str) -> int:
 def truth(given: Given, name: str) -> bool:
     """TRUE or FALSE, also in quotes, as Flink has it."""
     value = given.values[name]
-    said = str(value.this if isinstance(value, exp.Boolean) else value.name).lower()
+    word = str(value.this) if isinstance(value, exp.Boolean) else given.text_of(name)
+    said = word.strip().lower()
     if said not in ("true", "false"):
         raise given.error(name, f"{name} is TRUE or FALSE")
     return said == "true"

@@ -3,10 +3,11 @@
 Its input is one column of structs: what rows are ordered by, their ``_vs``, and the row. Its
 argument says what counts as a place, how many there are, and which way each value goes:
 ``"rank 10 desc, asc nulls first"``. ``row_number`` takes so many rows, of equal ones the earliest
-by ``_vs``, then in sequence order; ``rank`` takes all that so few or fewer come before, and
-``dense_rank`` all of the so many first distinct values. NaN is above all numbers. A result has the
-``place`` of each row, its ``position`` in the list and, if the argument asks for ``copies``, which
-of equal rows it is (``copy``); ``place_`` is what such a column is called beside one of its name.
+by ``_vs``, then in sequence order, or the latest if the argument says so; ``rank`` takes all that
+so few or fewer come before, and ``dense_rank`` all of the so many first distinct values. NaN is
+above all numbers. A result has the ``place`` of each row, its ``position`` in the list and, if the
+argument asks for ``copies``, which of equal rows it is (``copy``); ``place_`` is what such a column
+is called beside one of its name.
 
 Invariant: the first rows of several parts are among the first of each; so parts merge.
 """
@@ -37,7 +38,7 @@ Ways = tuple[tuple[bool, bool], ...]
 KINDS = ("row_number", "rank", "dense_rank")
 #: Columns of the result before those of the row; the last only if it is asked for.
 _PLACES = ("place", "position", "copy")
-_COPIES = ", copies"
+_LATEST, _COPIES = ", latest", ", copies"
 _VS, _ROW = "vs", "row"
 
 
@@ -50,23 +51,28 @@ class TopOrder:
     ways: Ways
     #: Equal rows are numbered.
     copies: bool = False
+    #: Of equal rows the latest come first.
+    latest: bool = False
 
     def __str__(self) -> str:
         said = (
             f"{'desc' if down else 'asc'}{' nulls first' if first else ''}"
             for down, first in self.ways
         )
-        return f"{self.kind} {self.rows} {', '.join(said)}{_COPIES if self.copies else ''}"
+        more = f"{_LATEST if self.latest else ''}{_COPIES if self.copies else ''}"
+        return f"{self.kind} {self.rows} {', '.join(said)}{more}"
 
     @staticmethod
     def read(argument: Argument) -> TopOrder:
         """The argument of an aggregate."""
         assert isinstance(argument, str), argument
-        kind, rows, said = argument.removesuffix(_COPIES).split(" ", 2)
+        plain = argument.removesuffix(_COPIES)
+        kind, rows, said = plain.removesuffix(_LATEST).split(" ", 2)
         ways = tuple(
             (way.startswith("desc"), way.endswith("nulls first")) for way in said.split(", ")
         )
-        return TopOrder(kind, int(rows), ways, argument.endswith(_COPIES))
+        copies, latest = argument.endswith(_COPIES), plain.endswith(_LATEST)
+        return TopOrder(kind, int(rows), ways, copies, latest)
 
     def place_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """What places are called beside the columns of the rows."""
@@ -93,9 +99,11 @@ class TopRows(Values):
         self._merges = merges
 
     def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        codes, values, places = self._placed(codes, values)
-        kept = places <= self._order.rows
-        return codes[kept], values.filter(pa.array(kept))
+        at, places = self._placed(codes, values)
+        kept = at[places <= self._order.rows]
+        if self._order.latest:  # equal rows stay in the order in which they came
+            kept = kept[np.lexsort((kept, codes[kept]))]
+        return codes[kept], values.take(pa.array(kept))
 
     def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
         codes, values = self.shrink(codes, values)
@@ -106,15 +114,16 @@ class TopRows(Values):
         )
         return pc.if_else(empty, pa.scalar(None, lists.type), lists)
 
-    def _placed(
-        self, codes: np.ndarray, values: pa.Array
-    ) -> tuple[np.ndarray, pa.Array, np.ndarray]:
-        """All of them by group and order, with their places."""
+    def _placed(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """Where all of them are (int64[n]) by group and order, and their places (int64[n])."""
         ways = self._order.ways
         by = sort_columns([pc.struct_field(values, i) for i in range(len(ways))], ways)
         columns = {"code": pa.array(codes), **by, _VS: pc.struct_field(values, len(ways))}
         columns["at"] = pa.array(np.arange(len(codes)))
-        order = pc.sort_indices(pa.table(columns), sort_keys=sort_keys(columns, ways))
+        keys = sort_keys(columns, ways)
+        if self._order.latest:
+            keys = [*keys[:-2], (_VS, "descending"), ("at", "descending")]
+        order = pc.sort_indices(pa.table(columns), sort_keys=keys)
         at = order.to_numpy()
         codes = codes[at]
         heads = heads_of(codes)
@@ -127,7 +136,7 @@ class TopRows(Values):
             else:
                 count = np.cumsum(begins)
                 number = count - count[first]
-        return codes, values.take(order), number + 1
+        return at, number + 1
 
     def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
         return rows.elements(self._column) if self._merges else rows.valid(self._column)
@@ -188,7 +197,8 @@ def _finish(merged: Merged) -> pa.Array:
     codes = np.repeat(np.arange(len(lists)), counts)
     values = lists.flatten()
     top = TopRows("", values.type, order, merges=False)
-    codes, values, places = top._placed(codes, values)
+    at, places = top._placed(codes, values)
+    codes, values = codes[at], values.take(pa.array(at))
     rows = pc.struct_field(values, values.type.get_field_index(_ROW))
     position = np.arange(len(codes)) - group_start(heads_of(codes)) + 1
     columns = [pa.array(places), pa.array(position)]

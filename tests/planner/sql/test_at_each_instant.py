@@ -130,16 +130,30 @@ def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def test_a_count_of_no_rows_is_0_however_it_is_written() -> None:
-    """DuckDB gives null for COUNT_IF of none."""
     text = "SELECT x, (SELECT {} FROM b WHERE b.k = a.k + 1) AS n FROM a"
     tables = []
-    for counted in ("COUNT_IF(z > 9)", "COUNT(*) FILTER (WHERE z > 9)"):
+    for counted in ("COUNT(CASE WHEN z > 9 THEN 1 END)", "COUNT(*) FILTER (WHERE z > 9)"):
         stream = sql(text.format(counted), STREAMS)
         assert isinstance(stream, Stream)
         tables.append(answer(lower(stream.to_parquet(), root="memory://counts", parallelism=2)))
     assert tables[0].equals(tables[1])
     assert tables[0]["n"].null_count == 0
     assert 0 in tables[0]["n"].to_pylist()
+    distinct = sql(text.format("APPROX_COUNT_DISTINCT(z)"), STREAMS)
+    assert isinstance(distinct, Stream)
+    found = answer(lower(distinct.to_parquet(), root="memory://distinct", parallelism=2))
+    assert found["n"].null_count == 0
+
+
+def test_count_if_of_no_rows_is_null_as_duckdbs(connection: duckdb.DuckDBPyConnection) -> None:
+    for condition in ("z > 9", "z > 9 AND z < 0", "CAST(NULL AS BOOLEAN)"):
+        rows = connection.execute(f"SELECT COUNT_IF({condition}) FROM b WHERE z > 1e9").fetchall()
+        assert rows == [(None,)]
+        text = f"SELECT x, (SELECT COUNT_IF({condition}) FROM b WHERE b.z > 1e9) AS n FROM a"
+        stream = sql(text, STREAMS)
+        assert isinstance(stream, Stream)
+        found = answer(lower(stream.to_parquet(), root="memory://count_if", parallelism=2))
+        assert found["n"].null_count == len(found) > 0
 
 
 #: Of the rows called "null" one is, of "some" none; of "none" there is no row.

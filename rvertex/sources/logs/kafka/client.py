@@ -112,9 +112,7 @@ class Client:
         try:
             self._admin = AdminClient(options)
         except KafkaException as error:
-            said = without_secrets(error.args[0].str(), secrets_of(config))
-            reason = f"the client does not take its options ({said})"
-            raise LogUnreachableError(f"Kafka at {self.servers}", reason) from None
+            raise _options_error(self.servers, config, error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +169,26 @@ class Client:
         return Pending({where.partition: future for where, future in found.items()})
 
     def consumer(self) -> TopicConsumer:
-        return TopicConsumer(self.topic, {**consumer_options(self._config), "error_cb": self._said})
+        """A reader of the topic.
+
+        Raises:
+            LogUnreachableError: it does not take the options.
+        """
+        from confluent_kafka import KafkaException
+
+        options = {**consumer_options(self._config), "error_cb": self._said}
+        try:
+            return TopicConsumer(self.topic, options)
+        except KafkaException as error:
+            raise _options_error(self.servers, self._config, error) from None
+
+
+def _options_error(
+    servers: str, config: Mapping[str, str], error: Exception
+) -> LogUnreachableError:
+    said = without_secrets(error.args[0].str(), secrets_of(config))
+    reason = f"the client does not take its options ({said})"
+    return LogUnreachableError(f"Kafka at {servers}", reason)
 
 
 class TopicConsumer:

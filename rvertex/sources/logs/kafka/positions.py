@@ -40,6 +40,7 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
         InvalidPositionsError: ``start`` or ``until`` names no place of the topic.
     """
     with _client(spec) as client:
+        client.consumer().close()  # as its options are checked when it is made, and not before
         planner = _Planner(spec, client)
         topic = planner.ask(client.ask_topic)[0]
         partitions = sorted(partition.id for partition in topic.partitions)

@@ -432,3 +432,16 @@ def test_what_does_not_fit_is_refused(text: str, bids: Path) -> None:
     with pytest.raises(SqlError) as raised:
         sql(text, streams, variables={"data": str(bids)})
     assert REFUSED[text] in str(raised.value)
+
+
+@pytest.mark.parametrize("written", ["3", "'3'", "' 3 '"])
+def test_numbers_may_stand_in_quotes(bids: Path, written: str) -> None:
+    text = table(f"{COLUMNS}, {MARK}", f"'scan.parallelism' = {written}") + "SELECT * FROM bids"
+    assert compiled(text, bids) == read(bids, partitions=3).select("price", "ts", "note")
+
+
+@pytest.mark.parametrize("written", ["'x'", "''", "'0'", "'1.5'", "'-1'", "'99999999999999999999'"])
+def test_what_is_no_number_is_refused(bids: Path, written: str) -> None:
+    text = table(f"{COLUMNS}, {MARK}", f"'scan.parallelism' = {written}") + "SELECT * FROM bids"
+    with pytest.raises(SqlError, match="is a whole number from 1 to"):
+        compiled(text, bids)

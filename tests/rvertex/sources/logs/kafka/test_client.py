@@ -69,6 +69,17 @@ def test_options_that_the_client_does_not_take_are_trouble_of_the_log() -> None:
         Client("t", {**config, "ssl.ca.location": "/nowhere.pem"})
 
 
+@pytest.mark.parametrize(
+    "option", [("fetch.max.bytes", "many"), ("fetch.min.bytes", "-1"), ("auto.offset.reset", "x")]
+)
+def test_options_of_readers_are_checked_when_a_job_is_planned(option: tuple[str, str]) -> None:
+    servers = f"127.0.0.1:{free_port()}"
+    log = LogSpec(encoding="json", config=(("bootstrap.servers", servers), option))
+    spec = SourceSpec("kafka", f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", log=log)
+    with pytest.raises(LogUnreachableError, match=r"does not take its options .*" + option[0]):
+        positions.topic_units(spec)
+
+
 def test_planning_leaves_no_connection(
     admins: list[weakref.ref[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

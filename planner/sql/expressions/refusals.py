@@ -1,0 +1,46 @@
+"""What there is not, in SQL's words, and what there is instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.sql.expressions.windowing import is_window
+from planner.sql.reading.hints import HINTS
+
+if TYPE_CHECKING:
+    from planner.sql.reading.errors import SqlError
+    from planner.sql.reading.parsing import SqlText
+
+#: Quantifier and the comparison before it -> what says the same, nulls included.
+_QUANTIFIED: dict[tuple[type[exp.Expr], type[exp.Expr]], str] = {
+    (exp.Any, exp.EQ): "write x IN (SELECT y FROM b)",
+    (exp.All, exp.NEQ): "write x NOT IN (SELECT y FROM b)",
+}
+_COMPARED_WITH: dict[type[exp.Expr], str] = {
+    exp.Any: "write EXISTS (SELECT 1 FROM b WHERE {0}) in WHERE",
+    exp.All: "write NOT EXISTS (SELECT 1 FROM b WHERE NOT COALESCE({0}, FALSE)) in WHERE",
+}
+
+
+def _quantified(node: exp.Expr, text: SqlText) -> str:
+    """What to write for ``x > ALL (SELECT y FROM b)``."""
+    around = node.parent
+    kind = type(around) if isinstance(around, exp.Binary) else exp.EQ
+    said = text.spelled(around) if isinstance(around, exp.Binary) else "="
+    found = _QUANTIFIED.get((type(node), kind))
+    return found or _COMPARED_WITH[type(node)].format(f"a.x {said} b.y")
+
+
+def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
+    """That there is no such thing, in SQL's words, and what there is instead."""
+    said = text.spelled(node)
+    if is_window(node):
+        where = "it stands in GROUP BY, and window_start and window_end tell its bounds"
+        return text.error(node, f"the function {said} is not supported here: {where}")
+    hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
+    if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):
+        hint = _quantified(node, text)
+    what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
+    return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))
