@@ -126,6 +126,16 @@ class SourceVanishedError(OperatingError):
 
 
 @error_class
+class UnreadableTextError(UsageError):
+    """A file that is to be text is something else, or is written in another encoding."""
+
+    path: str
+    reason: str
+
+    message = "source {path}: {reason}"
+
+
+@error_class
 class CorruptSourceError(IntegrityError):
     """A file, or one row group of it (counted from 0), cannot be decoded."""
 

@@ -30,6 +30,7 @@ from rstream.store.part_files import split_part
 from rvertex.sources.discover import infer_columns, infer_schema
 from rvertex.sources.files import SEVERAL
 from rvertex.sources.formats.row_log import holds_log
+from rvertex.sources.formats.rows.text_encoding import ENCODING, UTF_8, plain_name
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
 from rvertex.sources.logs.written import growing_streams
 from rvertex.sources.spec import (
@@ -92,6 +93,8 @@ class FileOptions:
     #: CSV only.
     delimiter: str = ","
     null_values: Sequence[str] = ("",)
+    #: CSV and JSON only: of their text, as Python calls it.
+    encoding: str = UTF_8
 
     def reader_options(self, format: Format) -> tuple[tuple[str, OptionValue], ...]:
         """The options of the format's reader, sorted by name."""
@@ -99,6 +102,9 @@ class FileOptions:
         if format == "csv":
             checked_delimiter(self.delimiter)
             options = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
+        encoding = checked_encoding(self.encoding)
+        if encoding != UTF_8:
+            options[ENCODING] = encoding
         if self.on_bad_row != "fail":
             options[ON_BAD_ROW] = self.on_bad_row
         if self.max_ahead is not None and not self.follow:
@@ -198,6 +204,21 @@ def checked_delimiter(given: str) -> None:
         raise InvalidPlanError(
             f"delimiter={given!r}: it is one ASCII character, and no quote or line end"
         )
+
+
+def checked_encoding(encoding: str) -> str:
+    """The encoding of text as sources have it.
+
+    Raises:
+        InvalidPlanError: there is none of that name.
+    """
+    try:
+        return plain_name(encoding)
+    except (LookupError, TypeError, ValueError):
+        raise InvalidPlanError(
+            f"encoding={encoding!r}: there is no such encoding of text; give one of Python's, such "
+            'as "utf-16" or "latin-1"'
+        ) from None
 
 
 def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:

@@ -50,9 +50,9 @@ _BESIDE = (
 _MARKER = "_$folder$"
 _LINE_CHARS_MAX = 300
 #: Endings of names of compressed files.
-CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 #: Of those that nobody here reads; their reader says so.
-_OTHER_CODECS = (".xz", ".zip", ".lz4", ".7z", ".br", ".z", ".lzo", ".snappy")
+_OTHER_CODECS = (".xz", ".zip", ".7z", ".br", ".z", ".lzo", ".snappy")
 
 
 def list_files(format: Format, path: str) -> dict[str, FileVersion]:

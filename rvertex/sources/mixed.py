@@ -17,12 +17,13 @@ import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.files import SUFFIXES, files_beside, list_files, open_sequential
+from rvertex.sources.files import SUFFIXES, files_beside, list_files
 from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
 from rvertex.sources.formats.rows.column_names import check_unique, check_unique_fields
 from rvertex.sources.formats.rows.folders import check_folders, folder_notes
+from rvertex.sources.formats.rows.text_encoding import encoding_of, open_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -149,12 +150,13 @@ def _names(spec: SourceSpec, path: str) -> list[str]:
     Raises:
         SourceSchemaError: a name is there more than once.
     """
+    encoding = encoding_of(dict(spec.options))
     try:
         if spec.format == "csv":
-            header = _header(path, str(spec.option("delimiter", ",")))
+            header = _header(path, str(spec.option("delimiter", ",")), encoding)
             check_unique(path, header)
             return header
-        table = parse_json(next(chunks(path), b""), None)
+        table = parse_json(next(chunks(path, encoding=encoding), b""), None)
     except SourceSchemaError:
         raise
     except (StreamEngineError, pa.ArrowException, OSError, ValueError):
@@ -178,8 +180,8 @@ def _members_of(kind: pa.DataType) -> list[pa.Field]:
     return list(kind) if kinds.is_struct(kind) else []
 
 
-def _header(path: str, delimiter: str) -> list[str]:
-    with open_sequential(path) as stream:
+def _header(path: str, delimiter: str, encoding: str) -> list[str]:
+    with open_text(path, 0, None, encoding) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
         return next((row for row in csv.reader(text, delimiter=delimiter) if row), [])
 

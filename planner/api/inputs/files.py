@@ -102,12 +102,16 @@ class FileInputs:
         max_ahead: Duration | None = None,
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
+        encoding: str = "utf-8",
         follow: bool = False,
         idle: Idle = "follow",
         idle_after: Duration = "2s",
         poll_every: Duration = "1s",
     ) -> Self:
-        """Rows of CSV files with a header line; see :meth:`from_parquet`."""
+        """Rows of CSV files with a header line; see :meth:`from_parquet`.
+
+        ``encoding``: of their text, as Python calls it, such as ``"utf-16"`` or ``"latin-1"``.
+        """
         live = follow, idle, idle_after, poll_every
         csv = FileOptions(
             vs,
@@ -121,6 +125,7 @@ class FileInputs:
             max_ahead,
             delimiter,
             null_values,
+            encoding,
         )
         return cls(file_source("csv", path, csv))
 
@@ -137,15 +142,16 @@ class FileInputs:
         schema: SchemaLike | None = None,
         on_bad_row: OnBadRow = "fail",
         max_ahead: Duration | None = None,
+        encoding: str = "utf-8",
         follow: bool = False,
         idle: Idle = "follow",
         idle_after: Duration = "2s",
         poll_every: Duration = "1s",
     ) -> Self:
-        """Objects of JSON-lines files; see :meth:`from_parquet`."""
+        """Objects of JSON-lines files; see :meth:`from_parquet` and :meth:`from_csv`."""
         live = follow, idle, idle_after, poll_every
         given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row, max_ahead)
-        return cls(file_source("json", path, given))
+        return cls(file_source("json", path, replace(given, encoding=encoding)))
 
     @classmethod
     def table(
@@ -157,6 +163,7 @@ class FileInputs:
         on_bad_row: OnBadRow = "fail",
         delimiter: str = ",",
         null_values: Sequence[str] = ("",),
+        encoding: str = "utf-8",
     ) -> Self:
         """Rows without times that are always alive, to join streams with.
 
@@ -171,6 +178,7 @@ class FileInputs:
                 on_bad_row=on_bad_row,
                 delimiter=delimiter,
                 null_values=null_values,
+                encoding=encoding,
             )
             return cls(table_file(path, format, given))
         return cls(table_rows(data, schema))

@@ -62,6 +62,7 @@ class FileSource:
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
     delimiter: str | None = option("delimiter", "csv.field-delimiter", default=None)
     null_values: str | None = option("null_values", "csv.null-literal", default=None)
+    encoding: str | None = option("encoding", default=None)
     on_bad_row: OnBadRow = option(
         "on_bad_row", "on_error", read=choice(_ON_BAD_ROW), default="fail"
     )
@@ -102,7 +103,11 @@ def read_files(table: Table, said: FileSource) -> Stream:
         for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
             if name in table.given.values:
                 raise table.given.error(name, "only CSV has a delimiter and null_values")
+    if format_ == "parquet" and said.encoding is not None:
+        raise table.given.error("encoding", "only text, as CSV and JSON, has an encoding")
     csv: dict[str, Any] = {}
+    if said.encoding is not None:
+        csv["encoding"] = said.encoding
     if said.delimiter is not None:
         csv["delimiter"] = said.delimiter
     if said.null_values is not None:

@@ -16,12 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from rstream.items.exact import check_infinite
-from rvertex.errors import CorruptSourceError, SourceVanishedError
-from rvertex.sources.files import bytes_to_read, first_line, open_range
-from rvertex.sources.formats.rows.bad_rows import BadRow
+from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
+from rvertex.sources.files import bytes_to_read, first_line
+from rvertex.sources.formats.rows.bad_rows import NO_TEXT, BadRow
 from rvertex.sources.formats.rows.column_names import check_has
 from rvertex.sources.formats.rows.csv_rows import UNCLOSED, cut_rows, whole_rows
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
+from rvertex.sources.formats.rows.text_encoding import (
+    NO_TEXT_IN,
+    UTF_8,
+    check_text,
+    encoding_of,
+    open_text,
+)
 from rvertex.sources.formats.rows.text_values import (
     decimals_as_text,
     has_times,
@@ -39,7 +46,6 @@ BLOCK_BYTES = 4 << 20
 csv.field_size_limit(1 << 40)  # of the process; Arrow, which reads the rows, has no limit
 #: Empty, and what R, pandas and SQL write for a missing value.
 NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
-NO_TEXT = "not text in UTF-8"
 _NOT_NULL = ', and null_values= does not name ""'
 BOM = b"\xef\xbb\xbf"
 
@@ -50,6 +56,7 @@ class CsvUnits:
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._delimiter = str(spec.option("delimiter", ","))
+        self._encoding = encoding_of(dict(spec.options))
         self._convert = self._converted(decimals_as_text(spec.columns))
         #: Whether a piece had times that the parser does not take in its columns' types.
         self._reads_times_as_text = False
@@ -64,7 +71,7 @@ class CsvUnits:
         """All rows of the file, in order, columns as the specification wants them."""
         rows, lines = 0, 1
         self._before = Before(lambda: self._counted(unit))
-        for head, piece, has_open_quote in csv_pieces(unit.path, self._delimiter, unit.lo, unit.hi):
+        for head, piece, has_open_quote in self._pieces(unit, unit.lo, unit.hi):
             if head:
                 self._header = head
                 check_has(unit.path, head, self._spec.columns.names)
@@ -92,11 +99,16 @@ class CsvUnits:
     def close(self) -> None:
         """Nothing is held between units."""
 
+    def _pieces(
+        self, unit: Unit, lo: int, hi: int | None
+    ) -> Iterator[tuple[list[str], bytes, bool]]:
+        return csv_pieces(unit.path, self._delimiter, lo, hi, encoding=self._encoding)
+
     def _counted(self, unit: Unit) -> tuple[int, int]:
         """Rows and lines of the file before the unit."""
         rows = lines = 0
         if unit.lo:
-            for _, piece, _ in csv_pieces(unit.path, self._delimiter, 0, unit.lo):
+            for _, piece, _ in self._pieces(unit, 0, unit.lo):
                 rows += len(cut_rows(piece, self._delimiter, is_last=True).starts)
                 lines += lines_of(piece)
         return rows, lines
@@ -195,7 +207,7 @@ def _has_infinite(column: pa.Array) -> bool:
 
 
 def csv_pieces(
-    path: str, delimiter: str, lo: int = 0, hi: int | None = None
+    path: str, delimiter: str, lo: int = 0, hi: int | None = None, *, encoding: str = UTF_8
 ) -> Iterator[tuple[list[str], bytes, bool]]:
     """The rows behind the header in pieces of whole rows; with the first one also the header.
 
@@ -206,12 +218,13 @@ def csv_pieces(
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
+        UnreadableTextError: it is no text in this encoding.
     """
     header: list[str] = []
     if lo:
         header, *_ = next(csv_pieces(path, delimiter))
         yield header, b"", False
-    for piece, has_open_quote in _whole_rows(path, delimiter, lo, hi):
+    for piece, has_open_quote in _whole_rows(path, delimiter, lo, hi, encoding):
         if header:
             yield [], piece, has_open_quote
             continue
@@ -230,16 +243,19 @@ def csv_pieces(
         raise CorruptSourceError(path, None, "Empty CSV file")
 
 
-def _whole_rows(path: str, delimiter: str, lo: int, hi: int | None) -> Iterator[tuple[bytes, bool]]:
+def _whole_rows(
+    path: str, delimiter: str, lo: int, hi: int | None, encoding: str
+) -> Iterator[tuple[bytes, bool]]:
     rest = b""
     is_first = lo == 0
     left = None if hi is None else hi - lo
     try:
-        with open_range(path, lo, hi) as stream:
+        with open_text(path, lo, hi, encoding) as stream:
             while piece := stream.read(bytes_to_read(BLOCK_BYTES, left)):  # ends with the file
                 left = None if left is None else left - len(piece)
                 data = rest + piece
                 if is_first and len(data) >= len(BOM):
+                    check_text(path, data)
                     data, is_first = data.removeprefix(BOM), False
                 cut, has_open_quote = whole_rows(data, delimiter, is_last=False)
                 rest = data[cut:]
@@ -247,6 +263,8 @@ def _whole_rows(path: str, delimiter: str, lo: int, hi: int | None) -> Iterator[
                     yield data[:cut], has_open_quote
     except FileNotFoundError as error:
         raise SourceVanishedError(path, first_line(error)) from error
+    except UnicodeError as error:
+        raise UnreadableTextError(path, NO_TEXT_IN.format(encoding, first_line(error))) from error
     except (pa.ArrowException, OSError) as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
     if rest:

@@ -16,11 +16,18 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from rstream.items.exact import widened
-from rvertex.errors import CorruptSourceError, SourceVanishedError
-from rvertex.sources.files import bytes_to_read, first_line, open_range
-from rvertex.sources.formats.rows.bad_rows import BadRow
+from rvertex.errors import CorruptSourceError, SourceVanishedError, UnreadableTextError
+from rvertex.sources.files import bytes_to_read, first_line
+from rvertex.sources.formats.rows.bad_rows import ENCODED, NO_TEXT, BadRow
 from rvertex.sources.formats.rows.line_rows import NOTHING_BEFORE, Before, LineRows, rows_of
 from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
+from rvertex.sources.formats.rows.text_encoding import (
+    NO_TEXT_IN,
+    UTF_8,
+    check_text,
+    encoding_of,
+    open_text,
+)
 from rvertex.sources.formats.rows.text_values import (
     has_dates,
     has_times,
@@ -35,7 +42,6 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 CHUNK_BYTES = 4 << 20
-NO_TEXT = "not text in UTF-8"
 NO_OBJECT = "not a JSON object in one line"
 TWICE = "the key {!r} is there more than once in an object"
 _SPACE = b" \t\r\n"
@@ -48,6 +54,7 @@ class JsonUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
+        self._encoding = encoding_of(dict(spec.options))
         #: The piece that was given last: its bytes, its first row and line; and its rows, if asked.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
         self._cut: LineRows | None = None
@@ -57,7 +64,7 @@ class JsonUnits:
         """All rows of the file, in order."""
         rows, lines = 0, 1
         self._before = Before(lambda: _counted(unit))
-        for chunk in json_chunks(unit.path, unit.lo, unit.hi):
+        for chunk in json_chunks(unit.path, unit.lo, unit.hi, encoding=self._encoding):
             self._piece, self._cut = (chunk, rows, lines), None
             try:
                 batch: pa.RecordBatch | None = _batch(chunk, self._spec.columns)
@@ -117,24 +124,33 @@ def _counted(unit: Unit) -> tuple[int, int]:
     return rows, lines
 
 
-def json_chunks(path: str, lo: int = 0, hi: int | None = None) -> Iterator[bytes]:
+def json_chunks(
+    path: str, lo: int = 0, hi: int | None = None, *, encoding: str = UTF_8
+) -> Iterator[bytes]:
     """The pieces of :func:`chunks` without a byte order mark."""
-    for k, chunk in enumerate(chunks(path, lo, hi)):
+    for k, chunk in enumerate(chunks(path, lo, hi, encoding=encoding)):
         yield chunk if k or lo else chunk.removeprefix(_BOM)
 
 
-def chunks(path: str, lo: int = 0, hi: int | None = None) -> Iterator[bytes]:
+def chunks(
+    path: str, lo: int = 0, hi: int | None = None, *, encoding: str = UTF_8
+) -> Iterator[bytes]:
     """The bytes ``[lo, hi)`` of a file in pieces that end at a line end (the last one may not).
 
     Raises:
         SourceVanishedError, CorruptSourceError: the file cannot be read to its end.
+        UnreadableTextError: it is no text in this encoding.
     """
     rest = b""
+    is_first = lo == 0
     left = None if hi is None else hi - lo
     try:
-        with open_range(path, lo, hi) as stream:
+        with open_text(path, lo, hi, encoding) as stream:
             while piece := stream.read(bytes_to_read(CHUNK_BYTES, left)):  # ends with the file
                 left = None if left is None else left - len(piece)
+                if is_first:
+                    check_text(path, piece)
+                    is_first = False
                 cut = piece.rfind(b"\n") + 1
                 if cut:
                     yield rest + piece[:cut]
@@ -143,6 +159,8 @@ def chunks(path: str, lo: int = 0, hi: int | None = None) -> Iterator[bytes]:
                     rest += piece
     except FileNotFoundError as error:
         raise SourceVanishedError(path, first_line(error)) from error
+    except UnicodeError as error:
+        raise UnreadableTextError(path, NO_TEXT_IN.format(encoding, first_line(error))) from error
     except (pa.ArrowException, OSError) as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
     if rest:
@@ -252,13 +270,13 @@ def is_text(data: bytes) -> bool:
     return True
 
 
-def infer_json_schema(path: str) -> pa.Schema:
+def infer_json_schema(path: str, encoding: str) -> pa.Schema:
     """Columns and types as the first lines of the file suggest them.
 
     If some of its lines cannot be read, or contradict each other, the first thousand lines decide,
     without those that do not go with the ones before them.
     """
-    chunk, more = b"", json_chunks(path)
+    chunk, more = b"", json_chunks(path, encoding=encoding)
     while len(chunk) < CHUNK_BYTES and (piece := next(more, b"")):  # ends with the file
         chunk += piece
     if not chunk:
@@ -269,7 +287,9 @@ def infer_json_schema(path: str) -> pa.Schema:
         lines = [text for text in chunk.split(b"\n")[:_INFER_LINES] if text.strip(_SPACE)]
         found = _schema_of_good(lines)
         if found is None:
-            raise CorruptSourceError(path, None, first_line(error)) from error
+            reason = first_line(error)
+            reason += ENCODED if reason == NO_TEXT else ""
+            raise CorruptSourceError(path, None, reason) from error
         return found
 
 

@@ -2,7 +2,7 @@
 
 Ends of JSON lines are line ends, so they are looked for near the places where a file is to be cut.
 Those of CSV depend on quotes before them: the file is read once, when the job is planned. What was
-found is part of the plan. Compressed files stay whole.
+found is part of the plan. Files that are compressed, or in another encoding, stay whole.
 
 Invariant: the rows of the units, one after the other, are those of the file.
 """
@@ -18,6 +18,7 @@ from rvertex.errors import CorruptSourceError
 from rvertex.sources.files import CODECS, first_line, open_random
 from rvertex.sources.formats import delimited, json_lines
 from rvertex.sources.formats.rows.csv_rows import whole_rows
+from rvertex.sources.formats.rows.text_encoding import UTF_8, encoding_of
 from rvertex.sources.spec import Unit
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def split_units(spec: SourceSpec, path: str, version: FileVersion) -> list[Unit]
     """
     size = version.size_bytes
     cuts: list[int] = []
-    if size >= 2 * UNIT_BYTES and PurePosixPath(path).suffix.lower() not in CODECS:
+    is_plain = encoding_of(dict(spec.options)) == UTF_8
+    if size >= 2 * UNIT_BYTES and is_plain and PurePosixPath(path).suffix.lower() not in CODECS:
         try:
             if spec.format == "json":
                 cuts = _json_cuts(path, size)

@@ -16,6 +16,7 @@ from rvertex.sources.formats.parquet import ParquetUnits, row_groups, schema_of
 from rvertex.sources.formats.ranges import split_units
 from rvertex.sources.formats.row_groups import excluded_by_folders
 from rvertex.sources.formats.row_log import LogUnits, log_schema, log_units
+from rvertex.sources.formats.rows.text_encoding import encoding_of
 from rvertex.sources.formats.rstream import RStreamUnits, stream_schema, stream_units
 from rvertex.sources.formats.text import TEXT_SCHEMA, TextUnits, counted_files
 
@@ -66,7 +67,7 @@ def _ranges(spec: SourceSpec) -> tuple[Unit, ...]:
 
 def _csv_columns(path: str, options: Options) -> pa.Schema:
     nulls = str(options.get("null_values", NULL_VALUES))
-    return infer_csv_schema(path, str(options.get("delimiter", ",")), nulls)
+    return infer_csv_schema(path, str(options.get("delimiter", ",")), nulls, encoding_of(options))
 
 
 FORMATS: dict[Format, SourceFormat] = {
@@ -83,7 +84,7 @@ FORMATS: dict[Format, SourceFormat] = {
         row_us=0.3,
     ),
     "json": SourceFormat(
-        columns=lambda path, _: infer_json_schema(path),
+        columns=lambda path, options: infer_json_schema(path, encoding_of(options)),
         units=_ranges,
         reader=lambda spec, _: JsonUnits(spec),
         row_us=1.0,

@@ -33,11 +33,11 @@ _KINDS = {
 }
 
 
-def _first_rows(path: str, delimiter: str) -> tuple[list[str], bytes]:
+def _first_rows(path: str, delimiter: str, encoding: str) -> tuple[list[str], bytes]:
     """The header, and about a block of rows behind it; of a shorter file all of them."""
     header: list[str] = []
     rows = b""
-    for head, piece, has_open_quote in csv_pieces(path, delimiter):
+    for head, piece, has_open_quote in csv_pieces(path, delimiter, encoding=encoding):
         header = head or header
         rows += _without_open_quotes(piece, delimiter) if has_open_quote else piece
         if len(rows) >= BLOCK_BYTES:
@@ -56,12 +56,12 @@ def _without_open_quotes(piece: bytes, delimiter: str) -> bytes:
     return b"".join([*kept, piece[end:]])
 
 
-def infer_csv_schema(path: str, delimiter: str, null_values: str) -> pa.Schema:
+def infer_csv_schema(path: str, delimiter: str, null_values: str, encoding: str) -> pa.Schema:
     """Columns and types as the first rows of the file suggest them, rows of other shapes aside.
 
     Text that is not UTF-8 counts as text, and so does a value of TEXT_BYTES_MIN.
     """
-    header, piece = _first_rows(path, delimiter)
+    header, piece = _first_rows(path, delimiter, encoding)
     piece = _without_long_values(piece, delimiter)
     try:
         table = pacsv.read_csv(
@@ -102,10 +102,10 @@ class AlmostTyped:
 
 
 def almost_typed(
-    path: str, delimiter: str, null_values: str, columns: Collection[str]
+    path: str, delimiter: str, null_values: str, encoding: str, columns: Collection[str]
 ) -> list[AlmostTyped]:
     """Of these text columns, those that one of the first rows made text."""
-    header, piece = _first_rows(path, delimiter)
+    header, piece = _first_rows(path, delimiter, encoding)
     found = []
     for name, values in _as_written(header, piece, delimiter, null_values, columns).items():
         for kind, pattern in _KINDS.items():
@@ -120,10 +120,10 @@ def almost_typed(
 
 
 def first_values(
-    path: str, delimiter: str, null_values: str, columns: Collection[str]
+    path: str, delimiter: str, null_values: str, encoding: str, columns: Collection[str]
 ) -> dict[str, pa.BinaryArray]:
     """What stands in these columns of the first rows, as it is written, without nulls."""
-    return _as_written(*_first_rows(path, delimiter), delimiter, null_values, columns)
+    return _as_written(*_first_rows(path, delimiter, encoding), delimiter, null_values, columns)
 
 
 def _as_written(

@@ -19,6 +19,7 @@ from rvertex.sources.formats.delimited import NULL_VALUES
 from rvertex.sources.formats.first_rows.csv_look import almost_typed, first_values
 from rvertex.sources.formats.json_lines import chunks
 from rvertex.sources.formats.parquet import cut_times
+from rvertex.sources.formats.rows.text_encoding import encoding_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,9 @@ def _inferred(spec: SourceSpec) -> list[pa.Field]:
     return [f for f in spec.schema if f.name not in (spec.vs, spec.ve, *spec.casts)]
 
 
-def _csv_options(spec: SourceSpec) -> tuple[str, str]:
-    return str(spec.option("delimiter", ",")), str(spec.option("null_values", NULL_VALUES))
+def _csv_options(spec: SourceSpec) -> tuple[str, str, str]:
+    nulls = str(spec.option("null_values", NULL_VALUES))
+    return str(spec.option("delimiter", ",")), nulls, encoding_of(dict(spec.options))
 
 
 def _text_columns(spec: SourceSpec, path: str) -> list[str]:
@@ -129,9 +131,8 @@ def _number(written: str) -> int | float:
 
 def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
     """Members of JSON objects, also within others and in lists."""
-    del spec
     doubles = {name for f in columns for name in _doubles(f.name, f.type)}
-    piece = next(chunks(path), b"") if doubles else b""
+    piece = next(chunks(path, encoding=encoding_of(dict(spec.options))), b"") if doubles else b""
     for line in filter(_LONG_MEMBER.search, piece.splitlines()):
         try:
             row = json.loads(line, parse_int=_Written, parse_float=_Written)

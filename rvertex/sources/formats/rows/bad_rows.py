@@ -62,10 +62,16 @@ class BadRow:
     position: int | None = None
 
 
+NO_TEXT = "not text in UTF-8"
+ENCODED = '; if all of the file is in another encoding, give it, as encoding="latin-1"'
+
+
 def remedy(spec: SourceSpec, row: BadRow) -> str:
     """What a user can do about a bad row, as the end of a message."""
     if spec.format not in ("csv", "json", "parquet"):
         return ""
+    if row.reason == NO_TEXT:
+        return f"{ENCODED}{_REMEDY}"
     if row.column is None:
         return _REMEDY
     if row.reason.startswith(NOT_OF_TYPE):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rvertex.sources.formats.json_lines import (
-    NO_TEXT,
     TWICE,
     is_text,
     parse_json,
@@ -20,6 +19,7 @@ from rvertex.sources.formats.json_lines import (
     repeated_key,
     value_of,
 )
+from rvertex.sources.formats.rows.bad_rows import NO_TEXT
 from rvertex.sources.formats.rows.nesting import TOO_DEEP, check_levels
 from rvertex.sources.logs.decode.decoded import (
     Bad,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rvertex.sources.formats.json_lines import NO_TEXT
+from rvertex.sources.formats.rows.bad_rows import NO_TEXT
 from rvertex.sources.logs.decode.decoded import (
     Bad,
     Decoded,

@@ -42,15 +42,15 @@ def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = tmp_path / "f.csv"
     path.write_text('a,b,c,d\n1,12345678,1234567,"1234,567,89"\n2,3,4,"12345678"\n')
     kinds = [pa.int64(), pa.string(), pa.int64(), pa.string()]
-    assert infer_csv_schema(str(path), ",", "").types == kinds
+    assert infer_csv_schema(str(path), ",", "", "utf-8").types == kinds
 
 
 def test_a_value_of_any_length_can_be_described(tmp_path: Path) -> None:
     """Rows that Arrow cannot read, and lines to be named, go through Python's reader."""
     path, name, long = tmp_path / "f.csv", "n" * 200_000, "1" * 200_000
     path.write_text(f"time,{name}\n1,{long}\n" + "2,3\n" * 20 + "3,b\n")
-    assert infer_csv_schema(str(path), ",", "").names == ["time", name]
-    (found,) = almost_typed(str(path), ",", "", [name])
+    assert infer_csv_schema(str(path), ",", "", "utf-8").names == ["time", name]
+    (found,) = almost_typed(str(path), ",", "", "utf-8", [name])
     assert (found.column, found.line, found.value) == (name, 23, "b")
 
 

@@ -1,0 +1,108 @@
+"""Text of files in UTF-8, or in an encoding that was named; other content is refused by its name.
+
+What is no text would else show as columns with odd names, or as rows of which none is right.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.errors import UnreadableTextError
+from rvertex.sources.files import CODECS, open_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rvertex.sources.spec import OptionValue
+
+#: The option of a source that names the encoding of its files.
+ENCODING = "encoding"
+UTF_8 = "utf-8"
+NO_TEXT_IN = "it is no text in {}: {}"
+#: So many bytes tell UTF-16 and UTF-32, in which most text has a zero in every other byte.
+_LOOKED_AT_BYTES = 256
+_ZEROS_MIN = 0.2
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"\x04\x22\x4d\x18": "LZ4",
+    b"\xfd7zXZ\0": "xz",
+    b"PK\x03\x04": "zip",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+    b"\xff\x06\0\0sNaPpY": "snappy",
+}
+_OTHER_FORMATS = {b"PAR1\x15": "Parquet", b"ARROW1\0\0": "Arrow", b"Obj\x01": "Avro"}
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def encoding_of(options: Mapping[str, OptionValue]) -> str:
+    """The encoding that the options of a source name."""
+    return str(options.get(ENCODING, UTF_8))
+
+
+def plain_name(encoding: str) -> str:
+    """The name of an encoding as sources have it.
+
+    Raises:
+        LookupError: there is no such encoding of text.
+    """
+    info = codecs.lookup(encoding)
+    "a".encode(encoding)  # refuses what is none of text, as "hex"
+    return UTF_8 if info.name in ("utf-8", "utf-8-sig") else info.name
+
+
+def open_text(path: str, lo: int, hi: int | None, encoding: str) -> pa.NativeFile:
+    """Open bytes of a file as UTF-8; in another encoding they are the whole file.
+
+    Raises:
+        SourceVanishedError: the file is gone or may not be read.
+    """
+    stream = open_range(path, lo, hi)
+    return stream if encoding == UTF_8 else pa.transcoding_input_stream(stream, encoding, "utf8")
+
+
+def check_text(path: str, start: bytes) -> None:
+    """``start``: how the content begins, as it is read.
+
+    Raises:
+        UnreadableTextError: it is compressed, of another format or in another encoding.
+    """
+    for magic, name in _COMPRESSED.items():
+        if start.startswith(magic):
+            raise UnreadableTextError(path, f"it is compressed with {name}{_what_to_do(name)}")
+    for magic, name in _OTHER_FORMATS.items():
+        if start.startswith(magic):
+            raise UnreadableTextError(path, f"it is a file of {name}, and no text")
+    encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
+    encoding = encoding or _by_zeros(start[:_LOOKED_AT_BYTES])
+    if encoding is not None:
+        raise UnreadableTextError(
+            path, f'it is text in {encoding.upper()}, and no UTF-8; give encoding="{encoding}"'
+        )
+
+
+def _what_to_do(name: str) -> str:
+    codec = {"bzip2": "bz2", "Zstandard": "zstd", "LZ4": "lz4"}.get(name, name)
+    suffix = next((suffix for suffix, known in CODECS.items() if known == codec), None)
+    if suffix is None:
+        return (
+            f", which is not read here: decompress it first, or compress it as {', '.join(CODECS)}"
+        )
+    return f", but its name does not end in {suffix}: rename it"
+
+
+def _by_zeros(start: bytes) -> str | None:
+    for k, name in enumerate(("utf-16-be", "utf-16-le")):
+        every_other = start[k::2]
+        if len(every_other) > 1 and every_other.count(0) > _ZEROS_MIN * len(every_other):
+            return name
+    return None

@@ -1,0 +1,158 @@
+"""Files in other encodings are read if these are named, and refused by name if they are not.
+
+Cannot catch: text that is right in two encodings.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streamscope as ss
+from planner.errors import InvalidPlanError
+from rvertex.errors import CorruptSourceError, SourceRowError, UnreadableTextError
+from rvertex.sources.formats import delimited, json_lines
+from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rvertex.sources.spec import Format
+
+CSV = 'at,k\n1,"é\nü"\n2,b\n'
+JSON = '{"at": 1, "k": "é\\nü"}\n{"at": 2, "k": "b"}\n'
+ROWS = [(1, "é\nü"), (2, "b")]
+ENCODINGS = ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252", "utf-8-sig"]
+
+
+def source(path: Path, format: Format, encoding: str = "utf-8") -> ss.Stream:
+    make = ss.Stream.from_csv if format == "csv" else ss.Stream.from_json
+    return make(path, vs="at", encoding=encoding)
+
+
+def collected(rows: ss.Stream) -> list[tuple[int, str]]:
+    table = ss.collect(rows, executor="local")
+    return sorted(zip(table["at"].to_pylist(), table["k"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_an_encoding_that_is_named_is_read(
+    tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Characters of several bytes also where a block ends."""
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 11)
+    monkeypatch.setattr(json_lines, "CHUNK_BYTES", 11)
+    for encoding in ENCODINGS:
+        path = tmp_path / f"{encoding}.{format}.gz"
+        path.write_bytes(gzip.compress((CSV if format == "csv" else JSON).encode(encoding)))
+        assert collected(source(path, format, encoding)) == ROWS, encoding
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_an_encoding_that_is_not_named_is_refused_by_name(tmp_path: Path, format: Format) -> None:
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
+        path = tmp_path / f"{encoding}.{format}"
+        path.write_bytes((CSV if format == "csv" else JSON).encode(encoding))
+        told = rf'it is text in {encoding.upper()}, and no UTF-8; give encoding="{encoding}"'
+        with pytest.raises(UnreadableTextError, match=told):
+            source(path, format)
+    path = tmp_path / f"wrong.{format}"
+    path.write_bytes((CSV if format == "csv" else JSON).encode())
+    with pytest.raises(UnreadableTextError, match="it is no text in ascii"):
+        source(path, format, "ascii")
+
+
+def test_other_encodings_are_named_as_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(CSV.encode("latin-1"))
+    with pytest.raises(ss.StreamEngineError, match=r'not text in UTF-8.*give it, as encoding="lat'):
+        collected(source(tmp_path / "a.csv", "csv"))
+    (tmp_path / "a.json").write_bytes(JSON.encode("latin-1").splitlines(keepends=True)[0])
+    with pytest.raises(CorruptSourceError, match=r'not text in UTF-8; if all of .* encoding="lat'):
+        source(tmp_path / "a.json", "json")
+
+
+def zipped(data: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("x.csv", data)
+    return made.getvalue()
+
+
+def lz4(data: bytes) -> bytes:
+    made = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(made, "lz4") as stream:
+        stream.write(data)
+    return made.getvalue().to_pybytes()
+
+
+def parquet(data: bytes) -> bytes:
+    made = pa.BufferOutputStream()
+    pq.write_table(pa.table({"x": [data]}), made)
+    return made.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("x.csv.xz", lzma.compress, "compressed with xz, which is not read here: decompress it"),
+        ("x.csv.zip", zipped, "compressed with zip, which is not read here"),
+        ("x.csv", gzip.compress, r"compressed with gzip, but its name does not end in \.gz"),
+        ("x.csv", bz2.compress, r"compressed with bzip2, but its name does not end in \.bz2"),
+        ("x.csv", lz4, r"compressed with LZ4, but its name does not end in \.lz4: rename it"),
+        ("x.csv", parquet, "it is a file of Parquet, and no text"),
+    ],
+)
+def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, told: str) -> None:
+    (tmp_path / name).write_bytes(content(CSV.encode()))  # type: ignore[operator]
+    with pytest.raises(UnreadableTextError, match=told):
+        source(tmp_path / name, "csv")
+    (tmp_path / "y.txt").write_bytes(content(CSV.encode()))  # type: ignore[operator]
+    with pytest.raises(UnreadableTextError, match="it is"):
+        ss.collect(ss.Stream.from_text(str(tmp_path / "y.txt")), executor="local")
+
+
+def test_lz4_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.csv.lz4").write_bytes(lz4(CSV.encode()))
+    assert collected(source(tmp_path, "csv")) == ROWS
+
+
+def test_a_later_file_is_looked_at_as_well(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CSV)
+    (tmp_path / "b.csv").write_bytes(CSV.encode("utf-16"))
+    with pytest.raises(UnreadableTextError, match=r"b\.csv: it is text in UTF-16"):
+        collected(source(tmp_path, "csv"))
+
+
+def test_sql_names_the_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(CSV.encode("utf-16"))
+    create = (
+        f"CREATE STREAM s WITH (path = '{tmp_path}', format = '{{}}', vs = at, encoding = '{{}}');"
+    )
+    text = "SELECT at, k FROM s"
+    assert collected(ss.sql(create.format("csv", "UTF-16") + text)) == ROWS
+    with pytest.raises(InvalidPlanError, match="encoding='klingon': there is no such encoding"):
+        ss.sql(create.format("csv", "klingon") + text)
+    with pytest.raises(InvalidPlanError, match="only text, as CSV and JSON, has an encoding"):
+        ss.sql(create.format("parquet", "utf-16") + text)
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "hex", None])
+def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.csv").write_text(CSV)
+    with pytest.raises(InvalidPlanError, match="there is no such encoding of text"):
+        source(tmp_path, "csv", encoding)
+
+
+def test_a_bad_row_has_its_line_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("time,k,x\n1,é,0.5\nx,ü,1.5\n".encode("utf-16"))
+    spec = make_spec("csv", tmp_path, options=(("encoding", "utf-16"),))
+    with pytest.raises(SourceRowError, match=r"data row 2 \(line 3\).*column 'time': not of type"):
+        read_rows(only_partition(spec))
