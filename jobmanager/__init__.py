@@ -2,6 +2,7 @@
 
 from jobmanager.batch.validate import Comparison, collect_batch
 from jobmanager.config import JobConfig
+from jobmanager.delivery.answer import read_table
 from jobmanager.driver.job import Job
 from jobmanager.driver.running.collecting import collect
 from jobmanager.driver.running.rows import head, show
@@ -35,6 +36,7 @@ __all__ = [
     "head",
     "read_dead_letters",
     "read_late",
+    "read_table",
     "resume",
     "run",
     "show",

@@ -27,7 +27,7 @@ PUBLIC = {
         *PLANNER,
         *("coalesce", "vs", "ve", "count_window", "udf", "KeyedProcess", "explain"),
         *("run", "resume", "collect", "collect_batch", "JobConfig", "Job"),
-        *("read_late", "read_dead_letters", "read_events"),
+        *("read_late", "read_dead_letters", "read_events", "read_table"),
         *("RStream", "StreamReader", "RVertex", "Snapshot", "merge", "__version__"),
         *("Appender", "Ack", "open_log"),
     ),

@@ -37,7 +37,7 @@ from jobmanager.cli.results import (
     print_end,
     print_result,
 )
-from jobmanager.cli.show import show
+from jobmanager.cli.show import show, table
 from jobmanager.cli.standby import standby
 from jobmanager.cli.view import (
     ProgressView,
@@ -307,7 +307,16 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
 
 app.command(name="list")(_reports_errors(list_jobs))
 
-for _verb in (standby, requests.cancel, requests.stop, requests.drain, show, deliver, show_logs):
+for _verb in (
+    standby,
+    requests.cancel,
+    requests.stop,
+    requests.drain,
+    show,
+    table,
+    deliver,
+    show_logs,
+):
     app.command()(_reports_errors(_verb))
 
 

@@ -1,4 +1,4 @@
-"""The verb ``show``: the first rows of a job's answer, for people."""
+"""The verbs ``show`` and ``table``: rows of a job's answer, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
-from jobmanager.delivery.answer import ROWS, ROWS_MAX, Answer
+from jobmanager.delivery.answer import ROWS, ROWS_MAX, Answer, print_rows, read_table
 from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.errors import NoJobError
 from jobmanager.storage.root import JobRoot, display_uri
@@ -41,6 +41,30 @@ def show(
         print(json_text(row))
     for line in told:
         print(line, file=sys.stderr)
+
+
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="Alive at this time, as 2026-03-01T10:00:00Z."),
+]
+
+
+def table(
+    root: options.Root,
+    at: At = None,
+    rows: Rows = ROWS_MAX,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the rows of a job's answer that are alive, now or at a time."""
+    found = read_table(root, at, trust=trust)
+    if as_json:
+        for row in plain_rows(found.slice(0, rows)):
+            print(json_text(row))
+        return
+    print_rows(found.slice(0, rows))
+    if found.num_rows > rows:
+        print(f"There are {found.num_rows:,} rows: --rows", file=sys.stderr)
 
 
 def _lost(root: JobRoot) -> list[str]:

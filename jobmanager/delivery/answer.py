@@ -2,6 +2,10 @@
 
 The rows are those that the files show: events alone, times as timestamps under their clean names.
 They come partition after partition, each in its order.
+
+:func:`read_table` gives the rows that are alive. A row is alive at T if it began at T or before and
+had not ended by then. The streams are read from their beginning; what has ended by the time asked
+for is dropped on the way, so memory holds what is alive and one step of reading.
 """
 
 from __future__ import annotations
@@ -13,24 +17,31 @@ import numpy as np
 import pyarrow as pa
 
 from jobmanager.config import SPARK_DAEMON
-from jobmanager.delivery.clean_rows import CleanRows
-from jobmanager.delivery.deliveries import output_form
+from jobmanager.delivery.deliveries import clean_rows, output_form
+from jobmanager.errors import NoJobError
 from jobmanager.storage.output_claim import answer_files, is_complete
+from jobmanager.storage.root import JobRoot, display_uri
+from planner.durations import time_us
 from rstream import open_reader
 from rstream.errors import UsageError
-from rstream.items.batch import item_schema
-from rstream.types import INF_TIME
+from rstream.items.batch import CTI, KIND, VE, VS, int64_column, kinds, only_events
+from rstream.items.edges import paired
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sinks.json_text import plain_values
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from planner.durations import Time
     from planner.physical.plan import PhysicalPlan
+    from rstream import StreamReader
 
 #: How many rows are printed unless others are asked for, and at most.
 ROWS, ROWS_MAX = 10, 100_000
 CELL_CHARACTERS_MAX = 40
+#: Rows read between two looks at what has ended.
+_STEP_ROWS = 1 << 18
 _CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
@@ -39,7 +50,7 @@ class Answer:
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
-        self._rows = CleanRows(item_schema(plan.schema), output_form(plan))
+        self._rows = clean_rows(plan)
         self.schema = self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -76,11 +87,22 @@ class Answer:
         try:
             if reader.read_schema() is None:
                 return  # nothing is durable yet
+            if self._rows.has_edges:
+                yield from self._whole(reader)
+                return
             while (items := reader.read_next()) is not None:
                 if (rows := self._rows.of(items)) is not None:
                     yield rows.table
         finally:
             reader.close()
+
+    def _whole(self, reader: StreamReader) -> Iterator[pa.RecordBatch]:
+        """The rows with their ends; of those that come later the end is null."""
+        found = []
+        while (items := reader.read_next()) is not None:
+            found.append(only_events(items.batch))
+        if found:
+            yield from self._rows.table(paired(pa.Table.from_batches(found))).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows."""
@@ -170,3 +192,68 @@ def _cell(value: Any) -> str:
     whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
     # Nothing of a value moves the cursor.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)
+
+
+def read_table(root: str, at: Time | None = None, *, trust: bool = False) -> pa.Table:
+    """The rows of a job's answer that are alive, while it runs or after it.
+
+    ``at``: a time; None: as late as the output has come. The columns are those of the answer; a row
+    whose end is not known has null there. Rows come partition by partition, in order of start.
+
+    Raises:
+        NoJobError: there is no job at ``root``.
+        UsageError: the output has not come to ``at`` yet.
+    """
+    plan = JobRoot(root, trust=trust).read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root))
+    return alive(plan, None if at is None else time_us(at, what="at"))
+
+
+def alive(plan: PhysicalPlan, at_us: int | None) -> pa.Table:
+    """The rows of the output of ``plan`` that are alive; see :func:`read_table`."""
+    rows = clean_rows(plan)
+    found = [_alive_in(uri, at_us) for _, uri in plan.sink_streams()]
+    tables = [rows.table(events) for events in found if events is not None]
+    return pa.concat_tables([rows.schema.empty_table(), *tables])
+
+
+def _alive_in(uri: str, at_us: int | None) -> pa.Table | None:
+    """The events of one stream that are alive; None: nothing is durable yet."""
+    reader = open_reader(uri)
+    try:
+        if reader.read_schema() is None:
+            return None
+        kept: pa.Table | None = None
+        step: list[pa.RecordBatch] = []
+        reached: int = MIN_TIME
+        while (items := reader.read_next()) is not None:
+            batch = items.batch
+            ctis = int64_column(batch, VS)[kinds(batch) == CTI]
+            reached = int(ctis[-1]) if len(ctis) else reached
+            if at_us is not None:
+                batch = batch.slice(0, int(int64_column(batch, VS).searchsorted(at_us, "right")))
+            step.append(batch.drop_columns([KIND]) if not len(ctis) else only_events(batch))
+            if sum(some.num_rows for some in step) > _STEP_ROWS:
+                time = reached if at_us is None else min(reached, at_us)
+                kept, step = _living(kept, step, time), []
+            if at_us is not None and reached > at_us:
+                break
+        if at_us is not None and reached <= at_us:
+            raise UsageError(f"at={at_us}: the output has come to {reached} us, and not beyond")
+        until = reached - 1 if at_us is None else at_us
+        found = _living(kept, step, until + 1) if kept is not None or step else None
+        if found is None:
+            return None
+        return found.filter(pa.array(found.column(VS).to_numpy() <= until))
+    finally:
+        reader.close()
+
+
+def _living(kept: pa.Table | None, step: list[pa.RecordBatch], time: int) -> pa.Table:
+    """The rows so far that have not ended before ``time``, in order of start."""
+    tables = [] if kept is None else [kept]
+    table = paired(pa.concat_tables([*tables, pa.Table.from_batches(step)]))
+    ends = table.column(VE).to_numpy()
+    # An end edge may come for a row that began before; it is found among those kept.
+    return table.filter(pa.array(ends >= time))

@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.format.table import TableForm
-from rstream.items.batch import EVENT, kinds
+from rstream.items.batch import EVENT, KIND, VE, VS, int64_column, kinds
 from rstream.items.dictionaries import plain_array
+from rstream.items.edges import is_end
+from rvertex.events.lifetime import with_times
 from rvertex.sinks.protocol import DeliveredRows
 
 if TYPE_CHECKING:
@@ -19,9 +21,17 @@ if TYPE_CHECKING:
 class CleanRows:
     """Makes delivered rows of one output's items."""
 
-    def __init__(self, items: pa.Schema, form: TableForm | None) -> None:
-        """``items``: their schema. ``form``: None where files have a row for every item."""
+    def __init__(
+        self, items: pa.Schema, form: TableForm | None, *, has_edges: bool = False
+    ) -> None:
+        """``items``: their schema. ``form``: None where files have a row for every item.
+
+        ``has_edges``: rows may come when they begin and again when they end.
+        """
         self._form = form or _free_form(items.names)
+        self.has_edges = has_edges
+        #: The column with the end of rows that may end later than they come.
+        self.end = self._form.end if has_edges else None
         #: The column that says when a row starts.
         self.start = self._form.start
         #: The columns of the rows.
@@ -35,10 +45,26 @@ class CleanRows:
         events = items.batch
         if len(at) < events.num_rows:
             events = events.take(pa.array(at))
+        ends = instants = None
+        if self.has_edges:
+            vs, ve = int64_column(events, VS), int64_column(events, VE)
+            ends, instants = is_end(vs, ve), vs
+            events = with_times(events, vs=np.minimum(vs, ve), ve=np.maximum(vs, ve))
+        table = self._clean(events)
+        return DeliveredRows(
+            items.first_seq, items.next_seq, at + items.first_seq, table, ends, instants
+        )
+
+    def table(self, events: pa.Table) -> pa.Table:
+        """Events that are no end edges, with columns ``_vs, _ve, payload``, as rows."""
+        kind = pa.array(np.full(events.num_rows, EVENT, np.int8))
+        items = events.add_column(0, pa.field(KIND, pa.int8()), kind)
+        return pa.Table.from_batches(map(self._clean, items.to_batches()), schema=self.schema)
+
+    def _clean(self, events: pa.RecordBatch) -> pa.RecordBatch:
         payload = [plain_array(column) for column in events.columns[3:]]
         columns = self._form.columns(events, payload)
-        table = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        return DeliveredRows(items.first_seq, items.next_seq, at + items.first_seq, table)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _free_form(taken: list[str]) -> TableForm:

@@ -19,8 +19,9 @@ from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
 from jobmanager.delivery.positions import told_position
 from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import item_schema
+from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.limits import limits_of
-from rvertex.sinks.spec import DeliveryPlace, check_names, name_of
+from rvertex.sinks.spec import DeliveryPlace, check_names, name_of, takes_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.sinks.limits import DeliveryLimits
     from rvertex.sinks.spec import SinkSpec
+
+_NEEDS_KEYS = (
+    "rows of this output come when they begin and end later, so it goes to destinations that keep "
+    "rows by key: mode='upsert' of PostgreSQL, upsert=True of Kafka. Run the query again with this "
+    "destination to have whole rows"
+)
 
 
 class Deliveries:
@@ -69,8 +76,10 @@ class Deliveries:
             self._add(spec, plan)
 
     def _add(self, spec: SinkSpec, plan: PhysicalPlan) -> None:
-        rows = CleanRows(item_schema(plan.schema), output_form(plan))
+        rows = clean_rows(plan)
         spec.check(rows.schema)
+        if rows.has_edges and not takes_changes(spec):
+            raise InvalidSinkError(name_of(spec), _NEEDS_KEYS)
         name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
         for k, (stream, uri) in enumerate(streams):
             make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
@@ -92,7 +101,13 @@ class Deliveries:
         name = name_of(spec)
         claim = DeliveryClaim(self._store, name, k)
         place = DeliveryPlace(
-            self._job_id, name, k, partitions, rows.schema, self._store.child(claim.folder)
+            self._job_id,
+            name,
+            k,
+            partitions,
+            rows.schema,
+            self._store.child(claim.folder),
+            end=rows.end,
         )
         wake = self._wiring.signal()
         output = CheckedOutput(
@@ -200,6 +215,13 @@ class Deliveries:
             {"delivery": name, "partition": k, **asdict(part.view())}
             for name, k, part in self._parts
         ]
+
+
+def clean_rows(plan: PhysicalPlan) -> CleanRows:
+    """What makes delivered rows of the output of ``plan``."""
+    has_edges = plan.changes is not None
+    form = plan.changes or output_form(plan)
+    return CleanRows(item_schema(plan.schema), form, has_edges=has_edges)
 
 
 def output_form(plan: PhysicalPlan) -> TableForm | None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobmanager.delivery.answer import ROWS, Answer, check_rows
+from jobmanager.delivery.answer import ROWS, Answer, alive, check_rows
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.publishing import publish
 from jobmanager.driver.finishing import check_can_finish
@@ -20,6 +20,7 @@ from jobmanager.state.health import HealthBook
 from jobmanager.storage.output_claim import complete_output, tidy_output
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import CANCEL, RETRY, STOP, display_uri
+from planner.durations import time_us
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from jobmanager.driver.driver import Driver
     from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.storage.root import JobRoot
+    from planner.durations import Time
     from planner.physical.plan import PhysicalPlan
 
 StatusCallback = Callable[[dict[str, Any]], None]
@@ -206,6 +208,10 @@ class Job:
         answer = self._answer(wait=wait)
         more = f"There are more: show(rows=...), to_arrow(), or the files of {self.output}"
         answer.show(rows, lost_lines(self.status()), more)
+
+    def table(self, at: Time | None = None) -> pa.Table:
+        """The rows of the answer that are alive; see :func:`jobmanager.read_table`."""
+        return alive(self.plan, None if at is None else time_us(at, what="at"))
 
     def _answer(self, *, wait: bool) -> Answer:
         if wait:

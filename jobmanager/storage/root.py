@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 #: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
-FORMAT = 7
+FORMAT = 8
 JOB = "job.json"
 QUERY = "query.pkl"
 PLAN = "plan.pkl"

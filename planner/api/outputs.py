@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rstream.format.table import TableForm
-    from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode, SinkSpec
+    from rvertex.sinks.spec import Deletes, KafkaFormat, KafkaMode, PostgresMode, SinkSpec
 
 
 OutputMode = Literal["append", "overwrite", "error"]
@@ -105,17 +105,33 @@ class Outputs:
         key: str | Sequence[str] = (),
         format: KafkaFormat = "json",
         mode: KafkaMode = "transactions",
+        upsert: bool = False,
         config: Mapping[str, Any] | None = None,
     ) -> Query:
         """Deliver the answer to a topic; see :func:`planner.api.sinks.kafka`."""
-        spec = sinks.kafka(topic, servers=servers, key=key, format=format, mode=mode, config=config)
-        return self.deliver(spec)
+        return self.deliver(
+            sinks.kafka(
+                topic,
+                servers=servers,
+                key=key,
+                format=format,
+                mode=mode,
+                upsert=upsert,
+                config=config,
+            )
+        )
 
     def to_postgres(
-        self, dsn: str, table: str, *, mode: PostgresMode = "append", key: str | Sequence[str] = ()
+        self,
+        dsn: str,
+        table: str,
+        *,
+        mode: PostgresMode = "append",
+        key: str | Sequence[str] = (),
+        deletes: Deletes = "delete",
     ) -> Query:
         """Deliver the answer to a table; see :func:`planner.api.sinks.postgres`."""
-        return self.deliver(sinks.postgres(dsn, table, mode=mode, key=key))
+        return self.deliver(sinks.postgres(dsn, table, mode=mode, key=key, deletes=deletes))
 
     def to_function(self, fn: Callable[[int, pa.RecordBatch], None]) -> Query:
         """Deliver the answer to Python; see :func:`planner.api.sinks.function`."""

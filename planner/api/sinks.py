@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from planner.durations import Duration
     from planner.logical.query import Query
-    from rvertex.sinks.spec import KafkaFormat, KafkaMode, PostgresMode
+    from rvertex.sinks.spec import Deletes, KafkaFormat, KafkaMode, PostgresMode
 
 
 def kafka(
@@ -32,6 +32,7 @@ def kafka(
     key: str | Sequence[str] = (),
     format: KafkaFormat = "json",
     mode: KafkaMode = "transactions",
+    upsert: bool = False,
     config: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> KafkaSink:
@@ -41,11 +42,13 @@ def kafka(
     each row once. ``mode="headers"``: without transactions; records carry the headers ``stream``
     and ``seq``, by which a reader drops the few that come again after a failure. ``key``: columns
     of the record's key; rows of one key stay in order. Without it, an output partition goes to one
-    partition of the topic. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``:
+    partition of the topic. ``upsert``: for compacted topics; the value of a key is its row that is
+    alive, written when it begins, and a tombstone (no value) when it ends and the key has no other
+    row at that instant. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``:
     what the delivery is called, by which it finds its progress; by default ``kafka:TOPIC``.
     """
     settings = tuple(sorted((str(k), str(v)) for k, v in (config or {}).items()))
-    return KafkaSink(topic, servers, _names(key), format, mode, settings, name)
+    return KafkaSink(topic, servers, _names(key), format, mode, settings, name, upsert)
 
 
 def postgres(
@@ -54,14 +57,17 @@ def postgres(
     *,
     mode: PostgresMode = "append",
     key: str | Sequence[str] = (),
+    deletes: Deletes = "delete",
     name: str = "",
 ) -> PostgresSink:
     """A table of PostgreSQL; rows and progress are written in one transaction.
 
-    ``mode="upsert"``: the newest row of a ``key`` replaces the one before. ``name``: as in
-    :func:`kafka`, by default ``postgres:TABLE``.
+    ``mode="upsert"``: the table holds the rows of the answer that are alive, one per ``key``. A row
+    is inserted or replaced when it begins. When it ends and its key has no other row, ``deletes``
+    decides: ``"delete"`` removes it, ``"mark"`` sets its end column, ``"ignore"`` keeps it as it
+    is. ``name``: as in :func:`kafka`, by default ``postgres:TABLE``.
     """
-    return PostgresSink(dsn, table, mode, _names(key), name)
+    return PostgresSink(dsn, table, mode, _names(key), name, deletes)
 
 
 def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> FunctionSink:

@@ -10,6 +10,7 @@ from planner.logical.nodes import Lifetime, LogicalNode, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
 from rvertex.operators.lifetimes.shift import Shift
+from rvertex.sinks.spec import takes_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Without windows by the clock.
 CTI_EVERY_US = 1_000_000
+#: Where rows come when they begin: a change is visible after its instant, so instants pass sooner.
+CHANGES_EVERY_US = 100_000
 #: CTIs for each that windows without an offset need: days may begin at any minute.
 _OFFSET_STEPS_MAX = 1_440
 
@@ -47,6 +50,19 @@ class Query:
     deliveries: tuple[SinkSpec, ...] = ()
     #: Where it is put when the job has finished.
     publishing: Publishing | None = None
+
+    @property
+    def takes_changes(self) -> bool:
+        """Whether all that read the answer take rows that may end later."""
+        form = self.plan.form
+        has_ends = form is not None and form.end is not None
+        is_own = self.plan.uri is None and self.publishing is None
+        return (
+            is_own
+            and has_ends
+            and bool(self.deliveries)
+            and all(map(takes_changes, self.deliveries))
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -78,7 +94,8 @@ def grid_us(plan: LogicalNode) -> int:
     nodes = list(topological(plan))
     windows = [node for node in nodes if isinstance(node, WindowAgg)]
     if not windows:
-        return CTI_EVERY_US
+        has_edges = any(getattr(node, "edges", False) for node in nodes)
+        return CHANGES_EVERY_US if has_edges else CTI_EVERY_US
     spans = gcd(*(us for window in windows for us in (window.size_us, window.every_us)))
     changes = [node.change for node in nodes if isinstance(node, Lifetime)]
     with_offsets = gcd(spans, *(c.duration_us for c in changes if isinstance(c, Shift)))

@@ -14,6 +14,7 @@ from planner.optimizer.rules import (
     fold_constants,
     keep_extremes,
     merge_projects,
+    open_rows,
     order_joins,
     partial_aggregation,
     place_exchange,
@@ -44,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     exchange_once,
     place_exchange,
     partial_aggregation,
+    open_rows,
 )
 
 

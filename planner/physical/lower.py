@@ -85,7 +85,8 @@ def lower(
 
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
-        plan, steps = optimize_step_by_step(query.plan, options, rules)
+        sink = replace(query.plan, changes=query.plan.changes or query.takes_changes)
+        plan, steps = optimize_step_by_step(sink, options, rules)
         cti_every_us = every_us or query.cti_every_us or grid_us(plan)
         plan_trace = PlanTrace(logical_text(query.plan), logical_text(plan), steps)
         lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, discovery, known)
@@ -132,7 +133,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         sum(builder.parallelism for builder in builders),
         sum(feed.channel_count for builder in builders for feed in builder.feeds),
     )
-    answer = Output(output, plan.form)
+    answer = Output(output, None if plan.changes else plan.form)
     for rule in PHYSICAL_RULES:
         for builder in builders:
             rule(builder)
@@ -150,6 +151,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         notes=tuple(dict.fromkeys([*lowering.notes, *sink_notes(query.deliveries)])),
         deliveries=query.deliveries,
         publishing=query.publishing,
+        changes=plan.form if plan.changes else None,
     )
     physical = with_choices(physical, builders, query.recovery)
     physical.validate()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from planner.logical.query import Publishing
     from planner.optimizer.trace import RuleStep
+    from rstream.format.table import TableForm
     from rvertex.sinks.spec import SinkSpec
     from rvertex.vertex.spec import (
         Durability,
@@ -130,6 +131,9 @@ class PhysicalPlan:
     deliveries: tuple[SinkSpec, ...] = field(default=(), compare=False)
     #: Where the complete answer is put besides.
     publishing: Publishing | None = None
+    #: The output has a row for every item, start and end edges among them, and its rows are
+    #: delivered in this form; None: every row of the output is whole.
+    changes: TableForm | None = None
 
     @property
     def schema(self) -> pa.Schema:

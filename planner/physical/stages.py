@@ -15,6 +15,8 @@ from planner.physical.plan import Stage, StageInput
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import part_name, part_uri
 from rvertex.events.side_output import side_outputs_of
+from rvertex.operators.edges.clip import EdgeClip
+from rvertex.operators.edges.join import EdgeJoin
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.joins.anti import AntiJoin
@@ -65,6 +67,8 @@ def _is_total(predicate: Node) -> bool:
 def pair_spec(node: logical.TwoSided) -> OperatorSpec:
     """The operator of a node with two ports."""
     match node:
+        case logical.Clip(edges=True):
+            return EdgeClip(node.left_on, node.right_on)
         case logical.Clip():
             return Clip(node.left_on, node.right_on)
         case logical.AsOf():
@@ -79,6 +83,8 @@ def pair_spec(node: logical.TwoSided) -> OperatorSpec:
             assert how != "inner", "a filter follows it"
             columns = (node.left_on, node.right_on, node.columns)
             return ConditionalJoin(*columns, where, node.reads, how)
+        case logical.Join(edges=True):
+            return EdgeJoin(node.left_on, node.right_on, node.columns, node.how)
         case logical.Join(how="inner"):
             return TemporalJoin(node.left_on, node.right_on, node.columns)
         case logical.Join(how="left"):

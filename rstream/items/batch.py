@@ -5,7 +5,8 @@ int64[n]`` (microseconds UTC, lifetime ``[vs, ve)``) and the payload columns. :c
 the sequence number of the first row; the following rows count on from it. A CTI row has ``_vs = _ve
 = t`` and null payload.
 
-Invariants: (1) an event has ``vs < ve``; (2) CTIs never decrease within a stream; (3) after
+Invariants: (1) an event has ``vs < ve``, or is an end edge
+(:mod:`rstream.items.edges`); (2) CTIs never decrease within a stream; (3) after
 ``CTI(t)`` no event has ``vs < t``. Source: StreamScope NSDI'16, "continuous event streams".
 """
 
@@ -110,7 +111,7 @@ def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> Non
     Text may come as a dictionary (:mod:`rstream.items.dictionaries`).
 
     Raises:
-        InvalidBatchError: wrong columns or types, an event with ``vs >= ve``, an unknown kind.
+        InvalidBatchError: wrong columns or types, an event with ``vs == ve``, an unknown kind.
     """
     given = batch.schema
     if not given.equals(schema, check_metadata=False) and not is_form_of(given, schema):
@@ -124,9 +125,9 @@ def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> Non
     event = kind == EVENT
     if not (event | (kind == CTI)).all():
         raise InvalidBatchError(stream, "column _kind holds a value that is neither 0 nor 1")
-    bad = event & (int64_column(batch, VS) >= int64_column(batch, VE))
+    bad = event & (int64_column(batch, VS) == int64_column(batch, VE))
     if bad.any():
-        raise InvalidBatchError(stream, f"row {int(bad.argmax())}: an event needs _vs < _ve")
+        raise InvalidBatchError(stream, f"row {int(bad.argmax())}: an event has _vs == _ve")
 
 
 def cti_batch(time: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
+import numpy as np
 import pyarrow as pa
 
 from rstream.connection_strings import resolved_string
+from rstream.items.hashing import hash_rows
 from rstream.store.limited import with_limit
 from rvertex.sinks import postgres_sql
 from rvertex.sinks.errors import (
@@ -28,7 +30,7 @@ from rvertex.sinks.errors import (
     DestinationSchemaError,
     RowsRefusedError,
 )
-from rvertex.sinks.postgres_columns import STAGE_SEQ, columns_of
+from rvertex.sinks.postgres_columns import STAGE_ENDS, STAGE_ROW, STAGE_SEQ, columns_of
 from rvertex.sinks.postgres_errors import (
     login_refusal,
     one_line,
@@ -75,7 +77,10 @@ class PostgresDestination:
         self._name = f"table {sink.table} in PostgreSQL"
         self._columns = columns_of(self._name, place.schema)
         delivery = f"{place.job}/{place.delivery}"
-        self._sql = Statements(sink.table, self._columns, sink.key, delivery, place.partition)
+        self._sql = Statements(
+            sink.table, self._columns, sink.key, delivery, place.partition, place.end, sink.deletes
+        )
+        self._end = place.end
         self._connection: Any = None
         self._epoch = 0
         self._rows: list[pa.RecordBatch] = []
@@ -107,6 +112,8 @@ class PostgresDestination:
             columns = [column.convert(rows.table.column(column.name)) for column in self._columns]
             if self._sink.key:
                 columns.append(pa.array(rows.seqs, pa.int64()))
+            if rows.ends is not None:
+                columns += [pa.array(rows.ends), pa.array(self._row_hashes(rows.table))]
             batch = pa.RecordBatch.from_arrays(columns, schema=self._sent_schema())
             self._rows.append(batch)
             self._bytes += batch.nbytes
@@ -209,6 +216,8 @@ class PostgresDestination:
         self._send()
         if self._sink.key:
             self._execute(self._sql.merge())
+            for statement in self._sql.end_rows():
+                self._execute(statement)
         return self._execute(self._sql.move(self._epoch, progress))
 
     def _send(self) -> None:
@@ -223,7 +232,14 @@ class PostgresDestination:
     def _sent_schema(self) -> pa.Schema:
         fields = [pa.field(column.name, column.sent) for column in self._columns]
         seq = [pa.field(STAGE_SEQ, pa.int64())] if self._sink.key else []
+        if self._end is not None:
+            seq += [pa.field(STAGE_ENDS, pa.bool_()), pa.field(STAGE_ROW, pa.int64())]
         return pa.schema([*fields, *seq])
+
+    def _row_hashes(self, table: pa.RecordBatch) -> np.ndarray:
+        """int64 per row, equal for rows that are equal but for their ends."""
+        columns = [table.column(c.name) for c in self._columns if c.name != self._end]
+        return hash_rows(columns, exact=True).view(np.int64)
 
     def _ingest(self, table: pa.Table) -> None:
         schema, name = self._sql.ingested

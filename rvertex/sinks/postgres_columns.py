@@ -20,6 +20,8 @@ PROGRESS_TABLE = "streamscope_deliveries"
 STAGE = "streamscope_stage"
 #: The number of the item that a row of the stage was.
 STAGE_SEQ = "streamscope_seq"
+#: Whether a row of the stage says that the row ends, and a hash of the row without its end.
+STAGE_ENDS, STAGE_ROW = "streamscope_ends", "streamscope_row"
 #: Longer names are cut off by the server, so two could become one.
 NAME_BYTES_MAX = 63
 _NAME = r'"[^"\0]+"|[^."\0]+'
@@ -28,7 +30,17 @@ _PART = re.compile(r'"([^"]+)"|([^."]+)')
 #: What the binary form of ``jsonb`` begins with: its version.
 _JSONB_VERSION = "\x01"
 #: Columns that every table has, and the one by which upserts keep the order of rows.
-SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", STAGE_SEQ)
+SYSTEM_COLUMNS = (
+    "tableoid",
+    "xmin",
+    "cmin",
+    "xmax",
+    "cmax",
+    "ctid",
+    STAGE_SEQ,
+    STAGE_ENDS,
+    STAGE_ROW,
+)
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _TEXTS = ("text", "character varying", "character", "citext")
 _SIMPLE: dict[pa.DataType, tuple[str, pa.DataType]] = {

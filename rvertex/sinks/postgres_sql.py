@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rvertex.sinks.postgres_columns import PROGRESS_TABLE, STAGE, STAGE_SEQ, split_table
+from rvertex.sinks.postgres_columns import (
+    PROGRESS_TABLE,
+    STAGE,
+    STAGE_ENDS,
+    STAGE_ROW,
+    STAGE_SEQ,
+    split_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rvertex.sinks.postgres_columns import PostgresColumn
     from rvertex.sinks.protocol import DeliveryProgress
+    from rvertex.sinks.spec import Deletes
 
 #: Who makes tables holds this lock, since CREATE TABLE IF NOT EXISTS of two at once fails.
 _TABLES_LOCK = 7_318_044_916_253_027_001
@@ -48,7 +56,11 @@ class Statements:
         key: Sequence[str],
         delivery: str,
         partition: int,
+        end: str | None = None,
+        deletes: Deletes = "delete",
     ) -> None:
+        """``end``: the column with the end of rows, where rows may end later than they come."""
+        self._end, self._deletes = end, deletes
         self._schema, self._table = split_table(table)
         self._columns, self._key = columns, key
         self._mine = f"delivery = {value(delivery)}"
@@ -103,6 +115,8 @@ class Statements:
     def make_stage(self) -> str:
         parts = [f"{name(column.name)} {column.kind}" for column in self._columns]
         parts.append(f"{STAGE_SEQ} bigint")
+        if self._end is not None:
+            parts += [f"{STAGE_ENDS} boolean", f"{STAGE_ROW} bigint"]
         return f"CREATE TEMPORARY TABLE {STAGE} ({', '.join(parts)}) ON COMMIT DELETE ROWS"
 
     def merge(self) -> str:
@@ -114,7 +128,42 @@ class Statements:
             change = f"UPDATE SET {', '.join(f'{name(o)} = EXCLUDED.{name(o)}' for o in others)}"
         return (
             f"INSERT INTO {self.table} ({columns}) SELECT DISTINCT ON ({key}) {columns} "
-            f"FROM {STAGE} ORDER BY {key}, {STAGE_SEQ} DESC ON CONFLICT ({key}) DO {change}"
+            f"FROM {STAGE}{self._that_live()} ORDER BY {key}, {STAGE_SEQ} DESC "
+            f"ON CONFLICT ({key}) DO {change}"
+        )
+
+    def end_rows(self) -> list[str]:
+        """End the rows of the table that the stage says end, first those of keys without nulls.
+
+        A row ends if the table still has just this row: its key may have another one by now.
+        """
+        if self._end is None or self._deletes == "ignore":
+            return []
+        rest = [c.name for c in self._columns if c.name not in (*self._key, self._end)]
+        same = [f"t.{name(c)} IS NOT DISTINCT FROM s.{name(c)}" for c in rest]
+        equal = [f"t.{name(k)} = s.{name(k)}" for k in self._key]
+        alike = [f"t.{name(k)} IS NOT DISTINCT FROM s.{name(k)}" for k in self._key]
+        null = " OR ".join(f"s.{name(k)} IS NULL" for k in self._key)
+        conditions = ([*equal, *same], [f"({null})", *alike, *same])
+        return [self._ending(" AND ".join(c)) for c in conditions]
+
+    def _ending(self, same: str) -> str:
+        where = f"s.{STAGE_ENDS} AND {same}"
+        if self._deletes == "delete":
+            return f"DELETE FROM {self.table} AS t USING {STAGE} AS s WHERE {where}"
+        end = name(str(self._end))
+        return f"UPDATE {self.table} AS t SET {end} = s.{end} FROM {STAGE} AS s WHERE {where}"
+
+    def _that_live(self) -> str:
+        """Rows that begin in the stage, and do not end in it where such rows are deleted."""
+        if self._end is None:
+            return ""
+        if self._deletes != "delete":
+            return f" WHERE NOT {STAGE_ENDS}"
+        return (
+            f" AS s WHERE NOT {STAGE_ENDS} AND NOT EXISTS (SELECT FROM {STAGE} AS e "
+            f"WHERE e.{STAGE_ENDS} AND e.{STAGE_ROW} = s.{STAGE_ROW} "
+            f"AND e.{STAGE_SEQ} > s.{STAGE_SEQ})"
         )
 
     def furthest(self) -> str:

@@ -39,6 +39,11 @@ class DeliveredRows:
     next_seq: int
     seqs: np.ndarray
     table: pa.RecordBatch
+    #: Which rows of the table end, bool[n]: the same row came before, when it began. None: no row
+    #: of this output ends later than it comes.
+    ends: np.ndarray | None = None
+    #: With ``ends``: when each row begins or ends, int64[n], us; an instant is never cut.
+    instants: np.ndarray | None = None
 
 
 class Destination(Protocol):

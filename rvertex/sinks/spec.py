@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 KafkaFormat = Literal["json", "avro", "arrow"]
 KafkaMode = Literal["transactions", "headers"]
 PostgresMode = Literal["append", "upsert"]
+#: What becomes of a table's row when the row of the answer ends.
+Deletes = Literal["delete", "mark", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class DeliveryPlace:
     partition: int
     partitions: int
     schema: pa.Schema
+    #: The column with the end of a row, where rows may end later than they come; None: no row does.
+    end: str | None = field(default=None, kw_only=True)
     #: A folder of this partition below the job's root, where a destination that has no place of
     #: its own for the progress keeps it.
     store: BlobStore | None = None
@@ -86,6 +90,8 @@ class KafkaSink:
     #: Settings of librdkafka.
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     name: str = ""
+    #: A key has one value, that of its row that is alive; a tombstone says that it has none.
+    upsert: bool = False
 
     @property
     def label(self) -> str:
@@ -98,6 +104,8 @@ class KafkaSink:
         if (reason := topic_fault(self.topic)) is not None:
             raise InvalidSinkError(self.label, reason)
         check_columns(self.label, "key", self.key, schema)
+        if self.upsert and not self.key:
+            raise InvalidSinkError(self.label, "upsert=True needs key=[columns]")
         if self.key and self.format == "arrow":
             reason = "format='arrow' packs many rows in a record; key= is for a row in a record"
             raise InvalidSinkError(self.label, reason)
@@ -114,6 +122,8 @@ class PostgresSink:
     #: Columns that tell the rows of a table apart, for "upsert".
     key: tuple[str, ...] = ()
     name: str = ""
+    #: For "upsert": delete the row, or set its end and keep it, or leave it as it is.
+    deletes: Deletes = "delete"
 
     @property
     def label(self) -> str:
@@ -122,6 +132,9 @@ class PostgresSink:
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
         check_choice(self.label, "mode", self.mode, ("append", "upsert"))
+        check_choice(self.label, "deletes", self.deletes, ("delete", "mark", "ignore"))
+        if self.deletes != "delete" and self.mode != "upsert":
+            raise InvalidSinkError(self.label, "deletes= needs mode='upsert'")
         check_columns(self.label, "key", self.key, schema)
         if bool(self.key) != (self.mode == "upsert"):
             reason = "mode='upsert' takes key=[columns], mode='append' takes none"
@@ -185,6 +198,17 @@ class ParquetSink:
 def name_of(spec: SinkSpec) -> str:
     """What the delivery to ``spec`` is called."""
     return spec.name or spec.label
+
+
+def takes_changes(spec: SinkSpec) -> bool:
+    """Whether it keeps one row per key, so that rows may come when they begin and end later."""
+    match spec:
+        case PostgresSink():
+            return spec.mode == "upsert"
+        case KafkaSink():
+            return spec.upsert
+        case _:
+            return False
 
 
 def check_names(specs: Sequence[SinkSpec]) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from planner.durations import format_us
-from planner.logical.nodes.node import InputKeys, Step, same_partitioning
+from planner.logical.nodes.node import InputKeys, Step, same_partitioning, with_edges
 from planner.logical.windows import CountWindow, DataWindow, RunningSession, SessionWindow
 from rvertex.aggregates.spec import AggregateSpec
+from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
@@ -165,6 +166,7 @@ class WindowAgg(_Grouped):
 DataWindowOperator = (
     RunningAggregate
     | RunningSessionAggregate
+    | EdgeAggregate
     | SnapshotAggregate
     | SessionAggregate
     | PartialSession
@@ -187,6 +189,8 @@ class DataWindowAgg(_Grouped):
     pane_us: int = 0
     #: The input's events never end; only snapshots ask.
     endless: bool = False
+    #: Rows come when they begin, and may end later; of snapshots only.
+    edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -225,13 +229,16 @@ class DataWindowAgg(_Grouped):
                 return RunningSessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):
                 return CountWindowAggregate(self.keys, count, specs)
+            case _ if self.edges:
+                return EdgeAggregate(self.keys, specs, self.endless)
             case _ if self.runs:
                 return RunningAggregate(self.keys, specs)
             case _:
                 return SnapshotAggregate(self.keys, specs, self.points)
 
     def describe(self) -> str:
-        return self._described("running" if self.runs else str(self.window))
+        kind = "running" if self.runs or self.edges else str(self.window)
+        return f"{self._described(kind)}{with_edges(self.edges)}"
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> DataWindowAgg:
         (only,) = inputs

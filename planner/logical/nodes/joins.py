@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from planner.durations import format_us
 from planner.expressions.nodes import Node, bare
-from planner.logical.nodes.node import InputKeys, LogicalNode
+from planner.logical.nodes.node import InputKeys, LogicalNode, with_edges
 from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning
 from planner.logical.nodes.row_steps import only
 
@@ -119,6 +119,8 @@ class Join(SideBySide):
     where: Node | None = None
     #: The columns that ``where`` reads, as in ``columns``.
     reads: tuple[tuple[Side, str, str], ...] = ()
+    #: Rows come when they begin, and may end later (:mod:`rstream.items.edges`).
+    edges: bool = False
     schema: pa.Schema = field(init=False)
 
     def keeps(self, side: Side) -> bool:
@@ -128,7 +130,7 @@ class Join(SideBySide):
     def describe(self) -> str:
         kind = "" if self.how == "inner" else f"{self.how} "
         where = "" if self.where is None else f" where {bare(self.where)}"
-        return f"temporal {kind}join on {self.pairs}{where}"
+        return f"temporal {kind}join on {self.pairs}{where}{with_edges(self.edges)}"
 
     @property
     def partitioning(self) -> Partitioning:
@@ -217,13 +219,15 @@ class Clip(TwoSided):
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     label: str = ""
+    #: Rows come when they begin, and may end later.
+    edges: bool = False
 
     @property
     def schema(self) -> pa.Schema:
         return self.left.schema
 
     def describe(self) -> str:
-        return f"clip on {self.pairs}"
+        return f"clip on {self.pairs}{with_edges(self.edges)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | set(self.left_on), set(self.right_on))

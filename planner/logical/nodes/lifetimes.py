@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.durations import format_us
-from planner.logical.nodes.node import InputKeys, Step
+from planner.logical.nodes.node import InputKeys, Step, with_edges
 from rstream.types import INF_TIME
+from rvertex.operators.edges.stitch import EdgeStitch
 from rvertex.operators.lifetimes import stitch
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
@@ -107,16 +108,19 @@ class Stitch(_SameRows):
 
     on: tuple[str, ...]
     label: str = ""
+    #: Rows come when they begin, and may end later.
+    edges: bool = False
 
-    def operator(self) -> stitch.Stitch:
-        return stitch.Stitch(self.on)
+    def operator(self) -> stitch.Stitch | EdgeStitch:
+        return EdgeStitch() if self.edges else stitch.Stitch(self.on)
 
     @property
     def stage_kind(self) -> str:
         return "stitch"
 
     def describe(self) -> str:
-        return f"stitch by {', '.join(self.on)}" if self.on else "stitch all"
+        by = f"by {', '.join(self.on)}" if self.on else "all"
+        return f"stitch {by}{with_edges(self.edges)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | set(self.on),)

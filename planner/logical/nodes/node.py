@@ -151,6 +151,11 @@ class Step(OneInput):
         return self.is_stateless
 
 
+def with_edges(edges: bool) -> str:
+    """What a node's line says if its rows come when they begin."""
+    return ", rows at once" if edges else ""
+
+
 def same_partitioning(node: OneInput, columns: Set[str]) -> Partitioning:
     """Where rows of ``node`` lie, which leaves its input's ``columns`` alone, under their names."""
     return node.input.partitioning.through({name: frozenset([name]) for name in columns})

@@ -97,6 +97,9 @@ class Sink(SameEvents):
     #: How it is written as a table; None: with a row for every item and technical columns.
     form: TableForm | None = None
     label: str = ""
+    #: Its readers take rows that may end later: start and end edges.
+    changes: bool = False
 
     def describe(self) -> str:
-        return f"sink {self.uri or '(output folder of the job)'}"
+        changes = ", changes" if self.changes else ""
+        return f"sink {self.uri or '(output folder of the job)'}{changes}"

@@ -4,6 +4,7 @@ from planner.optimizer.rules.exchange_once import exchange_once
 from planner.optimizer.rules.fold_constants import fold_constants
 from planner.optimizer.rules.keep_extremes import keep_extremes
 from planner.optimizer.rules.merge_projects import merge_projects
+from planner.optimizer.rules.open_rows import open_rows
 from planner.optimizer.rules.order_joins import order_joins
 from planner.optimizer.rules.partial_aggregation import partial_aggregation
 from planner.optimizer.rules.place_exchange import place_exchange
@@ -18,6 +19,7 @@ __all__ = [
     "fold_constants",
     "keep_extremes",
     "merge_projects",
+    "open_rows",
     "order_joins",
     "partial_aggregation",
     "place_exchange",

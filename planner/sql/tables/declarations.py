@@ -115,8 +115,8 @@ def _connector(given: Given) -> Connector:
     name = given.text_of(_CONNECTOR).lower()
     found = CONNECTORS.get(_ALSO.get(name, name))
     if name == "upsert-kafka":
-        reason = "connector = 'kafka' writes by the PRIMARY KEY"
-        read = "and reads versions of it with 'changelog.mode' = 'upsert'"
+        reason = "write connector = 'kafka' with a PRIMARY KEY and 'changelog.mode' = 'upsert'"
+        read = "for a topic that is read, and for one that is written"
         raise given.error(_CONNECTOR, f"no connector {name!r}: {reason}, {read}")
     if found is None:
         raise given.error(_CONNECTOR, f"no connector {name!r}; there are: {', '.join(CONNECTORS)}")

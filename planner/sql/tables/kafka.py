@@ -126,6 +126,7 @@ class TopicSink:
     servers: str = option("servers", "properties.bootstrap.servers")
     key: tuple[str, ...] = option("key", "key.fields", read=names, default=())
     format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
+    upsert: bool = changelog_option()
     mode: str = option(
         "mode", "sink.delivery-guarantee", read=choice(_MODES), default="transactions"
     )
@@ -183,6 +184,7 @@ def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
             key=key,
             format=said.format,  # type: ignore[arg-type]
             mode=said.mode,  # type: ignore[arg-type]
+            upsert=said.upsert,
             config=said.properties,
         )
         return stream.deliver(spec, start=said.start, end=said.end)

@@ -29,6 +29,11 @@ class TableSink:
         "mode", read=choice({"append": "append", "upsert": "upsert"}), default=None
     )
     key: tuple[str, ...] = option("key", read=names, default=())
+    deletes: str = option(
+        "deletes",
+        read=choice({name: name for name in ("delete", "mark", "ignore")}),
+        default="delete",
+    )
     username: str | None = option("username", default=None)
     password: str | None = option("password", default=None, is_shown=False)
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
@@ -38,10 +43,15 @@ class TableSink:
 def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
     """The query that delivers to the table; a primary key makes it an upsert."""
     key = said.key or table.columns.primary_key
+    deletes: Any = said.deletes
     mode: Any = said.mode or ("upsert" if key else "append")
     with table.text.located(table.given.name):
         spec = sinks.postgres(
-            _dsn(table, said), said.table, mode=mode, key=key if mode == "upsert" else ()
+            _dsn(table, said),
+            said.table,
+            mode=mode,
+            key=key if mode == "upsert" else (),
+            deletes=deletes,
         )
         return stream.deliver(spec, start=said.start, end=said.end)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from rstream.items.edges import identities
+from rvertex.sinks.errors import RowsRefusedError
 from rvertex.sinks.kafka.avro_rows import AvroEncoder
 from rvertex.sinks.kafka.json_rows import json_rows, json_values
 
@@ -23,7 +27,8 @@ ARROW_BYTES_MAX = 512 << 10
 class Record(NamedTuple):
     """A record for the items ``[seq, next_seq)``, of which some have no row."""
 
-    value: bytes
+    #: None: a tombstone, by which the key has no value any more.
+    value: bytes | None
     #: None: it goes where the output partition goes.
     key: bytes | None
     seq: int
@@ -43,13 +48,34 @@ class RecordEncoder:
         self._avro = AvroEncoder(sink.label, schema) if sink.format == "avro" else None
 
     def of(self, rows: DeliveredRows) -> Iterator[Record]:
-        """The records of these rows, in their order."""
+        """The records of these rows, in their order.
+
+        Raises:
+            RowsRefusedError: a row without a key, where a key has one value.
+        """
+        if self._sink.upsert:
+            rows = self._net(rows)
         if self._sink.format == "arrow":
             yield from _arrow_records(rows)
             return
-        values = self._values(rows.table)
+        values: list[bytes | None] = [*self._values(rows.table)]
+        if rows.ends is not None:
+            values = [None if end else v for v, end in zip(values, rows.ends, strict=True)]
         for value, key, seq in zip(values, self._keys(rows.table), rows.seqs.tolist(), strict=True):
             yield Record(value, key, seq, seq + 1)
+
+    def _net(self, rows: DeliveredRows) -> DeliveredRows:
+        """Rows without the ends at whose instants their keys get other rows."""
+        keys = [rows.table.column(name) for name in self._sink.key]
+        if any(key.null_count for key in keys):
+            reason = f"a key is null, and upsert=True needs one: {', '.join(self._sink.key)}"
+            raise RowsRefusedError(self._sink.label, rows.first_seq, rows.next_seq, reason)
+        if rows.ends is None or rows.instants is None:
+            return rows
+        same = identities([*keys, pa.array(rows.instants)], rows.table.num_rows)
+        kept = ~rows.ends | ~np.isin(same, same[~rows.ends])
+        table = rows.table.filter(pa.array(kept))
+        return replace(rows, table=table, seqs=rows.seqs[kept], ends=rows.ends[kept], instants=None)
 
     def _values(self, table: pa.RecordBatch) -> list[bytes]:
         if self._avro is not None:

@@ -30,6 +30,7 @@ from rstream.items.batch import (
     kinds,
     lifetimes,
 )
+from rstream.items.edges import is_end
 from rstream.store.blobs import open_store
 from rstream.store.part_files import place_of, split_part
 from rstream.store.segment_names import SegmentIndex, parse_segment_name
@@ -119,6 +120,7 @@ class RStreamUnits:
                 except CorruptSegmentError as error:
                     raise CorruptSourceError(unit.path, None, error.reason) from error
                 batch = items.batch.select([KIND, VS, VE, *names])
+                refuse_edges(unit.path, batch)
                 self._check_lengths(unit, batch, row)
                 yield batch
                 seq, row = items.next_seq, row + batch.num_rows
@@ -144,6 +146,21 @@ class RStreamUnits:
             value = f"[{batch.column(VS)[at].as_py()}, {batch.column(VE)[at].as_py()})"
             reason = f"lives longer than {longest_us} us, the max_duration that was promised"
             raise SourceRowError(unit.path, row + at + 1, None, None, value, reason)
+
+
+def refuse_edges(path: str, batch: pa.RecordBatch) -> None:
+    """Refuse the output of a job whose rows come when they begin: readers expect whole rows.
+
+    Raises:
+        SourceSchemaError: a row ends later than it came.
+    """
+    ends = is_end(int64_column(batch, VS), int64_column(batch, VE))
+    if ends.any():
+        reason = (
+            "the job delivers to a destination that keeps rows by key, so its output has start and "
+            "end edges; read it with ss.read_table, or write the query with to_parquet() as well"
+        )
+        raise SourceSchemaError(path, VE, reason)
 
 
 def _streams(path: str) -> list[list[str]]:

@@ -30,6 +30,7 @@ from rvertex.sources.formats.rstream import (
     CLAIM_SCHEMA,
     CLAIM_STREAMS,
     document,
+    refuse_edges,
     refuse_job_folder,
 )
 from rvertex.sources.logs.errors import LostInputError
@@ -114,6 +115,7 @@ class WrittenItems:
             return None
         positions = np.arange(items.first_seq, items.next_seq, dtype=np.int64)
         batch = items.batch.select([KIND, VS, VE, *self._spec.columns.names])
+        refuse_edges(path, batch)
         return LogRows(positions, batch, items.next_seq)
 
     def close(self) -> None:

@@ -418,7 +418,7 @@ REFUSED = {
     + "CREATE SINK o (a DOUBLE PRIMARY KEY NOT ENFORCED) WITH (path = '/tmp/o');"
     + "INSERT INTO o SELECT price FROM bids": "a folder keeps every version of a row",
     "CREATE TABLE t WITH (connector = 'upsert-kafka'); SELECT 1 AS a FROM t": (
-        "connector = 'kafka' writes by the PRIMARY KEY, and reads versions of it"
+        "connector = 'kafka' with a PRIMARY KEY and 'changelog.mode' = 'upsert'"
     ),
     POSTGRES.format("password = 'x'"): "a password needs username = '...', too",
     "CREATE VIEW v (a, b) AS SELECT price FROM bids; SELECT * FROM v": "2 names for 1 columns",

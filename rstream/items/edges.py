@@ -1,0 +1,117 @@
+"""Rows whose end is not known yet: start edges, end edges, and the table that they mean.
+
+An event with ``_ve > _vs`` is an *interval*: its whole lifetime is known. An interval that ends at
+``INF_TIME`` is also a *start edge*: the row lives, and its end may follow. An event with ``_ve <
+_vs`` is an *end edge*: the row with this payload that began at ``_ve`` ends at ``_vs``. So ``_vs``
+is always the time at which the event takes effect, by which streams are sorted.
+
+A stream with edges means the table in which every start edge has the end of its end edge. Rows of
+equal payload and start are interchangeable. Source: Trill's start and end edges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.errors import IntegrityError, error_class
+from rstream.items.batch import VE, VS, int64_column
+from rstream.items.dictionaries import plain_array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@error_class
+class UnmatchedEndError(IntegrityError):
+    """An end edge has no start edge: the stream lost an item or has one twice."""
+
+    time: int
+    began: int
+    row: str
+
+    message = "the row {row} ends at {time}, but no such row began at {began}"
+
+
+def is_end(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
+    """Mask bool[n] of the end edges among events with times ``vs``, ``ve`` int64[n]."""
+    ends: np.ndarray = ve < vs
+    return ends
+
+
+def starts(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
+    """When the row of each event began, int64[n]."""
+    began: np.ndarray = np.minimum(vs, ve)
+    return began
+
+
+def identities(columns: Sequence[pa.Array], rows: int) -> np.ndarray:
+    """A number per row, equal for rows that are equal in all ``columns``, int64[rows].
+
+    Null equals null, and NaN equals NaN.
+    """
+    codes = np.zeros(rows, np.int64)
+    for column in columns:
+        plain = plain_array(column)
+        if pa.types.is_nested(plain.type):
+            plain = pa.array([repr(value) for value in plain.to_pylist()], pa.string())
+        encoded = plain.dictionary_encode(null_encoding="encode").indices
+        codes = codes * max(len(plain), 1) + encoded.to_numpy(zero_copy_only=False)
+        codes = np.unique(codes, return_inverse=True)[1]
+    return codes
+
+
+def occurrences(codes: np.ndarray) -> np.ndarray:
+    """How many rows before each row have its code, int64[n]."""
+    order = np.argsort(codes, kind="stable")
+    sorted_codes = codes[order]
+    heads = np.ones(len(codes), bool)
+    heads[1:] = sorted_codes[1:] != sorted_codes[:-1]
+    first = np.maximum.accumulate(np.where(heads, np.arange(len(codes)), 0))
+    out = np.empty(len(codes), np.int64)
+    out[order] = np.arange(len(codes)) - first
+    return out
+
+
+def paired(events: pa.Table) -> pa.Table:
+    """The rows that events with edges mean, each with its lifetime, in the order of their starts.
+
+    ``events``: columns ``_vs, _ve, payload``, in the order of the stream.
+
+    Raises:
+        UnmatchedEndError: an end edge without a start edge before it.
+    """
+    batch = events.combine_chunks().to_batches()
+    if not batch:
+        return events
+    whole = batch[0]
+    vs, ve = int64_column(whole, VS), int64_column(whole, VE)
+    ends = is_end(vs, ve)
+    if not ends.any():
+        return events
+    began = pa.array(starts(vs, ve))
+    # Equal rows that begin together are told apart by their order.
+    open_rows = np.flatnonzero(ends | (ve == np.iinfo(np.int64).max))
+    some = whole.take(pa.array(open_rows))
+    same = identities([began.take(pa.array(open_rows)), *some.columns[2:]], len(open_rows))
+    is_last = ends[open_rows]
+    number = np.empty(len(open_rows), np.int64)
+    for mask in (is_last, ~is_last):
+        number[mask] = occurrences(same[mask])
+    cell = same * (len(open_rows) + 1) + number
+    start_cells = cell[~is_last]
+    order = np.argsort(start_cells, kind="stable")
+    at = np.searchsorted(start_cells[order], cell[is_last])
+    found = np.minimum(at, max(len(order) - 1, 0))
+    bad = np.ones(len(at), bool) if len(order) == 0 else start_cells[order][found] != cell[is_last]
+    if bad.any():
+        row = int(open_rows[is_last][int(bad.argmax())])
+        shown = str(whole.slice(row, 1).to_pylist()[0])
+        raise UnmatchedEndError(int(vs[row]), int(ve[row]), shown)
+    closed = ve.copy()
+    closed[open_rows[~is_last][order[found]]] = vs[open_rows[is_last]]
+    columns = [whole.column(0), pa.array(closed), *whole.columns[2:]]
+    kept = pa.RecordBatch.from_arrays(columns, schema=whole.schema).filter(pa.array(~ends))
+    return pa.Table.from_batches([kept])

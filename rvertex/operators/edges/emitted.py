@@ -1,0 +1,72 @@
+"""Events with edges as an operator makes them in a step, put into the order of its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS
+from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME
+from rvertex.events.reorder_buffer import empty_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """When rows live, as far as a step knows, int64[n] each; rows may be named by any numbers.
+
+    ``ends``: INF_TIME where no end is known by now. ``known``: the end that was known when the row
+    began, or INF_TIME. ``ranks``: what orders rows at one time.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    known: np.ndarray
+    ranks: tuple[np.ndarray, ...]
+
+    def events(self, lo: int, hi: int) -> Edges:
+        """The events of these rows at times in ``[lo, hi)``.
+
+        A row whose end was known when it began comes as an interval, and its end does not come.
+        """
+        place = np.arange(len(self.starts))
+        lives = self.starts < self.ends
+        begins = lives & (self.starts >= lo) & (self.starts < hi)
+        ending = lives & (self.known == INF_TIME) & (self.ends >= lo) & (self.ends < hi)
+        first, last = place[begins], place[ending]
+        at = np.concatenate([last, first])
+        return Edges(
+            np.concatenate([self.ends[last], self.starts[first]]),
+            np.concatenate([self.starts[last], self.known[first]]),
+            tuple(rank[at] for rank in self.ranks),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Times of events as ``_vs`` and ``_ve`` have them, and their ranks, int64[n] each."""
+
+    vs: np.ndarray
+    ve: np.ndarray
+    ranks: tuple[np.ndarray, ...]
+
+
+def in_order(parts: Sequence[tuple[Edges, pa.RecordBatch]], schema: pa.Schema) -> pa.RecordBatch:
+    """Events with the payloads of each part as one batch: by time, ends first, then by ranks."""
+    parts = [(edges, payload) for edges, payload in parts if len(edges.vs)]
+    if not parts:
+        return empty_batch(schema)
+    vs = np.concatenate([edges.vs for edges, _ in parts])
+    ve = np.concatenate([edges.ve for edges, _ in parts])
+    levels = [np.concatenate(level) for level in zip(*(e.ranks for e, _ in parts), strict=True)]
+    order = np.lexsort((*levels[::-1], ve > vs, vs))
+    payload = join_batches([batch for _, batch in parts]).take(pa.array(order))
+    columns = [pa.array(vs[order]), pa.array(ve[order]), *payload.columns]
+    fields = [schema.field(VS), schema.field(VE), *payload.schema]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -1,0 +1,244 @@
+"""Temporal joins of rows whose ends are not known yet: inner, left and anti.
+
+**Rule.** As :mod:`rvertex.operators.joins.inner`, ``left`` and ``anti``: a pair lives where both of
+its rows do; a left row is alone while no right row of its key lives. Here a row comes out when it
+begins, at the instant after which both sides have passed, and its end edge when it ends. Nothing
+waits for an end. A pair of two intervals, and any pair that lasts one microsecond, has a known end
+when it begins, so it comes as an interval: an event joined with a live dimension is an event.
+
+    left join     left             right              out
+                  start 1 k=1                         after 1: start 1 k=1 x=null
+                                   start 5 k=1 x=a    after 5: end 5 (of 1) x=null, start 5 x=a
+                  end 9 (of 1)                        after 9: end 9 (of 5) x=a
+
+Invariants: (1) events are handled by instant, when it is past (see
+:mod:`rvertex.operators.edges.instants`); (2) order is (time, ends first, left row, right row), rows
+by their begin; (3) a step costs time in the rows that begin or end in it and their pairs; (4) state
+is what lives: rows of both sides, and per key of an outer join since when the right has none.
+Null keys match nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, event_schema, int64_column
+from rstream.items.dictionaries import plain_type
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.lifetime import after
+from rvertex.events.run import Run
+from rvertex.keys.key_index import KeyIndex, null_keys
+from rvertex.operators.edges.emitted import Edges, Lives, in_order
+from rvertex.operators.edges.instants import Instants
+from rvertex.operators.edges.living_rows import LivingRows
+from rvertex.operators.edges.presence import Presence
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rvertex.operators.edges.instants import Settled
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.joins.inner import Side
+
+How = Literal["inner", "left", "anti"]
+_SIDES: tuple[Side, Side] = ("left", "right")
+_CODES_SLACK = 1 << 17
+#: The right row of a left row that is alone.
+_ALONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeJoin:
+    """Port 0 is left, port 1 is right; ``output``: (side, its column, output name)."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    left_on: tuple[str, ...]
+    right_on: tuple[str, ...]
+    output: tuple[tuple[Side, str, str], ...]
+    how: How = "inner"
+
+    def __post_init__(self) -> None:
+        assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The columns of ``output``."""
+        of_side = dict(zip(_SIDES, inputs, strict=True))
+        return pa.schema(
+            [(name, of_side[side].field(column).type) for side, column, name in self.output]
+        )
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: rows live for any time."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None, for the same reason."""
+        return None
+
+    def open(self, inputs: Sequence[pa.Schema]) -> EdgeJoinOperator:
+        """No row yet."""
+        return EdgeJoinOperator(self, inputs)
+
+    def stored(self, i: int, payload: pa.Schema) -> pa.Schema:
+        """The columns of port ``i`` that are remembered: its keys and the output's."""
+        wanted = [*self.on(i), *(column for s, column, _ in self.output if s == _SIDES[i])]
+        return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
+
+    def on(self, i: int) -> tuple[str, ...]:
+        """The key columns of port ``i``."""
+        return (self.left_on, self.right_on)[i]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The rows of a side that begin or end in a step, and the changes of their codes' counts."""
+
+    active: np.ndarray
+    codes: np.ndarray
+    times: np.ndarray
+    deltas: np.ndarray
+
+
+class EdgeJoinOperator:
+    """See :class:`EdgeJoin`."""
+
+    def __init__(self, spec: EdgeJoin, inputs: Sequence[pa.Schema]) -> None:
+        self._spec = spec
+        self._schema = event_schema(spec.output_schema(inputs))
+        self._stored = [spec.stored(i, payload) for i, payload in enumerate(inputs)]
+        self._key_types = [plain_type(inputs[0].field(name).type) for name in spec.left_on]
+        self._reset()
+
+    def _reset(self) -> None:
+        self._instants = Instants(self._stored)
+        self._keys = KeyIndex(self._key_types)
+        self._sides = [LivingRows(event_schema(stored)) for stored in self._stored]
+        #: Of right rows, by key.
+        self._right = Presence()
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The events at the instants that are past."""
+        lo = self._instants.frontier
+        columns = [event_schema(stored).names for stored in self._stored]
+        given = [Run(run.events.select(c), run.ctis) for run, c in zip(ports, columns, strict=True)]
+        left, right = (self._step(i, of) for i, of in enumerate(self._instants.take(given)))
+        parts: list[tuple[Edges, pa.RecordBatch]] = []
+        if self._spec.how != "anti":
+            parts.append(self._pairs(left, right, lo))
+        if self._spec.how != "inner":
+            parts.append(self._alone(left, right, lo))
+        out = in_order(parts, self._schema)
+        for side in self._sides:
+            side.forget()
+        if len(self._keys) > 2 * sum(side.alive for side in self._sides) + _CODES_SLACK:
+            self.load(self.snapshot())
+        return Run(out, ports[0].ctis)
+
+    def snapshot(self) -> OperatorState:
+        """Living rows and what waits, by reference."""
+        frontier, tables = self._instants.save()
+        for name, side in zip(_SIDES, self._sides, strict=True):
+            tables[name] = side.table()
+        left = self._sides[0]
+        if self._spec.how != "inner":
+            self._right.cover(len(self._keys))
+            codes = left.codes(np.arange(len(left)))
+            tables["since"] = pa.table({"since": self._right.now(codes)[1]})
+        return OperatorState({"frontier": frontier}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._reset()
+        self._instants.restore(state.header["frontier"], state.tables)
+        for i, name in enumerate(_SIDES):
+            self._sides[i].load(state.tables[name], partial(self._codes, i))
+        if self._spec.how != "inner":
+            self._restore_absence(state.tables)
+
+    def check(self) -> None:
+        """Assert the invariants (linear)."""
+        for side in self._sides:
+            side.check()
+
+    def _step(self, i: int, settled: Settled) -> _Step:
+        side = self._sides[i]
+        births, born, _ = self._keyed(i, settled.births)
+        deaths, died, kept = self._keyed(i, settled.deaths)
+        new = side.add(births, born)
+        active = np.union1d(new, side.end(deaths, died, settled.known[kept]))
+        times = np.concatenate([int64_column(births, VS), int64_column(deaths, VS)])
+        deltas = np.repeat([1, -1], [len(born), len(died)])
+        return _Step(active, np.concatenate([born, died]), times, deltas)
+
+    def _keyed(self, i: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
+        """Rows that can be in a result, the codes of their keys, and which of ``rows`` they are."""
+        kept = np.arange(rows.num_rows)
+        if i == 1 or self._spec.how == "inner":
+            nulls = null_keys([rows.column(name) for name in self._spec.on(i)])
+            if nulls is not None:
+                kept = np.flatnonzero(~nulls)
+                rows = rows.take(pa.array(kept))
+        return rows, self._codes(i, rows), kept
+
+    def _codes(self, i: int, rows: pa.RecordBatch) -> np.ndarray:
+        return self._keys.codes([rows.column(name) for name in self._spec.on(i)])
+
+    def _pairs(self, left: _Step, right: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
+        """Pairs of which a row begins or ends in the step."""
+        lefts, rights = self._sides
+        probe, of_left = rights.find(lefts.codes(left.active))
+        other, of_right = lefts.find(rights.codes(right.active))
+        fresh = ~np.isin(of_right, left.active)
+        a = np.concatenate([left.active[probe], of_right[fresh]])
+        b = np.concatenate([of_left, right.active[other[fresh]]])
+        starts = np.maximum(lefts.starts(a), rights.starts(b))
+        ends = np.minimum(lefts.ends(a), rights.ends(b))
+        known = np.stack([lefts.known_ends(a), rights.known_ends(b)])
+        least = known.min(axis=0)
+        is_known = (known.max(axis=0) != INF_TIME) | (least == after(starts))
+        lives = Lives(starts, ends, np.where(is_known, least, INF_TIME), (a, b))
+        return self._events(lives, lo)
+
+    def _alone(self, left: _Step, right: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
+        """Left rows while their key has no right row, where that begins or ends in the step."""
+        lefts = self._sides[0]
+        self._right.cover(len(self._keys))
+        spans = self._right.change(right.codes, right.times, right.deltas, present=False)
+        codes = lefts.codes(left.active)
+        is_present, since = self._right.now(codes)
+        here = ~is_present & ~np.isin(codes, right.codes)
+        span, row = lefts.find(spans.codes)
+        a = np.concatenate([left.active[here], row])
+        first = np.concatenate([since[here], spans.starts[span]])
+        last = np.concatenate([np.full(int(here.sum()), INF_TIME), spans.ends[span]])
+        starts, known = np.maximum(lefts.starts(a), first), lefts.known_ends(a)
+        ends = np.minimum(lefts.ends(a), last)
+        known = np.where(known == after(starts), known, INF_TIME)
+        return self._events(Lives(starts, ends, known, (a, np.full(len(a), _ALONE))), lo)
+
+    def _events(self, lives: Lives, lo: int) -> tuple[Edges, pa.RecordBatch]:
+        """The events at the instants since ``lo``, and their payloads."""
+        edges = lives.events(lo, self._instants.frontier)
+        rows = {
+            name: side.take(numbers)
+            for name, side, numbers in zip(_SIDES, self._sides, edges.ranks, strict=True)
+        }
+        columns = [rows[side].column(column) for side, column, _ in self._spec.output]
+        names = [name for _, _, name in self._spec.output]
+        return edges, pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _restore_absence(self, tables: Mapping[str, pa.Table]) -> None:
+        """Since when keys of living left rows have no right row; of others that does not matter."""
+        since = np.full(len(self._keys), MIN_TIME)
+        lefts, rights = self._sides
+        alive = lefts.is_alive(tables["left"])
+        since[lefts.codes(np.arange(len(lefts)))] = tables["since"].column(0).to_numpy()[alive]
+        of_right = rights.codes(np.arange(len(rights)))
+        self._right.adopt(np.bincount(of_right, minlength=len(since)).astype(np.int64), since)

@@ -1,0 +1,255 @@
+"""The rows of one side that are alive, found by key code, with the ends they turn out to have.
+
+Rows are numbered in the order in which they begin. A run of the index has the numbers of its rows
+sorted by (code, number), hence within a code by start, so the rows of a code are a range, and those
+of a code that began at a time are one, too.
+
+Invariants: (1) a row's end is set once; (2) rows that ended before the last step are forgotten when
+they outnumber the others, and what stays keeps its order; (3) runs grow like the digits of a
+counter, so a probe looks into logarithmically many, and costs time in them and in what it finds;
+(4) a snapshot is by reference; the next end that is set after it copies the ends, 8 bytes a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import SEQ, VE, VS, int64_column
+from rstream.items.edges import UnmatchedEndError, identities, occurrences
+from rstream.types import INF_TIME
+from rvertex.events.group_arrays import GroupArray
+from rvertex.events.ordering import stable_order
+from rvertex.operators.joins.row_store import RowStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GROWTH = 3
+_SLACK = 1 << 12
+#: Of a row in a snapshot: when it ended. A reserved name, so no payload column can have it.
+_ENDED = SEQ
+
+
+class LivingRows:
+    """Rows of ``schema`` (with ``_vs``, ``_ve``: the end known at birth) with codes >= 0."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._rows = RowStore(schema)
+        self._codes = GroupArray(np.int64, -1)
+        self._starts = GroupArray(np.int64, 0)
+        #: The end known when the row began; INF_TIME: none.
+        self._known = GroupArray(np.int64, 0)
+        #: When the row ended; INF_TIME: it lives.
+        self._ended = GroupArray(np.int64, INF_TIME)
+        #: Per run: codes, numbers and starts of its rows.
+        self._runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._dead = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def alive(self) -> int:
+        """How many have no end yet."""
+        return len(self) - self._dead
+
+    def add(self, births: pa.RecordBatch, codes: np.ndarray) -> np.ndarray:
+        """Rows that begin, none earlier than those before; their numbers."""
+        numbers = self._rows.add(births)
+        if len(numbers) == 0:
+            return numbers
+        first, count = int(numbers[0]), len(self._rows)
+        for array, values in (
+            (self._codes, codes),
+            (self._starts, int64_column(births, VS)),
+            (self._known, int64_column(births, VE)),
+        ):
+            array.writable(count)[first:] = values
+        self._ended.writable(count)
+        self._index(numbers)
+        return numbers
+
+    def take(self, numbers: np.ndarray) -> pa.RecordBatch:
+        """The rows; all null where a number is negative."""
+        return self._rows.take(numbers)
+
+    def codes(self, numbers: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self._codes.read()[numbers]
+        return values
+
+    def starts(self, numbers: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self._starts.read()[numbers]
+        return values
+
+    def known_ends(self, numbers: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self._known.read()[numbers]
+        return values
+
+    def ends(self, numbers: np.ndarray) -> np.ndarray:
+        """When they ended; INF_TIME where they live."""
+        values: np.ndarray = self._ended.read()[numbers]
+        return values
+
+    def find(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(i, number) of all rows held whose code is ``codes[i]``, int64 each."""
+        probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for run_codes, run_numbers, _ in self._runs:
+            lo = run_codes.searchsorted(codes, side="left")
+            hi = run_codes.searchsorted(codes, side="right")
+            probe, place = expanded(lo, hi)
+            probes.append(probe)
+            numbers.append(run_numbers[place])
+        return np.concatenate(probes), np.concatenate(numbers)
+
+    def end(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """End the living row of each end edge; the number of each, int64[n].
+
+        ``known``: the end that the row has had from its begin, or INF_TIME.
+
+        Raises:
+            UnmatchedEndError: no such row lives.
+        """
+        times = int64_column(deaths, VS)
+        found = self.dying(deaths, codes, known)
+        if (found < 0).any():
+            row = int((found < 0).argmax())
+            shown = str(deaths.slice(row, 1).to_pylist()[0])
+            raise UnmatchedEndError(int(times[row]), int(int64_column(deaths, VE)[row]), shown)
+        self.set_ends(found, times)
+        return found
+
+    def dying(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
+        """A living row for each death, equal in payload, code and times; -1 where none is."""
+        began = int64_column(deaths, VE)
+        found = np.full(len(codes), -1, np.int64)
+        probe, number = self._of_start(codes, began)
+        kept = self._ended.read()[number] == INF_TIME
+        probe, number = probe[kept], number[kept]
+        if len(probe) == 0:
+            return found
+        candidates, first = np.unique(number, return_index=True)
+        rows = self.take(candidates)
+        names = self._schema.names[2:]
+        columns = [pa.concat_arrays(_alike(deaths.column(n), rows.column(n))) for n in names]
+        columns += [pa.array(np.concatenate([codes, codes[probe[first]]]))]
+        columns += [pa.array(np.concatenate([began, self.starts(candidates)]))]
+        columns += [pa.array(np.concatenate([known, self.known_ends(candidates)]))]
+        same = identities(columns, len(codes) + len(candidates))
+        wanted, offered = same[: len(codes)], same[len(codes) :]
+        # The k-th death of equal rows ends the k-th of them.
+        span = len(same) + 1
+        cells = offered * span + occurrences(offered)
+        order = np.argsort(cells)
+        asked = wanted * span + occurrences(wanted)
+        at = np.minimum(cells[order].searchsorted(asked), len(order) - 1)
+        hit = cells[order][at] == asked
+        found[hit] = candidates[order[at[hit]]]
+        return found
+
+    def set_ends(self, numbers: np.ndarray, times: np.ndarray) -> None:
+        """Give living rows their ends."""
+        if len(numbers) == 0:
+            return
+        ended = self._ended.writable(len(self))
+        assert (ended[numbers] == INF_TIME).all(), "a row ends twice"
+        ended[numbers] = times
+        self._dead += len(numbers)
+
+    def forget(self) -> bool:
+        """Let go of rows that have ended, if they outnumber the others; numbers change then."""
+        if self._dead <= self.alive + _SLACK:
+            return False
+        self.recode(None)
+        return True
+
+    def recode(self, new_codes: np.ndarray | None) -> None:
+        """Let go of rows that have ended, and give code c the code ``new_codes[c]``."""
+        codes = self._codes.read()[self._ended.read() == INF_TIME]
+        codes = codes if new_codes is None else new_codes[codes]
+        self.load(self.table(), lambda _: codes)
+
+    def table(self) -> pa.Table:
+        """All rows, by reference, with their ends."""
+        ended = pa.array(self._ended.shared())
+        return self._rows.table().append_column(pa.field(_ENDED, pa.int64()), ended)
+
+    def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
+        """Continue with the living rows of what ``table`` returned, numbered from 0."""
+        alive = table.filter(pa.array(self.is_alive(table)))
+        rows = alive.drop_columns([_ENDED]).cast(self._schema).combine_chunks().to_batches()
+        codes = codes_of(rows[0]) if rows else np.empty(0, np.int64)
+        self.__init__(self._schema)  # type: ignore[misc]
+        if rows:
+            self.add(rows[0], codes)
+
+    @staticmethod
+    def is_alive(table: pa.Table) -> np.ndarray:
+        """Which rows of what ``table`` returned live, bool[n]."""
+        alive: np.ndarray = table.column(_ENDED).to_numpy() == INF_TIME
+        return alive
+
+    def check(self) -> None:
+        """Assert the invariants (linear)."""
+        assert sum(len(numbers) for _, numbers, _ in self._runs) == len(self)
+        assert int((self._ended.read() != INF_TIME).sum()) == self._dead
+        for codes, numbers, starts in self._runs:
+            assert (self._starts.read()[numbers] == starts).all()
+            assert (self._codes.read()[numbers] == codes).all()
+            assert (np.lexsort((numbers, codes)) == np.arange(len(codes))).all()
+
+    def _of_start(self, codes: np.ndarray, began: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(i, number) of all rows of ``codes[i]`` that began at ``began[i]``."""
+        probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for run_codes, run_numbers, times in self._runs:
+            lo = run_codes.searchsorted(codes, side="left")
+            hi = run_codes.searchsorted(codes, side="right")
+            probe, place = expanded(
+                bisected(times, lo, hi, began, after=False),
+                bisected(times, lo, hi, began, after=True),
+            )
+            probes.append(probe)
+            numbers.append(run_numbers[place])
+        return np.concatenate(probes), np.concatenate(numbers)
+
+    def _index(self, numbers: np.ndarray) -> None:
+        codes = self._codes.read()[numbers]
+        while self._runs and len(self._runs[-1][0]) <= _GROWTH * len(codes):
+            older_codes, older, _ = self._runs.pop()
+            codes, numbers = np.concatenate([older_codes, codes]), np.concatenate([older, numbers])
+        order = stable_order(codes)
+        if order is not None:
+            codes, numbers = codes[order], numbers[order]
+        self._runs.append((codes, numbers, self._starts.read()[numbers]))
+
+
+def expanded(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(i, place) for every place in ``[lo[i], hi[i])``, int64 each."""
+    length = np.maximum(hi - lo, 0)
+    probe = np.repeat(np.arange(len(lo)), length)
+    before = np.repeat(np.cumsum(length) - length, length)
+    return probe, np.repeat(lo, length) + np.arange(len(probe)) - before
+
+
+def bisected(
+    values: np.ndarray, lo: np.ndarray, hi: np.ndarray, wanted: np.ndarray, *, after: bool
+) -> np.ndarray:
+    """Where ``wanted[i]`` belongs in the sorted ``values[lo[i]:hi[i]]``, before or after equals."""
+    lo, hi = lo.copy(), hi.copy()
+    while True:  # ends: every range is halved
+        open_ = np.flatnonzero(lo < hi)
+        if len(open_) == 0:
+            return lo
+        middle = (lo[open_] + hi[open_]) // 2
+        value = values[middle]
+        below = value <= wanted[open_] if after else value < wanted[open_]
+        lo[open_[below]] = middle[below] + 1
+        hi[open_[~below]] = middle[~below]
+
+
+def _alike(a: pa.Array, b: pa.Array) -> list[pa.Array]:
+    """Two columns in one form, dictionaries decoded."""
+    return [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in (a, b)]

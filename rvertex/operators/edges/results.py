@@ -1,0 +1,135 @@
+"""One result per key that lives until it changes: what is emitted is the net change of an instant.
+
+Invariants: (1) a result that comes out equal at an instant lives on; (2) an end edge has the
+payload and the start of the last change; (3) results at one instant come in the order of their
+keys, ends first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.edges import identities
+from rstream.types import INF_TIME
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.events.group_arrays import ArrowStore, GroupArray
+from rvertex.events.group_scan import group_start, heads_of
+from rvertex.keys.sort_keys import sorted_keys
+from rvertex.operators.edges.emitted import Edges, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Results:
+    """Results by key code; ``schema`` is that of their events, the ``keys`` first columns first."""
+
+    def __init__(self, schema: pa.Schema, keys: int) -> None:
+        self.schema = schema
+        self.payload = pa.schema(list(schema)[2:])
+        self._keys = keys
+        self._stores = [ArrowStore(kind) for kind in self.payload.types]
+        #: When the result that lives began; INF_TIME: none lives.
+        self._began = GroupArray(np.int64, INF_TIME)
+
+    def living(self) -> np.ndarray:
+        """The codes that have a result, increasing."""
+        return np.flatnonzero(self._began.read() != INF_TIME)
+
+    def change(
+        self, codes: np.ndarray, times: np.ndarray, made: pa.RecordBatch, lives: np.ndarray
+    ) -> pa.RecordBatch:
+        """The events that follow from the results of steps, one per code and instant.
+
+        ``codes``, ``times`` int64[n]; ``made``: the payload of each; ``lives`` bool[n]: whether
+        the key has a result after the instant.
+        """
+        n = len(codes)
+        if n == 0:
+            return in_order([], self.schema)
+        order = np.lexsort((times, codes))
+        codes, times, lives = codes[order], times[order], lives[order]
+        heads = heads_of(codes)
+        first = np.flatnonzero(heads)
+        before = self._before(codes[first])
+        # Rows 0 to n are the steps, those from n on the results before them.
+        rows = pa.concat_batches([made.take(pa.array(order)), before])
+        same = identities(rows.columns, rows.num_rows)
+        began = self._began.read()[codes[first]]
+        lived = np.concatenate([lives, began != INF_TIME])
+        former = np.arange(n) - 1
+        former[first] = n + np.arange(len(first))
+        differs = (lives != lived[former]) | (lives & (same[:n] != same[former]))
+        # Of each step the last one up to it that changed something, else the result before.
+        changed = np.maximum.accumulate(np.where(differs, np.arange(n), -1))
+        group = np.cumsum(heads) - 1
+        latest = np.where(changed >= group_start(heads), changed, n + group)
+        starts = np.concatenate([np.where(lives, times, INF_TIME), began])
+        ended = np.flatnonzero(differs & lived[former])
+        fresh = ~heads[ended]
+        of = np.where(fresh, latest[np.maximum(ended - 1, 0)], former[ended])
+        begun = np.flatnonzero(differs & lives)
+        ranks = self._ranks(rows, first, group)
+        vs = np.concatenate([times[ended], times[begun]])
+        ve = np.concatenate([starts[of], np.full(len(begun), INF_TIME)])
+        at = np.concatenate([of, begun])
+        edges = Edges(vs, ve, (ranks[np.concatenate([ended, begun])],))
+        self._keep_latest(rows, codes, latest, np.append(first[1:], n) - 1, starts)
+        return in_order([(edges, rows.take(pa.array(at)))], self.schema)
+
+    def keep(self, codes: np.ndarray) -> None:
+        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        for store in self._stores:
+            store.adopt(store.values(codes))
+        self._began.adopt(self._began.read()[codes])
+
+    def cover(self, codes: int) -> None:
+        """Make room for so many codes."""
+        for store in self._stores:
+            store.grow(codes)
+        if codes > len(self._began):
+            self._began.writable(codes)
+
+    def save(self) -> dict[str, pa.Table]:
+        """The results, by reference."""
+        tables = {"began": pa.table({"began": self._began.shared()})}
+        for i, store in enumerate(self._stores):
+            values, at = store.save()
+            tables |= {f"result{i}": pa.table({"c": values}), f"place{i}": pa.table({"c": at})}
+        return tables
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Continue from what ``save`` returned."""
+        self._began.adopt(numbers(as_one_array(tables["began"].column(0))))
+        for i, store in enumerate(self._stores):
+            at = numbers(as_one_array(tables[f"place{i}"].column(0)))
+            store.restore(tables[f"result{i}"].column(0), at)
+
+    def _before(self, codes: np.ndarray) -> pa.RecordBatch:
+        columns = [store.values(codes) for store in self._stores]
+        return pa.RecordBatch.from_arrays(columns, schema=self.payload)
+
+    def _ranks(self, rows: pa.RecordBatch, first: np.ndarray, group: np.ndarray) -> np.ndarray:
+        """The place of each step's key in the order of keys."""
+        at = pa.array(first)
+        order = sorted_keys([column.take(at) for column in rows.columns[: self._keys]], len(first))
+        rank = np.empty(len(first), np.int64)
+        rank[order] = np.arange(len(first))
+        ranks: np.ndarray = rank[group]
+        return ranks
+
+    def _keep_latest(
+        self,
+        rows: pa.RecordBatch,
+        codes: np.ndarray,
+        latest: np.ndarray,
+        last: np.ndarray,
+        starts: np.ndarray,
+    ) -> None:
+        at = latest[last]
+        for store, column in zip(self._stores, rows.columns, strict=True):
+            store.put(codes[last], column.take(pa.array(at)))
+        self._began.writable(len(self._began))[codes[last]] = starts[at]

@@ -1,0 +1,147 @@
+"""Rows that live come when they begin: an upserted table is what is alive at each commit.
+
+Cannot catch: what a failure does (tests/rvertex/sinks, tests/jobmanager/delivery).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streamscope as ss
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.brokers import Broker
+    from tests.support.postgres_server import PostgresServer
+
+SECOND = 1_000_000
+ORDERS = {"k": "string", "x": "int64"}
+PRICES = {"item": "string", "price": "int64", "gone": "bool"}
+
+
+def orders(seed: int) -> ss.Stream:
+    chance = random.Random(seed)
+    rows = [
+        ss.event(t * SECOND, k=chance.choice(["a", "b", "c", None]), x=chance.randint(-5, 5))
+        for t in range(60)
+    ]
+    return ss.Stream.from_items(ORDERS, [*rows, ss.event(60 * SECOND, k="once", x=7)])
+
+
+def prices(seed: int) -> ss.Stream:
+    chance = random.Random(seed)
+    rows = [
+        ss.event(
+            t * SECOND,
+            item=chance.choice(["p", "q", "r"]),
+            price=chance.randint(1, 9),
+            gone=chance.random() < 0.4,
+        )
+        for t in range(50)
+    ]
+    return ss.Stream.from_items(PRICES, rows)
+
+
+def run(query: ss.Query, tmp_path: Path) -> None:
+    ss.run(query, root=str(tmp_path / "root"), executor="local", parallelism=2).wait()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_running_total_per_key(
+    seed: int, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    table = f"{postgres_schema}.totals"
+    totals = orders(seed).group_by("k").agg(n=ss.agg.count(), total=ss.agg.sum("x"))
+    run(totals.to_postgres(postgres.dsn, table, mode="upsert", key="k"), tmp_path)
+    alive = [r for r in ss.collect(totals, executor="local").to_pylist() if r["_ve"] == 2**63 - 1]
+    found = postgres.query(f"SELECT k, n, total FROM {table} WHERE window_end IS NULL")
+    assert _sorted(found) == _sorted([(r["k"], r["n"], r["total"]) for r in alive])
+    assert len(found) == 5
+    assert postgres.query(f"SELECT count(*) FROM {table}") == [(5,)]
+
+
+@pytest.mark.parametrize("deletes", ["delete", "mark", "ignore"])
+def test_a_version_that_is_deleted(
+    deletes: Any, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    table = f"{postgres_schema}.prices_{deletes}"
+    current = prices(5).upserts("item", deleted=ss.col("gone")).select("item", "price")
+    query = current.to_postgres(postgres.dsn, table, mode="upsert", key="item", deletes=deletes)
+    run(query, tmp_path)
+    rows = ss.collect(current, executor="local").to_pylist()
+    alive = [(r["item"], r["price"]) for r in rows if r["_ve"] == 2**63 - 1]
+    last = {r["item"]: r["price"] for r in sorted(rows, key=lambda r: r["_vs"])}
+    found = postgres.query(f"SELECT item, price FROM {table}")
+    open_ = postgres.query(f'SELECT item, price FROM {table} WHERE "end" IS NULL')
+    assert 0 < len(alive) < 3, "the case needs a price that is gone, and one that is not"
+    assert _sorted(found) == _sorted(alive if deletes == "delete" else list(last.items()))
+    assert _sorted(open_) == _sorted(alive if deletes != "ignore" else list(last.items()))
+
+
+def test_an_aggregate_of_rows_that_are_deleted(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    table = f"{postgres_schema}.per_price"
+    current = prices(2).upserts("item", deleted=ss.col("gone"))
+    counted = current.group_by("price").agg(n=ss.agg.count(), top=ss.agg.max("item"))
+    run(counted.to_postgres(postgres.dsn, table, mode="upsert", key="price"), tmp_path)
+    alive = [r for r in ss.collect(counted, executor="local").to_pylist() if r["_ve"] == 2**63 - 1]
+    found = postgres.query(f"SELECT price, n, top FROM {table}")
+    assert alive
+    assert _sorted(found) == _sorted([(r["price"], r["n"], r["top"]) for r in alive])
+
+
+def _sorted(rows: list[Any]) -> list[Any]:
+    return sorted(map(tuple, rows), key=lambda row: tuple((v is None, str(v)) for v in row))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["transactions", "headers"])
+def test_a_compacted_topic_has_what_is_alive(mode: Any, tmp_path: Path, broker: Broker) -> None:
+    topic = broker.create_topic(f"prices-{mode}", 2)
+    current = prices(5).upserts("item", deleted=ss.col("gone")).select("item", "price")
+    query = current.to_kafka(topic, servers=broker.servers, key="item", mode=mode, upsert=True)
+    run(query, tmp_path)
+    rows = ss.collect(current, executor="local").to_pylist()
+    alive = {r["item"]: r["price"] for r in rows if r["_ve"] == 2**63 - 1}
+    records = broker.read_committed(topic)
+    values = {r.key.decode(): r.value and json.loads(r.value)["price"] for r in records if r.key}
+    assert {k: v for k, v in values.items() if v} == alive
+    ended = [r for r in rows if r["_ve"] != 2**63 - 1]
+    begins = {(r["item"], r["_vs"]) for r in rows}
+    tombstones = sum(not r.value for r in records)
+    assert tombstones == sum((r["item"], r["_ve"]) not in begins for r in ended) > 0
+    assert len(records) == len(rows) + tombstones
+
+
+def test_the_table_at_any_time(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    current = prices(2).upserts("item", deleted=ss.col("gone")).select("item", "price")
+    table = f"{postgres_schema}.anywhen"
+    run(current.to_postgres(postgres.dsn, table, mode="upsert", key="item"), tmp_path)
+    rows = ss.collect(current, executor="local").to_pylist()
+    root = str(tmp_path / "root")
+    for second in range(50):
+        at = second * SECOND
+        alive = [(r["item"], r["price"]) for r in rows if r["_vs"] <= at < r["_ve"]]
+        found = ss.read_table(root, at=at).select(["item", "price"]).to_pylist()
+        assert _sorted([r.values() for r in found]) == _sorted(alive), second
+    now = ss.read_table(root).select(["item", "price"]).to_pylist()
+    assert _sorted([r.values() for r in now]) == _sorted(
+        postgres.query(f"SELECT item, price FROM {table}")
+    )
+
+
+def test_the_table_of_an_answer_whose_rows_are_whole(tmp_path: Path) -> None:
+    current = prices(2).upserts("item").select("item", "price")
+    run(current.to_parquet(), tmp_path)
+    found = ss.read_table(str(tmp_path / "root"), at="1970-01-01T00:00:20Z")
+    rows = ss.collect(current, executor="local").to_pylist()
+    alive = [(r["item"], r["price"]) for r in rows if r["_vs"] <= 20 * SECOND < r["_ve"]]
+    assert _sorted([(r["item"], r["price"]) for r in found.to_pylist()]) == _sorted(alive)

@@ -1,0 +1,106 @@
+"""Which nodes emit rows when they begin, and that the answer stays the same table."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from planner import Query, Stream, agg, col, event, tumbling, vs
+from planner.physical.lower import lower
+from rstream.items.edges import is_end, paired
+from tests.support.edges import joined_lives
+from tests.support.plan_runner import Schedule, answer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def things(seed: int, rows: int = 40) -> Stream:
+    """Points with a key of text, some of them nulls."""
+    chance = random.Random(seed)
+    times = sorted(chance.randint(0, 60) for _ in range(rows))
+    items = [
+        event(t, k=chance.choice(["a", "b", "c", None]), x=chance.randint(0, 3)) for t in times
+    ]
+    schema = {"k": "string", "x": "int64"}
+    return Stream.from_items(schema, items, partitions=2)
+
+
+def versions(seed: int) -> Stream:
+    return things(seed).upserts("k", deleted=col("x") == 0)
+
+
+QUERIES = {
+    "running total": lambda: things(1).group_by("k").agg(n=agg.count(), s=agg.sum("x")),
+    "distinct count": lambda: things(1).group_by("k").agg(d=agg.count_distinct("x")),
+    "total of all": lambda: things(2).group_by().agg(n=agg.count(), top=agg.max("x")),
+    "versions": lambda: versions(3),
+    "filtered": lambda: versions(3).filter(col("x") > 1).select("k", y=col("x") * 2),
+    "per version": lambda: versions(4).group_by("x").agg(n=agg.count(), last=agg.max("k")),
+    "mean per version": lambda: versions(4).group_by().agg(m=agg.mean("x")),
+    "join": lambda: versions(5).join(versions(6).select("k", y="x"), on="k"),
+    "left": lambda: versions(5).join(versions(6).select("k", y="x"), on="k", how="left"),
+    "anti": lambda: versions(5).join(versions(6), on="k", how="anti"),
+    "left of all": lambda: (
+        things(7).for_ever().join(things(8, 3).for_ever().select("k", y="x"), on="k", how="left")
+    ),
+    "first rows": lambda: things(9).group_by("k").top(2, by="x"),
+    "union": lambda: versions(10).union(versions(11)).group_by("k").agg(n=agg.count()),
+}
+
+
+def with_changes(stream: Stream) -> Query:
+    query = stream.to_parquet(technical_columns=True)
+    return replace(query, plan=replace(query.plan, changes=True))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_edges_mean_the_same_table(name: str, parallelism: int) -> None:
+    stream = QUERIES[name]()
+    changed = answer(lower(with_changes(stream), root="r", parallelism=parallelism))
+    whole = answer(lower(stream.to_parquet(), root="r", parallelism=parallelism))
+    assert joined_lives(_rows(paired(changed))) == joined_lives(_rows(whole))
+    assert is_end(changed.column("_vs").to_numpy(), changed.column("_ve").to_numpy()).any()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_cutting_and_no_restore_changes_a_row(name: str) -> None:
+    plan = lower(with_changes(QUERIES[name]()), root="r", parallelism=2)
+    once = answer(plan)
+    for numbers in ((3, 1, 2), (1, 5, 2, 0, 4)):
+        again = answer(plan, schedule=Schedule(numbers, rows_max=5, restores=True))
+        assert again.equals(once), numbers
+
+
+def test_a_point_joined_with_versions_is_whole() -> None:
+    """The reader needs no ends: the events are points, and come at once."""
+    stream = things(12).join(versions(13).select("k", y="x"), on="k")
+    plan = lower(stream.to_parquet(), root="r")
+    assert any("rows at once" in line for stage in plan.stages for line in stage.operators)
+    found = answer(plan)
+    length = found.column("_ve").to_numpy() - found.column("_vs").to_numpy()
+    assert len(found) > 0
+    assert (length == 1).all()
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        versions(14).with_columns(started=vs()),
+        versions(14).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
+        things(15).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
+        things(15).set_duration(5).clip(things(15), on="k"),
+    ],
+    ids=["reads its start", "windows of versions", "windows", "bounded"],
+)
+def test_readers_of_whole_rows_get_them(stream: Stream) -> None:
+    plan = lower(with_changes(stream), root="r")
+    assert not any("rows at once" in line for stage in plan.stages for line in stage.operators)
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]

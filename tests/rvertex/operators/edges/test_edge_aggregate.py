@@ -1,0 +1,95 @@
+"""Aggregates of what lives, against snapshot windows over the same rows as intervals."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream.types import INF_TIME
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.windows.snapshots.window import SnapshotAggregate
+from tests.support.builders import cti, ev, make_run
+from tests.support.edges import (
+    PAYLOAD,
+    answer_of,
+    closed_run,
+    edge_run,
+    ending,
+    joined_lives,
+    meant,
+    some_ctis,
+    some_rows,
+    sorted_rows,
+)
+from tests.support.operator_harness import assert_cut_invariant
+
+FOREVER = int(INF_TIME)
+COUNTS = (
+    AggregateSpec("count", None, "n"),
+    AggregateSpec("count", "k", "nk"),
+    AggregateSpec("sum", "x", "s"),
+    AggregateSpec("mean", "x", "m"),
+)
+WHOLE = (AggregateSpec("max", "x", "top"), AggregateSpec("collect", "x", "all"))
+RUNNING = (*COUNTS, AggregateSpec("max", "x", "top"), AggregateSpec("count_distinct", "x", "d"))
+
+
+@pytest.mark.parametrize("aggregates", [COUNTS, WHOLE], ids=["signed", "living"])
+@pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
+@given(data=st.data())
+def test_edges_mean_the_snapshots_of_intervals(
+    keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], data: st.DataObject
+) -> None:
+    rows = data.draw(some_rows())
+    ctis = ending(data.draw(some_ctis))
+    out = assert_cut_invariant(EdgeAggregate(keys, aggregates), [edge_run(rows, ctis)], [PAYLOAD])
+    spec = SnapshotAggregate(keys, aggregates)
+    whole = answer_of(spec, [closed_run(rows, ctis)], [PAYLOAD])
+    expected = sorted_rows(pa.Table.from_batches([whole.events]))
+    assert joined_lives(_shown(meant(out))) == joined_lives(_shown(expected))
+    assert len(meant(out)) == len(joined_lives(_shown(meant(out)))), "a change that is none"
+
+
+def _shown(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return [tuple(str(v) if isinstance(v, list) else v for v in row) for row in rows]
+
+
+@pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
+@given(data=st.data())
+def test_rows_that_never_end_are_carried(keys: tuple[str, ...], data: st.DataObject) -> None:
+    rows = data.draw(some_rows(ends=False))
+    ctis = ending(data.draw(some_ctis))
+    runs = [edge_run(rows, ctis)]
+    out = assert_cut_invariant(EdgeAggregate(keys, RUNNING, endless=True), runs, [PAYLOAD])
+    again = answer_of(EdgeAggregate(keys, RUNNING), runs, [PAYLOAD])
+    assert meant(out) == meant(again)
+
+
+def test_a_change_is_an_end_and_a_start_at_once() -> None:
+    run = make_run([ev(1, FOREVER, k=1, x=3), ev(4, FOREVER, k=1, x=1), cti(5)], PAYLOAD)
+    out = answer_of(EdgeAggregate(("k",), (COUNTS[2],), endless=True), [run], [PAYLOAD])
+    assert [(e["_vs"], e["_ve"], e["s"]) for e in out.events.to_pylist()] == [
+        (1, FOREVER, 3),
+        (4, 1, 3),
+        (4, FOREVER, 4),
+    ]
+
+
+def test_sums_beyond_int64_come_back() -> None:
+    big = 2**63 - 1
+    rows = [ev(1, FOREVER, k=1, x=big), ev(2, FOREVER, k=1, x=big), ev(3, 1, k=1, x=big), cti(4)]
+    run = make_run(rows, PAYLOAD)
+    operator = EdgeAggregate(("k",), (AggregateSpec("mean", "x", "m"),)).open([PAYLOAD])
+    means = [e["m"] for e in operator.process([run]).events.to_pylist()]
+    assert means == [float(big)]
+
+
+def test_keys_without_living_rows_are_forgotten() -> None:
+    operator = EdgeAggregate(("k",), COUNTS).open([PAYLOAD])
+    for start in range(0, 50_000, 5_000):
+        rows = [ev(t, t + 1, k=t, x=1) for t in range(start, start + 5_000)]
+        operator.process([make_run([*rows, cti(start + 5_001)], PAYLOAD)])
+    assert operator.snapshot().tables["groups"].num_rows < 15_000

@@ -1,0 +1,93 @@
+"""Joins of rows whose ends come later, against the joins of intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.joins.left import LeftJoin
+from tests.support.builders import cti, ev, make_run
+from tests.support.edges import (
+    PAYLOAD,
+    answer_of,
+    closed_run,
+    edge_run,
+    ending,
+    meant,
+    some_ctis,
+    some_rows,
+    sorted_rows,
+)
+from tests.support.operator_harness import assert_cut_invariant
+
+if TYPE_CHECKING:
+    from rvertex.operators.protocol import OperatorSpec
+    from tests.support.edges import Row
+
+ON = ("k",)
+BOTH = (("left", "k", "k"), ("left", "x", "x"), ("right", "x", "y"))
+LEFT = BOTH[:2]
+
+
+def _of_intervals(how: str) -> OperatorSpec:
+    if how == "inner":
+        return TemporalJoin(ON, ON, BOTH)
+    if how == "left":
+        return LeftJoin(ON, ON, BOTH)
+    return AntiJoin(ON, ON, tuple((column, name) for _, column, name in LEFT))
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@given(data=st.data())
+def test_edges_mean_the_join_of_intervals(how: str, data: st.DataObject) -> None:
+    left, right = data.draw(some_rows()), data.draw(some_rows())
+    ctis = ending(data.draw(some_ctis))
+    spec = EdgeJoin(ON, ON, BOTH if how != "anti" else LEFT, how)
+    schemas = [PAYLOAD, PAYLOAD]
+    out = assert_cut_invariant(spec, [edge_run(left, ctis), edge_run(right, ctis)], schemas)
+    closed = [closed_run(left, ctis), closed_run(right, ctis)]
+    whole = answer_of(_of_intervals(how), closed, schemas)
+    assert meant(out) == sorted_rows(pa.Table.from_batches([whole.events]))
+
+
+def test_a_point_joined_with_a_row_that_lives_is_a_point_at_once() -> None:
+    orders = make_run([ev(3, k=1, x=7), cti(4)], PAYLOAD)
+    prices = make_run([ev(1, 2**63 - 1, k=1, x=9), cti(4)], PAYLOAD)
+    out = answer_of(EdgeJoin(ON, ON, BOTH), [orders, prices], [PAYLOAD, PAYLOAD])
+    assert out.events.to_pylist() == [{"_vs": 3, "_ve": 4, "k": 1, "x": 7, "y": 9}]
+    assert out.ctis.tolist() == [4]
+
+
+def test_a_left_row_is_alone_until_a_match_begins() -> None:
+    left = make_run([ev(1, 2**63 - 1, k=1, x=7), cti(6)], PAYLOAD)
+    right = make_run([ev(5, 2**63 - 1, k=1, x=9), cti(6)], PAYLOAD)
+    out = answer_of(EdgeJoin(ON, ON, BOTH, "left"), [left, right], [PAYLOAD, PAYLOAD])
+    assert [(e["_vs"], e["_ve"], e["y"]) for e in out.events.to_pylist()] == [
+        (1, 2**63 - 1, None),
+        (5, 1, None),
+        (5, 2**63 - 1, 9),
+    ]
+
+
+def _alive(rows: list[Row]) -> int:
+    return sum(row.ve == 2**63 - 1 for row in rows)
+
+
+@given(some_rows(), some_rows())
+def test_state_is_what_lives(left: list[Row], right: list[Row]) -> None:
+    ctis = [2**62]
+    operator = EdgeJoin(ON, ON, BOTH, "left").open([PAYLOAD, PAYLOAD])
+    operator.process([edge_run(left, ctis), edge_run(right, ctis)])
+    operator.check()
+    again = EdgeJoin(ON, ON, BOTH, "left").open([PAYLOAD, PAYLOAD])
+    again.load(operator.snapshot())
+    kept = again.snapshot().tables
+    assert kept["left"].num_rows == _alive(left)
+    assert kept["right"].num_rows == _alive([row for row in right if row.k is not None])
