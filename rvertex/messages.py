@@ -66,6 +66,20 @@ class LogProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds the time of a vertex back."""
+
+    #: The operator, in words.
+    operator: str
+    #: The key of the row for whose end it waits; empty: it names none.
+    row: str
+    #: The start of that row, or how far the operator has put out.
+    since_us: int
+    #: A window that ends by itself as time goes on.
+    is_window: bool
+
+
+@dataclass(frozen=True, slots=True)
 class VertexProgress:
     """Where an instance stands. Sequence numbers are "next": consumed, written, durable."""
 
@@ -86,6 +100,8 @@ class VertexProgress:
     waiting: str = field(default="", repr=False)
     #: Of a source of live logs: how many partitions the log has by now; 0: that is not known.
     log_partitions: int = field(default=0, repr=False)
+    #: What holds its time back; one at most.
+    holds: tuple[Hold, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

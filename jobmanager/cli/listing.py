@@ -40,7 +40,7 @@ def list_jobs(
         print(f"no job lies in or directly below {folder}", file=sys.stderr)
     for row in rows:
         print(f"{row['job']}  {row['state']}  {row['root']}")
-        line = health_line(row) if row["state"] in OPEN_STATES else ""
+        line = health_line(row) if row["state"] in OPEN_STATES and row["health"] != "ok" else ""
         if line:
             print(f"  {in_one_line(line)}")
         if row["state"] == BROKEN:

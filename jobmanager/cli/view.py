@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jobmanager.driver.lost_rows import lost_lines
-from jobmanager.state.health import health_line, with_health
+from jobmanager.state.health import health_line, said, with_health
 from jobmanager.state.job_state import OPEN_STATES
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def reason_lines(status: dict[str, Any]) -> list[str]:
         since_us = row["since_us"]
         since = f" (since {_time(since_us)})" if since_us else ""
         advice = f"; {row['advice']}" if row["advice"] else ""
-        lines.append(f"{row['health']}: {in_one_line(row['reason'])}{since}{advice}")
+        lines.append(f"{in_one_line(said(row))}{since}{advice}")
     return lines
 
 

@@ -8,6 +8,7 @@ import socket
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.driver.held_time import held_of
 from jobmanager.driver.log_report import held_back_by, logs_of
 from jobmanager.driver.lost_rows import bad_sources, late_sources, lost_lines
 from jobmanager.manager.hosts import drain_refusals
@@ -59,6 +60,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "poisoned_events": sum(v.counts.poisoned_events for v in states),
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
+        "held": held_of(list(states)) if manager.state in OPEN_STATES else [],
         "trouble": manager.job.trouble,
         "losses": [{"host": h.name, "count": len(h.losses)} for h in manager.hosts if h.losses],
         "failing": [

@@ -1,9 +1,10 @@
 """The health of a job beside its state: what it waits for, and what is wrong with it. Pure.
 
 A job that runs is ``ok``, ``waiting`` (for something that comes back by itself, as a broker) or
-``degraded`` (a person has to act). Each function in :data:`RULES` finds one condition in a status
-and says it in a sentence, with what to do. All that shows a job reads the health from here: the
-progress line, ``status``, ``list``, ``logs``, the documents of programs, and exit statuses.
+``degraded`` (a person has to act). A reason that is ``ok`` only explains why time stands. Each
+function in :data:`RULES` finds one condition in a status and says it in a sentence, with what to
+do. All that shows a job reads the health from here: the progress line, ``status``, ``list``,
+``logs``, the documents of programs, and exit statuses.
 
 Invariant: the same status gives the same reasons; :class:`HealthBook` adds since when they hold.
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Health = Literal["ok", "waiting", "degraded"]
 Status = dict[str, Any]
+_GRAVEST_FIRST = ("degraded", "waiting", "ok")
 _US_PER_S = 1_000_000
 #: What holds time back changes all the time; it is a reason when it has not changed for so long.
 HELD_S_MIN = 2.0
@@ -54,13 +56,13 @@ class Reason:
 def reasons_of(status: Status) -> list[Reason]:
     """All reasons, the gravest first."""
     found = [reason for rule in RULES for reason in rule(status)]
-    return sorted(found, key=lambda reason: reason.health != "degraded")
+    return sorted(found, key=lambda reason: _GRAVEST_FIRST.index(reason.health))
 
 
 def health_of(reasons: Iterable[Mapping[str, Any]]) -> Health:
     """The health that reasons of a status amount to."""
     kinds = {str(reason["health"]) for reason in reasons}
-    return "degraded" if "degraded" in kinds else "waiting" if kinds else "ok"
+    return "degraded" if "degraded" in kinds else "waiting" if "waiting" in kinds else "ok"
 
 
 class HealthBook:
@@ -107,13 +109,22 @@ def with_health(status: Status) -> Status:
 
 
 def health_line(status: Status) -> str:
-    """``degraded: ...`` or ``waiting: ...`` in one line, with the first reason; empty if ok."""
+    """``degraded: ...`` or ``waiting: ...`` in one line, with the first reason.
+
+    Without either it says what holds time back; empty: nothing does.
+    """
     found = with_health(status)
-    if found["health"] == "ok":
+    if not found["reasons"]:
         return ""
     first, *others = found["reasons"]
     more = f" (and {len(others)} more, see jobmanager status)" if others else ""
-    return f"{found['health']}: {first['reason']}{more}"
+    return f"{said(first)}{more}"
+
+
+def said(reason: Mapping[str, Any]) -> str:
+    """A reason as people read it."""
+    kind = "" if reason["health"] == "ok" else f"{reason['health']}: "
+    return f"{kind}{reason['reason']}"
 
 
 # ---- the conditions
@@ -189,7 +200,7 @@ def _time_held(status: Status) -> Iterator[Reason]:
         return
     for row in status.get("held", ()):
         yield Reason(
-            "waiting",
+            row["health"],
             "time held",
             f"{row['vertex']} at {row['time_us']}",
             row["reason"],

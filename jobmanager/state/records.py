@@ -16,7 +16,7 @@ from rvertex.messages import Counts
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
-    from rvertex.messages import LogProgress, VertexFinished, VertexProgress
+    from rvertex.messages import Hold, LogProgress, VertexFinished, VertexProgress
 
 
 def count_recent(times: list[int], now_us: int, window_us: float) -> int:
@@ -120,6 +120,8 @@ class InstanceState:
     logs: tuple[LogProgress, ...] = ()
     waiting: str = ""
     log_partitions: int = 0
+    #: What holds its time back.
+    holds: tuple[Hold, ...] = ()
 
     @property
     def position(self) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ class InstanceState:
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.tail_bytes = report.tail_bytes
         self.logs, self.waiting = report.logs, report.waiting
-        self.log_partitions = report.log_partitions
+        self.log_partitions, self.holds = report.log_partitions, report.holds
 
 
 @dataclass(slots=True)

@@ -316,6 +316,7 @@ class VertexRunner:
             logs=() if self._feed is None else self._feed.progress(),
             waiting="" if self._feed is None else self._feed.waiting,
             log_partitions=0 if self._feed is None else self._feed.reader.log_partitions,
+            holds=v.holds,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

@@ -15,14 +15,14 @@ Invariants: as of the operator inside; its rows leave when time has passed their
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -68,6 +68,14 @@ class CtiForwarder:
     def process(self, ports: Sequence[Run]) -> Run:
         """What the operator puts out, and the CTIs that it has come to."""
         return self._held.follow(ports, self._operator.process)
+
+    def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
+        """That of the operator inside, if it can name one."""
+        inside: Any = self._operator
+        found: tuple[int, Mapping[str, Any]] | None = None
+        if hasattr(inside, "first_held"):
+            found = inside.first_held()
+        return found
 
     def snapshot(self) -> OperatorState:
         """The operator's state, and the CTIs that wait."""

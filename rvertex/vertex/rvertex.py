@@ -24,9 +24,11 @@ from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
+from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of, to_side_items
-from rvertex.messages import Counts
+from rvertex.messages import Counts, Hold
 from rvertex.user_code.context import DrawsValues
+from rvertex.vertex.holding import holding
 from rvertex.vertex.log_input import LogInput
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
 from rvertex.vertex.partitioner import split
@@ -122,6 +124,8 @@ class RVertex:
         self._digests = [StreamDigest() for _ in range(streams)]
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
+        #: The last start or CTI that came in, then that of each operator.
+        self._reached: list[int] = [MIN_TIME] * (len(self._operators) + 1)
         self.is_finished = False
         #: The snapshot that is being rebuilt.
         self._target: Snapshot | None = None
@@ -167,6 +171,11 @@ class RVertex:
     def log(self) -> LogInput | None:
         """Its input side, if it reads a live log."""
         return self._input if isinstance(self._input, LogInput) else None
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """What holds its time back, as far as this instance has seen."""
+        return holding(self.spec.operators, self._operators, self._reached)
 
     @property
     def is_replaying(self) -> bool:
@@ -263,8 +272,10 @@ class RVertex:
         result = None
         if ports is not None:
             events = sum(run.events.num_rows for run in ports)
-            for operator in self._operators:
+            self._reached[0] = frontier_after(self._reached[0], ports)
+            for k, operator in enumerate(self._operators, 1):
                 ports = [operator.process(ports)]
+                self._reached[k] = frontier_after(self._reached[k], ports)
             self._drain_side_outputs(side_events, late=False)
             if self._target is None:
                 self._events_released += events

@@ -15,6 +15,7 @@ from jobmanager.cli.results import EXIT_DEGRADED
 from jobmanager.cli.view import progress_line
 from planner import Stream, sinks
 from rvertex.sinks.limits import DeliveryLimits
+from tests.support.feed import Feed
 from tests.support.jobs import with_limits
 from tests.support.live import FILE_ROWS, Watch, finish, write_file
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from planner import Query
+    from tests.support.brokers import Broker
     from tests.support.postgres_server import PostgresServer
 
 QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
@@ -37,7 +40,7 @@ def has_reason(words: str) -> Callable[[Status], bool]:
     return lambda status: any(words in row["reason"] for row in status.get("reasons", ()))
 
 
-def follow(folder: Path, **options: Any) -> Stream:
+def follow(folder: Path) -> Stream:
     folder.mkdir(exist_ok=True)
     write_file(folder, 0)
     return Stream.from_json(str(folder), vs="t", delay="0s", follow=True, poll_every="20ms")
@@ -111,3 +114,63 @@ def test_delivery_that_waits_says_so_and_retry_ends_its_pause(tmp_path: Path) ->
     watch.until(lambda status: status["health"] == "ok")
     assert calls == [0, 0]
     assert finish(job)["health"] == "ok"
+
+
+def run_live(query: Query, root: Path, watch: Watch) -> jobmanager.Job:
+    return jobmanager.run(query, root=str(root), executor="local", config=QUICK, on_status=watch)
+
+
+@pytest.mark.slow
+def test_row_that_never_ends_is_named(tmp_path: Path) -> None:
+    """Each price lasts until the next one of its key: the last ones have none."""
+    prices = follow(tmp_path / "in").set_duration("365d")
+    watch, root = Watch(), tmp_path / "job"
+    job = run_live(prices.clip(prices, on="key").to_parquet(), root, watch)
+    status = watch.until(has_reason("(clip)"))
+    (row,) = [row for row in status["reasons"] if "(clip)" in row["reason"]]
+    assert "waits for the end of key=" in row["reason"]
+    assert " since 1970-01-01 00:00:00 " in row["reason"]
+    assert status["health"] == "waiting"
+    assert "(clip)" in progress_line(status, {})
+    assert "(clip)" in call("status", root)[1].replace("\n", " ")
+    finish(job)
+
+
+@pytest.mark.slow
+def test_partition_without_rows_is_named(broker: Broker, tmp_path: Path) -> None:
+    feed, watch = Feed(broker, 3), Watch()
+    feed.write(0, 0)
+    feed.write(1, 5)
+    job = run_live(feed.query(idle="wait"), tmp_path / "job", watch)
+    words = f"partition 2 of topic {feed.topic} has no rows (idle=wait)"
+    status = watch.until(has_reason(words))
+    assert status["health"] == "waiting"
+    assert words in progress_line(status, {})
+    feed.write(2, 7)
+    words = f"partition 0 of topic {feed.topic} has no rows after 1970-01-01 00:00:00 (idle=wait)"
+    watch.until(has_reason(words))
+    finish(job)
+
+
+@pytest.mark.slow
+def test_rows_that_wait_for_later_ones_say_so(broker: Broker, tmp_path: Path) -> None:
+    """The first that a newcomer asks: three rows were sent, and nothing comes out."""
+    feed, watch = Feed(broker, 1), Watch()
+    feed.write(0, 0)
+    job = run_live(feed.query(), tmp_path / "job", watch)
+    words = f"all rows of topic {feed.topic} are read, and time stands at 1970-01-01 00:00:00"
+    status = watch.until(has_reason(words))
+    assert status["health"] == "ok"
+    assert words in progress_line(status, {})
+    finish(job)
+
+
+@pytest.mark.slow
+def test_until_beyond_the_end_is_named(broker: Broker, tmp_path: Path) -> None:
+    feed, watch = Feed(broker, 1), Watch()
+    feed.write(0, 0, rows=10)
+    job = run_live(feed.query(until={0: 30}), tmp_path / "job", watch)
+    words = f"partition 0 of topic {feed.topic} ends at offset 10, and until= lies beyond it"
+    assert watch.until(has_reason(words))["health"] == "waiting"
+    feed.write(0, 1, rows=20)
+    assert job.wait(60)["state"] == "finished"

@@ -26,7 +26,7 @@ they begin or end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +128,10 @@ class AntiJoinOperator:
         if waste > 2 * held + _CODES_SLACK:
             self.load(self.snapshot())
         return Run(self._named(out.events), out.ctis)
+
+    def first_held(self) -> tuple[int, dict[str, Any]] | None:
+        """The row for whose end it waits."""
+        return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
         """What is held, by reference."""

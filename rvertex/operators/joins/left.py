@@ -18,7 +18,7 @@ Invariant: matches are held until every piece that starts before them is out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -92,6 +92,10 @@ class LeftJoinOperator:
         self._held.push(self._matches.process(ports).events)
         alone = self._alone.process(ports)
         return interleaved(self._held, alone, self._alone.released_before, self._schema)
+
+    def first_held(self) -> tuple[int, dict[str, Any]] | None:
+        """The row for whose end it waits."""
+        return self._alone.first_held()
 
     def snapshot(self) -> OperatorState:
         """Both parts and the matches held, by reference."""

@@ -24,7 +24,7 @@ step costs time in its new events and those it settles.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -105,6 +105,10 @@ class ClipOperator:
         if waste > 2 * len(pending) + _CODES_SLACK:
             self.load(self.snapshot())
         return out
+
+    def first_held(self) -> tuple[int, dict[str, Any]] | None:
+        """The row for whose end it waits."""
+        return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
         """What is held, by reference."""

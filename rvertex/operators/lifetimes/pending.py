@@ -13,6 +13,7 @@ it copies the ends (8 bytes each, not the rows).
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.lifetime import with_times
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run, growing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: A reserved name, so no payload column can have it.
 DUE = SEQ
@@ -100,6 +104,16 @@ class Pending:
         if len(out):
             self.last_cti = int(out[-1])
         return Run(self._take(n), out)
+
+    def first_held(self, columns: Sequence[str]) -> tuple[int, dict[str, Any]] | None:
+        """Start and columns of the earliest event that is not due; None: there is none."""
+        left = self._due
+        for rows in self._rows:
+            if left < rows.num_rows:
+                key = {name: rows.column(name)[left].as_py() for name in columns}
+                return int(self._times[_STARTS, self._head + self._due]), key
+            left -= rows.num_rows
+        return None
 
     def table(self) -> pa.Table:
         """What is held, by reference, with its due times."""

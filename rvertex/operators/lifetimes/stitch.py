@@ -25,7 +25,7 @@ its newest; (3) a step costs time in its new events and the islands it puts out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -109,6 +109,10 @@ class StitchOperator:
         if len(self._keys) > 2 * len(self._islands) + _CODES_SLACK:
             self.load(self.snapshot())
         return out
+
+    def first_held(self) -> tuple[int, dict[str, Any]] | None:
+        """The row for whose end it waits."""
+        return self._islands.first_held(self._on)
 
     def snapshot(self) -> OperatorState:
         """The islands held, by reference."""

@@ -19,7 +19,7 @@ def delivery(state: str, error: str = "") -> dict[str, Any]:
     return {"delivery": "postgres:t", "partition": 1, "state": state, "error": error}
 
 
-HELD = {"vertex": "s01.0", "time_us": 7, "reason": "clip waits", "advice": ""}
+HELD = {"vertex": "s01.0", "time_us": 7, "health": "waiting", "reason": "clip waits", "advice": ""}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ HELD = {"vertex": "s01.0", "time_us": 7, "reason": "clip waits", "advice": ""}
             "s00.0 waits for Kafka at x",
         ),
         ({"held": [HELD]}, "waiting", "clip waits"),
+        ({"held": [{**HELD, "health": "ok"}]}, "ok", "clip waits"),
         (
             {"losses": [{"host": "h0.1", "count": 1}], "trouble": "it broke"},
             "waiting",

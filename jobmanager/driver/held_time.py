@@ -1,0 +1,119 @@
+"""What holds time back in a job over live logs: partitions without rows, rows without an end.
+
+For the first who asks why there is no output. A partition holds time back if it is the furthest
+behind of all that are not ended; an operator if its CTIs are behind those that it gets.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobmanager.state.records import VertexState
+    from rvertex.messages import LogProgress
+    from rvertex.sources.spec import LogSpec, SourceSpec
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FOLLOW = 'idle="follow" lets the other partitions go on without it'
+
+
+def held_of(vertices: Sequence[VertexState]) -> list[dict[str, Any]]:
+    """Rows ``vertex, time_us, health, reason, advice``; JSON types. None of a job without logs."""
+    if not any(v.shape.is_live and not v.is_finished for v in vertices):
+        return []
+    return [*_sources(vertices), *_operators(vertices)]
+
+
+def time_of(us: int) -> str:
+    """An event time for people."""
+    if us == MIN_TIME:
+        return "the beginning"
+    try:
+        return f"{_EPOCH + timedelta(microseconds=us):%F %T}"
+    except OverflowError:
+        return f"{us} us"
+
+
+def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
+    found = list(_open_partitions(vertices))
+    holding = [f for f in found if f[2].state == "active" or f[1].idle == "wait"] or found
+    bound = min((log.frontier for *_, log in holding), default=INF_TIME)
+    is_silent = all(log.state != "active" for *_, log in found)
+    told: set[str] = set()
+    for vertex, rules, log in holding:
+        spec = vertex.shape.source
+        assert spec is not None
+        if log.frontier > bound or log.lag > 0 or log.at_end:
+            continue  # it is not this one, or it is being read
+        row = _partition(spec, rules, log, is_silent=is_silent, is_last=len(found) == 1)
+        if row is not None and row["reason"] not in told:
+            told.add(row["reason"])
+            yield {"vertex": vertex.shape.id, "time_us": log.frontier, **row}
+
+
+def _open_partitions(
+    vertices: Sequence[VertexState],
+) -> Iterator[tuple[VertexState, LogSpec, LogProgress]]:
+    for vertex in vertices:
+        spec, leader = vertex.shape.source, vertex.leader
+        if vertex.is_finished or leader is None or spec is None or spec.log is None:
+            continue
+        for log in leader.logs:
+            if log.state != "ended":
+                yield vertex, spec.log, log
+
+
+def _partition(
+    spec: SourceSpec, rules: LogSpec, log: LogProgress, *, is_silent: bool, is_last: bool
+) -> dict[str, Any] | None:
+    """Why a partition of which all is read holds time back; None: it does so for a moment."""
+    name = f"partition {log.partition} of {spec.shown}"
+    if rules.is_bounded and log.state == "idle":
+        return {
+            "health": "waiting",
+            "reason": f"{name} ends at offset {log.position}, and until= lies beyond it",
+            "advice": "write the rows that are missing, or jobmanager stop ROOT --finish",
+        }
+    if rules.idle == "wait" and log.state == "idle" and not is_last:
+        since = "" if log.max_vs == MIN_TIME else f" after {time_of(log.max_vs)}"
+        reason = f"{name} has no rows{since} (idle=wait)"
+        return {"health": "waiting", "reason": reason, "advice": _FOLLOW}
+    if is_silent and rules.idle != "clock":
+        reason = (
+            f"all rows of {spec.shown} are read, and time stands at {time_of(log.frontier)} until "
+            "later ones come"
+        )
+        advice = 'idle="clock" lets time go on without rows'
+        return {"health": "ok", "reason": reason, "advice": advice}
+    return None
+
+
+def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
+    """The earliest hold, of those before which no other vertex waits for time."""
+    found = [
+        (hold.since_us, vertex.shape.id, hold)
+        for vertex in vertices
+        if not vertex.is_finished and vertex.leader is not None
+        for hold in vertex.leader.holds
+    ]
+    if not found:
+        return
+    since_us, vertex, hold = min(found, key=lambda row: row[:2])
+    what = f"the end of {hold.row}" if hold.row else "the end of what began"
+    if hold.is_window:
+        what = "the end of a window that began"
+    since = "since" if hold.row else "at"
+    reason = f"{vertex} waits for {what} {since} {time_of(since_us)} ({hold.operator})"
+    health = "ok" if hold.is_window else "waiting"
+    yield {
+        "vertex": vertex,
+        "time_us": since_us,
+        "health": health,
+        "reason": reason,
+        "advice": "",
+    }
