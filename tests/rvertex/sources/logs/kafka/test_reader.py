@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,6 +135,45 @@ def test_a_partition_has_no_end_while_rows_wait_or_are_not_committed(kafka: Kafk
         found.log.close()  # so nobody asks any more
         found.log._state.open = {0}
         assert found.log.end(0) is None
+
+
+@dataclass(frozen=True)
+class Told:
+    """A message as the client gives it; without a value it says that the partition ends there."""
+
+    partition_number: int
+    at: int
+    data: bytes | None = None
+
+    def error(self) -> Any:
+        from confluent_kafka import KafkaError
+
+        return None if self.data is not None else KafkaError(KafkaError._PARTITION_EOF)
+
+    def partition(self) -> int:
+        return self.partition_number
+
+    def offset(self) -> int:
+        return self.at
+
+    def value(self) -> bytes | None:
+        return self.data
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, 0
+
+
+def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: Kafka) -> None:
+    """Markers of transactions, and records that were compacted, also where no other record came."""
+    with kafka.reading() as found:
+        told = [Told(0, 0, value(7)), Told(1, 6), Told(0, 1, value(8)), Told(0, 5)]
+        found.log._take(told)
+        for partition, end in ((0, 5), (1, 6)):
+            found.until(end, partition)
+        assert (found.next, found.rows) == ([5, 6], [[(0, 7), (1, 8)], []])
+        found.log._take([Told(1, 6, value(9)), Told(0, 5), Told(1, 7), Told(1, 9)])
+        found.until(9, 1)
+        assert (found.next, found.rows[1]) == ([5, 9], [(6, 9)])
 
 
 def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
