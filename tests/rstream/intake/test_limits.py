@@ -97,10 +97,11 @@ def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None
 def test_the_base_before_the_newest_stays() -> None:
     """A listing that is read while one base takes the place of another has one of them."""
     store = MemoryBlobs()
-    writer = LogWriter(store, SCHEMA, limits=LIMITS)
+    writer, made = LogWriter(store, SCHEMA, limits=LIMITS), list[object]()
     for number in range(12):
         writer.commit([append("a", number)])
         write_pending(writer)
-        newest = list_log(store).bases[-2:]
-        assert list_log(store).bases == newest
-    assert len(newest) == 2
+        found = list_log(store).bases
+        made += [base for base in found if base not in made]
+        assert list(found) == made[-2:]
+    assert len(made) > 2

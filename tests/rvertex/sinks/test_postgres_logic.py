@@ -178,6 +178,20 @@ def test_what_an_end_of_a_transaction_is_answered_with(
     lost.close()
 
 
+def test_rows_that_are_refused_are_those_since_the_last_commit(server: Server) -> None:
+    refused = LocalPlace(server, PostgresSink("dsn", "rows")).destination(0)
+    refused.open(1)
+    refused.write(items(0, 0, 4))
+    refused.commit(progress(0, 4))
+    refused.write(items(0, 4, 5))
+    refused.write(items(0, 5, 9))
+    server.fails_at_commit = adbc_driver_manager.OperationalError(
+        "no", status_code=adbc_driver_manager.AdbcStatusCode.IO, sqlstate="23505"
+    )
+    with pytest.raises(RowsRefusedError, match=r"\[4, 9\)"):
+        refused.commit(progress(0, 9))
+
+
 def test_the_last_row_of_a_key_wins(server: Server) -> None:
     """Within a commit and over several; the rows of one do not come again with the next."""
     place = LocalPlace(server, PostgresSink("dsn", "rows", "upsert", ("part",)))

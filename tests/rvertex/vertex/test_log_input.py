@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rstream.items.batch import CTI, KIND, VS, item_schema
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
 from rvertex.sources.logs.entries import LogEntry
+from rvertex.sources.spec import Unit
 from rvertex.vertex.log_channel import LogChannel
 from rvertex.vertex.rvertex import RVertex
 from tests.support.budget import examples
@@ -205,9 +206,11 @@ def test_it_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -
     first = LogPartition(
         (Row(0, 9), Row(1, 2), Row(2, None), Row(5, 12), Row(6, 11)),
         (
-            LogEntry("advance", 0, 0, 1, 8),
-            LogEntry("lost", 0, 1, 3, 0, 5),
-            LogEntry("end", 0, 2, 7),
+            LogEntry("file", 0, 0, 0, path="a"),
+            LogEntry("advance", 0, 1, 1, 8),
+            LogEntry("lost", 0, 2, 3, 0, 5),
+            LogEntry("file", 0, 3, 5, path="b"),
+            LogEntry("end", 0, 4, 7),
         ),
     )
     second = LogPartition(tuple(Row(k, k * 2) for k in range(9)), (LogEntry("end", 1, 0, 9),))
@@ -221,6 +224,52 @@ def test_it_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -
     assert life.lost() == whole.lost() == [2, 0]
     assert [channel.dead_rows for channel in life.input.channels] == [1, 0]
     assert all(channel.is_ended for channel in life.input.channels)
+    assert [entry.path for entry in life.input.files()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("skew_us", "ahead", "times", "is_wanted"),
+    [
+        (5, 100, [7], True),
+        (5, 100, [7, 8], False),
+        (None, 3, [7, 8], True),
+        (None, 3, [7, 8, 9], False),
+        (None, 100, [1, 1], True),
+    ],
+)
+def test_a_partition_waits_for_slower_ones_from_its_bounds_on(
+    skew_us: int | None, ahead: int, times: list[int], is_wanted: bool
+) -> None:
+    """The other one stands at 2: 5 behind is near enough, and ``ahead`` rows are too many."""
+    spec = log_vertex(2, delay_us=0, cti_every_us=1, replays=False, skew_us=skew_us)
+    rows = tuple(Row(position, time) for position, time in enumerate(times))
+    log = [
+        LogPartition(rows, (LogEntry("end", 0, 0, 9),)),
+        LogPartition((Row(0, 2),), (LogEntry("end", 1, 0, 9),)),
+    ]
+    life = LogLife(spec, log, ahead=ahead)
+    for k in (1, 0):
+        life.input.offer(k, log_rows(k, log[k], 0, len(log[k].rows)))
+    assert life.input.wants(0) == is_wanted
+    assert life.input.wants(1)
+
+
+def test_a_partition_ends_where_the_plan_says() -> None:
+    """With its last row before that, and with no row at all; nobody decides it."""
+    spec = log_vertex(2, delay_us=2, cti_every_us=4, replays=False)
+    assert spec.source is not None
+    units = tuple(Unit("", stream=k, until=until) for k, until in enumerate((3, 0)))
+    spec = replace(spec, source=replace(spec.source, units=units))
+    ends = LogEntry("end", 0, 0, 5), LogEntry("end", 1, 0, 4)  # which nobody tells
+    rows = tuple(Row(position, position) for position in range(5))
+    log = [LogPartition(rows, ends[:1]), LogPartition((), ends[1:])]
+    life = LogLife(spec, log)
+    for _ in range(3):
+        life.offer(0, 1)
+        life.restore()
+    life.step()
+    assert life.vertex.is_finished
+    assert [row["at"] for row in life.items()[0].to_pylist() if row[KIND] != CTI] == [0, 1, 2]
 
 
 def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
