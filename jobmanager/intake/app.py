@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from jobmanager.intake.errors import AGAIN, BodyTooLargeError, as_document, status_of
+from jobmanager.intake.inflate import Inflater
 from jobmanager.intake.tokens import check_token
 from rstream.errors import StreamEngineError
 
@@ -107,13 +108,12 @@ async def _body(request: Request, service: IntakeService, room: contextlib.ExitS
     if length.isdigit() and int(length) > most:
         raise BodyTooLargeError(most)
     parts: list[bytes] = []
-    size = 0
+    inflater = Inflater(request.headers.get("content-encoding", ""), most)
     async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise BodyTooLargeError(most)
-        room.enter_context(service.room_for_bytes(len(part)))
-        parts.append(part)
+        for piece in inflater.pieces(part):
+            room.enter_context(service.room_for_bytes(len(piece)))
+            parts.append(piece)
+    inflater.finish()
     return b"".join(parts)
 
 

@@ -87,6 +87,15 @@ class MediaTypeError(UsageError):
 
 
 @error_class
+class ContentEncodingError(UsageError):
+    """A post that is compressed in a way that is not read."""
+
+    found: str
+
+    message = "Content-Encoding {found} is not read; it is gzip, or none; nothing was taken"
+
+
+@error_class
 class OverloadedError(OperatingError):
     """More is under way than the server's limits allow."""
 
@@ -112,6 +121,7 @@ STATUS: tuple[tuple[type[StreamEngineError], int], ...] = (
     (UnknownStreamError, 404),
     (NoProducerError, 404),
     (MediaTypeError, 415),
+    (ContentEncodingError, 415),
     (BodyTooLargeError, 413),
     (ProducerGapError, 409),
     (ProducerFencedError, 409),

@@ -8,6 +8,7 @@ Cannot catch: what a proxy in front of it changes.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.client
 import json
 import resource
@@ -75,6 +76,23 @@ def test_posts_are_taken_once(server: IntakeProcess, folder: Path) -> None:
     found = open_log(str(folder / "logs" / "clicks"), first.body["first_seq"]).read_next()
     assert found is not None
     assert found.batch["number"].to_pylist() == [0, 0]
+
+
+@pytest.mark.slow
+def test_a_compressed_post_is_taken(server: IntakeProcess, over: str) -> None:
+    if over != "http":
+        pytest.skip("Flight compresses by itself")
+    line = json.dumps(row("zipped", 0)).encode() + b"\n"
+    path, zipped = "/streams/clicks", gzip.compress(line)
+    kind = {"Content_Type": "application/x-ndjson", "Producer_Id": "zipped", "Sequence_Number": 0}
+    taken = server.request("POST", path, zipped, Content_Encoding="gzip", **kind)
+    assert (taken.status, taken.body["is_repeat"]) == (200, False)
+    large = gzip.compress(line * 1_000)
+    assert len(large) < 20_000
+    refused = server.request("POST", "/streams/clicks", large, Content_Encoding="gzip", **kind)
+    assert refused.status == 413
+    refused = server.request("POST", "/streams/clicks", line, Content_Encoding="br", **kind)
+    assert (refused.status, refused.body["kind"]) == (415, "ContentEncoding")
 
 
 @pytest.mark.slow

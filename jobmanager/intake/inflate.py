@@ -1,0 +1,64 @@
+"""Bodies that are compressed: what they become is bounded before it is in memory."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from jobmanager.intake.errors import BodyTooLargeError, ContentEncodingError, PostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PLAIN = ("", "identity")
+_GZIP = ("gzip", "x-gzip")
+_GZIP_WINDOW = 31
+#: So much is decompressed at a time.
+_PIECE_BYTES = 1 << 20
+
+
+class Inflater:
+    """Gives the bytes of a body, whose encoding the header ``Content-Encoding`` names."""
+
+    def __init__(self, encoding: str, bytes_max: int) -> None:
+        """Raises ContentEncodingError: it is not read."""
+        name = encoding.strip().lower()
+        if name not in (*_PLAIN, *_GZIP):
+            raise ContentEncodingError(encoding[:80])
+        self._stream = zlib.decompressobj(_GZIP_WINDOW) if name in _GZIP else None
+        self._has_begun = False
+        self._left = bytes_max
+        self._bytes_max = bytes_max
+
+    def pieces(self, part: bytes) -> Iterator[bytes]:
+        """What the next bytes of the body hold.
+
+        Raises:
+            BodyTooLargeError: it is more than a body may have. PostError: it is no gzip.
+        """
+        if self._stream is None:
+            yield self._counted(part)
+            return
+        is_more = bool(part)
+        while is_more:  # ends: each turn takes some of the part, or gives more than a piece
+            if self._stream.eof and part:
+                self._stream = zlib.decompressobj(_GZIP_WINDOW)  # another member follows
+            self._has_begun = True
+            try:
+                piece = self._stream.decompress(part, _PIECE_BYTES)
+            except zlib.error as error:
+                raise PostError(f"Content-Encoding is gzip, the body is not: {error}") from None
+            yield self._counted(piece)
+            part = self._stream.unconsumed_tail or self._stream.unused_data
+            is_more = bool(part) or len(piece) == _PIECE_BYTES
+
+    def finish(self) -> None:
+        """Raises PostError: the body ends before its content does."""
+        if self._stream is not None and not (self._has_begun and self._stream.eof):
+            raise PostError("the body ends within its gzip")
+
+    def _counted(self, piece: bytes) -> bytes:
+        self._left -= len(piece)
+        if self._left < 0:
+            raise BodyTooLargeError(self._bytes_max)
+        return piece

@@ -1,0 +1,64 @@
+"""Compressed bodies are read however they are cut, and never grow beyond the limit.
+
+Cannot catch: how long a server takes for many of them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pytest
+
+from jobmanager.intake.errors import BodyTooLargeError, ContentEncodingError, PostError, status_of
+from jobmanager.intake.inflate import Inflater
+
+MOST = 5 << 20
+CONTENTS = {
+    "empty": b"",
+    "short": b"{}\n",
+    "long": b'{"a": 1}\n' * 400_000,
+    "exact": bytes(1 << 20),
+    "noise": random.Random(1).randbytes(1 << 20),
+}
+
+
+def inflated(body: bytes, step: int, encoding: str = "gzip", most: int = MOST) -> bytes:
+    inflater = Inflater(encoding, most)
+    parts = (body[at : at + step] for at in range(0, len(body), step))
+    found = b"".join(piece for part in parts for piece in inflater.pieces(part))
+    inflater.finish()
+    return found
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_body_is_what_it_was_however_it_comes(name: str) -> None:
+    content = CONTENTS[name]
+    for body in (gzip.compress(content), gzip.compress(content[:2]) + gzip.compress(content[2:])):
+        for step in (len(body), 65_536, max(1, len(body) // 3)):
+            assert inflated(body, step) == content
+        assert inflated(body, len(body), " X-GZIP ") == content
+    for plain in ("", "identity"):
+        assert inflated(content, 65_536, plain) == content
+
+
+def test_a_body_grows_to_the_limit_and_no_further() -> None:
+    body = gzip.compress(bytes(1 << 30))
+    assert len(body) < MOST
+    with pytest.raises(BodyTooLargeError, match="a post has at most 1000 bytes"):
+        inflated(body, 65_536, most=1_000)
+    assert inflated(gzip.compress(bytes(1_000)), 9, most=1_000) == bytes(1_000)
+    with pytest.raises(BodyTooLargeError):
+        inflated(bytes(1_001), 9, "", most=1_000)
+
+
+def test_what_is_no_gzip_is_refused() -> None:
+    whole = gzip.compress(b"{}\n" * 100)
+    for body in (b"{}", whole[:-1], whole[:5], b"", whole + b"more", whole[:-8] + bytes(8)):
+        with pytest.raises(PostError, match="gzip"):
+            inflated(body, 7)
+    with pytest.raises(
+        ContentEncodingError, match="Content-Encoding br is not read; it is"
+    ) as found:
+        Inflater("br", MOST)
+    assert status_of(found.value) == 415
