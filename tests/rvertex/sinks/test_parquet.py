@@ -6,6 +6,7 @@ Cannot catch: a store whose exclusive creation is not exclusive.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,21 @@ def rows_in(store: BlobStore) -> list[Row]:
         if name.endswith(".parquet"):
             found += pq.read_table(store.open(name)).to_pylist()
     return found
+
+
+def test_rows_of_a_commit_that_are_encoded_on_the_way_are_all_in_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.sinks.parquet.ROW_GROUP_ROWS", 3)
+    place = ParquetPlace(str(tmp_path / "table"))
+    writer = place.destination(0)
+    writer.open(1)
+    for seqs in ([0, 2, 4, 9, 12, 20], [20, 23, 24]):
+        for first, end in itertools.pairwise(seqs):
+            writer.write(items(0, first, end))
+        writer.commit(progress(0, seqs[-1]))
+        assert place.rows() == expected(0, seqs[-1])
+    writer.close()
 
 
 def test_died_at_every_call() -> None:

@@ -16,6 +16,7 @@ from rstream.clock import SystemClock
 from rvertex.sources.logs.errors import LogUnreachableError
 from rvertex.sources.logs.kafka import positions
 from rvertex.sources.logs.kafka.client import Client
+from rvertex.sources.logs.kafka.options import OWNED, consumer_options
 from rvertex.sources.logs.kafka.reader import KafkaLog
 from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec, Unit
 from tests.support.brokers import free_port
@@ -105,3 +106,20 @@ def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[obje
 
 def _fail() -> None:
     """Nobody waits for rows."""
+
+
+def test_what_exactness_rests_on_is_not_the_users_to_change() -> None:
+    """Records that are committed only; positions and ends as we keep them; nothing is skipped."""
+    exact: dict[str, str | int | bool] = {
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+    }
+    assert exact.keys() <= OWNED.keys()
+    asked = {"bootstrap.servers": "here", "fetch.wait.max.ms": "9", **dict.fromkeys(exact, "asked")}
+    options = consumer_options(asked)
+    assert options.items() >= {**exact, "fetch.wait.max.ms": "9"}.items()
+    assert consumer_options({"bootstrap.servers": "here"}).items() >= exact.items()

@@ -176,6 +176,19 @@ def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: 
         assert (found.next, found.rows[1]) == ([5, 9], [(6, 9)])
 
 
+@pytest.mark.parametrize("beyond", [1, 9])
+def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, beyond: int) -> None:
+    """Where it ends is no such place: there the next record will be."""
+    kafka.produce([value(i) for i in range(3)])
+    with kafka.reading([3, 0]) as found:
+        kafka.produce([value(3)])
+        found.until(4)
+        assert found.rows[0] == [(3, 3)]
+    told = rf"partition 0 ends at offset 4, but the job goes on at offset {4 + beyond}"
+    with kafka.reading([4 + beyond, 0]) as found, pytest.raises(LogReplacedError, match=told):
+        found.until(20)
+
+
 def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
     kafka.produce([value(i) for i in range(20)])
     with kafka.reading([5, 0], until=20) as found:
