@@ -38,6 +38,12 @@ def joined(events: Stream, sides: Stream) -> Stream:
     return events.join(valid, on="key")
 
 
+def near(events: Stream, sides: Stream) -> Stream:
+    """Events with what came for their key before and after them, and what had neither."""
+    others = sides.select("key", side=col("value"), side_id=col("id"))
+    return events.join(others, on="key", within=("-300ms", "200ms"), how="full")
+
+
 def sessions(events: Stream, _: Stream) -> Stream:
     """Times in which a key was active."""
     found = events.group_by("key").window(session("150ms"))
@@ -48,13 +54,14 @@ QUERIES: dict[str, Callable[[Stream, Stream], Stream]] = {
     "filter": filtered,
     "windows": windows,
     "join": joined,
+    "near": near,
     "sessions": sessions,
 }
 #: Which column of an answer's rows says which events they are of.
-TIME_OF = {"filter": "at", "windows": "last", "join": "at", "sessions": "last"}
+TIME_OF = {"filter": "at", "windows": "last", "join": "at", "near": "at", "sessions": "last"}
 #: A filter is one stage, and how far back a session reaches nobody can say.
 REFUSED = (("filter", "mixed"), ("sessions", "replay"))
-#: Any four in a row have all queries and all strategies, but for what is refused.
+#: Any five in a row have all queries and all strategies, but for what is refused.
 PAIRS = [
     (query, strategy)
     for turn in range(len(STRATEGIES))
