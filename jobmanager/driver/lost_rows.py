@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.driver.odd_times import FAR_US, REMEDY, span
 from planner.durations import format_us
 from rvertex.sources.files import SEVERAL
 from rvertex.vertex.lateness_counts import LatenessCounts
@@ -76,6 +77,7 @@ def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
     counts = LatenessCounts()
     for vertex in vertices:
         counts = counts.merged(LatenessCounts.from_bytes(vertex.counts.lateness))
+    near = counts.below(FAR_US)
     rows, late = sum(v.counts.events_in for v in vertices), _late(vertices)
     late_max = rows * _LATE_PERCENT // 100
     return {
@@ -88,6 +90,8 @@ def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
         "delay": _delay(spec),
         "delay_for_all_us": counts.max_us,
         "delay_for_99_us": None if late <= late_max else counts.delay_for(late_max),
+        "far_late": int(counts.rows.sum() - near.rows.sum()),
+        "delay_for_near_us": near.max_us,
     }
 
 
@@ -105,11 +109,25 @@ def _late_line(found: dict[str, Any], root: str) -> str:
     if most_us is not None and _rounded_up(most_us) < all_us:
         most = f', about "{format_us(_rounded_up(most_us))}" 99 %'
     hint = "" if found.get("is_live") else '; delay="auto" finds out'
-    return (
+    what = (
         f"late: {found['late']:,} of {found['rows']:,} rows of {found['path']} "
         f"({found['source']}) came later than delay={found['delay']} allows and were "
-        f'{became[found["policy"]]}; delay="{format_us(all_us)}" would have '
-        f"kept all{most}{hint}"
+        f"{became[found['policy']]}"
+    )
+    if found.get("far_late"):
+        return what + _far(found)
+    return f'{what}; delay="{format_us(all_us)}" would have kept all{most}{hint}'
+
+
+def _far(found: dict[str, Any]) -> str:
+    """Where a time is wrong no delay helps."""
+    far, near_us = found["far_late"], found["delay_for_near_us"]
+    behind = span(found["delay_for_all_us"])
+    others = f'; delay="{format_us(_rounded_up(near_us))}" would have kept the others'
+    return (
+        f"; {far:,} of them {'lies' if far == 1 else 'lie'} up to {behind} behind a row before "
+        f"them: one row is {behind} ahead of its neighbours, or these have a wrong time; "
+        f"{REMEDY}{others if near_us else ''}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.log_report import held_back_by, logs_of
 from jobmanager.driver.lost_rows import bad_sources, late_sources, lost_lines
+from jobmanager.driver.odd_times import odd_times
 from jobmanager.manager.hosts import drain_refusals
 from jobmanager.state.held_time import held_of
 from jobmanager.state.job_state import OPEN_STATES
@@ -55,6 +56,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "events_out": sum(v.counts.events_out for v in states if v.shape.is_sink),
         "late_events": sum(v.counts.late_events for v in states),
         "late": late_sources(states),
+        "odd_times": odd_times(states, now_us),
         "bad_rows": sum(v.counts.bad_rows for v in states),
         "bad": bad_sources(states),
         "poisoned_events": sum(v.counts.poisoned_events for v in states),

@@ -209,6 +209,14 @@ def _time_held(status: Status) -> Iterator[Reason]:
         )
 
 
+def _odd_times(status: Status) -> Iterator[Reason]:
+    """A person has to mend them, or the query; results are late or elsewhere until then."""
+    if status["state"] in OPEN_STATES:
+        for row in status.get("odd_times", ()):
+            about = f"{row['source']} {row['kind']}"
+            yield Reason("degraded", "odd times", about, row["reason"], row["advice"])
+
+
 #: In the order in which reasons of one gravity are shown.
 RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _has_ended_badly,
@@ -217,5 +225,6 @@ RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _store_away,
     _failing_deliveries,
     _sources_away,
+    _odd_times,
     _time_held,
 )

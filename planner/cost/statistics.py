@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from planner.cost.dealing import start_columns
 from planner.fingerprint import fingerprint
 from planner.logical.nodes import LogicalNode, Source
@@ -15,8 +17,8 @@ from rvertex.sources.formats.carried import columns_that_repeat
 from rvertex.sources.mixed import first_file_notes
 from rvertex.sources.mixed import look as look_at_files
 from rvertex.sources.spec import SourceSpec, Unit
+from rvertex.sources.survey import first_times, unit_notes
 from rvertex.sources.survey import survey as survey_times
-from rvertex.sources.survey import unit_notes
 
 if TYPE_CHECKING:
     from rvertex.sources.disorder import UnitTimes
@@ -93,9 +95,17 @@ class Discovery:
         if spec.log is not None:
             self._notes.setdefault(key, first_file_notes(spec))
         if key not in self._notes:
-            looks_odd = unit_notes(spec, self.times(spec))
+            looks_odd = unit_notes(spec, self.times(spec) or self._first_times(spec))
             self._notes[key] = (*look_at_files(spec, self.units(spec)), *looks_odd)
         return self._notes[key]
+
+    def _first_times(self, spec: SourceSpec) -> tuple[UnitTimes, ...]:
+        """The first times, where whole numbers tell them and nobody has looked at all of them."""
+        kind = spec.columns.field(spec.vs).type if spec.vs in spec.columns.names else None
+        units = self.units(spec)
+        if kind is None or not pa.types.is_integer(kind) or not units:
+            return ()
+        return first_times(spec, units[0], start_columns(spec))
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
         """Look at each source of the plan with ``look``."""

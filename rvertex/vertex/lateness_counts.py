@@ -54,6 +54,13 @@ class LatenessCounts:
         at = int((behind > late_max).sum())  # so many steps must be kept whole
         return min(_end(int(self.steps[at - 1])), self.max_us) if at else 0
 
+    def below(self, late_us: int) -> LatenessCounts:
+        """The rows that are less late; the step in which ``late_us`` lies is left out."""
+        kept = self.steps < int(_step(np.array([late_us]))[0])
+        steps = self.steps[kept]
+        most = min(_end(int(steps[-1])), self.max_us) if len(steps) else 0
+        return LatenessCounts(most, steps, self.rows[kept])
+
     def to_bytes(self) -> bytes:
         """For states and messages; nothing if there are no rows."""
         if len(self.steps) == 0:

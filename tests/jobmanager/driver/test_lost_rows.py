@@ -6,6 +6,7 @@ Cannot catch: how it reads.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -176,3 +177,26 @@ def test_poisoned_events_are_said_too() -> None:
     assert lost_lines({"poisoned_events": 0, "late": []}) == []
     assert lost_lines({"poisoned_events": 1})[0].startswith("poisoned: 1 event was passed over")
     assert "1,200 events were" in lost_lines({"poisoned_events": 1_200})[0]
+
+
+def test_no_delay_is_advised_where_one_row_is_years_ahead(tmp_path: Path) -> None:
+    """It was ``delay="3652d..."``."""
+    path, year_us = tmp_path / "a.csv", 31_556_952_000_000
+    times = [100_000_000, 10 * year_us + 100_000_000, *range(101_000_000, 111_000_000, 1_000_000)]
+    path.write_text("t\n" + "".join(f"{t}\n" for t in times))
+    stream = Stream.from_csv(str(path), vs="t", delay="1s")
+    status = jobmanager.run(stream, root=str(tmp_path / "a"), executor="local").wait(WAIT_S)
+    (line,) = lost_lines(status)
+    assert (status["late"][0]["far_late"], status["late"][0]["delay_for_near_us"]) == (10, 0)
+    assert (
+        "; 10 of them lie up to 9 years behind a row before them: one row is 9 years ahead" in line
+    )
+    assert 'max_ahead="1h"' in line
+    assert "delay=" not in line.partition("allows")[2]
+    path.write_text(
+        "t\n" + "".join(f"{t}\n" for t in [90_000_000, 100_000_000, 95_000_000, *times])
+    )
+    again = Stream.from_csv(str(path), vs="t", delay="1s")
+    status = jobmanager.run(again, root=str(tmp_path / "b"), executor="local").wait(WAIT_S)
+    (line,) = lost_lines(status)
+    assert re.search(r'; delay="5s\d*(ms)?" would have kept the others$', line)

@@ -1,0 +1,74 @@
+"""Times of a source that cannot be meant: far ahead of the clock, or numbers of another unit.
+
+One row of the year 2036 makes each later row of its partition late. So it is named as long as the
+job runs, before anybody wonders where rows are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rstream.types import MIN_TIME
+from rvertex.sources.events import iso
+from rvertex.sources.survey import unit_note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobmanager.state.records import VertexState
+    from rvertex.sources.spec import SourceSpec
+
+_DAY_US = 86_400_000_000
+_YEAR_US = 31_556_952_000_000
+#: Clocks differ, and some events are planned ones.
+AHEAD_US_MIN = _DAY_US
+#: Rows that are so late were not delayed: a time is wrong.
+FAR_US = 30 * _DAY_US
+REMEDY = 'give max_ahead="1h" to make such a row a bad one'
+
+
+def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, Any]]:
+    """For each live source with such times: what about them, and what to do. Only JSON types."""
+    found: dict[str, dict[str, Any]] = {}
+    for vertex in vertices:
+        source = vertex.shape.source
+        if source is None or source.log is None or vertex.leader is None:
+            continue
+        for log in vertex.leader.logs:
+            said = None
+            if log.max_vs != MIN_TIME:
+                said = _of_partition(source, log.partition, log.max_vs, now_us)
+            if said is not None:
+                found.setdefault(f"{vertex.shape.stage} {said[0]}", _row(vertex, *said))
+    return list(found.values())
+
+
+def span(us: int) -> str:
+    """So long in words."""
+    for unit, unit_us in (("year", _YEAR_US), ("day", _DAY_US), ("hour", _DAY_US // 24)):
+        if us >= unit_us or unit == "hour":
+            count = max(1, us // unit_us)
+            return f"{count:,} {unit}{'s' if count > 1 else ''}"
+    raise AssertionError(us)
+
+
+def _of_partition(
+    source: SourceSpec, partition: int, max_vs: int, now_us: int
+) -> tuple[str, str, str] | None:
+    """The kind, a sentence without its end, and what to do."""
+    name = source.shown or source.path
+    note = unit_note(source, max_vs, max_vs)
+    if note is not None:
+        return "unit", f"{name}: {note[0]}", note[1]
+    if max_vs - now_us < AHEAD_US_MIN:
+        return None
+    return (
+        "ahead",
+        f"{name}, partition {partition}: one row is {span(max_vs - now_us)} ahead of the clock "
+        f"({iso(max_vs)}); rows behind it that are not are late",
+        REMEDY,
+    )
+
+
+def _row(vertex: VertexState, kind: str, reason: str, advice: str) -> dict[str, Any]:
+    return {"source": vertex.shape.stage, "kind": kind, "reason": reason, "advice": advice}
