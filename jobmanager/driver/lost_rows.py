@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.driver.odd_times import FAR_US, REMEDY, span
+from jobmanager.state.odd_times import FAR_US, REMEDY, span
 from planner.durations import format_us
 from rvertex.sources.files import SEVERAL
 from rvertex.vertex.lateness_counts import LatenessCounts

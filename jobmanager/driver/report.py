@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.log_report import held_back_by, logs_of
 from jobmanager.driver.lost_rows import bad_sources, late_sources, lost_lines
-from jobmanager.driver.odd_times import odd_times
 from jobmanager.manager.hosts import drain_refusals
 from jobmanager.state.held_time import held_of
 from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.odd_times import odd_times
 from jobmanager.state.records import HostState
 from rstream.types import INF_TIME, MIN_TIME
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
-from jobmanager.driver.odd_times import span
 from jobmanager.state.health import health_line
+from jobmanager.state.odd_times import span
 from planner import Stream
 from planner.cost.statistics import Discovery
 from rstream.clock import SystemClock
