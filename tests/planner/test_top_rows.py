@@ -10,12 +10,15 @@ import math
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from planner import InvalidPlanError, Stream, agg, asc, col, desc, event, lit, snapshot, tumbling
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
+from rvertex.aggregates.ranked import top_rows
 from tests.support.plan_runner import Schedule, answer
 
 SCHEMA = {"k": "string", "x": "float64", "s": "string", "n": "int64"}
@@ -228,3 +231,26 @@ def test_a_limit_stays_where_it_is() -> None:
     for wrong in (0, -1, 1.5, True, 2**70):
         with pytest.raises(InvalidPlanError, match="a whole number from 1 to"):
             stream.limit(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("latest", [False, True])
+def test_what_is_kept_of_parts_is_what_is_kept_of_all(latest: bool) -> None:
+    """Whether rows are merged with the first of those before them once, or again and again."""
+    rng = Random(5)
+    codes = np.array([rng.randrange(2) for _ in range(40)])
+    rows = [{"by0": k // 16, "vs": k // 8, "row": {"n": k}} for k in range(40)]
+    kind = top_rows.input_type([pa.int64()], pa.struct([("n", pa.int64())]))
+    order = top_rows.TopOrder("row_number", 3, ((True, False),), latest=latest)
+    assert top_rows.TopOrder.read(str(order)) == order
+    top = top_rows.TopRows("x", kind, order, merges=False)
+    values = pa.array(rows, kind)
+    whole = top.made(codes, values, 2)
+    for cuts in ((0, 40), (0, 7, 40), (0, 3, 5, 21, 33, 40)):
+        held, kept = codes[:0], values.slice(0, 0)
+        for first, last in itertools.pairwise(cuts):
+            held = np.concatenate([held, codes[first:last]])
+            held, kept = top.shrink(
+                held, pa.concat_arrays([kept, values.slice(first, last - first)])
+            )
+        assert top.made(held, kept, 2).equals(whole), cuts
+        assert top.made(*top.shrink(*top.shrink(held, kept)), 2).equals(whole), cuts

@@ -309,7 +309,7 @@ def _are_within(rows: Rows, spec: AnyWindow) -> bool:
     if isinstance(spec, CumulatingWindow):
         spec = tumbling(spec.step_us, spec.offset_us)
     windows = rows.in_windows.windows
-    return not isinstance(spec, Window) or all(w and lies_within(w, spec) for w in windows)
+    return not isinstance(spec, Window) or all(w and _ends_within(w, spec) for w in windows)
 
 
 def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
@@ -318,4 +318,9 @@ def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
     if bound is None or bound.kind != "window_time" or bound.window is None:
         return False
     is_alone = lives.is_whole and lives.windows == (bound.window,) and bound.is_life
-    return is_alone and isinstance(spec, Window) and lies_within(bound.window, spec)
+    return is_alone and isinstance(spec, Window) and _ends_within(bound.window, spec)
+
+
+def _ends_within(window: Window, spec: Window) -> bool:
+    """Whether each window ends in those of ``spec`` in which it starts, as none of HOP does."""
+    return window.size_us == window.every_us and lies_within(window, spec)

@@ -267,6 +267,27 @@ def conditions(draw: st.DrawFn) -> Any:
     return draw(parts)
 
 
+FAILS = [
+    col("s").cast(int) > 1,
+    col("x") * 2**62 > 1,
+    ~(col("s").cast(int) > 1),
+    (col("s").cast(int) > 1).fill_null(False),
+    col("b") & (col("s").cast(int) > 1),
+]
+
+
+@pytest.mark.parametrize("fails", FAILS, ids=str)
+@pytest.mark.parametrize("decided", [lit(False), lit(True), lit(2) < lit(1), lit(2) > lit(1)])
+def test_what_decides_does_not_take_a_failure_away(fails: Any, decided: Any) -> None:
+    """Sides are asked from left to right: behind what decides nothing fails, before it all does."""
+    stream = Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)])
+    rows = [{"_vs": 0, "_ve": 1, "x": 3, "b": True, "s": "word"}]
+    batch = pa.RecordBatch.from_pylist(rows, schema=event_schema(stream.plan.schema))
+    for made in (fails & decided, decided & fails, fails | decided, decided | fails):
+        node = resolve(as_node(made), stream.plan.schema)
+        assert outcome(folded(node), batch) == outcome(node, batch), str(node)
+
+
 @examples(75)
 @given(conditions())
 def test_folding_keeps_values_and_failures(condition: Any) -> None:

@@ -198,6 +198,33 @@ def test_results_of_windows_are_in_those_that_their_time_is_in(inner: str) -> No
     assert sum(n.values()) == len(ROWS["a"])
 
 
+@pytest.mark.parametrize(
+    "inner", ["TUMBLE('5s')", "TUMBLE('3s')", "TUMBLE('10s')", "TUMBLE('20s')", "HOP('10s', '5s')"]
+)
+@pytest.mark.parametrize("kind", ["TUMBLE", "HOP", "CUMULATE"])
+def test_windows_over_results_of_windows_count_each_once(inner: str, kind: str) -> None:
+    """A result is in the windows that its start is in, however long it lives."""
+    step, size = 5, 10
+    lengths = f"INTERVAL '{size}' SECOND"
+    if kind != "TUMBLE":
+        lengths = f"INTERVAL '{step}' SECOND, {lengths}"
+    view = f"CREATE VIEW v AS SELECT window_start AS at, COUNT(*) AS c FROM a GROUP BY {inner}"
+    n = Counter[tuple[int, int]]()
+    for at, _, c in found(view.split(" AS ", 1)[1]):
+        start = at // size * size
+        if kind == "HOP":
+            ends = [w + size for w in windows(at, size, step)]
+        else:
+            ends = [start + size] if kind == "TUMBLE" else [start + step, start + size]
+        for end in ends:
+            n[max(start, end - size) if kind != "HOP" else end - size, end] += c * (at < end)
+    table = f"TABLE({kind}(TABLE v, DESCRIPTOR(at), {lengths}))"
+    seconds = "EXTRACT(EPOCH FROM window_{0})::BIGINT AS of_{0}"
+    listed = f"SELECT {seconds.format('start')}, {seconds.format('end')}, SUM(c) AS n"
+    rows = [row[2:] for row in found(f"{view}; {listed} FROM {table} GROUP BY {BOTH}")]
+    assert rows == sorted((*window, m) for window, m in n.items() if m)
+
+
 def test_a_bound_comes_before_a_name_of_the_list() -> None:
     listed = "SELECT EXTRACT(EPOCH FROM window_start)::BIGINT AS window_start, COUNT(*) AS n"
     text = f"SELECT window_start AS n, n AS m FROM ({listed} FROM {of('a', 5)} GROUP BY {BOTH})"

@@ -8,8 +8,13 @@ Cannot catch: values of other rows (``test_catalogue.py`` compares these with Du
 from __future__ import annotations
 
 import contextlib
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pytest
+
+from planner import col
 from planner.errors import EvaluationError, InvalidPlanError
 from planner.expressions.nodes import evaluate_all, resolve
 from tests.rooms import ROOT
@@ -53,3 +58,40 @@ def test_signatures(rewrite: bool) -> None:
     if rewrite:
         GOLDEN.write_text(found)
     assert found == GOLDEN.read_text()
+
+
+def test_a_part_of_rows_gives_that_part_of_the_answers() -> None:
+    """Columns that begin within their buffers, at places where no bit mask has a whole byte."""
+    whole = pa.table([pa.concat_arrays([column] * 4) for column in ROWS.columns], ROWS.schema.names)
+    (rows,) = whole.combine_chunks().to_batches()
+    asked = 0
+    for name, call in calls():
+        try:
+            node = resolve(call, ROWS.schema)
+            wanted = evaluate_all([node], ROWS)[0].to_pylist() * 4
+        except (*OTHER, EvaluationError):
+            continue
+        asked += 1
+        for first, count in ((1, 2), (4, 7), (11, 1), (12, 0)):
+            found = evaluate_all([node], rows.slice(first, count))[0].to_pylist()
+            assert repr(found) == repr(wanted[first : first + count]), (name, first, count)
+    assert asked > 500
+
+
+@pytest.mark.parametrize("precision", [4, 14, 15, 18, 38])
+@pytest.mark.parametrize("scale", [0, 2, 3])
+def test_parts_of_decimals_of_all_sizes(precision: int, scale: int) -> None:
+    """How many digits they have decides in which way they are computed."""
+    kind = pa.decimal128(precision, scale)
+    numbers = [None if k % 5 == 4 else Decimal(3 * k + 1).scaleb(-scale) for k in range(20)]
+    column = pa.array(numbers, kind)
+    batch = pa.record_batch({"a": column, "b": column.take(pa.array(range(19, -1, -1)))})
+    a, b = col("a"), col("b")
+    more = () if precision == 38 else (a * b,)
+    for made in (*more, a / b, a // b, a % b, a + b, a - b, a == b, a < b, -a, a.abs(), a.floor()):
+        node = resolve(made.node, batch.schema)
+        whole = evaluate_all([node], batch)[0].to_pylist()
+        for first, count in ((1, 3), (7, 9), (13, 7)):
+            found = evaluate_all([node], batch.slice(first, count))[0].to_pylist()
+            assert repr(found) == repr(whole[first : first + count]), (str(node), first)
+    assert evaluate_all([resolve((a / b).node, batch.schema)], batch)[0].null_count < len(batch)
