@@ -105,6 +105,15 @@ class VertexProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Of a host's process, in bytes: what it has, what is free for it, and the limit of both."""
+
+    used_bytes: int
+    free_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A host's periodic report; its absence is a failure signal."""
 
@@ -112,6 +121,8 @@ class Progress:
     vertices: tuple[VertexProgress, ...]
     #: When it was made, by the host's monotonic clock, us.
     sent_us: int = field(default=0, repr=False)
+    #: One at most; none: the system does not tell.
+    memory: tuple[Memory, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,7 @@ class VertexFinished:
 
 @dataclass(frozen=True, slots=True)
 class VertexFailed:
-    """An instance cannot go on. ``family``: usage, operating, store, integrity or bug."""
+    """An instance cannot go on. ``family``: usage, operating, store, integrity, memory or bug."""
 
     vertex: str
     epoch: int

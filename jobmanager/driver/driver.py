@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, assert_never
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.report import status_of
 from jobmanager.driver.root_keeper import RootKeeper
-from jobmanager.driver.shell_parts import nothing_to_check
+from jobmanager.driver.shell_parts import KilledForMemory, nothing_to_check
 from jobmanager.logs import note
 from jobmanager.manager import damage
 from jobmanager.state.messages import (
@@ -133,7 +133,7 @@ class Driver:
         self._ticked_s, self._status_due_s = 0.0, 0.0
         #: When pacing began, for hosts that replace others; the first hosts use their own start.
         self._pace_started_us = 0
-        self._is_resumed = False
+        self._is_resumed, self._memory_news = False, KilledForMemory().news
         #: Called when a user asks to begin deliveries again that have failed.
         self.on_retry: Callable[[], None] = lambda: None
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
@@ -358,7 +358,7 @@ class Driver:
     def _disconnected(self, peer: str) -> None:
         host, _, attempt = peer.partition("#")
         if attempt == "0":
-            self._notices.put(HostLost(host, "its control link broke"))
+            self._notices.put(HostLost(host, f"its control link broke{self._memory_news()}"))
 
     def _exited(self, host: str, how: str) -> None:
         self._notices.put(HostLost(host, how))

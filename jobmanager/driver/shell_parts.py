@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from rvertex.host.allocator import killed_for_memory
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -53,3 +55,16 @@ class CheckOutputs(Protocol):
 def nothing_to_check(ends: Mapping[str, int | None], *, contents: bool) -> Sequence[OutputDamaged]:
     """For a shell without outputs."""
     return ()
+
+
+class KilledForMemory:
+    """Watches whether the kernel of this machine has ended processes for lack of memory."""
+
+    def __init__(self, count: Callable[[], int] = killed_for_memory) -> None:
+        """``count``: how many it has ended since it began."""
+        self._count, self._seen = count, count()
+
+    def news(self) -> str:
+        """An addition to a reason if it has ended one since the last call."""
+        before, self._seen = self._seen, self._count()
+        return "; the kernel has ended a process for lack of memory" * (self._seen > before)

@@ -45,6 +45,7 @@ def progress(job: JobState, notice: Progress) -> None:
     if host is None:
         return
     host.heard_us, host.busy = job.now_us, ""
+    host.memory = next(iter(notice.memory), host.memory)
     for report in notice.vertices:
         instance = job.instance(report.vertex, report.epoch)
         if instance is None or instance.state not in ("starting", "running"):
@@ -118,6 +119,7 @@ def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef |
     checkpoints before it need them.
     """
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
+    job.vertices[notice.vertex].state_bytes = notice.size_bytes
     ref = CheckpointRef.announced(notice)
     is_kept = job.tracker.add(notice.vertex, ref)
     parts = (part for part in notice.parts if is_kept or not is_shared(part))

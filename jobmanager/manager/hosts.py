@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobmanager.manager import memory
 from jobmanager.manager.instances import lose_slot, order, publish, remove, restart
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.messages import Feed, HostLost, JobResumed, Refuse, StartHost
@@ -86,6 +87,9 @@ def lost(job: JobState, name: str, reason: str) -> None:
     host.losses.append(job.now_us)
     if host.busy and not reason.startswith(_STUCK):
         reason = f"{reason}; {host.busy}"
+    is_fatal = reason.startswith((_STUCK, UNLOADABLE))
+    lack = "" if is_fatal else memory.lack_of(job, host, reason)
+    is_sure, reason = bool(lack) and memory.is_sure(host, reason), lack or reason
     job.trouble = f"host {name}: {reason}"
     if reason.startswith(_STUCK):  # the same input would be there again
         job.end("failed", reason.removeprefix(_STUCK))
@@ -95,6 +99,9 @@ def lost(job: JobState, name: str, reason: str) -> None:
         return
     window_s = job.config.restart_window_s
     losses = count_recent(host.losses, job.now_us, window_s * US_PER_S)
+    if is_sure and losses >= memory.LOSSES_MAX:
+        job.end("failed", f"host {name} was lost {losses} times without progress: {reason}")
+        return
     if losses > job.config.host_restarts_max:
         what = f"host of slot {host.slot} was lost {losses} times within {window_s:g} s: {reason}"
         job.end("failed", what)

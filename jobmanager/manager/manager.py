@@ -23,6 +23,7 @@ from jobmanager.manager import (
     instances,
     joining,
     live,
+    memory,
     stopping,
     takeover,
 )
@@ -180,6 +181,8 @@ class JobManager:
                     self._end_if_finished()
                     if job.state == STOPPING:
                         stopping.end_if_answered(job)
+            case VertexFailed(family=memory.FAMILY, vertex=vertex) if vertex in job.vertices:
+                instances.failed(job, memory.named(job, notice))
             case VertexFailed():
                 instances.failed(job, notice)
             case ItemsLost():

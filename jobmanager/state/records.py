@@ -16,7 +16,7 @@ from rvertex.messages import Counts
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
-    from rvertex.messages import Hold, LogProgress, VertexFinished, VertexProgress
+    from rvertex.messages import Hold, LogProgress, Memory, VertexFinished, VertexProgress
 
 
 def count_recent(times: list[int], now_us: int, window_us: float) -> int:
@@ -46,6 +46,8 @@ class HostState:
     losses: list[int] = field(default_factory=list)
     #: The long poll of a vertex that it last reported; empty after a report of progress.
     busy: str = ""
+    #: What it last reported of its memory.
+    memory: Memory | None = None
     #: A user wants it empty; nothing new is placed on it.
     is_draining: bool = False
 
@@ -191,6 +193,8 @@ class VertexState:
     best: tuple[int, ...] = ()
     #: Nothing is started before this time (us UTC), or the notice that says that it has come.
     due_us: int | None = None
+    #: The size of its last checkpoint.
+    state_bytes: int = 0
     #: All blobs of its checkpoints that were announced and not deleted.
     parts: dict[str, None] = field(default_factory=dict)
 

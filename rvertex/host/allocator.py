@@ -1,4 +1,4 @@
-"""Returns freed memory to the system; the one door to the allocators.
+"""Returns freed memory to the system, and asks how much there is; the one door to the allocators.
 
 Allocators keep freed memory for the next caller. That is right for batches, which come and go all
 the time, and wrong for memory that was large once: a long window that has closed, a job that ended.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import os
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rstream.items.dictionaries import batch_bytes
+from rvertex.messages import Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +28,22 @@ if TYPE_CHECKING:
 LARGE_STEP_BYTES = 32 << 20
 #: Least time between two times after steps: a steady flow of wide rows needs again what it frees.
 GIVE_BACK_EVERY_S = 1.0
+
+
+#: The system is asked so often.
+LOOK_EVERY_S = 1.0
+_KIB = 1024
+#: By version of control groups: the limit, what is used, and the line of ``memory.stat`` with what
+#: of that is cache that the kernel can drop.
+_GROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "total_inactive_file",
+    ),
+)
+_looked: list[tuple[float, tuple[Memory, ...]]] = []
 
 
 class LargeSteps:
@@ -53,3 +73,43 @@ def give_back() -> None:
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError):  # only glibc has to be asked
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def memory_now() -> tuple[Memory, ...]:
+    """The memory of this process, at most LOOK_EVERY_S old; none where there is no ``/proc``."""
+    now_s = time.monotonic()
+    if not _looked or now_s - _looked[0][0] >= LOOK_EVERY_S:
+        _looked[:] = [(now_s, _memory())]
+    return _looked[0][1]
+
+
+def killed_for_memory() -> int:
+    """How many processes the kernel of this machine has killed for lack of memory."""
+    return _fields("/proc/vmstat").get("oom_kill", 0)
+
+
+def _memory() -> tuple[Memory, ...]:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return ()
+    machine = _fields("/proc/meminfo")
+    limit, free = machine.get("MemTotal", 0) * _KIB, machine.get("MemAvailable", 0) * _KIB
+    for limit_file, usage_file, cache in _GROUPS:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or no limit ("max")
+            mine, used = int(Path(limit_file).read_text()), int(Path(usage_file).read_text())
+            dropped = _fields(str(Path(limit_file).with_name("memory.stat"))).get(cache, 0)
+            if 0 < mine < limit:
+                limit, free = mine, min(free, mine - used + dropped)
+    return (Memory(pages * os.sysconf("SC_PAGE_SIZE"), max(free, 0), limit),)
+
+
+def _fields(path: str) -> dict[str, int]:
+    """Numbers by name of a file of the kernel; empty if it is not there."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(OSError):
+        for line in Path(path).read_text().splitlines():
+            name, *values = line.replace(":", " ").split()
+            if values and values[0].isdecimal():
+                found[name] = int(values[0])
+    return found

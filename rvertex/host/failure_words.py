@@ -20,6 +20,8 @@ def family_of(error: Exception) -> str:
             return "store"
         case OperatingError():
             return "operating"
+        case MemoryError():  # Arrow's is one, too
+            return "memory"
         case _:
             return "bug"
 

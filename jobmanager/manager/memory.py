@@ -1,0 +1,75 @@
+"""Lack of memory: told from other losses of hosts, with the vertex that needs most. Pure.
+
+The system ends a process without a word, so the job manager only sees that a line broke. What the
+host last reported of its memory, and what Spark or the kernel say, tell why.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobmanager.state.job_state import JobState
+    from jobmanager.state.records import HostState
+    from rvertex.messages import VertexFailed
+
+_GIB = 1 << 30
+#: The family of a failure for lack of memory, as hosts tell it.
+FAMILY = "memory"
+#: A host of whose limit no more was free when it last reported has probably died of that.
+FREE_SHARE_MIN = 0.1
+#: The same state would be there again: so many losses without progress end the job.
+LOSSES_MAX = 3
+_SAID = re.compile(
+    r"OutOfMemory|MemoryError|\boom|oom_kill|exit code:? 137|memory limit|lack of memory", re.I
+)
+ADVICE = (
+    "give its host more memory, spread the state over more vertices (--parallelism) and hosts, or "
+    "keep less: shorter windows and lifetimes, fewer keys (docs/howto/size-memory.md)"
+)
+
+
+def lack_of(job: JobState, host: HostState, reason: str) -> str:
+    """Why a host was lost, if it was for lack of memory; else empty."""
+    memory = host.memory
+    is_short = memory is not None and memory.free_bytes < FREE_SHARE_MIN * memory.limit_bytes
+    if not (is_short or _SAID.search(reason)):
+        return ""
+    found = "" if memory is None else (
+        f"its process had {_gib(memory.used_bytes)} when it last reported, and "
+        f"{_gib(memory.free_bytes)} of {_gib(memory.limit_bytes)} were free; "
+    )  # fmt: skip
+    return f"it ran out of memory ({reason}): {found}{_largest(job, host)}{ADVICE}"
+
+
+def is_sure(host: HostState, reason: str) -> bool:
+    """Whether another process of the machine can hardly be to blame."""
+    memory = host.memory
+    has_most = memory is not None and memory.used_bytes > memory.limit_bytes // 2
+    return has_most or _SAID.search(reason) is not None
+
+
+def named(job: JobState, notice: VertexFailed) -> VertexFailed:
+    """A failure for lack of memory, with the size of the vertex's state and what to do."""
+    size = _gib(job.vertices[notice.vertex].state_bytes)
+    state = f"its state had {size} at its last checkpoint"
+    return replace(notice, message=f"it ran out of memory: {notice.message}; {state}; {ADVICE}")
+
+
+def _largest(job: JobState, host: HostState) -> str:
+    """The vertex on a host that needs most memory, by its last checkpoint and what it wrote."""
+    sizes = [
+        (vertex.state_bytes + instance.tail_bytes, vertex.shape.id)
+        for vertex, instance in job.instances()
+        if instance.slot == host.slot
+    ]
+    if not sizes:
+        return ""
+    size, name = max(sizes)
+    return f"the largest vertex on it is {name}, with {_gib(size)} of state and output; "
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / _GIB:.1f} GiB" if size_bytes >= _GIB else f"{size_bytes / 2**20:.0f} MiB"
