@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import jobmanager
 from jobmanager.storage.root import JobRoot
 from rstream import read_events
 from rstream.items.batch import VE, VS
-from tests.kills.queries import END, EVENT, EVENTS, SIDES, START
+from rstream.types import INF_TIME
+from tests.kills.queries import END, EVENT, EVENTS, LIVING, SIDES, START
 from tests.kills.scene import WrongError
 
 if TYPE_CHECKING:
@@ -47,7 +49,10 @@ def check(scene: Scene) -> Checked:
     for name in (EVENTS, SIDES):
         events += _save(scene, name, late.get(name, set()))
     twin = jobmanager.collect_batch(spec.twin(str(scene.folder)))
-    columns = [START, END, *(n for n in twin.column_names if n not in (VS, VE))]
+    payload = [n for n in twin.column_names if n not in (VS, VE)]
+    if spec.query in LIVING:
+        return _check_living(scene, twin, [START, *payload], events, sum(map(len, late.values())))
+    columns = [START, END, *payload]
     expected = Counter(_rows_of(twin))
     partitions = _topic_rows(scene, columns)
     _compare("topic", Counter(row for rows in partitions for row in rows), expected)
@@ -60,6 +65,20 @@ def check(scene: Scene) -> Checked:
         _compare_order(scene, partitions)
     count = sum(expected.values())
     return Checked(events, sum(map(len, late.values())), count, not any(late.values()))
+
+
+def _check_living(
+    scene: Scene, twin: pa.Table, columns: list[str], events: int, late: int
+) -> Checked:
+    """Compare the rows of keys that are alive."""
+    alive = twin.filter(pc.equal(twin[VE], INF_TIME)).drop_columns([VE])
+    expected = Counter(_rows_of(alive))
+    newest: dict[Any, Row] = {}
+    for rows in _topic_rows(scene, columns):
+        newest |= {row[1]: row for row in rows}
+    _compare("topic", Counter(newest.values()), expected)
+    _compare("table", Counter(_table_rows(scene, columns)), expected)
+    return Checked(events, late, expected.total(), False)
 
 
 def _compare(place: str, found: Counter[Row], expected: Counter[Row]) -> None:
