@@ -29,6 +29,7 @@ from planner.optimizer.optimizer import RULES, Rule, optimize_step_by_step
 from planner.optimizer.skip_folders import without_folders
 from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
+from planner.physical.endless_rows import waiting_notes
 from planner.physical.literal_secrets import sink_notes, source_notes
 from planner.physical.plan import PhysicalPlan, PlanTrace, Routing, check_size
 from planner.physical.rules import filter_early, forward_ctis, late_decode, skip_sort
@@ -148,7 +149,9 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         parallelism=lowering.parallelism,
         cti_every_us=lowering.cti_every_us,
         plan_trace=lowering.plan_trace,
-        notes=tuple(dict.fromkeys([*lowering.notes, *sink_notes(query.deliveries)])),
+        notes=tuple(
+            dict.fromkeys([*lowering.notes, *sink_notes(query.deliveries), *waiting_notes(plan)])
+        ),
         deliveries=query.deliveries,
         publishing=query.publishing,
         changes=plan.form if plan.changes else None,
