@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobmanager.config import JobConfig
+from jobmanager.errors import BrokenFileError
+from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import DrainRequested
-from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.state.topology import Topology
+from jobmanager.storage.notice_log import FENCE, NoticeLog, read_notices
 from jobmanager.storage.root import JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
 from rstream.clock import ManualClock
 from rvertex.checkpoint.journal import Journal
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+from tests.support.shapes import vertex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from jobmanager.state.messages import Notice
     from rstream import BlobStore
 
 #: What a process says that is durable.
@@ -90,3 +95,83 @@ def test_a_process_dies_at_every_call(
         assert found == [f"{k}" for k in range(len(found))], where
         work(store, told)
         assert read(store) == [f"{k}" for k in range(len(told))], where
+
+
+COPY = "copy"
+
+
+def begin_anew(store: BlobStore, said: Told, durable: Told) -> None:
+    """Take the root over, log notices, let the log begin with a copy of the state, log another.
+
+    ``said``: all that was ever logged; ``durable``: what of that was acknowledged.
+    """
+    root = JobRoot(store, pid=1, machine="m")
+    root.claim(1_000_000)
+    log = NoticeLog(root, ManualClock(7), JobConfig(), InlineBackground())
+    check_whole(told_of(log.replay()), said, durable)
+
+    def append(*notices: str) -> None:
+        for host in notices:
+            said.append(host)
+            log.append(DrainRequested(host))
+        log._stream.flush(0)
+        durable[:] = said
+
+    append(f"{len(said)}", f"{len(said) + 1}")
+    said.append(COPY)
+    log.append_copy(JobManager(Topology([vertex("a", writes=["out"])]), JobConfig()).copy_state())
+    assert not log.has_durable_copy
+    append(f"{len(said)}")
+    assert log.has_durable_copy
+    for path in log.begin_anew():
+        root.check_owner()
+        store.delete(path)
+    root.check_owner()
+    append(f"{len(said)}")
+
+
+def told_of(notices: Sequence[Notice]) -> Told:
+    return [n.host if isinstance(n, DrainRequested) else COPY for n in notices]
+
+
+def check_whole(found: Told, said: Told, durable: Told) -> None:
+    """All that was acknowledged is there from the start on, or from a copy on; ``said`` is that."""
+    starts = [0, *(k for k, host in enumerate(said) if host == COPY)]
+    whole = [k for k in starts if said[k:][: len(found)] == found]
+    assert whole, (found, said)
+    assert min(whole) + len(found) >= len(durable), (found, durable)
+    del said[min(whole) + len(found) :]  # nobody knows of the rest
+
+
+def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
+    first, undisturbed, before = MemoryBlobs(), Life(), list[str]()
+    begin_anew(first, before, [])
+    assert len(before) == 5
+    second = MemoryBlobs(dict(first.blobs))
+    begin_anew(CrashingBlobs(second, undisturbed), list(before), list(before))
+    for at, how in deaths(undisturbed.calls, is_atomic=True):
+        if how == "torn":  # leaves what no listing has
+            continue
+        store, life = MemoryBlobs(dict(first.blobs)), Life(at, how)
+        said, durable = list(before), list(before)
+        with contextlib.suppress(DiedError, StoreError):
+            begin_anew(CrashingBlobs(store, life), said, durable)
+        try:
+            begin_anew(store, said, durable)
+            found = told_of([notice for _, notice in read_notices(store)])
+            check_whole(found, said, durable)
+            assert found[0] == COPY
+        except BaseException as error:
+            error.add_note(f"{how} call {at}, {life.calls[-1]}")
+            raise
+
+
+def test_a_log_without_its_fence_is_refused() -> None:
+    """Nobody knows which notices of those before it count."""
+    store = MemoryBlobs()
+    for _ in range(2):
+        manage(store, [])
+    *_, newest = [path for path in store.list("notices") if path.endswith(FENCE)]
+    store.delete(newest)
+    with pytest.raises(BrokenFileError, match=f"{newest}.*it is gone"):
+        read_notices(store)
