@@ -14,7 +14,7 @@ from planner.logical.nodes import LogicalNode, Source
 from planner.logical.traversal import topological
 from rvertex.sources.disorder import delay_needed, time_order
 from rvertex.sources.formats.carried import columns_that_repeat
-from rvertex.sources.mixed import first_file_notes
+from rvertex.sources.mixed import growing_notes
 from rvertex.sources.mixed import look as look_at_files
 from rvertex.sources.spec import SourceSpec, Unit
 from rvertex.sources.survey import first_times, unit_notes
@@ -93,7 +93,7 @@ class Discovery:
         """
         key = fingerprint((source_key(spec), spec.columns, spec.schema))
         if spec.log is not None:
-            self._notes.setdefault(key, first_file_notes(spec))
+            self._notes.setdefault(key, growing_notes(spec))
         if key not in self._notes:
             looks_odd = unit_notes(spec, self.times(spec) or self._first_times(spec))
             self._notes[key] = (*look_at_files(spec, self.units(spec)), *looks_odd)

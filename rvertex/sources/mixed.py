@@ -8,6 +8,7 @@ files have is not read, and that is said when the job is planned.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from typing import TYPE_CHECKING
@@ -90,24 +91,52 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         return ()
     if spec.format == "text":
         return tuple(_skipped(spec))
-    first: frozenset[str] = frozenset()
-    extra: dict[str, list[str]] = {}
+    columns = FileColumns(spec)
     for path in paths:
+        columns.add(path)
+    return (
+        *columns.notes,
+        *value_notes(spec, paths[0]),
+        *folder_notes(spec, paths),
+        *_skipped(spec),
+    )
+
+
+class FileColumns:
+    """Which columns files have that the first of them does not have."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._first: frozenset[str] = frozenset()
+        self._extra: dict[str, list[str]] = {}
+        self._files = 0
+
+    def add(self, path: str) -> None:
+        """Look at one more file.
+
+        Raises:
+            SourceSchemaError: a column that is read has a type that does not fit.
+        """
+        spec = self._spec
         names = _checked(spec, path) if spec.format == "parquet" else _names(spec, path)
         names = [*names, *check_folders(spec, path, names)]
-        first = first or frozenset(names)
-        more = [name for name in names if name not in first]
+        self._files += 1
+        self._first = self._first or frozenset(names)
+        more = [name for name in names if name not in self._first]
         if more:
-            extra[path] = more
-    told = [*value_notes(spec, paths[0]), *folder_notes(spec, paths), *_skipped(spec)]
-    if not extra:
-        return tuple(told)
-    columns = list(dict.fromkeys(name for more in extra.values() for name in more))
-    return (
-        f"source {spec.path}: not read: {listed(columns, 'column')} that the first file does not "
-        f"have, in {len(extra)} of {len(paths)} files ({listed(list(extra), 'file')})",
-        *told,
-    )
+            self._extra[path] = more
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user has to know of it."""
+        if not self._extra:
+            return ()
+        columns = list(dict.fromkeys(name for more in self._extra.values() for name in more))
+        return (
+            f"source {self._spec.path}: not read: {listed(columns, 'column')} that the first file "
+            f"does not have, in {len(self._extra)} of {self._files} files "
+            f"({listed(list(self._extra), 'file')})",
+        )
 
 
 def _skipped(spec: SourceSpec) -> list[str]:
@@ -122,15 +151,20 @@ def _skipped(spec: SourceSpec) -> list[str]:
     ]
 
 
-def first_file_notes(spec: SourceSpec) -> tuple[str, ...]:
-    """What the first file of a growing folder loses; nothing if there is none by now."""
+def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
+    """What the files of a growing folder lose that are there by now."""
     if spec.format not in SUFFIXES:
         return ()
     try:
         files = list_files(spec.format, spec.path)
     except StreamEngineError:
         return ()
-    return (*value_notes(spec, next(iter(files))), *_skipped(spec))
+    columns = FileColumns(spec)
+    for path in files:
+        with contextlib.suppress(StreamEngineError):  # whoever reads the file says what is wrong
+            columns.add(path)
+    told = value_notes(spec, next(iter(files)))
+    return (*columns.notes, *told, *folder_notes(spec, list(files)), *_skipped(spec))
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:

@@ -27,6 +27,7 @@ from jobmanager.driver.running.added_partitions import (
 )
 from jobmanager.driver.running.growing_topics import GrowingTopics
 from jobmanager.driver.running.inputs import has_inputs, with_inputs_in
+from jobmanager.driver.running.new_columns import NewColumns
 from jobmanager.errors import OutputTakenError
 from jobmanager.manager.manager import JobManager
 from jobmanager.options import (
@@ -346,6 +347,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
             driver.add_partitions(added)
 
         topics = GrowingTopics(job.plan, job._root, SystemClock(), take_in)
+        columns = NewColumns(job.plan, SystemClock())
         driver = Driver(
             root=job._root,
             manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
@@ -354,7 +356,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
             clock=SystemClock(),
             on_status=job._take_status,
             check_outputs=OutputCheck(job.plan),
-            on_tick=lambda manager: [one.note(manager) for one in (inputs, topics)],
+            on_tick=lambda manager: [one.note(manager) for one in (inputs, topics, columns)],
         )
 
         def at_end(state: str) -> None:
@@ -369,7 +371,7 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
         raise
     if job._on_status is None:
         warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, deliveries, [inputs, topics], resumed=resumed, on_end=at_end)
+    job._start(driver, deliveries, [inputs, topics, columns], resumed=resumed, on_end=at_end)
     return job
 
 
