@@ -6,6 +6,7 @@ column has to be that: what the source takes the time from, or ``vs()`` by its d
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from planner.expressions.nodes import Call, Column, Node, rename_columns
@@ -64,39 +65,42 @@ def never_ends(plan: LogicalNode) -> bool:
             return plan.keeps_lifetimes and never_ends(plan.inputs[0])
 
 
-def is_start(plan: LogicalNode, expr: Node) -> bool:
-    """Whether an expression over the columns of ``plan`` says when each event starts."""
+def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
+    """Whether an expression over the columns of ``plan`` says when each event starts.
+
+    ``unmoved``: also of late rows, which ``late="adjust"`` moves.
+    """
+    found = partial(is_start, unmoved=unmoved)
     if _is_cast_of(expr, VS):
         return True
     match plan:
         case Source(spec=spec):
             vs = Column(spec.vs) if isinstance(spec.vs, str) else spec.vs
-            return isinstance(vs, Node) and _bare(expr) == _bare(vs)
+            is_moved = unmoved and spec.late == "adjust"
+            return not is_moved and isinstance(vs, Node) and _bare(expr) == _bare(vs)
         case Project(input=below, columns=columns):
-            return is_start(below, rename_columns(expr, dict(columns)))
+            return found(below, rename_columns(expr, dict(columns)))
         case Lifetime(input=below, change=SetDuration() | Extend() | ExtendBy()):
-            return is_start(below, expr)
+            return found(below, expr)
         case Explode(column=column) if column in expr.columns():
             return False
         case Union(branches=branches):
-            return all(is_start(branch, expr) for branch in branches)
+            return all(found(branch, expr) for branch in branches)
         case Over() | Sorted() | Distinct():
-            return set(expr.columns()) <= set(plan.input.schema.names) and is_start(
-                plan.input, expr
-            )
+            return set(expr.columns()) <= set(plan.input.schema.names) and found(plan.input, expr)
         case Filter() | Explode() | Recover() | Exchange():
-            return is_start(plan.input, expr)
+            return found(plan.input, expr)
         case AsOf(left=left, columns=columns):
             kept = {name for side, name, output in columns if side == "left" and name == output}
-            return set(expr.columns()) <= kept and is_start(left, expr)
+            return set(expr.columns()) <= kept and found(left, expr)
         case IntervalJoin():
             return any(
-                plan.keeps(side) and plan.lag_us(side) == (0, 0) and is_start(below, inner)
+                plan.keeps(side) and plan.lag_us(side) == (0, 0) and found(below, inner)
                 for side, below, inner in of_sides(plan, expr)
             )
         case Join():  # a pair starts where the event of a side of points does
             return any(
-                plan.keeps(side) and below.is_point and is_start(below, inner)
+                plan.keeps(side) and below.is_point and found(below, inner)
                 for side, below, inner in of_sides(plan, expr)
             )
         case _:
@@ -108,7 +112,7 @@ def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
 
     None: that is not known. The times of both sides of an interval join stay near its rows.
     """
-    if is_start(plan, expr):
+    if is_start(plan, expr, unmoved=True):
         return 0, 0
     match plan:
         case Project(input=below, columns=columns):

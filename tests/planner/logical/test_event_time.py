@@ -158,6 +158,17 @@ def test_how_far_the_times_of_both_sides_are_from_their_pair(
     assert distance_us(pairs.plan, Column("x", kind)) is None
 
 
+def test_the_time_of_a_late_row_that_was_moved_is_not_near() -> None:
+    options = {"vs": "at", "delay": "1s", "late": "adjust"}
+    schema = {"at": "timestamp", "k": "int64"}
+    moved = Stream.from_kafka("t", servers="s", schema=schema, **options)  # type: ignore[arg-type]
+    kind = moved.schema.field("at").type
+    assert is_event_time(moved.plan, "at")
+    assert distance_us(moved.plan, Column("at", kind)) is None
+    mine = moved.with_columns(ts=vs())
+    assert distance_us(mine.plan, Column("ts", mine.schema.field("ts").type)) == (0, 0)
+
+
 def test_how_far_times_are_through_two_interval_joins() -> None:
     pairs = POINTS.join(renamed(POINTS), on="k", within=(0, 9)).rename({"u": "w"})
     both = pairs.join(renamed(POINTS), on="k", within=(-1, 4))

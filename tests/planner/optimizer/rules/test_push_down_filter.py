@@ -44,7 +44,16 @@ STEPS: dict[str, Callable[[Stream], Stream]] = {
     "a stitch": lambda rows: rows.stitch(on=["s", "k"]),
     "a change of lifetimes": lambda rows: rows.set_duration(5),
 }
+
+
 #: What stays where it is. All queries have rows in their answers.
+def _near(how: str, name: str) -> Stream:
+    """Readings with those near them, filtered by a column of one side."""
+    mine, others = readings().select("k", "x"), readings(2).select("y", j=col("k"))
+    joined = mine.join(others, left_on="k", right_on="j", within=(-2, 3), how=how)
+    return joined.filter(col(name).is_null() | (col(name) > 1))
+
+
 UNTOUCHED: dict[str, Callable[[], Stream]] = {
     "an aggregate's result": (lambda: counts().filter(col("n") > 2)),
     "a key and a result": (lambda: counts().filter((col("k") < 3) | (col("n") > 2))),
@@ -70,6 +79,10 @@ UNTOUCHED: dict[str, Callable[[], Stream]] = {
             .filter(col("j").is_null())
         )
     ),
+    **{
+        f"a side that may be missing, past a {how} interval join: {name}": partial(_near, how, name)
+        for how, name in (("left", "y"), ("right", "x"), ("full", "x"), ("full", "y"))
+    },
     "the exploded column": (
         lambda: readings().with_columns(s=col("s").str.split()).explode("s").filter(col("s") != "1")
     ),
@@ -132,4 +145,20 @@ def test_what_tells_equal_keys_apart_is_asked_on_its_own_side_of_a_join_alone() 
     before, after = plans_around(made, push_down_filter)
     assert logical_text(after) != logical_text(before)
     assert logical_text(after).count("filter") == 1
+    assert_same_answer(lambda: made)
+
+
+@pytest.mark.parametrize(
+    ("how", "name", "filters"),
+    [("inner", "x", 1), ("inner", "y", 1), ("left", "x", 1), ("right", "y", 1), ("semi", "x", 1)],
+)
+def test_a_filter_goes_to_the_side_that_every_row_of_an_interval_join_has(
+    how: str, name: str, filters: int
+) -> None:
+    made = _near(how, name)
+    before, after = plans_around(made, push_down_filter)
+    lines = logical_text(after).splitlines()
+    assert logical_text(after) != logical_text(before)
+    assert "interval" in lines[0] + lines[1]
+    assert logical_text(after).count("filter") == filters
     assert_same_answer(lambda: made)
