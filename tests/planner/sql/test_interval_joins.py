@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +17,9 @@ import pytest
 from planner import SqlError, Stream, event, sql, vs
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TIME = pa.timestamp("us", "UTC")
 MINUTE = 60_000_000
@@ -149,6 +152,31 @@ def test_exists(word: str, condition: str, engine: duckdb.DuckDBPyConnection) ->
     test = f"{word} (SELECT 1 FROM b WHERE {condition})"
     assert_same(f"SELECT * FROM a WHERE {test}", engine)
     assert assert_same(f"SELECT * FROM a WHERE x > 20 OR {test}", engine)
+
+
+def test_rows_that_came_too_late_match_nothing(tmp_path: Path) -> None:
+    """What a source drops is not there; what it sorts is."""
+    random, engine, streams = Random(5), duckdb.connect(), {}
+    engine.execute("SET TimeZone = 'UTC'")
+    for name, value in (("a", "x"), ("b", "y")):
+        rows = [(at, random.randrange(3), at) for at in range(80)]
+        rows.sort(key=lambda row: row[0] + random.randrange(4) + 40 * (random.random() < 0.1))
+        lines = [f"k,{value},t", *(f"{k},{n},2026-01-01T00:00:{at:02d}" for at, k, n in rows[:60])]
+        (tmp_path / f"{name}.csv").write_text("\n".join(line for line in lines if ":6" not in line))
+        source = Stream.from_csv(str(tmp_path / f"{name}.csv"), vs="t", delay="4s")
+        streams[name] = source
+        plan = lower(source.to_parquet(), root=f"memory://{name}", parallelism=1)
+        kept = answer(plan).drop_columns(["_vs", "_ve"])
+        assert 20 < kept.num_rows < len(lines) - 2
+        engine.register(name, kept)
+    bound = "b.t BETWEEN a.t - INTERVAL '2' SECOND AND a.t + INTERVAL '5' SECOND"
+    text = f"SELECT x, y FROM a FULL JOIN b ON a.k = b.k AND {bound}"
+    made = sql(text, streams)
+    assert isinstance(made, Stream)
+    table = answer(lower(made.to_parquet(), root="memory://late", parallelism=2))
+    found = [list(row.values())[2:] for row in table.to_pylist()]
+    theirs = engine.execute(text).fetchall()
+    assert sorted(map(_plain, found)) == sorted(map(_plain, theirs))
 
 
 UNBOUNDED = {
