@@ -331,6 +331,24 @@ class DaysOverError(UsageError):
 
 
 @error_class
+class TypesChangedError(UsageError):
+    """A job is continued whose query reads columns that have other types by now."""
+
+    root: str
+    path: str
+    column: str
+    now: str
+    then: str
+
+    message = (
+        "{root}: the first file of {path} differs from that of the first day: its column "
+        "{column!r} is {now} by now, and was {then}. The query is the same; give "
+        'schema={{"{column}": "{then}"}} to read it as on the first day (a file with a header '
+        "alone, or with other values, may have become the first)"
+    )
+
+
+@error_class
 class QueryChangedError(UsageError):
     """The query of a job that is continued is not the one it was begun with."""
 

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
-from jobmanager.errors import DaysOverError, NoJobError, NotContinuedError, QueryChangedError
+from jobmanager.errors import (
+    DaysOverError,
+    NoJobError,
+    NotContinuedError,
+    QueryChangedError,
+    TypesChangedError,
+)
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, col, sinks, tumbling
 from planner.errors import InvalidPlanError
@@ -249,3 +255,25 @@ def test_plain_folders_and_single_files(tmp_path: Path) -> None:
     whole = jobmanager.collect(counts.join(tiers, on="key"))
     assert rows[-1] == whole.num_rows
     assert os.path.exists(f"{root}/output/_SUCCESS")
+
+
+@pytest.mark.parametrize("first", ["t,v\n", "t,v\n0,x\n"], ids=["header only", "text"])
+def test_other_types_of_the_first_file_are_named_as_that(tmp_path: Path, first: str) -> None:
+    """It was: the query has changed, it computes something else."""
+    folder, root = tmp_path / "in", str(tmp_path / "job")
+    folder.mkdir()
+    (folder / "b.csv").write_text("t,v\n1,1\n2,2\n")
+
+    def query(**given: object) -> Query:
+        rows = Stream.from_csv(str(folder), vs="t", delay="1s", on_bad_row="skip", **given)  # type: ignore[arg-type]
+        return rows.window(tumbling("1s")).agg(v=agg.max("v")).to_parquet()
+
+    jobmanager.run(query(), root=root, continue_=True, executor="local").wait(60)
+    (folder / "a.csv").write_text(first)
+    (folder / "c.csv").write_text("t,v\n3,3\n")
+    if first.endswith("x\n"):
+        with pytest.raises(TypesChangedError, match=r"column 'v' is string by now, and was int64"):
+            jobmanager.run(query(), root=root, continue_=True, executor="local")
+    again = query(schema={"v": "int64"})
+    job = jobmanager.run(again, root=root, continue_=True, executor="local")
+    assert job.wait(60)["state"] in ("stopped", "finished")

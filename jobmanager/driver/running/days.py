@@ -17,6 +17,7 @@ from jobmanager.errors import (
     NoJobError,
     NotContinuedError,
     QueryChangedError,
+    TypesChangedError,
 )
 from jobmanager.storage.root import JobRoot, display_uri
 from rstream.errors import UsageError
@@ -88,9 +89,13 @@ def check_query(root: JobRoot, then: PhysicalPlan, now: PhysicalPlan) -> None:
     """The query of today means what that of the first day meant.
 
     Raises:
+        TypesChangedError: it would, if the files had the types of then.
         QueryChangedError: it does not.
     """
     what = ""
+    types = _other_types(then, now)
+    if types:
+        raise TypesChangedError(display_uri(root.uri), *types)
     if _folders(then) != _folders(now):
         what = f"it reads {', '.join(_folders(now))}, and read {', '.join(_folders(then))}"
     elif then.output != now.output:
@@ -113,6 +118,23 @@ def accepting_changes(plan: PhysicalPlan) -> PhysicalPlan:
         spec = replace(source.spec, log=log)
         vertices.append(replace(vertex, source=replace(source, spec=spec)))
     return replace(plan, vertices=tuple(vertices))
+
+
+def _other_types(then: PhysicalPlan, now: PhysicalPlan) -> tuple[str, str, str, str] | None:
+    """Of a folder that both read: a column, its type now, and then; None: all types are equal."""
+    types = {spec.path: {f.name: f.type for f in spec.columns} for spec in _growing(then).values()}
+    for path, spec in _growing(now).items():
+        for field in spec.columns:
+            was = types.get(path, {}).get(field.name, field.type)
+            if was != field.type and field.name not in spec.casts:
+                return spec.shown or path, field.name, str(field.type), str(was)
+    return None
+
+
+def _growing(plan: PhysicalPlan) -> dict[str, SourceSpec]:
+    """The folders that grow, by path."""
+    specs = (v.source.spec for v in plan.vertices if v.source is not None)
+    return {spec.path: spec for spec in specs if spec.log is not None}
 
 
 def _folders(plan: PhysicalPlan) -> list[str]:
