@@ -18,6 +18,7 @@ import pytest
 import jobmanager
 from jobmanager.delivery import publishing
 from jobmanager.errors import CannotPublishError
+from jobmanager.storage.output_claim import is_complete
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, event
 from planner.errors import InvalidPlanError, UnknownColumnError
@@ -28,6 +29,8 @@ from tests.support.power import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from planner.physical.plan import PhysicalPlan
 
 ROWS = 100
 
@@ -71,8 +74,18 @@ def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path)
     assert sorted(os.listdir(tmp_path)) == ["one", "table", "two"], "nothing is left"
 
 
-def test_a_job_has_not_finished_before_its_answer_is_in_its_place(tmp_path: Path) -> None:
+def test_a_job_has_not_finished_before_its_answer_is_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is an answer published that is not complete: who resumes would write it further."""
     table, seen = tmp_path / "table", []
+
+    def complete_before(plan: PhysicalPlan, *given: Any) -> None:
+        assert is_complete(plan.output)
+        publishing.publish(plan, *given)
+
+    monkeypatch.setattr("jobmanager.driver.job.publish", complete_before)
+    monkeypatch.setattr("jobmanager.driver.job._REPORT_EVERY_S", 0.0)
 
     def note(status: dict[str, Any]) -> None:
         seen.append((status["state"], table.exists()))

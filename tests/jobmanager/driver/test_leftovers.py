@@ -5,7 +5,8 @@ Cannot catch: that something deleted was needed after all (tests/sim, test_crash
 
 from __future__ import annotations
 
-from jobmanager.driver.root_keeper import LEFTOVERS_WAIT_S
+from jobmanager.driver.root_keeper import LEFTOVERS_WAIT_S, left_behind
+from jobmanager.state.messages import DeleteLeftovers
 from rstream import MemoryBlobs, StoreError
 from rvertex.messages import NOTICE_CODEC, VertexFailed
 from tests.jobmanager.driver.test_driver import Scene
@@ -58,3 +59,23 @@ def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> No
     assert store.failures == store.deletions == 0
     assert not any(map(store.exists, dead))
     assert all(map(store.exists, later))
+
+
+def test_what_is_left_behind_is_of_dead_epochs_and_not_needed() -> None:
+    """Of the vertices that are asked for; an epoch may be dead below a living one."""
+    store = MemoryBlobs()
+    stored = {
+        (vertex, epoch): [
+            f"checkpoints/{vertex}/{epoch:08d}-000001.ckpt",
+            f"checkpoints/{vertex}/parts/{epoch:08d}-000001-ab",
+            f"checkpoints/{vertex}/.{epoch:08d}-000002.ckpt.7.7.tmp",
+        ]
+        for vertex in ("a", "b")
+        for epoch in (1, 2, 3, 4, 5)
+    }
+    for path in (path for paths in stored.values() for path in paths):
+        store.put(path, b"state")
+    needed = stored["a", 1][:2]
+    told = {"a": DeleteLeftovers("a", before=4, present=(2,), needed=tuple(needed))}
+    assert set(left_behind(store, told)) == {stored["a", 1][2], *stored["a", 3]}
+    assert left_behind(store, {}) == []
