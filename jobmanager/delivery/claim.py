@@ -14,6 +14,7 @@ was created stays above all that are created earlier, also if older files were d
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -31,6 +32,16 @@ FROM = "from"
 _DIGITS = 10
 #: Claims that others may make between a look and one's own, before it gives up.
 TRIES_MAX = 100
+NAME_BYTES_MAX = 200
+
+
+def folder_name(delivery: str) -> str:
+    """A name of a folder that no other delivery has; a disk takes 255 bytes."""
+    quoted = quote(delivery, safe="")
+    if len(quoted) <= NAME_BYTES_MAX:
+        return quoted
+    mark = hashlib.blake2b(delivery.encode(), digest_size=16).hexdigest()
+    return f"{quoted[: NAME_BYTES_MAX - len(mark) - 1]}+{mark}"  # a quoted name has no "+"
 
 
 class DeliveryClaim:
@@ -39,7 +50,7 @@ class DeliveryClaim:
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
         """``store``: that of the job's root."""
         self._store = store
-        whole = f"{FOLDER}/{quote(delivery, safe='')}"
+        whole = f"{FOLDER}/{folder_name(delivery)}"
         self.folder = f"{whole}/{partition}"
         self._from = f"{whole}/{FROM}"
         self._begins: int | None = None

@@ -22,7 +22,12 @@ import msgpack
 import pyarrow as pa
 
 from rstream.errors import StoreError
-from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DeliveryUnknownError,
+    DestinationError,
+    DestinationRefusedError,
+)
 from rvertex.sinks.protocol import DeliveryProgress
 from rvertex.user_code.errors import reason_of
 
@@ -36,6 +41,17 @@ if TYPE_CHECKING:
 _FOLDER = "calls"
 _OPEN, _STATE = "open-", "state-"
 _DIGITS = 10
+#: Of the function itself, whatever the world is like.
+_BUGS = (NameError, ImportError, SyntaxError, NotImplementedError)
+_LOGIN, _ADDRESS = "correct the token or the user of the function", "correct its address"
+_ROWS = "the receiver refuses the rows: correct the query, or the receiver"
+#: Answers over HTTP that no retry mends, as urllib, requests and httpx raise them. Others pass: a
+#: receiver that is busy (408, 409, 425, 429) or broken (5xx).
+_HTTP = {
+    **dict.fromkeys((400, 413, 414, 415, 422, 431), _ROWS),
+    **dict.fromkeys((401, 402, 403, 407), _LOGIN),
+    **dict.fromkeys((404, 405, 410), _ADDRESS),
+}
 #: A function that has a parameter of this name is told which partition the numbers count.
 STREAM = "stream"
 
@@ -145,7 +161,19 @@ class FunctionDestination:
             self._function(first_seq, batch, **told)
         except (Exception, SystemExit) as error:
             reason = f"it raised {reason_of(error)} (items from {first_seq})"
+            advice = _refusal(error)
+            if advice:
+                raise DestinationRefusedError(self._name, reason, advice) from error
             raise DestinationError(self._name, reason) from error
+
+
+def _refusal(error: BaseException) -> str:
+    """What to do about an error that no retry mends; empty: it may pass."""
+    if isinstance(error, _BUGS):
+        return "correct the function"
+    response = getattr(error, "response", None)
+    status = getattr(error, "code", None) or getattr(response, "status_code", None)
+    return _HTTP.get(status, "") if isinstance(status, int) else ""
 
 
 def _takes_stream(function: Callable[..., Any]) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,12 @@ import pyarrow.parquet as pq
 
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
-from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DeliveryUnknownError,
+    DestinationError,
+    DestinationRefusedError,
+)
 from rvertex.sinks.protocol import DeliveryProgress
 
 if TYPE_CHECKING:
@@ -39,6 +45,12 @@ KEY = "streamscope.delivery"
 ROW_GROUP_ROWS = 1 << 17
 #: Writers that may open between a look at the folder and a file of one's own.
 OPEN_TRIES_MAX = 100
+#: Errors of disks and object stores that no retry mends. Others pass, as a full disk does.
+_REFUSED = re.compile(
+    r"PermissionError|IsADirectoryError|NotADirectoryError|Read-only file system|AccessDenied"
+    r"|Access Denied|Forbidden|NoSuchBucket|InvalidAccessKeyId|SignatureDoesNotMatch"
+    r"|NoCredentialsError|File name too long"
+)
 _DIGITS = 8
 _ID_BYTES = 6
 
@@ -65,6 +77,13 @@ class ParquetDestination:
 
     def open(self, epoch: int) -> DeliveryProgress | None:
         """Take the next number of the partition's files, so that nobody before goes on."""
+        try:
+            return self._open(epoch)
+        except StoreError as error:
+            self._refuse_if_for_good(error)
+            raise
+
+    def _open(self, epoch: int) -> DeliveryProgress | None:
         self.close()
         self._epoch = epoch
         for _ in range(OPEN_TRIES_MAX):
@@ -104,8 +123,14 @@ class ParquetDestination:
             elif progress != self._progress:
                 self._note(number, progress)
         except StoreError as error:
+            self._refuse_if_for_good(error)
             raise DeliveryUnknownError(self._name, str(error)) from error
         self._number, self._progress = number, progress
+
+    def _refuse_if_for_good(self, error: StoreError) -> None:
+        if _REFUSED.search(error.reason):
+            advice = "correct the path, or let the user of the job write there"
+            raise DestinationRefusedError(self._name, error.reason, advice) from error
 
     def close(self) -> None:
         """Forget what was not committed."""

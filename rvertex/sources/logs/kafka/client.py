@@ -36,7 +36,8 @@ _REFUSED = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHEN
 _REFUSED |= {
     "CLUSTER_AUTHORIZATION_FAILED",
     "SASL_AUTHENTICATION_FAILED",
-    "INVALID_TOPIC_EXCEPTION",
+    "TOPIC_EXCEPTION",
+    "UNSUPPORTED_SASL_MECHANISM",
 }
 
 
@@ -80,9 +81,13 @@ class _Said:
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.text, self._secrets = "", secrets
+        #: A broker refused the user, and nothing was answered since.
+        self.refusal: Failure | None = None
 
     def __call__(self, error: KafkaError) -> None:
         self.text = without_secrets(error.str(), self._secrets)
+        if failure(error).is_refused:
+            self.refusal = Failure(self.text, is_refused=True)
 
 
 class Client:
@@ -132,6 +137,15 @@ class Client:
     @trouble.setter
     def trouble(self, text: str) -> None:
         self._said.text = text
+
+    @property
+    def refusal(self) -> Failure | None:
+        """Why brokers refuse the user, if nothing was answered since they did."""
+        return self._said.refusal
+
+    def forget_refusal(self) -> None:
+        """Something was answered."""
+        self._said.refusal = None
 
     def poll(self) -> None:
         """Take in what the client has to say."""

@@ -117,8 +117,9 @@ class _Planner:
                 return found
             if found.is_missing:
                 raise LogNotFoundError(self._name, "there is no such topic")
-            if found.is_refused:
-                raise LogRefusedError(self._name, found.reason)
+            refusal = found if found.is_refused else self.client.refusal
+            if refusal is not None:
+                raise LogRefusedError(self._name, refusal.reason)
             if time.monotonic() > self._deadline_s:
                 reason = self.client.trouble or found.reason
                 raise LogUnreachableError(

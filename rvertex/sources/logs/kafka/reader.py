@@ -20,6 +20,7 @@ import numpy as np
 from rvertex.sources.logs.decode.choose import message_decoder
 from rvertex.sources.logs.decode.messages import Messages
 from rvertex.sources.logs.errors import (
+    LogRefusedError,
     LogReplacedError,
     LogUnreachableError,
     LostInputError,
@@ -254,7 +255,7 @@ class KafkaLog:
         while not self._is_closed:  # ends when the registry answers, if one is asked
             try:
                 rows, error = self._decoder.decode(decoded)
-            except LogUnreachableError as unreachable:
+            except (LogUnreachableError, LogRefusedError) as unreachable:
                 self._trouble = str(unreachable)
                 with self._has_room:
                     self._has_room.wait(RETRY_S)

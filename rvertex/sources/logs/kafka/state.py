@@ -114,6 +114,7 @@ class TopicState:
         if isinstance(answers, Failure) or isinstance(written, Failure):
             return
         self._answered_s, self._trouble = now_s, ""
+        self._client.forget_refusal()
         for partition, answer in answers.items():
             self.ends[partition] = LogEnd(int(answer.offset), self._ends_asked_s)
         self.open = {p for p, end in self.ends.items() if int(written[p].offset) > end.position}
@@ -143,8 +144,9 @@ class TopicState:
         if failure.is_missing:
             self._answered_s = now_s
         self._trouble = self._client.trouble or failure.reason
-        if failure.is_refused:
-            self.refuse(failure)
+        refusal = failure if failure.is_refused else self._client.refusal
+        if refusal is not None:  # the question was given up after ASK_S_MAX, so it has lasted
+            self.refuse(refusal)
         if failure.is_missing and self._missing_since_s is None:
             self._missing_since_s = now_s
 

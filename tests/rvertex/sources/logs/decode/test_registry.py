@@ -14,7 +14,7 @@ from planner import Stream
 from rvertex.sources.logs.decode.avro import AvroDecoder
 from rvertex.sources.logs.decode.avro_schema import arrow_columns
 from rvertex.sources.logs.decode.registry import SchemaRegistry
-from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError
+from rvertex.sources.logs.errors import LogNotFoundError, LogRefusedError, LogUnreachableError
 from tests.support.brokers import free_port
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Answering(http.server.BaseHTTPRequestHandler):
         self.asked.append((self.path, self.headers.get("Authorization")))
         if self.path == "/schemas/ids/5":
             self.send_error(503)
+        elif self.path == "/schemas/ids/401":
+            self.send_error(401)
         elif self.path in ANSWERS:
             self.send_response(200)
             self.end_headers()
@@ -120,3 +122,14 @@ def test_a_registry_that_does_not_answer_is_named(server: http.server.ThreadingH
             registry.schema(5)
     with pytest.raises(LogUnreachableError, match="refused"):
         SchemaRegistry(f"http://127.0.0.1:{free_port()}").schema(1)
+
+
+def test_registry_that_wants_a_user_says_which_option(
+    server: http.server.ThreadingHTTPServer,
+) -> None:
+    url = f"http://127.0.0.1:{server.server_port}"
+    refused = (
+        r"schema registry .* HTTP 401 Unauthorized; give .schema.registry.basic.auth.user.info"
+    )
+    with pytest.raises(LogRefusedError, match=refused):
+        SchemaRegistry(url).schema(401)

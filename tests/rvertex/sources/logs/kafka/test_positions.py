@@ -10,6 +10,7 @@ from rstream.errors import MissingSecretError
 from rvertex.sources.logs.errors import (
     InvalidPositionsError,
     LogNotFoundError,
+    LogRefusedError,
     LogUnreachableError,
 )
 from rvertex.sources.logs.kafka import positions
@@ -96,3 +97,20 @@ def test_values_of_the_environment_are_taken_where_they_are_used(
         topic_units(spec)
     monkeypatch.setenv("SOME_BROKER", broker.servers)
     assert len(topic_units(replace(spec))) == 2
+
+
+@pytest.mark.slow
+def test_user_that_the_broker_refuses_is_no_broker_that_is_away(
+    broker: Broker, filled: str
+) -> None:
+    spec = topic_spec(broker, filled)
+    assert spec.log is not None
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "me",
+        "sasl.password": "hush",
+    }
+    log = replace(spec.log, config=(*spec.log.config, *login.items()))
+    with pytest.raises(LogRefusedError, match="authentication"):
+        topic_units(replace(spec, log=log))

@@ -1,0 +1,125 @@
+"""Which errors of functions, receivers over HTTP and stores end a delivery, and which pass."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager.delivery.claim import DeliveryClaim, folder_name
+from rstream import MemoryBlobs, open_store
+from rvertex.sinks.errors import DestinationError, DestinationRefusedError
+from rvertex.sinks.function import FunctionDestination
+from rvertex.sinks.opening import destination
+from rvertex.sinks.spec import DeliveryPlace, ParquetSink
+from tests.rvertex.sinks.places import SCHEMA, items, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Answers with the status that the path says."""
+
+    def do_POST(self) -> None:
+        self.send_error(int(self.path.strip("/")))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def commit(function: Callable[[int, pa.RecordBatch], None]) -> None:
+    place = DeliveryPlace("job", "d", 0, 1, SCHEMA, MemoryBlobs())
+    called = FunctionDestination(function, "hook", place)
+    called.open(1)
+    called.write(items(0, 0, 3))
+    called.commit(progress(0, 3))
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        (400, "refuses the rows"),
+        (422, "refuses the rows"),
+        (401, "correct the token"),
+        (403, "correct the token"),
+        (404, "correct its address"),
+        *((status, "") for status in (408, 409, 425, 429, 500, 502, 503)),
+    ],
+)
+def test_answers_over_http(url: str, status: int, advice: str) -> None:
+    def post(first_seq: int, batch: pa.RecordBatch) -> None:
+        urllib.request.urlopen(f"{url}/{status}", data=b"rows", timeout=10).close()
+
+    refused = DestinationRefusedError if advice else DestinationError
+    with pytest.raises(refused, match=f"HTTP Error {status}.*{advice}"):
+        commit(post)
+
+
+def test_answers_as_other_clients_raise_them() -> None:
+    class Response:
+        status_code = 413
+
+    class HTTPStatusError(Exception):
+        response = Response()
+
+    def post(first_seq: int, batch: pa.RecordBatch) -> None:
+        raise HTTPStatusError
+
+    with pytest.raises(DestinationRefusedError, match="refuses the rows"):
+        commit(post)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refused"),
+    [
+        (NameError("nme"), True),
+        (ModuleNotFoundError("reqests"), True),
+        (ConnectionError("away"), False),
+        (TimeoutError("slow"), False),
+        (SystemExit(3), False),
+    ],
+)
+def test_mistakes_of_a_function_are_not_tried_again(error: BaseException, is_refused: bool) -> None:
+    def fail(first_seq: int, batch: pa.RecordBatch) -> None:
+        raise error
+
+    with pytest.raises(DestinationRefusedError if is_refused else DestinationError):
+        commit(fail)
+
+
+def test_file_where_the_folder_belongs(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    place = DeliveryPlace("job", "d", 0, 1, SCHEMA)
+    with pytest.raises(DestinationRefusedError, match=r"NotADirectory.*correct the path"):
+        destination(ParquetSink(str(tmp_path / "taken" / "t")), place).open(1)
+
+
+def test_long_names_of_deliveries_have_folders_of_their_own(tmp_path: Path) -> None:
+    """A topic of 249 characters has a name that no disk takes as it is."""
+    names = ["kafka:" + "x" * 249, "kafka:" + "x" * 248 + "y", "ü" * 100, "short", "a/b"]
+    folders = {folder_name(name) for name in names}
+    assert len(folders) == len(names)
+    assert all(len(folder) <= 200 for folder in folders)
+    assert folder_name("a/b") == "a%2Fb"
+    store = open_store(str(tmp_path), fsync=False)
+    claims = [DeliveryClaim(store, name, 0) for name in names]
+    assert [claim.take(0) for claim in claims] == [1] * len(names)
+    assert all(claim.is_newest() for claim in claims)
