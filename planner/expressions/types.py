@@ -8,11 +8,13 @@ whatever its column's unit and zone. Arithmetic on integers is done in int64, on
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from planner.errors import InvalidPlanError
+from planner.expressions.type_names import type_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +50,11 @@ _NAMES: dict[str, pa.DataType] = {
     "datetime": TIMESTAMP_UTC,
     "duration": DURATION,
 }
+#: What Arrow prints for types that have other names above.
+_ARROW_NAMES: dict[str, pa.DataType] = {
+    str(t): t
+    for t in (pa.null(), pa.float16(), pa.large_string(), pa.large_binary(), pa.binary_view())
+} | {"halffloat": pa.float16(), "string_view": pa.string_view()}
 _DECIMAL = re.compile(r"decimal(?:128)?\((\d+)(?:,\s*(\d+))?\)")
 _DECIMAL_DIGITS_MAX = 38
 _PYTHON: dict[type, pa.DataType] = {
@@ -67,14 +74,24 @@ def data_type(like: TypeLike) -> pa.DataType:
     """
     if isinstance(like, pa.DataType):
         return like
-    name = str(like).strip().lower()
-    found = _PYTHON.get(like) if isinstance(like, type) else _NAMES.get(name) or _decimal(name)
+    name = str(like).strip()
+    found = _PYTHON.get(like) if isinstance(like, type) else _named(name.lower())
+    if found is None and isinstance(like, str):
+        found = type_named(name, _named)
     if found is None:
-        names = f"{', '.join(_NAMES)}, decimal(10, 2), and every type of pyarrow"
+        near = get_close_matches(name.lower(), _NAMES, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}? The" if near else "the"
+        names = f"{', '.join(_NAMES)}, decimal(10, 2), list<item: int64>, struct<x: int64>"
         raise InvalidPlanError(
-            f"no type {like!r}; the types are: {names}, such as pa.list_(pa.int64())"
+            f"no type {like!r}; {hint} types are: {names}, and every type of pyarrow, such as "
+            "pa.list_(pa.int64())"
         )
     return found
+
+
+def _named(name: str) -> pa.DataType | None:
+    """A type of one word."""
+    return _NAMES.get(name) or _ARROW_NAMES.get(name) or _decimal(name)
 
 
 def _decimal(name: str) -> pa.DataType | None:
