@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os.path
 from importlib import metadata
+from typing import NoReturn
 
 __version__ = "0.2.0"
 
@@ -146,6 +147,7 @@ try:
         when,
     )
     from planner.explain.text import explain
+    from planner.expressions.suggestions import missing
     from rstream import (
         INF_TIME,
         MIN_TIME,
@@ -260,3 +262,7 @@ __all__ = [
     "vs",
     "when",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing("streamscope", name, __all__)

@@ -44,7 +44,7 @@ ROOMS = (
     "rvertex/sinks",
     *("rvertex/vertex", "rvertex/checkpoint", "rvertex/host", "rvertex"),
     *("planner/errors.py", "planner/durations.py", "planner/fingerprint.py"),
-    *("planner/quantities.py", "planner/user_code.py"),
+    *("planner/quantities.py", "planner/user_code.py", "planner/expressions/suggestions.py"),
     *("planner/expressions/type_names.py", "planner/expressions/types.py"),
     "planner/expressions/failure.py",
     "planner/expressions/rows.py",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from planner.api import names as naming
 from planner.api.choices import when
 from planner.api.expressions import Expr, call, col
 from planner.errors import InvalidPlanError
+from planner.expressions.suggestions import missing, suggest_in_module
 from planner.user_code import user_code
 from rstream.items.batch import VS
 from rvertex.aggregates.ranked.top_rows import KINDS, TopOrder
@@ -352,3 +353,10 @@ def _int_between(function: str, what: str, value: int, low: int, high: int) -> i
             f"{function}(..., {what}={value!r}): it is an int between {low} and {high}"
         )
     return value
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing("agg", name, globals())
+
+
+suggest_in_module(globals())

@@ -15,6 +15,7 @@ import planner.expressions.functions  # noqa: F401  (importing planner fills the
 from planner.api.namespaces import DatetimeFunctions, ListFunctions, MapFunctions, StringFunctions
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Call, Column, Literal, LiteralValue, Node, OptionValue
+from planner.expressions.suggestions import suggest_in_class
 from planner.expressions.types import TIMESTAMP_UTC, TypeLike, data_type
 from rstream.items.batch import VE, VS
 
@@ -394,3 +395,6 @@ def lit_or(value: ExprLike) -> Expr:
 def coalesce(*values: ExprLike) -> Expr:
     """The first value that is not null."""
     return _of_some("coalesce", values)
+
+
+suggest_in_class(Expr)

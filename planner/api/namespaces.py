@@ -13,6 +13,7 @@ from planner.expressions.functions.calendar import UNITS
 from planner.expressions.functions.texts.parsing import URL_PARTS, time_pattern
 from planner.expressions.functions.texts.words import CHARACTERS_MAX, json_steps
 from planner.expressions.nodes import Call, Node, OptionValue
+from planner.expressions.suggestions import suggest_in_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,3 +309,7 @@ def _count(method: str, value: int) -> int:
             f"{method}({value!r}): it takes a whole number from 0 to {CHARACTERS_MAX}"
         )
     return value
+
+
+for _made in (StringFunctions, DatetimeFunctions, ListFunctions, MapFunctions):
+    suggest_in_class(_made)

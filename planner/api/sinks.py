@@ -6,9 +6,10 @@ Each function returns a frozen spec; nothing is connected here. Name a secret as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.durations import duration_us
+from planner.expressions.suggestions import missing, suggest_in_module
 from planner.user_code import user_code
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
@@ -108,3 +109,10 @@ def avro_schema(query: Query) -> str:
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing("sinks", name, globals())
+
+
+suggest_in_module(globals())

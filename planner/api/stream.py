@@ -25,6 +25,7 @@ from planner.api.user_steps import GroupedUserSteps, UserSteps
 from planner.durations import Duration, duration_us, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column, checked_name
+from planner.expressions.suggestions import suggest_in_class
 from planner.logical.nodes import (
     Filter,
     Lifetime,
@@ -332,3 +333,7 @@ class WindowedStream(Windows[Stream]):
 
     def _stream_of(self, plan: LogicalNode) -> Stream:
         return Stream(plan)
+
+
+for _made in (Stream, GroupedStream, WindowedStream, RollingStream):
+    suggest_in_class(_made)

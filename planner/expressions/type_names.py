@@ -39,9 +39,9 @@ def _type(text: str, plain: Callable[[str], pa.DataType | None]) -> tuple[pa.Dat
     timed = _NAMED.match(text)
     if timed is not None:
         return _timed(timed), text[timed.end() :]
-    for word in ("struct", "list", "large_list", "fixed_size_list", "map"):
-        if text.startswith(f"{word}<"):
-            return _nested(word, text[len(word) + 1 :], plain)
+    for kind in ("struct", "list", "large_list", "fixed_size_list", "map"):
+        if text.startswith(f"{kind}<"):
+            return _nested(kind, text[len(kind) + 1 :], plain)
     word = _WORD.match(text)
     found = None if word is None else plain(word[0])
     if word is None or found is None:
