@@ -6,7 +6,8 @@ takes the digest of what is durable from the segments, and reads the rest up to 
 It does the same whenever the output is written by another instance, against its own digest.
 
 Invariants: (1) ``digest`` is that of the items below ``next_seq``, as they were read; (2) no item
-is given before all below it were checked.
+is given before all below it were checked; (3) where rows may end later than they come, the items
+of an instant are given together, so they go into one write and one commit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.delivery.output_tap import READ_ITEMS_MAX, OutputTap
+from rstream import Items
 from rstream.errors import OutputCollectedError
+from rstream.items.batch import CTI, VS, int64_column, kinds
+from rstream.items.dictionaries import join_batches
 from rstream.items.digest import StreamDigest
 from rstream.log.prefix_digest import PrefixDigest
 from rvertex.sinks.errors import DeliveryDivergedError
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
 
     from jobmanager.delivery.output_tap import Endpoints
     from jobmanager.delivery.wiring import DeliveryWiring
-    from rstream import Items
 
 
 class CheckedOutput:
@@ -41,9 +44,13 @@ class CheckedOutput:
         wake: Callable[[], None],
         wiring: DeliveryWiring,
         destination: str,
+        whole_instants: bool = False,
     ) -> None:
-        """``destination``: for messages."""
+        """``destination``: for messages. ``whole_instants``: give no part of an instant."""
         self._destination, self._stream = destination, stream
+        self._gives_instants = whole_instants
+        #: Items at and after ``next_seq`` of the last instant read, of which more may come.
+        self._held: Items | None = None
         self._prefix = PrefixDigest(wiring.open_store(uri))
         self._tap = OutputTap(
             vertex, stream, uri, 0, endpoints, secret, wake, wiring, self._attached
@@ -77,6 +84,7 @@ class CheckedOutput:
         self._expected = None if digest is None else StreamDigest.from_bytes(digest)
         if is_here:
             return
+        self._held = None
         if digest is not None and seq == 0:
             self._read = StreamDigest()
         self._is_checked = False
@@ -85,17 +93,21 @@ class CheckedOutput:
     def read(self, has_ended: bool, max_items: int = READ_ITEMS_MAX) -> Items | None:
         """The next items; None if there are none now. ``has_ended``: nobody writes any more.
 
+        Where instants are whole, they may be more than ``max_items``.
+
         Raises:
             DeliveryDivergedError: what is there is not what was read, or delivered, before.
             OutputCollectedError: retention has deleted the next items.
         """
-        items = self._tap.read(has_ended, READ_ITEMS_MAX if self.is_checking else max_items)
-        while items is not None and self.is_checking:
-            items = self._check(items)
+        while True:  # ends: with items, or when there are none now
+            items = self._read_checked(has_ended, max_items)
+            if items is not None and self._gives_instants:
+                items = self._whole_instants(items)
             if items is None:
-                items = self._tap.read(has_ended, max_items)
-        if items is None:
-            return None
+                return None
+            if items.batch.num_rows:
+                break
+            max_items = min(2 * max_items, READ_ITEMS_MAX)
         assert items.first_seq == self.next_seq, (items.first_seq, self.next_seq)
         self._read.update(items.first_seq, items.batch)
         self.next_seq = items.next_seq
@@ -105,9 +117,30 @@ class CheckedOutput:
         """Release the reader."""
         self._tap.close()
 
+    def _read_checked(self, has_ended: bool, max_items: int) -> Items | None:
+        items = self._tap.read(has_ended, READ_ITEMS_MAX if self.is_checking else max_items)
+        while items is not None and self.is_checking:
+            items = self._check(items)
+            if items is None:
+                items = self._tap.read(has_ended, max_items)
+        return items
+
+    def _whole_instants(self, items: Items) -> Items:
+        """These items and those held, up to the last instant; that is held unless a CTI ends it."""
+        if self._held is not None:
+            batch = join_batches([self._held.batch, items.batch])
+            items, self._held = Items(self._held.first_seq, batch), None
+        if kinds(items.batch)[-1] == CTI:
+            return items
+        times = int64_column(items.batch, VS)
+        first_seq = items.first_seq + int(times.searchsorted(times[-1]))
+        self._held = items.from_seq(first_seq)
+        return items.head(first_seq - items.first_seq)
+
     def _attached(self, seq: int) -> int:
         """The tap has found who writes now: where it begins to read."""
         del seq
+        self._held = None
         if self._is_checked:
             self._expected = self._read
         # The last item is read in any case: it may be the end of the output.

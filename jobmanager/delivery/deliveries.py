@@ -119,6 +119,7 @@ class Deliveries:
             wake=wake.set,
             wiring=self._wiring,
             destination=f"{name}, partition {k}",
+            whole_instants=rows.has_edges,
         )
         return wake, PartitionDelivery(
             label=f"{name}, partition {k}",

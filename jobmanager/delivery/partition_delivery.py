@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Literal
 
 from jobmanager.delivery.output_tap import LOOK_INTERVAL_S
 from rstream.errors import OperatingError, StreamEngineError
-from rstream.items.batch import CTI, VS, Items, int64_column, kinds
-from rstream.items.dictionaries import join_batches
 from rvertex.sinks.errors import (
     DeliveryBegunError,
     DeliveryFencedError,
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from jobmanager.delivery.claim import DeliveryClaim
     from jobmanager.delivery.clean_rows import CleanRows
     from jobmanager.delivery.wiring import Signal
+    from rstream import Items
     from rstream.clock import Clock
     from rvertex.sinks.limits import DeliveryLimits
     from rvertex.sinks.protocol import Destination
@@ -104,9 +103,6 @@ class PartitionDelivery:
         #: Rows written since the last commit, and when that began (monotonic seconds).
         self._pending_rows = 0
         self._committed_s = float("-inf")
-        #: With edges: items of the last instant read, of which more may come. What begins and ends
-        #: at an instant goes into one write and one commit.
-        self._held: Items | None = None
         self._retry_s = limits.retry_pause_s
         self.state: DeliveryState = "opening"
         self._delivered_seq = self._rows = self._commits = 0
@@ -178,15 +174,13 @@ class PartitionDelivery:
         else:
             self._output.seek(found.next_seq, found.digest)
             self._delivered_seq = found.next_seq
-        self._pending_rows, self._held = 0, None
+        self._pending_rows = 0
 
     def _deliver(self) -> None:
         while not self._is_stopped:  # until the output is over
             self._wake.clear()
             has_ended = self._has_ended()
             left = max(self._limits.commit_rows_max - self._pending_rows, 1)
-            if self._held is not None:
-                left = self._limits.commit_rows_max
             items = self._output.read(has_ended, left)
             self.state = "checking" if self._output.is_checking else "delivering"
             if items is not None:
@@ -196,7 +190,7 @@ class PartitionDelivery:
                 self._finish()
                 return
             if items is None and has_ended:
-                if self._held is None and self._pending_rows and not self._output.is_checking:
+                if self._pending_rows and not self._output.is_checking:
                     self._commit()
                 break  # what would be checked or delivered never comes
             if items is None:
@@ -206,32 +200,16 @@ class PartitionDelivery:
         self.state = "stopped"
 
     def _write(self, items: Items) -> None:
-        if self._clean.has_edges:
-            items = self._whole_instants(items)
         rows = self._clean.of(items)
         if rows is not None:
             assert self._destination is not None
             self._destination.write(rows)
             self._pending_rows += rows.table.num_rows
 
-    def _whole_instants(self, items: Items) -> Items:
-        """These items and those held, up to the last instant; that is held unless a CTI ends it."""
-        if self._held is not None:
-            batch = join_batches([self._held.batch, items.batch])
-            items, self._held = Items(self._held.first_seq, batch), None
-        if items.batch.num_rows == 0 or kinds(items.batch)[-1] == CTI:
-            return items
-        times = int64_column(items.batch, VS)
-        first_seq = items.first_seq + int(times.searchsorted(times[-1]))
-        self._held = items.from_seq(first_seq)
-        return items.head(first_seq - items.first_seq)
-
     def _commit_if_due(self, *, is_idle: bool) -> float:
         """Commit what is due; gives how long there is nothing to do unless there is news."""
         since_s = self._clock.monotonic_s() - self._committed_s
         if self._output.is_checking:  # the writer was replaced after rows were written
-            return LOOK_INTERVAL_S
-        if self._held is not None:
             return LOOK_INTERVAL_S
         if self._pending_rows:
             interval_s = self._limits.commit_interval_ms / 1e3

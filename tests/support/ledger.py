@@ -24,6 +24,8 @@ class Ledger:
     #: Calls that fail first: names of calls, "lost" for a commit whose answer is lost.
     faults: list[str] = field(default_factory=list)
     opens: int = 0
+    #: The position of each commit.
+    commits: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def connect(self) -> LedgerWriter:
@@ -67,6 +69,7 @@ class LedgerWriter:
                 raise DeliveryFencedError("ledger", self._epoch)
             self._ledger.rows += self._pending
             self._ledger.progress = progress
+            self._ledger.commits.append(progress.next_seq)
             self._pending = []
             if self._ledger.take_fault("lost"):
                 raise DeliveryUnknownError("ledger", "the answer was lost")

@@ -144,6 +144,7 @@ def delivery(
     endpoints: Endpoints | None = None,
     wake: Signal | None = None,
     wiring: ThreadWiring | None = None,
+    has_edges: bool = False,
 ) -> PartitionDelivery:
     """The delivery of a stream that nobody writes any more, unless ``endpoints`` say who does."""
     wake, wiring = wake or threading.Event(), wiring or ThreadWiring()
@@ -159,12 +160,13 @@ def delivery(
         wake=wake.set,
         wiring=wiring,
         destination="ledger",
+        whole_instants=has_edges,
     )
     return PartitionDelivery(
         label="ledger",
         connect=ledger.connect,
         output=output,
-        rows=CleanRows(item_schema(PAYLOAD), FORM),
+        rows=CleanRows(item_schema(PAYLOAD), FORM, has_edges=has_edges),
         claim=DeliveryClaim(ROOT, uri, partition),
         has_ended=lambda: ended,
         wake=wake,
@@ -205,6 +207,23 @@ def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
     assert found.view().rows == ROWS or "lost" in faults
     assert values(ledger.rows) == list(range(ROWS))
     assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
+
+
+@settings(max_examples=12, deadline=None)
+@given(faults=st.lists(st.sampled_from(FAULTS), max_size=4), cut=st.integers(1, 30))
+def test_commits_are_of_whole_instants_and_wait_for_no_cti(faults: list[str], cut: int) -> None:
+    """Many instants of two rows, and one CTI after all of them."""
+    changes = [[ev(t, INF_TIME, x=t), *([ev(t, t - 1, x=t - 1)] if t else [])] for t in range(ROWS)]
+    items = [*itertools.chain.from_iterable(changes), cti(ROWS), cti(INF_TIME)]
+    ledger = Ledger(faults=list(faults))
+    found = delivery(written(items, cut), ledger, has_edges=True)
+    found.run()
+    assert found.state == "finished"
+    assert sorted(values(ledger.rows)) == sorted([*range(ROWS), *range(ROWS - 1)])
+    assert ledger.progress is not None
+    assert ledger.progress.next_seq == len(items)
+    assert all(seq % 2 == 1 or seq == len(items) - 1 for seq in ledger.commits), ledger.commits
+    assert ledger.commits[0] < len(items) - 2
 
 
 @settings(max_examples=12, deadline=None)
