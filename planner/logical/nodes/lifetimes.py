@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step, with_edges
 from rstream.types import INF_TIME
-from rvertex.operators.edges.stitch import EdgeStitch
+from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.lifetimes import stitch
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
@@ -111,8 +111,9 @@ class Stitch(_SameRows):
     #: Rows come when they begin, and may end later.
     edges: bool = False
 
-    def operator(self) -> stitch.Stitch | EdgeStitch:
-        return EdgeStitch() if self.edges else stitch.Stitch(self.on)
+    def operator(self) -> stitch.Stitch | EdgeAggregate:
+        # With edges it is by all columns: groups without an aggregate.
+        return EdgeAggregate(self.schema.names, ()) if self.edges else stitch.Stitch(self.on)
 
     @property
     def stage_kind(self) -> str:

@@ -7,7 +7,9 @@ of a code that began at a time are one, too.
 Invariants: (1) a row's end is set once; (2) rows that ended before the last step are forgotten when
 they outnumber the others, and what stays keeps its order; (3) runs grow like the digits of a
 counter, so a probe looks into logarithmically many, and costs time in them and in what it finds;
-(4) a snapshot is by reference; the next end that is set after it copies the ends, 8 bytes a row.
+(4) runs that are merged lose the rows that ended before, so a key whose rows come and go stays
+cheap among many that live; (5) a snapshot is by reference; the next end that is set after it copies
+the ends, 8 bytes a row.
 """
 
 from __future__ import annotations
@@ -95,7 +97,10 @@ class LivingRows:
         return values
 
     def find(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(i, number) of all rows held whose code is ``codes[i]``, int64 each."""
+        """(i, number) of rows whose code is ``codes[i]``, int64 each: all that live, or end now.
+
+        Of those that ended before the last :meth:`add` some are found, too.
+        """
         probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run_codes, run_numbers, _ in self._runs:
             lo = run_codes.searchsorted(codes, side="left")
@@ -194,7 +199,10 @@ class LivingRows:
 
     def check(self) -> None:
         """Assert the invariants (linear)."""
-        assert sum(len(numbers) for _, numbers, _ in self._runs) == len(self)
+        indexed = np.concatenate([numbers for _, numbers, _ in self._runs] or [np.empty(0, int)])
+        alive = np.flatnonzero(self._ended.read() == INF_TIME)
+        assert len(np.unique(indexed)) == len(indexed)
+        assert np.isin(alive, indexed).all()
         assert int((self._ended.read() != INF_TIME).sum()) == self._dead
         for codes, numbers, starts in self._runs:
             assert (self._starts.read()[numbers] == starts).all()
@@ -219,7 +227,9 @@ class LivingRows:
         codes = self._codes.read()[numbers]
         while self._runs and len(self._runs[-1][0]) <= _GROWTH * len(codes):
             older_codes, older, _ = self._runs.pop()
-            codes, numbers = np.concatenate([older_codes, codes]), np.concatenate([older, numbers])
+            lives = self._ended.read()[older] == INF_TIME
+            codes = np.concatenate([older_codes[lives], codes])
+            numbers = np.concatenate([older[lives], numbers])
         order = stable_order(codes)
         if order is not None:
             codes, numbers = codes[order], numbers[order]

@@ -2,7 +2,7 @@
 
 Invariants: (1) a result that comes out equal at an instant lives on; (2) an end edge has the
 payload and the start of the last change; (3) results at one instant come in the order of their
-keys, ends first.
+keys, ends first; (4) a key stays as it was when its first living row began, since -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Results:
         before = self._before(codes[first])
         # Rows 0 to n are the steps, those from n on the results before them.
         rows = pa.concat_batches([made.take(pa.array(order)), before])
-        same = identities(rows.columns, rows.num_rows)
+        same = identities(rows.columns[self._keys :], rows.num_rows)
         began = self._began.read()[codes[first]]
         lived = np.concatenate([lives, began != INF_TIME])
         former = np.arange(n) - 1
@@ -73,6 +73,9 @@ class Results:
         of = np.where(fresh, latest[np.maximum(ended - 1, 0)], former[ended])
         begun = np.flatnonzero(differs & lives)
         ranks = self._ranks(rows, first, group)
+        opened = np.maximum.accumulate(np.where(lives & ~lived[former], np.arange(n), -1))
+        key_of = np.where(opened >= group_start(heads), opened, n + group)
+        rows = self._with_keys_of(np.append(key_of, former[first]), rows)
         vs = np.concatenate([times[ended], times[begun]])
         ve = np.concatenate([starts[of], np.full(len(begun), INF_TIME)])
         at = np.concatenate([of, begun])
@@ -111,6 +114,15 @@ class Results:
     def _before(self, codes: np.ndarray) -> pa.RecordBatch:
         columns = [store.values(codes) for store in self._stores]
         return pa.RecordBatch.from_arrays(columns, schema=self.payload)
+
+    def _with_keys_of(self, rows_of_keys: np.ndarray, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """``rows`` with keys from other rows: a key stays as it came first, since -0.0 is 0.0."""
+        at = pa.array(rows_of_keys)
+        columns = [
+            column.take(at) if i < self._keys and pa.types.is_floating(column.type) else column
+            for i, column in enumerate(rows.columns)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
     def _ranks(self, rows: pa.RecordBatch, first: np.ndarray, group: np.ndarray) -> np.ndarray:
         """The place of each step's key in the order of keys."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME
 from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.edges.living_rows import LivingRows
 from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
     from tests.support.edges import Row
 
+FOREVER = int(INF_TIME)
 ON = ("k",)
 BOTH = (("left", "k", "k"), ("left", "x", "x"), ("right", "x", "y"))
 LEFT = BOTH[:2]
@@ -91,3 +96,19 @@ def test_state_is_what_lives(left: list[Row], right: list[Row]) -> None:
     kept = again.snapshot().tables
     assert kept["left"].num_rows == _alive(left)
     assert kept["right"].num_rows == _alive([row for row in right if row.k is not None])
+
+
+def test_a_key_whose_rows_come_and_go_stays_cheap_among_many_that_live() -> None:
+    """What a probe finds must follow what lives: it is the cost of a step."""
+    schema = event_schema(PAYLOAD)
+    rows = LivingRows(schema)
+    many = 20_000
+    rows.add(
+        make_run([ev(0, FOREVER, k=k, x=0) for k in range(many)], PAYLOAD).events, np.arange(many)
+    )
+    hot = np.array([0])
+    for t in range(1, 3_000):
+        rows.add(make_run([ev(t, FOREVER, k=0, x=t)], PAYLOAD).events, hot)
+        rows.set_ends(np.array([len(rows) - 1]), np.array([t + 1]))
+    rows.check()
+    assert len(rows.find(hot)[1]) < 50

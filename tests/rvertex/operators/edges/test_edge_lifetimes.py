@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 
 from rstream.types import INF_TIME
+from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.edges.clip import EdgeClip
-from rvertex.operators.edges.stitch import EdgeStitch
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.stitch import Stitch
 from tests.support.builders import cti, ev, make_run
@@ -53,13 +53,13 @@ def test_a_version_comes_at_once_and_ends_with_the_next() -> None:
 @given(some_rows(), some_ctis)
 def test_stitch_means_that_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
-    out = assert_cut_invariant(EdgeStitch(), [edge_run(rows, ctis)], [PAYLOAD])
+    out = assert_cut_invariant(EdgeAggregate(("k", "x"), ()), [edge_run(rows, ctis)], [PAYLOAD])
     whole = answer_of(Stitch(("k", "x")), [closed_run(rows, ctis)], [PAYLOAD])
     assert meant(out) == sorted_rows(pa.Table.from_batches([whole.events]))
 
 
 def test_rows_that_ended_are_forgotten() -> None:
-    operator = EdgeStitch().open([PAYLOAD])
+    operator = EdgeAggregate(("k", "x"), ()).open([PAYLOAD])
     for start in range(0, 50_000, 5_000):
         rows = [ev(t, t + 1, k=t, x=1) for t in range(start, start + 5_000)]
         operator.process([make_run([*rows, cti(start + 5_001)], PAYLOAD)])
