@@ -7,7 +7,9 @@ that is not a time; on the happy path no row is looked at in Python.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _FACTORS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
 _ZONE = r"(?:Z|[+-]\d{2}(?::?\d{2})?)$"
+_OTHER_ISO = r"^\s*(?:\d{8}T\d|\d{4}-?W\d\d)"
 #: Why text is no time.
 NOT_ISO = "not an ISO-8601 time"
 _INT64_MAX = 2**63 - 1
@@ -53,6 +56,22 @@ def is_zoned(text: pa.Array) -> np.ndarray:
         pc.and_(ends_in_zone, has_hours).fill_null(False).to_numpy(zero_copy_only=False)
     )
     return both
+
+
+def extended(text: pa.Array) -> pa.Array:
+    """Times in ISO's basic form and in weeks as Arrow reads them; itself if there are none.
+
+    Such as ``20260101T000000Z`` and ``2026-W01-3``. Eight digits alone are a number.
+    """
+    is_other = pc.match_substring_regex(text, _OTHER_ISO).fill_null(False)
+    if not is_other.true_count:
+        return text
+    found = text.to_pylist()
+    for k in np.flatnonzero(is_other.to_numpy(zero_copy_only=False)).tolist():
+        with contextlib.suppress(ValueError):  # it looks like one, but is none
+            found[k] = datetime.fromisoformat(found[k].strip()).isoformat()
+    made = pa.array(found, text.type)
+    return text if made.equals(text) else made
 
 
 def shown(value: pa.Scalar) -> str:
@@ -118,6 +137,9 @@ def _from_strings(column: pa.Array) -> np.ndarray | Fault:
         part = text if len(rows) == len(text) else text.take(pa.array(rows))
         parsed = _cast(part, kind)
         if parsed is None:
+            spelled_out = extended(text)
+            if spelled_out is not text:
+                return _from_strings(spelled_out)
             bad = first_failure(len(part), partial(_fails, part, kind))
             return _earliest(Fault(int(rows[bad]), NOT_ISO), text, ~mask)
         values[rows] = parsed

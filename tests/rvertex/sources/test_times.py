@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import jobmanager
+from planner import Stream
 from rvertex.sources.times import Fault, first_failure, is_time_type, parse_times
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOMENT = datetime(2013, 1, 1, 5, 0, 0, 250_000, tzinfo=UTC)
 MICROS = 1_357_016_400_250_000
@@ -94,3 +100,36 @@ def test_halving_finds_the_first_failure(n: int, data: st.DataObject) -> None:
 def test_what_cannot_be_a_time() -> None:
     assert not is_time_type(pa.float64())
     assert not is_time_type(pa.bool_())
+
+
+ISO = {
+    "20260101T000000Z": "2026-01-01T00:00:00Z",
+    "20260101T120000.25": "2026-01-01T12:00:00.25",
+    "20260101T1200": "2026-01-01T12:00:00",
+    "20260101T120000+0130": "2026-01-01T12:00:00+01:30",
+    "2026-W01-3": "2025-12-31",
+    "2026W013": "2025-12-31",
+    "2026-W01": "2025-12-29",
+    "2026-W01-3T10:00:00Z": "2025-12-31T10:00:00Z",
+}
+
+
+@pytest.mark.parametrize("written", ISO)
+def test_other_forms_of_iso(tmp_path: Path, written: str) -> None:
+    """They were refused as no ISO-8601; with a column's type given, too, and among others."""
+    told = parse_times(pa.array([ISO[written]]))
+    assert not isinstance(told, Fault)
+    others = ["2026-03-01T00:00:00Z", "2026-03-01 00:00:00"]
+    found = parse_times(pa.array([*others, written]))
+    assert not isinstance(found, Fault)
+    assert found[2] == told[0]
+    (tmp_path / "x.csv").write_text("\n".join(["t", *others, written]))
+    kinds: list[dict[str, Any]] = [{}, {"schema": {"t": "timestamp"}}]
+    for kind in kinds:
+        rows = Stream.from_csv(tmp_path, vs="t", **kind)
+        assert told[0] in jobmanager.collect(rows, executor="local")["_vs"].to_pylist()
+
+
+@pytest.mark.parametrize("text", ["20261301T000000Z", "2026-W60-1", "20260101", "20260101T9"])
+def test_what_only_looks_like_iso(text: str) -> None:
+    assert parse_times(pa.array(["2026-01-01", text])) == Fault(1, "not an ISO-8601 time")

@@ -19,7 +19,7 @@ import numpy as np
 
 #: So long a row may be that has quotes.
 QUOTED_BYTES_MAX = 4 << 20
-UNCLOSED = "a quote that is not closed"
+UNCLOSED = f"a quote that is not closed within {QUOTED_BYTES_MAX >> 20} MiB"
 _QUOTE, _LF, _CR = 34, 10, 13
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.items.exact import decimals_of, narrowed
-from rvertex.sources.times import is_zoned
+from rvertex.sources.times import extended, is_zoned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,6 +72,16 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _times(text: pa.Array, kind: pa.TimestampType) -> pa.Array:
+    try:
+        return _plain_times(text, kind)
+    except pa.ArrowInvalid:
+        spelled_out = extended(text)
+        if spelled_out is text:
+            raise
+    return _plain_times(spelled_out, kind)
+
+
+def _plain_times(text: pa.Array, kind: pa.TimestampType) -> pa.Array:
     text = pc.utf8_trim_whitespace(text)
     is_null = text.is_null().to_numpy(zero_copy_only=False)
     zoned = is_zoned(text)

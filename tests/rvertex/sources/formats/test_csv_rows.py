@@ -5,15 +5,22 @@ Cannot catch: rules of CSV that Arrow and this code have wrong alike.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rvertex.errors import SourceRowError
 from rvertex.sources.formats.rows import csv_rows
-from rvertex.sources.formats.rows.csv_rows import cut_rows, whole_rows
+from rvertex.sources.formats.rows.csv_rows import QUOTED_BYTES_MAX, cut_rows, whole_rows
+from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 from tests.support.calls import calls_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TEXTS = st.text('ab,,"""\n\n\r', min_size=1, max_size=24).map(str.encode)
 
@@ -86,3 +93,11 @@ def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows.is_open.tolist() == [True, False, False]
     assert whole_rows(text[:7], ",", is_last=False) == (0, False)  # it may yet be closed
     assert whole_rows(text[:10], ",", is_last=False) == (9, True)
+
+
+def test_a_quoted_field_that_is_too_long_is_told_with_the_limit(tmp_path: Path) -> None:
+    """It is closed, but only behind more than is looked at."""
+    long = "a" * (QUOTED_BYTES_MAX + 1)
+    (tmp_path / "x.csv").write_text(f'time,k,x\n1,"{long}",0.5\n2,b,1.5\n')
+    with pytest.raises(SourceRowError, match=r"line 2\).*a quote that is not closed within 4 MiB"):
+        read_rows(only_partition(make_spec("csv", tmp_path)))
