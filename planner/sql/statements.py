@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.api.stream import Query, Stream
     from planner.sql.expressions.scope import Rows
+    from planner.sql.reading.parsing import SqlText
     from rvertex.aggregates.user_defined import UserAggregate
 
 #: What has options, what is a SELECT with a name, and both in messages.
@@ -42,10 +43,22 @@ def compile_text(
 ) -> Query | Stream:
     """The stream or query of a text; see :func:`planner.sql.entry.sql`."""
     text, statements = parse(sql)
+    return compile_statements(text, statements, streams, functions, aggregates, variables)
+
+
+def compile_statements(
+    text: SqlText,
+    statements: list[exp.Expr],
+    streams: Mapping[str, Stream],
+    functions: Mapping[str, Callable[..., Expr]] | None = None,
+    aggregates: Mapping[str, UserAggregate] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Query | Stream:
+    """The same of its trees."""
     makers = {name: _constant(stream) for name, stream in streams.items()}
-    own = {name.lower(): function for name, function in functions.items()}
-    folds = {name.lower(): aggregate for name, aggregate in aggregates.items()}
-    compiler = _Statements(Names(text, makers, own, folds), variables)
+    own = {name.lower(): function for name, function in (functions or {}).items()}
+    folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
+    compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
         return _answer(compiler, [marked(statement, folds) for statement in statements], own)
     except RecursionError:

@@ -32,7 +32,7 @@ from planner.sql.windows.in_windows import (
     window_bounds,
     window_key,
 )
-from planner.sql.windows.window_tables import bound_of, of_each_window
+from planner.sql.windows.window_tables import bound_of, ends_within, of_each_window
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ _ONLY_SESSIONS = (
 _OUTER = (
     "a subquery in HAVING, or in the list beside GROUP BY, cannot read columns of the query around "
     "it: put the GROUP BY in a subquery in FROM, and the condition in WHERE"
+)
+_OF_ROWS = (
+    "rows of windows live until their windows end, so they would be counted in several of these: "
+    "GROUP BY window_start, window_end, or take this window of the stream itself"
 )
 _BOUNDS = ("window_start", "window_end")
 
@@ -263,6 +267,8 @@ class _Grouping:
                 stream.group_by(*self.key_columns[: at + 1])
         if window_node is not None:
             self.spec = self._window(window_node)
+            if self.window is None and not ends_within(self.scope.in_windows, self.spec):
+                raise text.error(window_node, _OF_ROWS)
             return self._results(stream.group_by(*self.key_columns).window(self.spec), node)
         if self.key is None or self.scope.in_windows.is_whole:
             return self._results(stream.group_by(*self.key_columns), node)

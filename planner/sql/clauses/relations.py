@@ -20,6 +20,7 @@ from planner.sql.clauses.unnest import unnested, viewed
 from planner.sql.expressions.time_between import bounds_of_where
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
+    CROSSED,
     is_any_bound,
     is_bound_of,
     joins_previous_windows,
@@ -103,7 +104,7 @@ def joined(
             scope = replace(with_nearest(pairs, scope), window=scope.window)
             continue
         met = [*_conditions_of(clause), *conditions]
-        scope = _of_windows(with_nulls(pairs, clause, right), scope, right, met, names)
+        scope = _of_windows(with_nulls(pairs, clause, right), scope, right, met, names, clause)
     scope = _with_all(scope, waiting, conditions, names)
     for view in node.args.get("laterals") or ():
         scope = viewed(view, scope, names)
@@ -150,7 +151,7 @@ def _with_all(
             found_pairs = join(made, scope, right, names)
         else:
             found_pairs = join_all(clause, scope, right, names)
-        scope = _of_windows(found_pairs, scope, right, met, names)
+        scope = _of_windows(found_pairs, scope, right, met, names, clause)
     return scope
 
 
@@ -162,14 +163,17 @@ def _meeting(left: Scope, right: Scope, conditions: list[exp.Expr], names: Names
 
 
 def _of_windows(
-    pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr], names: Names
+    pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr], names: Names, clause: exp.Join
 ) -> Scope:
     """The pairs, which lie in the windows of both sides; ``met``: the conditions on them."""
     for part in met:
         if joins_previous_windows(part, left, right):
             raise names.text.error(part, _APART)
-    window = left.window or right.window
-    return replace(pairs, window=window, in_windows=windows_of_pairs(pairs, left, right, met))
+    lives = windows_of_pairs(pairs, left, right, met)
+    both = (left.in_windows, right.in_windows)
+    if lives.is_crossed and all(one.has_rows and not one.is_crossed for one in both):
+        raise names.text.error(clause, CROSSED)
+    return replace(pairs, window=left.window or right.window, in_windows=lives)
 
 
 def _right(

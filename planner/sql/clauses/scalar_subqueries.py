@@ -100,6 +100,8 @@ def _value(
         if value and part not in _PARTS:
             word = part.strip("_").upper()
             raise text.error(node, f"a subquery for a value takes no {word}: it is one aggregate")
+    if select.args.get("from_") is None:
+        raise text.error(node, "a subquery that stands for a value needs FROM")
     (item,) = select.expressions
     item = (item.this if isinstance(item, exp.Alias) else item).copy()
     if not has_aggregate(item):

@@ -179,6 +179,8 @@ class Aggregates:
     def _count(self, node: exp.Count, condition: Expr | None) -> Agg:
         value = node.this
         if isinstance(value, exp.Distinct):
+            if not value.expressions:
+                raise self.before.text.error(node, "COUNT(DISTINCT x) lacks what it counts")
             first, *more = [self.before.compile(part) for part in value.expressions]
             with self.before.text.located(node):
                 return agg.count_distinct(_where(condition, first), *more)

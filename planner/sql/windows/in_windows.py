@@ -62,7 +62,7 @@ _CUT = (
     "results of windows of several lengths are joined here, and pairs end before these windows do: "
     "{} the bounds before the join"
 )
-_CROSSED = (
+CROSSED = (
     "these windows overlap, and rows were joined whose windows are not the same: add "
     "a.window_start = b.window_start AND a.window_end = b.window_end to the join"
 )
@@ -155,7 +155,7 @@ def window_key(
         if window is None or not all(map(partial(lies_within, window), lives.windows)):
             continue
         if lives.is_crossed and _overlaps(window):
-            raise names.text.error(key, _CROSSED)
+            raise names.text.error(key, CROSSED)
         return key, bound
     key, bound = asked[0]
     if bound.window is None:

@@ -273,7 +273,7 @@ def _read(node: WindowTable, text: SqlText) -> _Call:
         keys, table = tuple(table.expressions), table.this
     if isinstance(table, exp.Column) and not table.table:
         table = exp.Table(this=table.this)
-    if not isinstance(table, exp.Table):
+    if not isinstance(table, exp.Table) or table.args.get("version") is not None:
         raise text.error(table, f"{name} takes the name of a stream; name a query by WITH or VIEW")
     time = found["TIMECOL"]
     time = time.this if isinstance(time, Descriptor) else time
@@ -319,6 +319,15 @@ def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
         return False
     is_alone = lives.is_whole and lives.windows == (bound.window,) and bound.is_life
     return is_alone and isinstance(spec, Window) and _ends_within(bound.window, spec)
+
+
+def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
+    """Whether rows of windows are counted once by ``spec``, in the window that they start in."""
+    if not lives.has_rows:
+        return True
+    if not isinstance(spec, Window) or spec.size_us != spec.every_us:
+        return False
+    return all(w is not None and _ends_within(w, spec) for w in lives.windows)
 
 
 def _ends_within(window: Window, spec: Window) -> bool:

@@ -182,3 +182,34 @@ def test_a_table_whose_rows_come_is_no_table_without_times() -> None:
             f"SELECT COUNT(*) AS n {SIDES.format(LASTED, '', 'd')} {by}",
             {**streams(), "d": coming},
         )
+
+
+def _rows(window: str) -> str:
+    return f"(SELECT * FROM TABLE({window}(TABLE a, DESCRIPTOR(vs()), {{}})))"
+
+
+@pytest.mark.parametrize(
+    ("rows", "window"),
+    [
+        (_rows("HOP").format("INTERVAL '5' SECOND, INTERVAL '10' SECOND"), "TUMBLE('10 seconds')"),
+        (_rows("TUMBLE").format("INTERVAL '10' SECOND"), "TUMBLE('5 seconds')"),
+        (_rows("TUMBLE").format("INTERVAL '10' SECOND"), "HOP('10 seconds', '5 seconds')"),
+        (_rows("TUMBLE").format("INTERVAL '10' SECOND"), "SESSION('1 second')"),
+    ],
+)
+def test_rows_of_windows_are_not_counted_in_several_others(rows: str, window: str) -> None:
+    with pytest.raises(SqlError, match="they would be counted in several of these"):
+        sql(f"SELECT k, COUNT(*) AS n FROM {rows} GROUP BY k, {window}", streams())
+    whole = _rows("TUMBLE").format("INTERVAL '5' SECOND")
+    sql(f"SELECT k, COUNT(*) AS n FROM {whole} GROUP BY k, TUMBLE('10 seconds')", streams())
+
+
+def test_rows_of_hop_are_joined_in_their_windows() -> None:
+    lengths = "INTERVAL '5' SECOND, INTERVAL '10' SECOND"
+    table = f"TABLE(HOP(TABLE {{0}}, DESCRIPTOR(vs()), {lengths})) AS {{0}}"
+    text = f"SELECT a.k FROM {table.format('a')} {{}} {table.format('b')} {{}} a.k = b.k"
+    for join, on in (("JOIN", "ON"), (",", "WHERE"), ("LEFT JOIN", "ON")):
+        with pytest.raises(SqlError, match=r"add a\.window_start = b\.window_start AND"):
+            sql(text.format(join, on), streams())
+        bounds = " AND a.window_start = b.window_start AND a.window_end = b.window_end"
+        sql(text.format(join, on) + bounds, streams())
