@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.errors import UsageError
 from rstream.items.batch import event_schema, lifetimes
 from rstream.items.dictionaries import is_dictionary, join_batches, plain_array
 from rstream.items.exact import exact_cast
@@ -179,7 +180,9 @@ def _times(
     source: str | Evaluator, role: str, raw: pa.RecordBatch, path: str, *, open_ends: bool = False
 ) -> np.ndarray | RowFault:
     """The times; with ``open_ends`` null is the end of time."""
-    column = raw.column(source) if isinstance(source, str) else source.evaluate(raw)
+    column = raw.column(source) if isinstance(source, str) else _evaluated(source, role, raw)
+    if isinstance(column, RowFault):
+        return column
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     name = _name(source, role)
@@ -198,6 +201,28 @@ def _times(
     ends = np.full(len(column), INF_TIME, np.int64)
     ends[places] = times
     return ends
+
+
+def _evaluated(source: Evaluator, role: str, raw: pa.RecordBatch) -> Any:
+    """The times that an expression gives, or the first row for which it gives none."""
+
+    def failing(lo: int, hi: int) -> UsageError | None:
+        try:
+            source.evaluate(raw.slice(lo, hi - lo))
+        except UsageError as error:
+            return error
+        return None
+
+    try:
+        return source.evaluate(raw)
+    except UsageError:
+        at = first_failure(raw.num_rows, lambda lo, hi: failing(lo, hi) is not None)
+        error = failing(at, at + 1)
+        if error is None:  # it is no row that fails
+            raise
+        columns: tuple[str, ...] = getattr(source, "columns", tuple)()
+        value = ", ".join(shown(raw.column(name)[at]) for name in columns)
+        return RowFault(at, columns[0] if len(columns) == 1 else f"({role})", value, str(error))
 
 
 def _name(source: object, role: str) -> str:

@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import jobmanager
+from planner import Stream, col
 from rstream.items.batch import Items
 from rvertex.errors import SourceRowError
 from rvertex.events.frontier import KnownFrontier
@@ -30,6 +32,7 @@ from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.source_input import SourceInput, source_sides
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -407,3 +410,17 @@ def test_times_of_a_column_may_name_a_zone_or_not(
                 is_bad = bad is not None and bad[k].is_valid
                 found.append("bad" if is_bad else None if at is None else at.hour)
     assert found == [ZONES[raw] for raw in rows]
+
+
+def test_a_time_that_an_expression_does_not_give_is_a_bad_row(tmp_path: Path) -> None:
+    """It ended the job whatever ``on_bad_row`` said, and did not say in which row of which file."""
+    (tmp_path / "x.csv").write_text("t,k\n01.02.2026,a\nx.y,b\n03.02.2026,c\n")
+    time_of = col("t").str.to_timestamp("%d.%m.%Y")
+    rows = Stream.from_csv(tmp_path, vs=time_of, on_bad_row="dead_letter")
+    job = jobmanager.run(rows.to_parquet(), root=str(tmp_path / "_job"), executor="local")
+    job.wait(WAIT_S)
+    assert job.to_arrow()["k"].to_pylist() == ["a", "c"]
+    (dead,) = jobmanager.read_dead_letters(str(tmp_path / "_job")).to_pylist()
+    assert (dead["line"], dead["column"], dead["value"]) == (3, "t", "x.y")
+    with pytest.raises(SourceRowError, match=r"data row 2 \(line 3\).*column 't'.*: 'x\.y'; give"):
+        jobmanager.collect(Stream.from_csv(tmp_path, vs=time_of), executor="local")
