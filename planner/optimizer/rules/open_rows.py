@@ -5,6 +5,10 @@ otherwise wait for an end that may never come. Such a node then emits start and 
 (:mod:`rstream.items.edges`), and so does what passes them on. Two readers can take them: the sink,
 if its destinations keep rows by key, and a join whose rows are points all the same. Below any other
 reader the nodes emit whole lifetimes, as ever.
+
+Aggregates with edges emit net changes: a result that comes out equal lives on, where one with whole
+lifetimes begins anew. So a reader to which it matters when a row began gets whole lifetimes of
+them: ``clip``, and functions that go by the order of rows.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from rstream.items.batch import RESERVED
 
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
+    from planner.logical.nodes.aggregation import Aggregate
 
 N = TypeVar("N", bound=LogicalNode)
 
@@ -84,7 +89,8 @@ class _Opening:
             case DataWindowAgg(window=SnapshotWindow(), points=False, edges=False):
                 return self._aggregate(node)
             case Clip(edges=False) if fixed_length_us(node.left) is None:
-                return replace(self._either(node), edges=True)
+                inputs = tuple(self._of_begins(child) for child in node.inputs)
+                return replace(node.with_inputs(inputs), edges=True)
             case Join(where=None, edges=False) if not node.is_point:
                 is_outer = node.how != "inner" and never_ends(node.left)
                 if is_outer and not self._any(node):
@@ -98,9 +104,17 @@ class _Opening:
 
     def _aggregate(self, node: DataWindowAgg) -> LogicalNode | None:
         below = self._opened[node.input]
+        if below is not None and any(map(_goes_by_order, node.aggregates)):
+            whole = self._closed[node.input]
+            below = None if self._of_begins(node.input) is whole else below
         if below is None and not node.endless:
             return None
         return replace(node, input=below or self._closed[node.input], edges=True)
+
+    def _of_begins(self, node: LogicalNode) -> LogicalNode:
+        """The node for a reader to which it matters when its rows began."""
+        opened = self._opened[node]
+        return self._closed[node] if opened is None or _has_net_changes(opened) else opened
 
     def _with_edges(self, node: Join) -> LogicalNode | None:
         return replace(self._either(node), edges=True) if self._any(node) else None
@@ -115,6 +129,21 @@ class _Opening:
         """The node above inputs with edges, where they have them."""
         inputs = [self._opened[child] or self._closed[child] for child in node.inputs]
         return node.with_inputs(tuple(inputs))
+
+
+def _has_net_changes(node: LogicalNode) -> bool:
+    """Whether rows live on that begin anew in the form with whole lifetimes."""
+    match node:
+        case DataWindowAgg(edges=True):
+            return True
+        case Stitch():  # it joins them in either form
+            return False
+        case _:
+            return any(map(_has_net_changes, node.inputs))
+
+
+def _goes_by_order(aggregate: Aggregate) -> bool:
+    return aggregate.spec.definition.needs_sequence or aggregate.spec.function == "collect"
 
 
 def _reads_times(node: Filter | Project) -> bool:

@@ -197,12 +197,13 @@ def check(seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 20))
-def test_random_plans_mean_the_same_table(seed: int) -> None:
-    assert sum(check(s) for s in range(seed, seed + 20)) >= 6
+@pytest.mark.parametrize("seed", [10, 20])
+def test_a_random_plan_means_the_same_table(seed: int) -> None:
+    assert check(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1600, 100))
-def test_many_random_plans_mean_the_same_table(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(0, 600, 100))
+def test_random_plans_mean_the_same_table(seed: int) -> None:
+    """Seed 325 has a clip of means that come out equal."""
     assert sum(check(s) for s in range(seed, seed + 100)) >= 35
