@@ -172,6 +172,8 @@ class Call(Node):
         values = self._operands(function, batch)
         try:
             return function.evaluate(values, self)
+        except MemoryError:
+            raise
         except (pa.ArrowException, OverflowError) as error:
             if isinstance(batch, Rows) and batch.is_trial:
                 raise EvaluationError(self.function, "") from None

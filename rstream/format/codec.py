@@ -315,6 +315,8 @@ def kept_type(kind: pa.DataType) -> pa.DataType | None:
     try:
         pq.write_table(pa.schema([("column", kind)]).empty_table(), sink)
         return pq.read_schema(pa.BufferReader(sink.getvalue())).field(0).type
+    except MemoryError:
+        raise
     except (pa.ArrowException, NotImplementedError):
         return None
 

@@ -256,6 +256,8 @@ def declared(store: BlobStore) -> pa.Schema | None:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(document["schema"])))
     except FileNotFoundError:
         return None
+    except MemoryError:
+        raise
     except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise CorruptLogError(f"{store.uri}/{DECLARATION}", "it cannot be read") from error
 

@@ -78,6 +78,8 @@ def _of_dicts(schema: pa.Schema, rows: list[Mapping[str, Any]]) -> pa.RecordBatc
 def _column(field: pa.Field, values: list[Any]) -> pa.Array:
     try:
         return exact_array(values, field.type)
+    except MemoryError:
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         number = _first_refused(values, field.type)
         reason = f"{_shown(values[number])} is not {field.type}"
@@ -88,6 +90,8 @@ def _first_refused(values: Iterable[Any], kind: pa.DataType) -> int:
     for number, value in enumerate(values):
         try:
             exact_array([value], kind)
+        except MemoryError:
+            raise
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return number
     raise AssertionError(f"every value is {kind}, but not all of them")

@@ -277,7 +277,7 @@ class FsspecBlobs:
                 time.sleep(RETRY_DELAY_S * 2**attempt)
             try:
                 return with_limit(operation, ATTEMPT_WAIT_S) if self._needs_timeout else operation()
-            except (FileNotFoundError, FileExistsError):
+            except (FileNotFoundError, FileExistsError, MemoryError):
                 raise
             except Exception as error:  # whatever a file system raises; named after the last try
                 reason = f"{type(error).__name__}: {error}{_ADVICE.get(type(error), '')}"

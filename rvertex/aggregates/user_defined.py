@@ -53,6 +53,8 @@ class UserFold:
         ]
         try:
             self._store.put(touched, arrow_column(folded, self._kind))
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             reason = f"its state is not {self._kind}, as state_type says: {error}"
             raise UserResultError(self._name, reason) from None
@@ -92,6 +94,8 @@ def result_column(custom: Custom, found: list[Any]) -> pa.Array:
     """
     try:
         return arrow_column(found, custom.target.type)
+    except MemoryError:
+        raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         name = custom.identity.partition("#")[0]
         raise UserResultError(name, f"its result is not {custom.target.type}: {error}") from None

@@ -233,5 +233,7 @@ def iso(time: int) -> str:
     """A time for people; a number where the calendar ends."""
     try:
         return str(pc.cast(pa.scalar(int(time), pa.timestamp("us")), pa.string()).as_py())
+    except MemoryError:
+        raise
     except pa.ArrowException:
         return str(time)

@@ -166,6 +166,8 @@ class Emitted:
             try:
                 write = arrow_column if holds_times(f.type) else raw_column  # emit has checked it
                 arrays.append(write(values, f.type))
+            except MemoryError:
+                raise
             except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 raise UserResultError(f"emit({f.name}=...)", str(error)) from None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -255,6 +257,8 @@ def _check(values: Sequence[Any], schema: pa.Schema) -> None:
     for value, f in zip(values, schema, strict=True):
         try:
             arrow_column([value], f.type)
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise UserResultError("emit(...)", misfit(f, value, error)) from None
 

@@ -36,6 +36,8 @@ def result_columns(function: str, result: Any) -> Mapping[str, Any]:
         return dict(zip(result.schema.names, result.columns, strict=True))
     try:
         table = result if isinstance(result, pa.Table) else pa.table(result)
+    except MemoryError:
+        raise
     except (TypeError, ValueError, pa.ArrowException):
         kind = type(result).__name__
         raise UserResultError(

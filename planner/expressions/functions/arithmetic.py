@@ -112,6 +112,8 @@ def _resolve_decimal(call: Call) -> Node | None:
         types = [as_decimal(t, widen) for t in arg_types(call)]
         try:
             result = _KERNELS[call.function](*(pa.nulls(0, t) for t in types)).type
+        except MemoryError:
+            raise
         except pa.ArrowException:  # more digits than it has room for
             continue
         return typed(call, result, *types)

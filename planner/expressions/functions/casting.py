@@ -54,6 +54,8 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether there is a conversion at all; found by converting no rows."""
     try:
         convert(pa.nulls(0, source), target)
+    except MemoryError:
+        raise
     except pa.ArrowException:
         return False
     return True

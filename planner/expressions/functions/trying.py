@@ -35,6 +35,8 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
     assert target is not None
     try:
         return casting.convert(value, target)
+    except MemoryError:
+        raise
     except (pa.ArrowException, OverflowError):
         pass
     if isinstance(value, pa.Scalar):
@@ -66,6 +68,8 @@ def _converted(values: pa.Array, target: pa.DataType) -> list[pa.Array]:
         part = todo.pop()
         try:
             parts.append(casting.convert(part, target))
+        except MemoryError:
+            raise
         except (pa.ArrowException, OverflowError):
             if len(part) == 1:
                 parts.append(pa.nulls(1, target))

@@ -74,10 +74,14 @@ def _as_one_array(value: Value) -> pa.Array:
 def _typed(made: list[Any], call: Call) -> pa.Array:
     try:
         return arrow_column(made, call.type)
+    except MemoryError:
+        raise
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         for value in made:
             try:
                 arrow_column([value], call.type)
+            except MemoryError:
+                raise
             except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 reason = f"returned {shown(value)}, which is not {call.type}"
                 reason += f": {error}" if holds_times(call.type) else ""

@@ -80,6 +80,8 @@ class CsvUnits:
             if not has_open_quote:
                 try:
                     batch = self._parse(piece)
+                except MemoryError:
+                    raise
                 except pa.ArrowException:
                     batch = None
             if batch is None:
@@ -132,6 +134,8 @@ class CsvUnits:
         if not self._reads_times_as_text:
             try:
                 return self._exact(rows, self._spec.columns, self._convert)
+            except MemoryError:
+                raise
             except pa.ArrowException:
                 if not has_times(self._spec.columns):
                     raise
@@ -192,6 +196,8 @@ class CsvUnits:
         for field in self._spec.columns:
             try:
                 self._with_times(row, pa.schema([field]))
+            except MemoryError:
+                raise
             except pa.ArrowException as error:
                 is_text = "UTF8" not in str(error)
                 reason = f"not of type {field.type}" if is_text else NO_TEXT
@@ -265,6 +271,8 @@ def _whole_rows(
         raise SourceVanishedError(path, first_line(error)) from error
     except UnicodeError as error:
         raise UnreadableTextError(path, NO_TEXT_IN.format(encoding, first_line(error))) from error
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
     if rest:

@@ -68,6 +68,8 @@ class JsonUnits:
             self._piece, self._cut = (chunk, rows, lines), None
             try:
                 batch: pa.RecordBatch | None = _batch(chunk, self._spec.columns)
+            except MemoryError:
+                raise
             except pa.ArrowException:
                 batch = rows_of(self._spec, unit, self._rows(), rows, self._parse, self._explain)
             lines += chunk.count(b"\n")
@@ -161,6 +163,8 @@ def chunks(
         raise SourceVanishedError(path, first_line(error)) from error
     except UnicodeError as error:
         raise UnreadableTextError(path, NO_TEXT_IN.format(encoding, first_line(error))) from error
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
     if rest:
@@ -179,6 +183,8 @@ def parse_json(chunk: bytes, schema: pa.Schema | None) -> pa.Table:
         return _parsed(chunk, schema) if wide == schema else _with_values(chunk, schema, wide)
     try:
         return _with_values(chunk, schema, times_as_text(wide, dates=True))
+    except MemoryError:
+        raise
     except pa.ArrowException:
         if not has_dates(schema):
             raise
@@ -283,6 +289,8 @@ def infer_json_schema(path: str, encoding: str) -> pa.Schema:
         raise CorruptSourceError(path, None, "the file is empty")
     try:
         return _checked_table(chunk, None).schema
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         lines = [text for text in chunk.split(b"\n")[:_INFER_LINES] if text.strip(_SPACE)]
         found = _schema_of_good(lines)
@@ -303,6 +311,8 @@ def _schema_of_good(lines: list[bytes]) -> pa.Schema | None:
         try:
             found = _checked_table(b"\n".join([*good, *lines[lo:hi]]), None).schema
             good += lines[lo:hi]
+        except MemoryError:
+            raise
         except pa.ArrowException:
             if hi - lo > 1:
                 middle = (lo + hi) // 2
@@ -357,6 +367,8 @@ def value_of(line: bytes, name: str) -> str | None:
 def _refuses(chunk: bytes, schema: pa.Schema) -> bool:
     try:
         parse_json(chunk, schema)
+    except MemoryError:
+        raise
     except pa.ArrowException:
         return True
     return False

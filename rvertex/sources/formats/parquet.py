@@ -68,6 +68,8 @@ class ParquetUnits:
             yield from self._rows(file, unit)
         except FileNotFoundError as error:
             raise SourceVanishedError(unit.path, first_line(error)) from error
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError) as error:
             raise CorruptSourceError(unit.path, unit.row_group, first_line(error)) from error
 
@@ -179,6 +181,8 @@ def _opened(path: str, dictionaries: Sequence[str], int96: Literal["us", "ns"]) 
             read_dictionary=[*dictionaries],
             coerce_int96_timestamp_unit=int96,
         )
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError) as error:
         source.close()
         raise CorruptSourceError(path, None, first_line(error)) from error

@@ -44,6 +44,8 @@ def split_units(spec: SourceSpec, path: str, version: FileVersion) -> list[Unit]
                 cuts = _json_cuts(path, size)
             else:
                 cuts = _csv_cuts(path, size, str(spec.option("delimiter", ",")))
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError) as error:
             raise CorruptSourceError(path, None, first_line(error)) from error
     bounds = zip([0, *cuts], [*cuts, None], strict=True)

@@ -75,6 +75,13 @@ class LogUnreachableError(OperatingError):
 
 
 @error_class
+class RegistryRefusedError(LogUnreachableError):
+    """A schema registry wants another user; a job that runs waits until it is let in."""
+
+    message = "{log}: {reason}"
+
+
+@error_class
 class LogRowError(IntegrityError):
     """A row of a log could not be decoded, and the source says that this is an error."""
 

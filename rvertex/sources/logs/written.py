@@ -76,6 +76,8 @@ def _claimed(path: str, claim: dict[str, Any]) -> GrowingStreams:
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(claim[CLAIM_SCHEMA])))
         places = tuple(part_uri(path, name) for name in claim[CLAIM_STREAMS])
+    except MemoryError:
+        raise
     except (KeyError, ValueError, pa.ArrowException) as error:
         reason = "it does not say which streams there are; begin that job anew to have it said"
         raise CorruptSourceError(f"{path}/{CLAIM}", None, reason) from error

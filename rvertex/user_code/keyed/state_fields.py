@@ -228,6 +228,8 @@ class SlotCode:
                 raise UserResultError(self.slot.__qualname__, reason)
         try:
             return pa.array(values, field.type)
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError) as error:
             reason = f"state field {name!r} cannot be kept: {error}"
             raise UserResultError(self.slot.__qualname__, reason) from None

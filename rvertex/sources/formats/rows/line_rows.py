@@ -107,6 +107,8 @@ class LineRows:
                 continue
             try:
                 batch = parse(self.between(lo, hi))
+            except MemoryError:
+                raise
             except pa.ArrowException:
                 batch = None
             if batch is not None and batch.num_rows == hi - lo:

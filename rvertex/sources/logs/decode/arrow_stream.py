@@ -44,6 +44,8 @@ class ArrowDecoder:
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all().combine_chunks()
             table.validate(full=True)  # it comes from outside
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as error:
             return Bad(f"not an Arrow IPC stream: {first_line(error)}")
         return conformed(table, self._schema)

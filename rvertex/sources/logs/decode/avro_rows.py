@@ -68,5 +68,7 @@ def _array(name: str, column: AvroColumn, rows: Sequence[dict[str, Any]]) -> pa.
         if column.convert is not None:
             found = [column.convert(value) for value in found]
         return pa.array(found, column.arrow)
+    except MemoryError:
+        raise
     except (pa.ArrowException, Refused, OverflowError) as error:
         raise Refused(f"column {name!r}: {first_line(error)}") from error

@@ -56,6 +56,8 @@ class JsonDecoder:
             raise Refused
         try:
             table = parse_json(lines, self._schema)
+        except MemoryError:
+            raise
         except pa.ArrowException as error:
             raise Refused from error
         if table.num_rows != len(values):

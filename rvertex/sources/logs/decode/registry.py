@@ -12,7 +12,7 @@ from typing import Any
 from rstream.secret_values import user_of, without_user
 from rvertex.sources.files import first_line
 from rvertex.sources.logs.decode.avro_schema import AvroSchema, parse_avro_schema, with_types
-from rvertex.sources.logs.errors import LogNotFoundError, LogRefusedError, LogUnreachableError
+from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError, RegistryRefusedError
 
 ANSWER_S_MAX = 10.0
 _ANSWER_BYTES_MAX = 4 << 20
@@ -35,7 +35,7 @@ class SchemaRegistry:
 
         Raises:
             LogUnreachableError: the registry does not answer.
-            LogRefusedError: it wants another user.
+            RegistryRefusedError: it wants another user.
         """
         if number not in self._known:
             self._known[number] = self._schema(self._get(f"/schemas/ids/{number}"))
@@ -47,7 +47,7 @@ class SchemaRegistry:
         Raises:
             LogNotFoundError: it has none.
             LogUnreachableError: the registry does not answer.
-            LogRefusedError: it wants another user.
+            RegistryRefusedError: it wants another user.
         """
         found = self._schema(self._get(_version(subject, "latest")))
         if found is None:
@@ -88,7 +88,7 @@ class SchemaRegistry:
                 return None
             if error.code in _REFUSED:
                 reason = f"HTTP {error.code} {error.reason}; give {_USER_INFO} in config="
-                raise LogRefusedError(f"schema registry {self._url}", reason) from error
+                raise RegistryRefusedError(f"schema registry {self._url}", reason) from error
             raise LogUnreachableError(self._url, f"HTTP {error.code}") from error
         except (OSError, ValueError) as error:
             raise LogUnreachableError(self._url, first_line(error)) from error

@@ -20,7 +20,6 @@ import numpy as np
 from rvertex.sources.logs.decode.choose import message_decoder
 from rvertex.sources.logs.decode.messages import Messages
 from rvertex.sources.logs.errors import (
-    LogRefusedError,
     LogReplacedError,
     LogUnreachableError,
     LostInputError,
@@ -255,7 +254,7 @@ class KafkaLog:
         while not self._is_closed:  # ends when the registry answers, if one is asked
             try:
                 rows, error = self._decoder.decode(decoded)
-            except (LogUnreachableError, LogRefusedError) as unreachable:
+            except LogUnreachableError as unreachable:
                 self._trouble = str(unreachable)
                 with self._has_room:
                     self._has_room.wait(RETRY_S)

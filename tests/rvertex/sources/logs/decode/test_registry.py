@@ -14,7 +14,7 @@ from planner import Stream
 from rvertex.sources.logs.decode.avro import AvroDecoder
 from rvertex.sources.logs.decode.avro_schema import arrow_columns
 from rvertex.sources.logs.decode.registry import SchemaRegistry
-from rvertex.sources.logs.errors import LogNotFoundError, LogRefusedError, LogUnreachableError
+from rvertex.sources.logs.errors import LogNotFoundError, LogUnreachableError, RegistryRefusedError
 from tests.support.brokers import free_port
 
 if TYPE_CHECKING:
@@ -131,5 +131,5 @@ def test_registry_that_wants_a_user_says_which_option(
     refused = (
         r"schema registry .* HTTP 401 Unauthorized; give .schema.registry.basic.auth.user.info"
     )
-    with pytest.raises(LogRefusedError, match=refused):
+    with pytest.raises(RegistryRefusedError, match=refused):
         SchemaRegistry(url).schema(401)

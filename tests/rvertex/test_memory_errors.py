@@ -1,0 +1,54 @@
+"""Arrow's error of memory is one of its errors of data, too, and is never taken for a bad row.
+
+Cannot catch: a handler of ``Exception``, or of Arrow's errors under another name.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import pyarrow as pa
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rstream.store.blobs import FsspecBlobs
+from tests.rooms import FILES, tree
+
+#: They look at data to tell people of it, or talk over the network: nothing is skipped there.
+LOOKS = (
+    "rstream/transport/flight.py",
+    "rvertex/sources/mixed.py",
+    "rvertex/sources/formats/carried.py",
+    "rvertex/sources/formats/first_rows/csv_look.py",
+    "rvertex/sources/formats/first_rows/value_notes.py",
+    "planner/expressions/failure.py",
+    "planner/expressions/types.py",
+)
+PACKAGES = ("rstream/", "rvertex/", "planner/expressions/")
+
+
+def test_arrow_says_that_memory_is_short_as_an_error_of_its_own() -> None:
+    assert {pa.ArrowException, MemoryError} <= {*pa.ArrowMemoryError.__mro__}
+
+
+def test_who_handles_errors_of_data_lets_those_of_memory_go() -> None:
+    wrong = []
+    for file in FILES:
+        if not file.startswith(PACKAGES) or file in LOOKS:
+            continue
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.Try):
+                kinds = [ast.unparse(h.type) if h.type else "" for h in node.handlers]
+                data = next((k for k, kind in enumerate(kinds) if "ArrowException" in kind), None)
+                if data is not None and "MemoryError" not in kinds[:data]:
+                    wrong.append(f"{file}:{node.lineno}")
+    assert not wrong
+
+
+def test_a_store_is_not_away_when_memory_is_short() -> None:
+    class Short(MemoryFileSystem):
+        def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: object) -> None:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        FsspecBlobs(Short(), "/short").put("x", b"y")
