@@ -56,7 +56,8 @@ def stateless_spec(
             return Explode(column)
         case logical.Project(columns=columns):
             found = [(name, as_dictionary(by_value(expr, carried))) for name, expr in columns]
-            return Project(tuple((name, _by_name(expr)) for name, expr in found))
+            made = tuple((name, _by_name(expr)) for name, expr in found)
+            return Project(made, edges=node.edges)
 
 
 def _is_total(predicate: Node) -> bool:

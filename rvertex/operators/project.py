@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from rstream.items.batch import VE, VS, empty_events, event_schema
+from rstream.items.batch import VE, VS, empty_events, event_schema, int64_column
+from rstream.items.edges import starts
 from rvertex.errors import UnknownColumnError
+from rvertex.events.lifetime import with_times
 from rvertex.events.run import Run
 from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless, evaluate_all
@@ -30,6 +32,8 @@ class Project(RowByRow):
     holds_ctis: ClassVar[bool] = False
 
     columns: tuple[Column, ...]
+    #: Expressions read the start of a row, and end edges come: of these it is in ``_ve``.
+    edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Types as the expressions give them.
@@ -43,7 +47,8 @@ class Project(RowByRow):
 
     def open(self, inputs: Sequence[pa.Schema]) -> ProjectOperator:
         """A projection; it has no state."""
-        return ProjectOperator(self.columns, event_schema(self.output_schema(inputs)))
+        schema = event_schema(self.output_schema(inputs))
+        return ProjectOperator(self.columns, schema, edges=self.edges)
 
     @staticmethod
     def _type_of(source: Evaluator | str, empty: pa.RecordBatch) -> pa.DataType:
@@ -57,8 +62,11 @@ class Project(RowByRow):
 class ProjectOperator(Stateless):
     """See :class:`Project`."""
 
-    def __init__(self, columns: tuple[Column, ...], schema: pa.Schema) -> None:
+    def __init__(
+        self, columns: tuple[Column, ...], schema: pa.Schema, *, edges: bool = False
+    ) -> None:
         self._columns = columns
+        self._edges = edges
         self._evaluators = [source for _, source in columns if not isinstance(source, str)]
         self._schema = schema
 
@@ -66,8 +74,15 @@ class ProjectOperator(Stateless):
         """Compute the columns; those named by their source are shared with the input."""
         (run,) = ports
         events = run.events
-        computed = iter(evaluate_all(self._evaluators, events))
+        computed = iter(evaluate_all(self._evaluators, self._begun(events)))
         arrays = [events.column(VS), events.column(VE)]
         for _, source in self._columns:
             arrays.append(events.column(source) if isinstance(source, str) else next(computed))
         return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), run.ctis)
+
+    def _begun(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """The events as expressions see them: each with the start of its row."""
+        if not self._edges:
+            return events
+        begins = starts(int64_column(events, VS), int64_column(events, VE))
+        return with_times(events, vs=begins)

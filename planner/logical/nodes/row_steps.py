@@ -63,6 +63,8 @@ class Project(_RowStep):
 
     columns: tuple[tuple[str, Node], ...]
     label: str = ""
+    #: Expressions read the start of rows that may end later than they come.
+    edges: bool = False
 
     @property
     def schema(self) -> pa.Schema:

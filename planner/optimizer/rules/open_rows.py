@@ -28,6 +28,7 @@ from planner.logical.nodes import (
     Project,
     Recover,
     Sink,
+    Sorted,
     Stitch,
     Union,
 )
@@ -57,6 +58,14 @@ class _Opening:
         self._closed: NodeMap[LogicalNode] = NodeMap()
         #: The node with edges; None: it has none, or cannot.
         self._opened: NodeMap[LogicalNode | None] = NodeMap()
+        #: Projections that read starts only to decide between rows of equal rank.
+        self._orders: NodeMap[bool] = NodeMap()
+        for node in topological(plan):
+            if isinstance(node, DataWindowAgg) and all(
+                a.function == "top_rows" for a in node.aggregates
+            ):
+                below = node.input.input if isinstance(node.input, Exchange) else node.input
+                self._orders[below] = True
         for node in topological(plan):
             self._opened[node] = self._open(node)
             self._closed[node] = self._close(node)
@@ -82,10 +91,15 @@ class _Opening:
     def _open(self, node: LogicalNode) -> LogicalNode | None:
         """The node with edges, if rows come earlier so."""
         match node:
+            case Project() if _reads_times(node) and node in self._orders:
+                passed = self._passed(node)
+                return passed and replace(passed, edges=True)
             case Filter() | Project() if _reads_times(node):
                 return None
             case Filter() | Project() | Explode() | Exchange() | Recover() | Union():
                 return self._passed(node)
+            case Sorted():  # rows that come when they begin are a table, which has no order
+                return self._opened[node.input]
             case DataWindowAgg(window=SnapshotWindow(), points=False, edges=False):
                 return self._aggregate(node)
             case Clip(edges=False) if fixed_length_us(node.left) is None:
@@ -97,8 +111,9 @@ class _Opening:
                     return replace(self._either(node), edges=True)
                 return self._with_edges(node)
             case Stitch(on=on, edges=False) if set(on) == set(node.schema.names):
-                below = self._opened[node.input]
-                return None if below is None else replace(node, input=below, edges=True)
+                if self._any(node) or never_ends(node.input):
+                    return replace(self._either(node), edges=True)
+                return None
             case _:
                 return None
 
@@ -119,7 +134,7 @@ class _Opening:
     def _with_edges(self, node: Join) -> LogicalNode | None:
         return replace(self._either(node), edges=True) if self._any(node) else None
 
-    def _passed(self, node: LogicalNode) -> LogicalNode | None:
+    def _passed(self, node: N) -> N | None:
         return self._either(node) if self._any(node) else None
 
     def _any(self, node: LogicalNode) -> bool:

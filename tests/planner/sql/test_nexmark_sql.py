@@ -10,16 +10,21 @@ benchmark's own queries.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from planner import Stream, sql
 from planner.physical.lower import lower
-from rstream.items.batch import VE
+from rstream.items.batch import VE, VS
+from rstream.items.edges import paired
 from rstream.types import INF_TIME
 from tests.support.plan_runner import answer
 
@@ -232,6 +237,16 @@ def connection(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def growing(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables under other names, for views of what has come so far."""
+    with duckdb.connect() as found:
+        found.execute("SET TimeZone = 'UTC'")
+        for name in ("person", "auction", "bid"):
+            found.execute(f"CREATE TABLE {name}_all AS FROM '{events}/{name}/*.parquet'")
+        yield found
+
+
 FAST = ("q3", "q4", "q18", "q19")
 
 
@@ -279,3 +294,30 @@ def _plain(row: Any) -> tuple[Any, ...]:
             value = value.replace(tzinfo=None)
         made.append(value)
     return tuple(made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["q3", "q4", "q9", "q16", "q18", "q19", "q20"])
+def test_the_answer_so_far(
+    name: str, streams: dict[str, Stream], growing: duckdb.DuckDBPyConnection
+) -> None:
+    """At 20 random instants: what is alive of rows that come when they begin, and DuckDB's rows."""
+    ours, duck = QUERIES[name]
+    stream = sql(ours, streams)
+    assert isinstance(stream, Stream)
+    query = stream.to_parquet(technical_columns=True)
+    query = replace(query, plan=replace(query.plan, changes=True))
+    found = paired(answer(lower(query, root="memory://nexmark", parallelism=2)))
+    vs, ve = found.column(VS).to_numpy(), found.column(VE).to_numpy()
+    theirs = ours.replace("DATE_FORMAT", "strftime").replace("'yyyy-MM-dd'", "'%Y-%m-%d'")
+    theirs = duck or theirs.replace("'HH:mm'", "'%H:%M'")
+    for at in sorted(Random(name).choices(np.unique(vs), k=20)):
+        for table in ("person", "auction", "bid"):
+            growing.execute(
+                f"CREATE OR REPLACE VIEW {table} AS FROM {table}_all "
+                f"WHERE epoch_us(date_time) <= {at}"
+            )
+        alive = found.filter(pa.array((vs <= at) & (at < ve))).select(stream.schema.names)
+        rows = [_plain(row.values()) for row in alive.to_pylist()]
+        expected = [_plain(row) for row in growing.execute(theirs).fetchall()]
+        assert sorted(rows, key=repr) == sorted(expected, key=repr), at
