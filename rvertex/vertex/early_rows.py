@@ -2,8 +2,9 @@
 
 A row is ahead if it starts later than ``max_ahead`` after what the clock said when that was last
 written down. Then the host has to write down what it says now: a "clock" entry, which decides the
-row and those up to ``until``. Whoever reads them again decides by the same entry. Rows that are not
-ahead cost nothing: with ``max_ahead="1h"`` an entry is written about once an hour. Pure.
+row and those up to ``until``, wherever it stands among the entries. Whoever reads them again
+decides by the same entry. Rows that are not ahead cost nothing: with ``max_ahead="1h"`` an entry is
+written about once an hour. Pure.
 
 Invariant: which rows are bad is a function of the log and its entries.
 """
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
 
 #: Nothing was written down yet.
-NO_CLOCK = (int(MIN_TIME), 0)
+NO_CLOCK = [int(MIN_TIME), 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,39 +55,38 @@ class EarlyRows:
         source = spec.shown or spec.path
         return EarlyRows(source, partition, spec.log.max_ahead_us, column, fails)
 
-    def lack(self, rows: LogRows, clocks: Sequence[tuple[int, tuple[int, int]]]) -> bool:
-        """Whether a row is ahead of its clock, and that clock does not decide it.
+    def lack(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> bool:
+        """Whether a row is ahead, and no clock decides it."""
+        return bool((self._ahead(rows, clocks)[0] & (rows.positions >= clocks[-1][1])).any())
 
-        ``clocks``: from which position on each holds, its time, and up to where it decides.
+    def _ahead(
+        self, rows: LogRows, clocks: Sequence[Sequence[int]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows are ahead of their clocks, bool[n], and what those say, us.
+
+        A row's clock is the first that decides it, else the last one.
         """
-        vs = int64_column(rows.batch, VS)
-        if len(vs) == 0 or int(vs.max()) <= min(map(self._latest, (c[0] for _, c in clocks))):
-            return False
-        starts = rows.positions.searchsorted([position for position, _ in clocks])
-        ends = [*starts[1:], len(vs)]
-        return any(
-            bool(((vs[lo:hi] > self._latest(time)) & (rows.positions[lo:hi] >= until)).any())
-            for lo, hi, (_, (time, until)) in zip(starts, ends, clocks, strict=True)
-        )
+        times, untils = np.array(clocks, np.int64).T
+        first = untils.searchsorted(rows.positions, side="right")
+        said = times[np.minimum(first, len(times) - 1)]
+        latest = np.minimum(said, INF_TIME - self.max_ahead_us) + self.max_ahead_us
+        return int64_column(rows.batch, VS) > latest, said
 
-    def set_aside(self, rows: LogRows, clock_us: int) -> LogRows:
-        """The rows with those that are ahead of the clock among the dead ones.
+    def set_aside(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> LogRows:
+        """The rows with those that are ahead among the dead ones.
 
         Raises:
             LogRowError: there is one, and the source does not pass over bad rows.
         """
-        vs = int64_column(rows.batch, VS)
-        is_early = vs > self._latest(clock_us)
+        is_early, said = self._ahead(rows, clocks)
         if not is_early.any():
             return rows
-        positions, times = rows.positions[is_early], vs[is_early]
-        reason, values = (
-            too_far_ahead(self.max_ahead_us, clock_us),
-            [iso(time) for time in times.tolist()],
-        )
+        positions = rows.positions[is_early]
+        values = [iso(time) for time in int64_column(rows.batch, VS)[is_early].tolist()]
+        reasons = [too_far_ahead(self.max_ahead_us, at) for at in said[is_early].tolist()]
         if self.fails:
             at = int(positions[0])
-            raise LogRowError(self.source, self.partition, at, reason, values[0])
+            raise LogRowError(self.source, self.partition, at, reasons[0], values[0])
         early = pa.RecordBatch.from_pylist(
             [
                 {
@@ -97,16 +97,13 @@ class EarlyRows:
                     "value": value,
                     "reason": reason,
                 }
-                for position, value in zip(positions.tolist(), values, strict=True)
+                for position, value, reason in zip(positions.tolist(), values, reasons, strict=True)
             ],
             schema=DEAD,
         )
         kept = pa.array(~is_early)
         dead = early if rows.dead is None else _in_order(pa.concat_batches([rows.dead, early]))
         return LogRows(rows.positions[~is_early], rows.batch.filter(kept), rows.next_position, dead)
-
-    def _latest(self, clock_us: int) -> int:
-        return min(clock_us + self.max_ahead_us, int(INF_TIME))
 
 
 def _in_order(dead: pa.RecordBatch) -> pa.RecordBatch:

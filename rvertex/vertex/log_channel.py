@@ -36,8 +36,7 @@ _BOOKS = (
     "is_ended",
     "dead_rows",
     "lost_positions",
-    "clock_us",
-    "clock_until",
+    "clocks",
 )
 
 
@@ -57,8 +56,8 @@ class LogChannel:
         )
         self._until = unit.until
         self._early = EarlyRows.of(spec, unit.stream)
-        #: What the clock said when it was last written down, and up to where that decides.
-        self.clock_us, self.clock_until = NO_CLOCK
+        #: What the clock said, us, and up to which position that decides: of entries in effect.
+        self.clocks: list[list[int]] = []
         #: Whether the partition appeared after the job was planned.
         self.is_added = False
         #: The next position to offer.
@@ -106,16 +105,18 @@ class LogChannel:
 
     def lacks_clock(self, rows: LogRows) -> bool:
         """Whether one of the rows is ahead, and no entry says by which clock that is decided."""
-        if self._early is None:
-            return False
-        clocks = [(e.position, (e.time, e.until)) for e in self._pending if e.kind == "clock"]
-        return self._early.lack(rows, [(self.position, (self.clock_us, self.clock_until)), *clocks])
+        return self._early is not None and self._early.lack(rows, self._known_clocks())
 
     def clock_entry(self, partition: int, index: int, now_us: int, until: int) -> LogEntry:
         """The entry that decides which rows up to ``until`` are too far ahead."""
-        times = [self.clock_us, *(e.time for e in self._pending if e.kind == "clock")]
         position = max(self.position, *(e.position for e in self._pending), 0)
-        return LogEntry("clock", partition, index, position, max(now_us, *times), until)
+        last_us = self._known_clocks()[-1][0]
+        return LogEntry("clock", partition, index, position, max(now_us, last_us), until)
+
+    def _known_clocks(self) -> list[list[int]]:
+        """Those in effect and those that are durable: rows ask up to where a clock decides."""
+        pending = [[e.time, e.until] for e in self._pending if e.kind == "clock"]
+        return [*self.clocks, *pending] or [NO_CLOCK]
 
     def offer(self, rows: LogRows) -> None:
         """The next rows, up to ``rows.next_position``."""
@@ -188,7 +189,8 @@ class LogChannel:
                 self.lost_positions += max(0, entry.until - self.position)
                 self.position = max(self.position, entry.until)
             case "clock":
-                self.clock_us, self.clock_until = entry.time, entry.until
+                left = [clock for clock in self.clocks if clock[1] > entry.position]
+                self.clocks = [*left, [entry.time, entry.until]]
             case "end":
                 self.end()
             case "file":
@@ -197,7 +199,7 @@ class LogChannel:
     def _take(self, rows: LogRows) -> None:
         """Rows between which no entry stands; each dead one meets the frontier at its place."""
         if self._early is not None:
-            rows = self._early.set_aside(rows, self.clock_us)
+            rows = self._early.set_aside(rows, self._known_clocks())
         if rows.dead is None or rows.dead.num_rows == 0:
             self._take_events(rows.batch, rows.positions)
             return

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from planner import Query
     from rstream import Items
     from rvertex.sources.logs.entries import LogEntry
+    from rvertex.sources.spec import Idle
     from rvertex.vertex.spec import VertexSpec
     from tests.support.plan_runner import Streams
 
@@ -49,6 +50,8 @@ HASTY_AFTER_US, HASTY_DELAY_US = 60 * MS, 4_000 * MS
 LEASE_S = 0.3
 #: Of the jobs, how many read a growing folder.
 FOLDER_SHARE = 0.3
+#: Of every fifth job: some rows are ahead of the clock, a few of them only for a while.
+AHEAD_EVERY, MAX_AHEAD_US = 5, 600 * MS
 #: The rows of a file have times from that on when it appears.
 FILE_SPAN_US = 500 * MS
 
@@ -58,6 +61,8 @@ def make_live_workload(seed: int) -> Workload:
     """The live job of a seed."""
     random, is_hasty = Random(seed * 7_919 + 17), seed % 4 == 3
     log = _folder(random) if random.random() < FOLDER_SHARE else _log(random)
+    is_ahead = seed % AHEAD_EVERY == 1
+    log = _with_early_rows(log, Random(seed)) if is_ahead else log
     is_bounded = not log.files and random.random() < 0.5
     spec = SourceSpec(
         format="json",
@@ -67,9 +72,11 @@ def make_live_workload(seed: int) -> Workload:
         vs="t",
         delay_us=[random.choice([0, 20 * MS, 300 * MS]), HASTY_DELAY_US][is_hasty],
         log=LogSpec(
-            idle=random.choice(["follow", "follow", "follow", "clock", "wait"]),
+            idle=_idle(random, is_ahead=is_ahead),
             idle_after_us=HASTY_AFTER_US if is_hasty else IDLE_AFTER_US,
             is_bounded=is_bounded,
+            max_ahead_us=MAX_AHEAD_US if is_ahead else None,
+            on_error="skip" if is_ahead else "fail",
         ),
         options=((PARTITIONS, random.choice([1, 2])), (POLL_EVERY, 200 * MS)),
     )
@@ -121,6 +128,24 @@ def _log(random: Random) -> LiveLog:
         partitions.append(tuple(rows))
         ends.append(end)
     return LiveLog(tuple(partitions), tuple(ends), over_s)
+
+
+def _idle(random: Random, *, is_ahead: bool) -> Idle:
+    """Who follows rows that are ahead makes those in step late, and may."""
+    chosen: Idle = random.choice(["follow", "follow", "follow", "clock", "wait"])
+    return "wait" if is_ahead else chosen
+
+
+def _with_early_rows(log: LiveLog, random: Random) -> LiveLog:
+    """The log with rows that are bad if they are read soon, or whenever they are read."""
+
+    def moved(row: LiveRow) -> LiveRow:
+        ahead_us = random.choice([0, 0, 0, 0, 0, 0, 700, 1_500, 3_000, 600_000]) * MS
+        return replace(row, vs=row.vs + ahead_us)
+
+    partitions = tuple(tuple(map(moved, rows)) for rows in log.partitions)
+    files = tuple(replace(file, rows=tuple(map(moved, file.rows))) for file in log.files)
+    return replace(log, partitions=partitions, files=files)
 
 
 def exact_us(at_s: float) -> int:

@@ -131,7 +131,7 @@ def expected(
     for number, partition in enumerate(partitions):
         frontier: int = MIN_TIME
         greatest: int = MIN_TIME
-        latest: int = INF_TIME
+        clocks = [(e.until, e.time) for e in partition.entries if e.kind == "clock"]
         entries = list(partition.entries)
         last = MIN_TIME // every_us * every_us
         for row in [*partition.rows, None]:
@@ -140,10 +140,11 @@ def expected(
                 if entry.kind == "advance" and entry.time > frontier:
                     frontier = entry.time
                     ctis |= {frontier // every_us * every_us} - {last}
-                if entry.kind == "clock" and max_ahead_us is not None:
-                    latest = entry.time + max_ahead_us
             if row is None:
                 break
+            clock = next((time for until, time in clocks if until > row.position), None)
+            clock = clocks[-1][1] if clock is None and clocks else clock
+            latest = INF_TIME if clock is None or max_ahead_us is None else clock + max_ahead_us
             if row.vs is None or row.vs > latest:
                 found.dead.append((frontier, number, row.position))
             elif row.vs < frontier:

@@ -357,6 +357,23 @@ def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
     )
 
 
+def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
+    """Entries stand in order, so it stands behind the files; rows waited for it for ever."""
+    spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
+    assert spec.source is not None
+    channel = LogChannel(spec.source.spec, spec.source.units[0], sorts=True)
+    for index in (0, 1):
+        channel.decide(LogEntry("file", 0, index, index << 32, path=f"{index}.json"))
+    rows = log_rows(0, LogPartition((Row(0, 10), Row(1, 90)), ()), 0, 2)
+    assert channel.lacks_clock(rows)
+    entry = channel.clock_entry(0, 2, 10, until=2)
+    assert entry.position == 1 << 32
+    channel.decide(entry)
+    assert not channel.lacks_clock(rows)
+    channel.offer(rows)
+    assert [dead.column("position").to_pylist() for dead in channel.dead] == [[1]]
+
+
 @pytest.mark.parametrize("replays", [False, True])
 def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
     """It became durable after the snapshot, at the position of that; no row follows."""
