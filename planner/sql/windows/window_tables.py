@@ -17,7 +17,8 @@ from sqlglot import exp
 
 from planner.api.expressions import Expr, col, lit, ve, vs
 from planner.errors import InvalidPlanError
-from planner.logical.event_time import is_event_time, never_ends
+from planner.expressions.nodes import Column
+from planner.logical.event_time import distance_us, is_event_time, never_ends
 from planner.logical.windows import (
     CumulatingWindow,
     SessionWindow,
@@ -63,6 +64,10 @@ _FUNCTIONS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
         ("STEP", "SIZE", "OFFSET?"),
     ),
 }
+_OF_PAIRS = (
+    "vs(), which is the later time of a pair that is joined by time: write DESCRIPTOR(vs()), or "
+    "make the windows before the join"
+)
 #: Of windows that overlap: each row is there once for each of them.
 _COPIES_MAX = 100
 _MILLISECOND = timedelta(milliseconds=1)
@@ -297,10 +302,12 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
     column = scope.column(time, call.text)
     is_time = column == VS or is_event_time(scope.stream.plan, column)
     if not is_time and not _is_within(rows, column, spec):
+        plan = scope.stream.plan
+        is_near = distance_us(plan, Column(column, plan.schema.field(column).type)) is not None
         raise call.text.error(
             time,
-            f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by the column "
-            "that WATERMARK FOR or vs = names, or by vs()",
+            f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by "
+            + (_OF_PAIRS if is_near else "the column that WATERMARK FOR or vs = names, or by vs()"),
         )
 
 

@@ -208,3 +208,14 @@ def test_points_without_a_bound_on_time_are_refused(text: str) -> None:
     assert UNBOUNDED[text] in str(raised.value)
     streams["b"] = streams["b"].for_ever()
     assert isinstance(sql(text, streams), Stream)
+
+
+def test_windows_go_by_the_later_time_of_a_pair() -> None:
+    streams = {name: stream_of(rows) for name, rows in ROWS.items()}
+    pairs = f"SELECT a.t AS at, b.t AS bt FROM a JOIN b ON a.k = b.k AND {BETWEEN}"
+    text = f"CREATE VIEW v AS {pairs}; SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE v, "
+    counted = sql(f"{text}DESCRIPTOR(bt), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
+    by_name = sql(f"{text}DESCRIPTOR(vs()), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
+    assert counted == by_name
+    with pytest.raises(SqlError, match="'at' is not the time of 'v': windows go by vs"):
+        sql(f"{text}DESCRIPTOR(at), INTERVAL '30' MINUTE)) GROUP BY window_start", streams)
