@@ -26,6 +26,7 @@ from planner.logical.nodes import (
     Recover,
     Sorted,
     Source,
+    Stitch,
     Union,
 )
 from rstream.items.batch import VS
@@ -65,6 +66,20 @@ def never_ends(plan: LogicalNode) -> bool:
             return plan.keeps_lifetimes and never_ends(plan.inputs[0])
 
 
+def are_instants(plan: LogicalNode) -> bool:
+    """Whether every event lives for an instant, or for a few that follow each other."""
+    match plan:
+        case Stitch(input=below):
+            return are_instants(below)
+        case Union(branches=branches):
+            return all(map(are_instants, branches))
+        case Join(left=left, right=right, how=how):
+            return are_instants(left) or (how == "inner" and are_instants(right))
+        case _:
+            kept = plan.keeps_lifetimes and are_instants(plan.inputs[0])
+            return plan.is_point or kept
+
+
 def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
     """Whether an expression over the columns of ``plan`` says when each event starts.
 
@@ -88,6 +103,8 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
             return all(found(branch, expr) for branch in branches)
         case Over() | Sorted() | Distinct():
             return set(expr.columns()) <= set(plan.input.schema.names) and found(plan.input, expr)
+        case Stitch(on=on) if set(expr.columns()) <= set(on):  # what is merged starts together
+            return found(plan.input, expr)
         case Filter() | Explode() | Recover() | Exchange():
             return found(plan.input, expr)
         case AsOf(left=left, columns=columns):

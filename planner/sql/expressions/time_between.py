@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.expressions.nodes import resolve
+from planner.logical.event_time import are_instants
 from planner.logical.nodes import IntervalJoin
 from planner.logical.time_bounds import Span, span_of, span_of_keys
 from planner.sql.expressions.scalars import Expressions
@@ -44,7 +45,7 @@ _PLAIN = (
 
 def are_points(left: Scope, right: Scope) -> bool:
     """Whether the rows of both live for an instant."""
-    return left.stream.plan.is_point and right.stream.plan.is_point
+    return are_instants(left.stream.plan) and are_instants(right.stream.plan)
 
 
 @dataclass(frozen=True, slots=True)

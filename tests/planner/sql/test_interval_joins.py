@@ -115,6 +115,11 @@ WHERES = {
     "using the time": "SELECT k, t, x, y FROM a JOIN b USING (k, t)",
     "a subquery": "SELECT a.x, v.y FROM a JOIN (SELECT t AS u, k, y FROM b WHERE y > 5) AS v "
     "ON a.k = v.k AND v.u BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
+    "distinct rows": "SELECT a.x, v.y FROM a JOIN (SELECT DISTINCT t, k, y FROM b) AS v "
+    "ON a.k = v.k AND v.t BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
+    "a union": "SELECT a.x, v.y FROM a JOIN "
+    "(SELECT t, k, y FROM b UNION SELECT t, k, x FROM a) AS v "
+    "ON a.k = v.k AND v.t BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
     "a query by name": "WITH v AS (SELECT * FROM (SELECT k AS j, t AS u, y FROM b)) "
     "SELECT a.x, y FROM a JOIN v ON a.k = j AND a.t BETWEEN u - INTERVAL '10' MINUTE AND u",
     "three, by the first": f"SELECT a.x, b.y, c.y AS z FROM a JOIN b ON a.k = b.k AND {BETWEEN} "
@@ -194,6 +199,8 @@ UNBOUNDED = {
     "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t >= a.t": "has one bound only",
     "SELECT x, y FROM a JOIN b ON b.t < a.t": "has one bound only",
     "SELECT x, y FROM a JOIN b ON a.k = b.k AND b.t > a.t AND b.t < a.t": "the bounds cross",
+    "SELECT x FROM a JOIN (SELECT DISTINCT k FROM b) AS c ON a.k = c.k": "almost none would meet",
+    "SELECT x FROM a WHERE k IN (SELECT DISTINCT k FROM b)": "almost none would meet",
     "SELECT x, y FROM a JOIN b USING (k)": "almost none would meet: bound the time",
     "SELECT k FROM a EXCEPT SELECT k FROM b": "compares rows that are alive together",
     "SELECT k FROM a INTERSECT SELECT k FROM b": "compares rows that are alive together",
