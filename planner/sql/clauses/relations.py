@@ -17,7 +17,7 @@ from planner.sql.clauses.joins import and_parts, join_all
 from planner.sql.clauses.outer_joins import is_without_condition, join, keys_of_where
 from planner.sql.clauses.ranking import bounds_of
 from planner.sql.clauses.unnest import unnested, viewed
-from planner.sql.expressions.time_between import bounds_of_where
+from planner.sql.expressions.time_between import bounds_of_where, is_bounded
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
     CROSSED,
@@ -138,7 +138,10 @@ def _with_all(
     """The pairs with what waits for keys, each as soon as WHERE has some."""
     left = list(waiting)
     while left:  # ends: each pass joins one of them
-        found = next((e for e in left if _meeting(scope, e[1], conditions, names)), left[0])
+        asked = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
+        some = [(e, parts) for e, parts in asked if parts] or asked
+        near = [e for e, parts in some if is_bounded(parts, scope, e[1], names)]
+        found = near[0] if near else some[0][0]
         left.remove(found)
         clause, right = found
         met = list(conditions)

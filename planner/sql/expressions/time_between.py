@@ -77,6 +77,14 @@ def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) 
     return replace(found, span=span)
 
 
+def is_bounded(parts: Sequence[exp.Expr], left: Scope, right: Scope, names: Names) -> bool:
+    """Whether the conditions bound the time between points; rows that last need no bound."""
+    if not are_points(left, right):
+        return True
+    span = bounded(parts, left, right, names).span
+    return span.lo is not None and span.hi is not None
+
+
 def bounds_of_where(
     conditions: Sequence[exp.Expr], left: Scope, right: Scope, names: Names
 ) -> list[exp.Expr]:

@@ -130,6 +130,9 @@ WHERES = {
     f"{BETWEEN} LEFT JOIN b AS c ON c.k = b.k AND c.t > b.t AND c.t < b.t + INTERVAL '4' MINUTE",
     "three with commas": "SELECT a.x, b.y, c.y AS z FROM a, b, b AS c WHERE a.k = b.k AND "
     f"{BETWEEN} AND c.k = a.k AND c.t BETWEEN b.t - INTERVAL '3' MINUTE AND b.t",
+    "three with commas, by the last": "SELECT a.x, b.y, c.y AS z FROM a, b, b AS c WHERE "
+    "a.k = b.k AND b.t BETWEEN c.t - INTERVAL '3' MINUTE AND c.t "
+    "AND c.k = a.k AND c.t BETWEEN a.t AND a.t + INTERVAL '3' MINUTE",
     "semi": f"SELECT * FROM a SEMI JOIN b ON a.k = b.k AND {BETWEEN}",
     "anti": f"SELECT * FROM a ANTI JOIN b ON a.k = b.k AND {BETWEEN}",
 }

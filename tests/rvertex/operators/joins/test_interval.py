@@ -6,6 +6,7 @@ wrongly (``tests/planner/sql/test_interval_joins.py``).
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,7 +22,7 @@ from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.run import Run
 from rvertex.operators.joins.interval import How, IntervalJoin
-from tests.support.budget import examples
+from tests.support.budget import examples, one_in
 from tests.support.builders import cti, ev, make_run
 from tests.support.operator_harness import assert_cut_invariant, assert_horizon
 from tests.support.strategies import ports, splits, times
@@ -93,7 +94,7 @@ def sortable(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: [(value is None, value or 0) for value in row])
 
 
-@examples(60)
+@examples(12)
 @given(
     ports([LEFT, RIGHT], times=times(0, 12), duration_max=4, max_size=9),
     st.sampled_from(HOWS),
@@ -178,9 +179,11 @@ def test_at_the_ends_of_time(how: How) -> None:
         assert sortable(found) == sortable(expected), bounds
 
 
-@pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("bounds", [(0, 6), (-6, 0), (-3, 3), (2, 6), (-6, -2)])
-def test_its_horizon_is_enough_and_a_third_is_not(how: How, bounds: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape", one_in(9, itertools.product(HOWS, [(0, 6), (-6, 0), (-3, 3), (2, 6), (-6, -2)]))
+)
+def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, int]]) -> None:
+    how, bounds = shape
     spec = spec_of(how, *bounds)
     horizon = spec.horizon_us((1, 1))
     assert horizon is not None
