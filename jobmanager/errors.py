@@ -54,6 +54,19 @@ class NoJobError(UsageError):
 
 
 @error_class
+class BeginningDeletedError(UsageError):
+    """The rows that are alive follow from a whole output, and retention has deleted a part."""
+
+    stream: str
+    first_seq: int
+
+    message = (
+        "output {stream}: it is kept from seq {first_seq} on, so living rows may be missing; "
+        "read them from the destination, or run the job without retention="
+    )
+
+
+@error_class
 class CannotListError(UsageError):
     """A folder in which jobs are to be looked for cannot be looked into."""
 

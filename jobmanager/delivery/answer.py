@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from jobmanager.config import SPARK_DAEMON
 from jobmanager.delivery.deliveries import clean_rows, output_form
-from jobmanager.errors import NoJobError
+from jobmanager.errors import BeginningDeletedError, NoJobError
 from jobmanager.storage.output_claim import answer_files, is_complete
 from jobmanager.storage.root import JobRoot, display_uri
 from planner.durations import time_us
@@ -88,6 +88,7 @@ class Answer:
             if reader.read_schema() is None:
                 return  # nothing is durable yet
             if self._rows.has_edges:
+                _check_beginning(reader, uri)
                 yield from self._whole(reader)
                 return
             while (items := reader.read_next()) is not None:
@@ -202,6 +203,7 @@ def read_table(root: str, at: Time | None = None, *, trust: bool = False) -> pa.
 
     Raises:
         NoJobError: there is no job at ``root``.
+        BeginningDeletedError: retention has deleted rows that may be alive.
         UsageError: the output has not come to ``at`` yet.
     """
     plan = JobRoot(root, trust=trust).read_plan()
@@ -224,6 +226,7 @@ def _alive_in(uri: str, at_us: int | None) -> pa.Table | None:
     try:
         if reader.read_schema() is None:
             return None
+        _check_beginning(reader, uri)
         kept: pa.Table | None = None
         step: list[pa.RecordBatch] = []
         reached: int = MIN_TIME
@@ -248,6 +251,16 @@ def _alive_in(uri: str, at_us: int | None) -> pa.Table | None:
         return found.filter(pa.array(found.column(VS).to_numpy() <= until))
     finally:
         reader.close()
+
+
+def _check_beginning(reader: StreamReader, uri: str) -> None:
+    """A row that lives may have begun with the first item.
+
+    Raises:
+        BeginningDeletedError: retention has deleted it.
+    """
+    if reader.next_seq:
+        raise BeginningDeletedError(display_uri(uri), reader.next_seq)
 
 
 def _living(kept: pa.Table | None, step: list[pa.RecordBatch], time: int) -> pa.Table:

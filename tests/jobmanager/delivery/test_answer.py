@@ -5,8 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pytest
+
 import streamscope as ss
-from jobmanager.delivery.answer import Answer
+from jobmanager.delivery.answer import Answer, _alive_in
+from jobmanager.errors import BeginningDeletedError
+from rstream import INF_TIME, InlineBackground, RStream
+from tests.support.builders import ev, make_items
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +34,19 @@ def test_rows_of_one_time_keep_the_order_of_the_files(tmp_path: Path) -> None:
     assert len(wanted) == ROWS
     for count in (150, 300, ROWS):
         assert Answer(job.plan).first(count)["x"].to_pylist() == wanted[:count]
+
+
+def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
+    """A row that lives may have begun there: without it the table would be wrong."""
+    uri, payload = "memory://test-answer/retained", pa.schema([("x", pa.int64())])
+    output = RStream.open(uri, payload, background=InlineBackground())
+    for seq in range(3):
+        output.write(seq, make_items([ev(seq, INF_TIME, x=seq)], payload))
+        output.flush()
+    output.garbage_collect(1)
+    output.close()
+    with pytest.raises(BeginningDeletedError, match="kept from seq 1 on"):
+        _alive_in(uri, None)
 
 
 def test_head_keeps_the_order_of_each_partition() -> None:
