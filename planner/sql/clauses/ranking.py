@@ -298,6 +298,10 @@ def limited(
 
 
 def _whole(node: exp.Expr, names: Names) -> int:
+    if node.expressions:
+        raise names.text.error(
+            node, "LIMIT BY is not supported; write QUALIFY ROW_NUMBER() ... <= n"
+        )
     options = node.args.get("limit_options")
     if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
         raise names.text.error(node, "FETCH and LIMIT take a number of rows, no PERCENT or TIES")

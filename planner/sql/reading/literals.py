@@ -80,6 +80,9 @@ def _interval_us(node: exp.Interval, text: SqlText) -> int:
     amount, unit = node.this, node.args.get("unit")
     if not isinstance(amount, exp.Literal):
         raise text.error(node, "the length of an INTERVAL is a literal")
+    if isinstance(unit, exp.IntervalSpan):
+        reason = "an INTERVAL has one unit; write INTERVAL '90' SECOND or '1 day 2 hours'"
+        raise text.error(node, reason)
     written = f"{amount.name} {unit.name}" if unit is not None else amount.name
     return _parsed_us(written, node, text)
 
