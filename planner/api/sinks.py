@@ -77,7 +77,8 @@ def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> Fu
     ``first_seq`` counts the items of the partition. After a failure the last call may be repeated,
     with the same number and the same rows; ranges of calls do not overlap. A function with a
     parameter ``stream`` is told which partition it is, as several call it: whoever keeps
-    ``(stream, first_seq)`` has each row once. What it raises is tried again.
+    ``(stream, first_seq)`` has each row once. What it raises is tried again, unless no retry can
+    help: a mistake such as NameError, or an answer over HTTP such as 401 or 422.
     """
     if not callable(fn):
         raise InvalidSinkError("function", f"it takes a function, not {fn!r}")
