@@ -37,6 +37,7 @@ from planner.physical.sizing import add_costs, widths
 from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
 from rstream.format.codec import kept_type
+from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
 from rvertex.sources.formats.row_groups import marked
@@ -210,6 +211,8 @@ class _Lowering:
             self._flows[node] = flow
         #: The stage that writes the answer.
         self.last = self._open(self._flows[plan.input])
+        if plan.changes:
+            self.last.add(EdgeSpread(), "a start and an end for each row")
 
     @property
     def parallelism(self) -> int:

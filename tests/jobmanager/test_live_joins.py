@@ -46,8 +46,9 @@ class Both:
             for partition in range(2):
                 feed.write(partition, 2 * second + number * (second % 2), ROWS)
 
-    def streams(self, **options: Any) -> list[Stream]:
-        return [feed.stream(**options) for feed in self.feeds]
+    def joined(self, how: str, **options: Any) -> Stream:
+        events, others = (feed.stream(**options) for feed in self.feeds)
+        return joined(events, others, how)
 
     def were_read(self, status: dict[str, Any]) -> bool:
         """Whether the positions of the sources are those of all that was written."""
@@ -62,7 +63,7 @@ def test_each_row_comes_once_however_often_the_job_begins_again(
     broker: Broker, tmp_path: Path, how: str
 ) -> None:
     both, watch = Both(broker), Watch()
-    query = joined(*both.streams(), how).to_parquet()
+    query = both.joined(how).to_parquet()
     both.write(0)
     root = str(tmp_path / "job")
     job = jobmanager.run(query, root=root, executor="local", config=QUICK, on_status=watch)
@@ -75,7 +76,7 @@ def test_each_row_comes_once_however_often_the_job_begins_again(
         job = jobmanager.resume(root, on_status=watch, config=QUICK)
     watch.until(both.were_read)
     assert finish(job)["state"] == "finished"
-    whole = jobmanager.collect(joined(*both.streams(until="latest"), how), executor="local")
+    whole = jobmanager.collect(both.joined(how, until="latest"), executor="local")
     found = rows_of(answer_rows(job))
     assert found == rows_of(whole.to_pylist())
     alone = [row for row in found if row[2] is None or row[3] is None]
@@ -92,7 +93,7 @@ def test_sql_over_two_topics(broker: Broker, tmp_path: Path) -> None:
         "SELECT a.key, a.t, b.t AS u FROM a LEFT JOIN b ON a.key = b.key "
         f"AND b.t BETWEEN a.t - {-LO} AND a.t + {HI}"
     )
-    a, b = both.streams(until="latest")
+    a, b = (feed.stream(until="latest") for feed in both.feeds)
     made = sql(text, {"a": a, "b": b})
     assert isinstance(made, Stream)
     found = jobmanager.collect(made, executor="local").to_pylist()

@@ -158,7 +158,9 @@ def _has_net_changes(node: LogicalNode) -> bool:
 
 
 def _goes_by_order(aggregate: Aggregate) -> bool:
-    return aggregate.spec.definition.needs_sequence or aggregate.spec.function == "collect"
+    spec = aggregate.spec  # ties of top_rows go by begins, whatever came of net changes
+    is_top = spec.function == "top_rows"
+    return not is_top and (spec.definition.needs_sequence or spec.function == "collect")
 
 
 def _reads_times(node: Filter | Project) -> bool:

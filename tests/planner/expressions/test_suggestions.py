@@ -17,7 +17,10 @@ import streamscope as ss
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROWS = ss.Stream.from_items({"x": "int64", "s": "string"}, [ss.event(1, x=1, s="a")])
+#: What is asked for is not there, so types have nothing to say.
+STREAM: Any = ss.Stream
+COLUMN: Any = ss.col("s")
+ROWS: Any = ss.Stream.from_items({"x": "int64", "s": "string"}, [ss.event(1, x=1, s="a")])
 NAMES: list[tuple[Callable[[], Any], str]] = [
     (lambda: ss.agg.average, "agg has no 'average'; did you mean 'mean'?"),
     (lambda: ss.agg.summ, "agg has no 'summ'; did you mean 'sum'?"),
@@ -27,10 +30,10 @@ NAMES: list[tuple[Callable[[], Any], str]] = [
     (lambda: ROWS.filtre, "Stream has no 'filtre'; did you mean 'filter'?"),
     (lambda: ROWS.where, "Stream has no 'where'; did you mean 'filter'?"),
     (lambda: ROWS.groupBy, "Stream has no 'groupBy'; did you mean 'group_by'?"),
-    (lambda: ss.Stream.from_cvs, "from_cvs"),
+    (lambda: STREAM.from_cvs, "from_cvs"),
     (lambda: ROWS.group_by("x").windw, "GroupedStream has no 'windw'; did you mean 'window'?"),
-    (lambda: ss.col("x").csat, "Expr has no 'csat'; did you mean 'cast'?"),
-    (lambda: ss.col("s").str.uper, "StringFunctions has no 'uper'; did you mean 'upper'?"),
+    (lambda: COLUMN.csat, "Expr has no 'csat'; did you mean 'cast'?"),
+    (lambda: COLUMN.str.uper, "StringFunctions has no 'uper'; did you mean 'upper'?"),
     (lambda: ROWS.qqq, "Stream has no 'qqq'; there are: agg, apply,"),
 ]
 OPTIONS: list[tuple[Callable[[], Any], str]] = [

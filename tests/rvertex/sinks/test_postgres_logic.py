@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import adbc_driver_manager
+import adbc_driver_postgresql.dbapi as adbc
 import pytest
 
 from rstream.errors import OperatingError
-from rvertex.sinks import postgres
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DeliveryUnknownError,
     RowsRefusedError,
 )
 from rvertex.sinks.postgres import PostgresDestination
+from rvertex.sinks.postgres_sql import Statements
 from rvertex.sinks.spec import DeliveryPlace, PostgresSink
 from tests.rvertex.sinks.conformance import Conformance
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
@@ -53,7 +54,7 @@ class LocalPlace:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(postgres.adbc, "connect", made.connect)
+    monkeypatch.setattr(adbc, "connect", made.connect)
     return made
 
 
@@ -99,9 +100,9 @@ def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_ov
     old, successor = place.destination(0), place.destination(0)
     assert old.open(1) is None
     if has_sent:
-        monkeypatch.setattr(postgres, "BUFFER_BYTES_MAX", 0)
+        monkeypatch.setattr("rvertex.sinks.postgres.BUFFER_BYTES_MAX", 0)
     old.write(items(0, 0, 4))
-    monkeypatch.setattr(postgres.Statements, "end_writer", lambda *_: "SELECT 1 WHERE false")
+    monkeypatch.setattr(Statements, "end_writer", lambda *_: "SELECT 1 WHERE false")
     assert successor.open(epoch) is None
     with pytest.raises(OperatingError if has_sent else DeliveryFencedError):
         old.commit(progress(0, 4))
@@ -144,7 +145,7 @@ def test_an_older_epoch_is_refused_though_it_saw_no_successor(
     place = LocalPlace(server, sink)
     newer = place.destination(0)
     newer.open(2)
-    monkeypatch.setattr(postgres.Statements, "writer", lambda _: "SELECT 1 WHERE false")
+    monkeypatch.setattr(Statements, "writer", lambda _: "SELECT 1 WHERE false")
     with pytest.raises(DeliveryFencedError):
         place.destination(0).open(1)
     newer.write(items(0, 0, 4))

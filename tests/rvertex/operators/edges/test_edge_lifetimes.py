@@ -8,6 +8,7 @@ from hypothesis import given
 from rstream.types import INF_TIME
 from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.edges.clip import EdgeClip
+from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.stitch import Stitch
 from tests.support.builders import cti, ev, make_run
@@ -64,3 +65,13 @@ def test_rows_that_ended_are_forgotten() -> None:
         rows = [ev(t, t + 1, k=t, x=1) for t in range(start, start + 5_000)]
         operator.process([make_run([*rows, cti(start + 5_001)], PAYLOAD)])
     assert operator.snapshot().tables["groups"].num_rows < 15_000
+
+
+@given(some_rows(), some_ctis)
+def test_every_row_has_a_start_and_an_end(rows: list[Row], ctis: list[int]) -> None:
+    ctis = ending(ctis)
+    out = assert_cut_invariant(EdgeSpread(), [edge_run(rows, ctis)], [PAYLOAD])
+    assert meant(out) == meant(closed_run(rows, ctis))
+    ends = sum(row.ve != FOREVER for row in rows)
+    assert [e["_ve"] < e["_vs"] for e in out.events.to_pylist()].count(True) == ends
+    assert out.events.num_rows == len(rows) + ends

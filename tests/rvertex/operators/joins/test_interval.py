@@ -175,7 +175,7 @@ def test_at_the_ends_of_time(how: How) -> None:
         spec = spec_of(how, *bounds)
         out = assert_cut_invariant(spec, [left, right], [LEFT, RIGHT])
         found = [(row[VS], *list(row.values())[2:]) for row in out.events.to_pylist()]
-        expected = compared(*(run.events.to_pylist() for run in (left, right)), spec)
+        expected = compared(left.events.to_pylist(), right.events.to_pylist(), spec)
         assert sortable(found) == sortable(expected), bounds
 
 

@@ -17,6 +17,7 @@ import pytest
 import jobmanager
 import streamscope as ss
 from planner.errors import InvalidPlanError
+from planner.logical.nodes import Source
 from planner.physical.lower import lower
 from rstream.store.blobs import open_store
 from rvertex.errors import SourceSchemaError
@@ -64,6 +65,12 @@ def read(path: object, format: Format = "parquet", **given: Any) -> ss.Stream:
 def collected(rows: ss.Stream, *names: str) -> list[tuple[Any, ...]]:
     table = ss.collect(rows, executor="local")
     return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))
+
+
+def looked_at(rows: ss.Stream) -> tuple[str, ...]:
+    """The notes on the files of a source."""
+    assert isinstance(rows.plan, Source)
+    return tuple(look(rows.plan.spec, discover(rows.plan.spec)))
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
@@ -191,11 +198,11 @@ def test_types_can_be_given(tmp_path: Path) -> None:
     for month in ("01", "12"):
         put(tmp_path / f"month={month}", t=[int(month)])
     rows = read(tmp_path)
-    (note,) = look(rows.plan.spec, discover(rows.plan.spec))
+    (note,) = looked_at(rows)
     assert "column 'month' of its folders is int64, so 01 is 1; give schema=" in note
     text = read(tmp_path, schema={"month": "string"})
     assert collected(text, "month") == [("01",), ("12",)]
-    assert look(text.plan.spec, discover(text.plan.spec)) == ()
+    assert looked_at(text) == ()
     only = text.filter(ss.col("month") == "12")
     assert units_read(only) == ["month=12"]
     given = read(tmp_path, schema={"month": pa.schema([pa.field("m", pa.int8())]).field(0).type})
@@ -207,7 +214,7 @@ def test_a_file_that_does_not_lie_in_such_folders_has_null(tmp_path: Path, name:
     two_days(tmp_path)
     pq.write_table(pa.table({"t": [9], "k": ["z"]}), tmp_path / f"{name}.parquet")
     rows = read(tmp_path)
-    (note,) = look(rows.plan.spec, discover(rows.plan.spec))
+    (note,) = looked_at(rows)
     told = f"'day' is null in 1 of 3 files, which lie in no folder day=..., such as {tmp_path}"
     assert f"{told}/{name}.parquet" in note
     with pytest.warns(match="column 'day' is null"):

@@ -1,0 +1,85 @@
+"""SPREAD: a row whose end is known comes as a start edge, and its end edge when it ends.
+
+What keeps rows by key in a table removes a row by its end edge, so every row of such an output has
+one, also an interval that came whole.
+
+    spread    in            out
+              [1, 5) a      after 1: start 1 a
+              CTI(9)        after 5: end 5 (of 1) a
+
+Invariants: (1) events are handled by instant, when it is past; (2) the order is (time, ends first,
+as they came); (3) state is the rows that live and whose ends are known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.types import INF_TIME
+from rvertex.events.lifetime import with_times
+from rvertex.events.run import Run
+from rvertex.operators.edges.instants import Instants
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSpread:
+    """Every row with a start edge and, if it ends, an end edge."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: rows live for any time."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None: start edges have no end."""
+        return None
+
+    def open(self, inputs: Sequence[pa.Schema]) -> EdgeSpreadOperator:
+        """No row yet."""
+        (payload,) = inputs
+        return EdgeSpreadOperator(payload)
+
+
+class EdgeSpreadOperator:
+    """See :class:`EdgeSpread`."""
+
+    def __init__(self, payload: pa.Schema) -> None:
+        self._instants = Instants([payload])
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The begins and ends at the instants that are past."""
+        (run,) = ports
+        (settled,) = self._instants.take(ports)
+        births, deaths = settled.births, settled.deaths
+        begun = with_times(births, ve=np.full(births.num_rows, INF_TIME))
+        events = join_batches([deaths, begun])
+        is_begin = np.repeat([False, True], [deaths.num_rows, births.num_rows])
+        order = np.lexsort((is_begin, int64_column(events, VS)))
+        return Run(events.take(pa.array(order)), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """What waits, by reference."""
+        frontier, tables = self._instants.save()
+        return OperatorState({"frontier": frontier}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._instants.restore(state.header["frontier"], state.tables)
