@@ -42,6 +42,7 @@ CHOICES = {
     "parallelism",
     "hosts",
     "host",
+    "py_files",
     "stream",
     "delivery",
     "pace",

@@ -23,6 +23,7 @@ LOOKS = (
     "rvertex/sources/formats/first_rows/value_notes.py",
     "planner/expressions/failure.py",
     "planner/expressions/types.py",
+    "planner/expressions/type_names.py",
 )
 PACKAGES = ("rstream/", "rvertex/", "planner/expressions/")
 

@@ -38,7 +38,7 @@ def test_good_items_pass() -> None:
     [
         (items(0, 3).drop_columns(["name"]), "expected columns"),
         (changed("_kind", [0, 2, 0]), "neither 0 nor 1"),
-        (changed("_ve", [1, 1, 5]), "row 1: an event needs _vs < _ve"),
+        (changed("_ve", [1, 1, 5]), "row 1: an event has _vs == _ve"),
         (changed("_vs", [0, None, 2]), "_vs has nulls"),
     ],
 )

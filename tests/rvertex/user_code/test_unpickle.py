@@ -56,7 +56,7 @@ def test_a_class_that_cannot_be_imported_is_named(
         load_shipped(data, to_run=False)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_processes.py").write_text("raise ValueError('needs a licence')")
-    with pytest.raises(UnknownCodeError, match=r"needs a licence.*; define it in the query file"):
+    with pytest.raises(UnknownCodeError, match=r"needs a licence.*, define it in the query file"):
         load_shipped(data, to_run=False)
 
 
