@@ -114,7 +114,7 @@ def test_what_remembers_without_bound_is_not_replayed() -> None:
     stream = Stream.from_items({"k": "int64"}, rows).group_by("k").window(count_window(3))
     query = stream.agg(n=agg.count()).to_parquet()
     with pytest.raises(
-        UsageError, match="cannot be recovered by replay: .* may depend on rows of any age"
+        UsageError, match=r"cannot be recovered by replay: .* may depend on rows of any age"
     ):
         planned(lower(query, root="ROOT"), {"recovery": "replay"}, is_new=True)
 
