@@ -18,7 +18,7 @@ import pyarrow as pa
 from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME
-from rvertex.events.lifetime import with_times
+from rvertex.events.lifetime import after, with_times
 from rvertex.events.reorder_buffer import SortedRuns, empty_batch
 from rvertex.events.settled_rows import SettledRows
 
@@ -45,7 +45,9 @@ class Settled:
 class Instants:
     """The past instants of ports with payload ``schemas``."""
 
-    def __init__(self, schemas: Sequence[pa.Schema]) -> None:
+    def __init__(self, schemas: Sequence[pa.Schema], *, points_end: Sequence[bool] = ()) -> None:
+        """``points_end``: per port, whether points have deaths as others do; by default they do."""
+        self._points_end = tuple(points_end) or (True,) * len(schemas)
         self._events = [event_schema(schema) for schema in schemas]
         self._settled = SettledRows(self._events)
         #: Ends that are known and still ahead, as end edges.
@@ -80,7 +82,10 @@ class Instants:
         vs, ve = int64_column(rows, VS), int64_column(rows, VE)
         ends = ve < vs
         births = rows.filter(pa.array(~ends)) if ends.any() else rows
-        lasting = np.flatnonzero(~ends & (ve != INF_TIME))
+        is_known = ~ends & (ve != INF_TIME)
+        if not self._points_end[i]:
+            is_known &= ve != after(vs)
+        lasting = np.flatnonzero(is_known)
         if len(lasting):
             held = rows.take(pa.array(lasting))
             self._ahead[i].push(with_times(held, vs=ve[lasting], ve=vs[lasting]))

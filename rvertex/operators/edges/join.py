@@ -117,7 +117,9 @@ class EdgeJoinOperator:
         self._reset()
 
     def _reset(self) -> None:
-        self._instants = Instants(self._stored)
+        # A point matches nothing later. Only the counts of right rows ask for the ends of points.
+        self._points_end = (False, self._spec.how != "inner")
+        self._instants = Instants(self._stored, points_end=self._points_end)
         self._keys = KeyIndex(self._key_types)
         self._sides = [LivingRows(event_schema(stored)) for stored in self._stored]
         #: Of right rows, by key.
@@ -171,7 +173,7 @@ class EdgeJoinOperator:
         side = self._sides[i]
         births, born, _ = self._keyed(i, settled.births)
         deaths, died, kept = self._keyed(i, settled.deaths)
-        new = side.add(births, born)
+        new = side.add(births, born, points_end=self._points_end[i])
         active = np.union1d(new, side.end(deaths, died, settled.known[kept]))
         times = np.concatenate([int64_column(births, VS), int64_column(deaths, VS)])
         deltas = np.repeat([1, -1], [len(born), len(died)])

@@ -23,6 +23,7 @@ from rstream.items.batch import SEQ, VE, VS, int64_column
 from rstream.items.edges import UnmatchedEndError, identities, occurrences
 from rstream.types import INF_TIME
 from rvertex.events.group_arrays import GroupArray
+from rvertex.events.lifetime import after
 from rvertex.events.ordering import stable_order
 from rvertex.operators.joins.row_store import RowStore
 
@@ -59,8 +60,13 @@ class LivingRows:
         """How many have no end yet."""
         return len(self) - self._dead
 
-    def add(self, births: pa.RecordBatch, codes: np.ndarray) -> np.ndarray:
-        """Rows that begin, none earlier than those before; their numbers."""
+    def add(
+        self, births: pa.RecordBatch, codes: np.ndarray, *, points_end: bool = True
+    ) -> np.ndarray:
+        """Rows that begin, none earlier than those before; their numbers.
+
+        ``points_end`` False: points have ended from the beginning, and no death comes for them.
+        """
         numbers = self._rows.add(births)
         if len(numbers) == 0:
             return numbers
@@ -73,6 +79,11 @@ class LivingRows:
             array.writable(count)[first:] = values
         self._ended.writable(count)
         self._index(numbers)
+        if not points_end:
+            # Behind the index: a run leaves out rows that have ended, and these may match now.
+            starts, known = int64_column(births, VS), int64_column(births, VE)
+            points = np.flatnonzero(known == after(starts))
+            self.set_ends(numbers[points], known[points])
         return numbers
 
     def take(self, numbers: np.ndarray) -> pa.RecordBatch:
