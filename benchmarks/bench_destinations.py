@@ -124,8 +124,8 @@ def measure(name: str, folder: str, server: PostgresServer, options: Any) -> dic
 
 def opened(name: str, folder: str, server: PostgresServer) -> Destination:
     schema = make_rows(1, 0).table.schema
-    place = DeliveryPlace("bench", "d", 0, 1, schema, open_store(f"{folder}/root"))
     table = "t" + folder.replace("/", "_").replace("-", "_")[-40:]
+    place = DeliveryPlace("bench", table, 0, 1, schema, open_store(f"{folder}/root"))
     specs: dict[str, SinkSpec] = {
         "postgres append": PostgresSink(server.dsn, table),
         "postgres upsert": PostgresSink(server.dsn, table, "upsert", ("n",)),

@@ -427,7 +427,7 @@ def test_awkward_names() -> None:
     items = [event(i, **{n: i * j for j, n in enumerate(names)}) for i in range(4)]
     stream = Stream.from_items(dict.fromkeys(names, "int64"), items)
     total = stream.with_columns(total=col("a b") + col("`tick`") * col("dot.ted") // col("let1"))
-    assert_twins(total.join(stream, on="A B"))
+    assert_twins(total.set_duration(2).join(stream, on="A B"))
 
 
 def test_no_rows() -> None:
