@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -25,6 +28,9 @@ from tests.support.edges import (
     sorted_rows,
 )
 from tests.support.operator_harness import assert_cut_invariant
+
+if TYPE_CHECKING:
+    from tests.support.edges import Row
 
 FOREVER = int(INF_TIME)
 COUNTS = (
@@ -50,11 +56,28 @@ def test_edges_mean_the_snapshots_of_intervals(
     whole = answer_of(spec, [closed_run(rows, ctis)], [PAYLOAD])
     expected = sorted_rows(pa.Table.from_batches([whole.events]))
     assert joined_lives(_shown(meant(out))) == joined_lives(_shown(expected))
-    assert len(meant(out)) == len(joined_lives(_shown(meant(out)))), "a change that is none"
+    found = [tuple(map(str, row[2:])) for row in meant(out)]
+    lives = [(*row[:2], *text) for row, text in zip(meant(out), found, strict=True)]
+    assert len(lives) == len(joined_lives(lives)), "a change that is none"
 
 
-def _shown(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-    return [tuple(str(v) if isinstance(v, list) else v for v in row) for row in rows]
+def _shown(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Lists in an order of their own: which of two equal rows ends is not said."""
+    return [tuple(str(sorted(v)) if isinstance(v, list) else v for v in row) for row in rows]
+
+
+@given(some_rows(), some_ctis)
+def test_values_are_in_the_order_in_which_their_rows_began(
+    rows: list[Row], ctis: list[int]
+) -> None:
+    """Rows that differ; of equal ones see above."""
+    rows = [replace(row, x=number) for number, row in enumerate(rows)]
+    spec = EdgeAggregate((), WHOLE)
+    out = assert_cut_invariant(spec, [edge_run(rows, ending(ctis))], [PAYLOAD])
+    begun = {row.x: place for place, row in enumerate(sorted(rows, key=lambda row: row.vs))}
+    for *_, values in meant(out):
+        places = [begun[value] for value in values]
+        assert places == sorted(places)
 
 
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
