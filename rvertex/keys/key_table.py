@@ -44,10 +44,6 @@ class KeyTable:
         """The key columns in code order."""
         return self._index.keys()
 
-    def keys_of(self, codes: np.ndarray) -> list[pa.Array]:
-        """The key columns of ``codes`` int64[m]; costs time in m."""
-        return self._index.keys(codes)
-
     def is_crowded(self, beside: int = 0) -> bool:
         """Whether so many keys came since the last :meth:`keep` that looking at all is paid for.
 

@@ -212,7 +212,7 @@ class EdgeJoinOperator:
         """Left rows while their key has no right row, where that begins or ends in the step."""
         lefts = self._sides[0]
         self._right.cover(len(self._keys))
-        spans = self._right.change(right.codes, right.times, right.deltas, present=False)
+        spans = self._right.change(right.codes, right.times, right.deltas)
         codes = lefts.codes(left.active)
         is_present, since = self._right.now(codes)
         here = ~is_present & ~np.isin(codes, right.codes)

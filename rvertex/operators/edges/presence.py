@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.group_arrays import GroupArray
@@ -42,12 +41,10 @@ class Presence:
         """Whether each code is present, bool[n], and since when it has been so or not, int64[n]."""
         return self._count.read()[codes] > 0, self._since.read()[codes]
 
-    def change(
-        self, codes: np.ndarray, times: np.ndarray, deltas: np.ndarray, *, present: bool
-    ) -> Spans:
-        """Births (+1) and deaths (-1); the stretches in which a code of these was present.
+    def change(self, codes: np.ndarray, times: np.ndarray, deltas: np.ndarray) -> Spans:
+        """Count births (+1) and deaths (-1); returns the stretches in which their codes are absent.
 
-        (Or absent.) Those that ended before are left out, the one that is open now is among them.
+        A stretch that ended before is left out, one that is open now is among them.
         """
         if len(codes) == 0:
             return Spans(*(np.empty(0, np.int64) for _ in range(3)))
@@ -65,19 +62,7 @@ class Presence:
         before = np.append(0, count[:-1])
         before[head] = self._count.read()[codes[head]]
         turns = (before > 0) != (count > 0)
-        return self._spans(codes, times, count, turns, head, present=present)
-
-    def present(self) -> np.ndarray:
-        """The codes that are present now, increasing."""
-        return np.flatnonzero(self._count.read() > 0)
-
-    def keep(self, codes: np.ndarray) -> None:
-        """Code ``codes[i]`` becomes i, all others are forgotten."""
-        self.adopt(self._count.read()[codes], self._since.read()[codes])
-
-    def table(self) -> pa.Table:
-        """Count and time by code, by reference."""
-        return pa.table({"count": self._count.shared(), "since": self._since.shared()})
+        return self._spans(codes, times, count, turns, head)
 
     def adopt(self, count: np.ndarray, since: np.ndarray) -> None:
         """Take over the counts of all codes, int64[codes], and since when they are 0 or are not."""
@@ -91,20 +76,18 @@ class Presence:
         count: np.ndarray,
         turns: np.ndarray,
         head: np.ndarray,
-        *,
-        present: bool,
     ) -> Spans:
-        """The stretches that begin or end at ``turns``, and those that go on."""
+        """The stretches without a row that begin or end at ``turns``, and those that go on."""
         touched = codes[head]
         was = self._since.read()[touched]
-        had = (self._count.read()[touched] > 0) == present
+        had = self._count.read()[touched] == 0
         last = np.append(head[1:], True)
         self._count.writable(len(self._count))[codes[last]] = count[last]
         since = self._since.writable(len(self._since))
         turned = np.flatnonzero(turns)
         since[codes[turned]] = times[turned]  # of several the last one stays
-        opens = turned[(count[turned] > 0) == present]
-        closes = turned[(count[turned] > 0) != present]
+        opens = turned[count[turned] == 0]
+        closes = turned[count[turned] > 0]
         starts = np.concatenate([was[had], times[opens]])
         of = np.concatenate([touched[had], codes[opens]])
         order = np.lexsort((starts, of))
