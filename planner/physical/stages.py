@@ -80,12 +80,13 @@ def pair_spec(node: logical.TwoSided) -> OperatorSpec:
             assert node.where is None or node.how != "inner", "a filter follows it"
             made = (node.columns, node.lo_us, node.hi_us, node.how, node.where, node.reads)
             return IntervalJoin(node.left_on, node.right_on, *made)
+        case logical.Join(edges=True, where=where, reads=reads):
+            output = (node.columns, node.how, where, reads)
+            return EdgeJoin(node.left_on, node.right_on, *output)
         case logical.Join(where=where, how=how) if where is not None:
             assert how != "inner", "a filter follows it"
             columns = (node.left_on, node.right_on, node.columns)
             return ConditionalJoin(*columns, where, node.reads, how)
-        case logical.Join(edges=True):
-            return EdgeJoin(node.left_on, node.right_on, node.columns, node.how)
         case logical.Join(how="inner"):
             return TemporalJoin(node.left_on, node.right_on, node.columns)
         case logical.Join(how="left"):

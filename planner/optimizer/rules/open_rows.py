@@ -77,7 +77,7 @@ class _Opening:
     def _close(self, node: LogicalNode) -> LogicalNode:
         """The node with whole lifetimes; below joins of points and open sinks there are edges."""
         match node:
-            case Join(where=None, edges=False) if node.is_point:
+            case Join(edges=False) if node.is_point:
                 opened = self._with_edges(node)
                 if opened is not None:
                     return opened
@@ -105,7 +105,7 @@ class _Opening:
             case Clip(edges=False) if fixed_length_us(node.left) is None:
                 inputs = tuple(self._of_begins(child) for child in node.inputs)
                 return replace(node.with_inputs(inputs), edges=True)
-            case Join(where=None, edges=False) if not node.is_point:
+            case Join(edges=False) if not node.is_point:
                 is_outer = node.how != "inner" and never_ends(node.left)
                 if is_outer and not self._any(node):
                     return replace(self._either(node), edges=True)

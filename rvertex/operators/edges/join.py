@@ -5,6 +5,7 @@ its rows do; a left row is alone while no right row of its key lives. Here a row
 begins, at the instant after which both sides have passed, and its end edge when it ends. Nothing
 waits for an end. A pair of two intervals, and any pair that lasts one microsecond, has a known end
 when it begins, so it comes as an interval: an event joined with a live dimension is an event.
+With ``where`` a pair is a match only if that is true of it; null is not.
 
     left join     left             right              out
                   start 1 k=1                         after 1: start 1 k=1 x=null
@@ -14,8 +15,8 @@ when it begins, so it comes as an interval: an event joined with a live dimensio
 Invariants: (1) events are handled by instant, when it is past (see
 :mod:`rvertex.operators.edges.instants`); (2) order is (time, ends first, left row, right row), rows
 by their begin; (3) a step costs time in the rows that begin or end in it and their pairs; (4) state
-is what lives: rows of both sides, and per key of an outer join since when the right has none.
-Null keys match nothing.
+is what lives: rows of both sides, and for outer joins since when there is no match: per key, or per
+left row if there is a condition. Null keys match nothing.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
     from rvertex.operators.edges.instants import Settled
     from rvertex.operators.horizon import Durations
     from rvertex.operators.joins.inner import Side
+    from rvertex.operators.protocol import Evaluator
 
 How = Literal["inner", "left", "anti"]
+Columns = tuple[tuple["Side", str, str], ...]
 _SIDES: tuple[Side, Side] = ("left", "right")
 _CODES_SLACK = 1 << 17
 #: The right row of a left row that is alone.
@@ -55,14 +58,19 @@ _ALONE = -1
 
 @dataclass(frozen=True, slots=True)
 class EdgeJoin:
-    """Port 0 is left, port 1 is right; ``output``: (side, its column, output name)."""
+    """Port 0 is left, port 1 is right; ``output``: (side, its column, output name).
+
+    ``reads``: the same for the columns of ``where``.
+    """
 
     holds_ctis: ClassVar[bool] = False
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
-    output: tuple[tuple[Side, str, str], ...]
+    output: Columns
     how: How = "inner"
+    where: Evaluator | None = None
+    reads: Columns = ()
 
     def __post_init__(self) -> None:
         assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
@@ -88,7 +96,8 @@ class EdgeJoin:
 
     def stored(self, i: int, payload: pa.Schema) -> pa.Schema:
         """The columns of port ``i`` that are remembered: its keys and the output's."""
-        wanted = [*self.on(i), *(column for s, column, _ in self.output if s == _SIDES[i])]
+        columns = (*self.output, *self.reads)
+        wanted = [*self.on(i), *(column for s, column, _ in columns if s == _SIDES[i])]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
 
     def on(self, i: int) -> tuple[str, ...]:
@@ -122,8 +131,8 @@ class EdgeJoinOperator:
         self._instants = Instants(self._stored, points_end=self._points_end)
         self._keys = KeyIndex(self._key_types)
         self._sides = [LivingRows(event_schema(stored)) for stored in self._stored]
-        #: Of right rows, by key.
-        self._right = Presence()
+        #: Of right rows by key; with a condition, of matches by left row.
+        self._matched = Presence()
 
     def process(self, ports: Sequence[Run]) -> Run:
         """The events at the instants that are past."""
@@ -131,16 +140,17 @@ class EdgeJoinOperator:
         columns = [event_schema(stored).names for stored in self._stored]
         given = [Run(run.events.select(c), run.ctis) for run, c in zip(ports, columns, strict=True)]
         left, right = (self._step(i, of) for i, of in enumerate(self._instants.take(given)))
+        pairs = None
+        if self._spec.how != "anti" or self._spec.where is not None:
+            pairs = self._pairs(left, right)
         parts: list[tuple[Edges, pa.RecordBatch]] = []
-        if self._spec.how != "anti":
-            parts.append(self._pairs(left, right, lo))
+        if pairs is not None and self._spec.how != "anti":
+            parts.append(self._events(pairs, lo))
         if self._spec.how != "inner":
-            parts.append(self._alone(left, right, lo))
+            changes = right if self._spec.where is None else self._matches(pairs, lo)
+            parts.append(self._alone(left, changes, lo))
         out = in_order(parts, self._schema)
-        for side in self._sides:
-            side.forget()
-        if len(self._keys) > 2 * sum(side.alive for side in self._sides) + _CODES_SLACK:
-            self.load(self.snapshot())
+        self._forget()
         return Run(out, ports[0].ctis)
 
     def snapshot(self) -> OperatorState:
@@ -148,11 +158,8 @@ class EdgeJoinOperator:
         frontier, tables = self._instants.save()
         for name, side in zip(_SIDES, self._sides, strict=True):
             tables[name] = side.table()
-        left = self._sides[0]
         if self._spec.how != "inner":
-            self._right.cover(len(self._keys))
-            codes = left.codes(np.arange(len(left)))
-            tables["since"] = pa.table({"since": self._right.now(codes)[1]})
+            tables["since"] = self._absence()
         return OperatorState({"frontier": frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
@@ -192,7 +199,7 @@ class EdgeJoinOperator:
     def _codes(self, i: int, rows: pa.RecordBatch) -> np.ndarray:
         return self._keys.codes([rows.column(name) for name in self._spec.on(i)])
 
-    def _pairs(self, left: _Step, right: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
+    def _pairs(self, left: _Step, right: _Step) -> Lives:
         """Pairs of which a row begins or ends in the step."""
         lefts, rights = self._sides
         probe, of_left = rights.find(lefts.codes(left.active))
@@ -200,23 +207,53 @@ class EdgeJoinOperator:
         fresh = ~np.isin(of_right, left.active)
         a = np.concatenate([left.active[probe], of_right[fresh]])
         b = np.concatenate([of_left, right.active[other[fresh]]])
+        if self._spec.where is not None:
+            lives = np.maximum(lefts.starts(a), rights.starts(b)) < np.minimum(
+                lefts.ends(a), rights.ends(b)
+            )
+            a, b = self._true(a[lives], b[lives])
         starts = np.maximum(lefts.starts(a), rights.starts(b))
         ends = np.minimum(lefts.ends(a), rights.ends(b))
         known = np.stack([lefts.known_ends(a), rights.known_ends(b)])
         least = known.min(axis=0)
         is_known = (known.max(axis=0) != INF_TIME) | (least == after(starts))
-        lives = Lives(starts, ends, np.where(is_known, least, INF_TIME), (a, b))
-        return self._events(lives, lo)
+        return Lives(starts, ends, np.where(is_known, least, INF_TIME), (a, b))
 
-    def _alone(self, left: _Step, right: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
-        """Left rows while their key has no right row, where that begins or ends in the step."""
+    def _true(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs of which the condition is true."""
+        assert self._spec.where is not None
+        if len(a) == 0:
+            return a, b
+        columns = self._columns(self._spec.reads, (a, b))
+        starts = pa.array(np.zeros(len(a), np.int64))  # a batch without a column has no rows
+        names = [VS, *(name for _, _, name in self._spec.reads)]
+        pairs = pa.RecordBatch.from_arrays([starts, *columns], names=names)
+        found = self._spec.where.evaluate(pairs).fill_null(False)  # noqa: FBT003 - a value of rows
+        is_match = found.to_numpy(zero_copy_only=False)
+        return a[is_match], b[is_match]
+
+    def _matches(self, pairs: Lives | None, lo: int) -> _Step:
+        """The begins and ends of matches in the step, by left row."""
+        assert pairs is not None
+        hi = self._instants.frontier
+        of = pairs.ranks[0]
+        begins = (lo <= pairs.starts) & (pairs.starts < hi)
+        ending = (lo <= pairs.ends) & (pairs.ends < hi)
+        times = np.concatenate([pairs.starts[begins], pairs.ends[ending]])
+        deltas = np.repeat([1, -1], [int(begins.sum()), int(ending.sum())])
+        return _Step(of, np.concatenate([of[begins], of[ending]]), times, deltas)
+
+    def _alone(self, left: _Step, changes: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
+        """Left rows while they have no match, where that begins or ends in the step."""
         lefts = self._sides[0]
-        self._right.cover(len(self._keys))
-        spans = self._right.change(right.codes, right.times, right.deltas)
-        codes = lefts.codes(left.active)
-        is_present, since = self._right.now(codes)
-        here = ~is_present & ~np.isin(codes, right.codes)
-        span, row = lefts.find(spans.codes)
+        self._cover()
+        spans = self._matched.change(changes.codes, changes.times, changes.deltas)
+        codes = self._matched_by(left.active)
+        is_present, since = self._matched.now(codes)
+        here = ~is_present & ~np.isin(codes, changes.codes)
+        span, row = np.arange(len(spans.codes)), spans.codes
+        if self._spec.where is None:
+            span, row = lefts.find(spans.codes)
         a = np.concatenate([left.active[here], row])
         first = np.concatenate([since[here], spans.starts[span]])
         last = np.concatenate([np.full(int(here.sum()), INF_TIME), spans.ends[span]])
@@ -225,22 +262,54 @@ class EdgeJoinOperator:
         known = np.where(known == after(starts), known, INF_TIME)
         return self._events(Lives(starts, ends, known, (a, np.full(len(a), _ALONE))), lo)
 
+    def _matched_by(self, rows: np.ndarray) -> np.ndarray:
+        """What matches of left ``rows`` are counted by."""
+        return rows if self._spec.where is not None else self._sides[0].codes(rows)
+
+    def _cover(self) -> None:
+        by_row = self._spec.where is not None
+        self._matched.cover(len(self._sides[0]) if by_row else len(self._keys))
+
     def _events(self, lives: Lives, lo: int) -> tuple[Edges, pa.RecordBatch]:
         """The events at the instants since ``lo``, and their payloads."""
         edges = lives.events(lo, self._instants.frontier)
-        rows = {
-            name: side.take(numbers)
-            for name, side, numbers in zip(_SIDES, self._sides, edges.ranks, strict=True)
-        }
-        columns = [rows[side].column(column) for side, column, _ in self._spec.output]
+        columns = self._columns(self._spec.output, edges.ranks)
         names = [name for _, _, name in self._spec.output]
         return edges, pa.RecordBatch.from_arrays(columns, names=names)
 
+    def _columns(self, wanted: Columns, numbers: Sequence[np.ndarray]) -> list[pa.Array]:
+        """The columns of pairs of rows with these ``numbers``."""
+        rows = {
+            name: side.take(at) for name, side, at in zip(_SIDES, self._sides, numbers, strict=True)
+        }
+        return [rows[side].column(column) for side, column, _ in wanted]
+
+    def _forget(self) -> None:
+        """Drop rows that ended, when they are many."""
+        lefts, rights = self._sides
+        rights.forget()
+        kept = lefts.forget()
+        if kept is not None and self._spec.where is not None:
+            self._cover()
+            self._matched.keep(kept)
+        if len(self._keys) > 2 * sum(side.alive for side in self._sides) + _CODES_SLACK:
+            self.load(self.snapshot())
+
+    def _absence(self) -> pa.Table:
+        """Of each left row, how many matches it has and since when."""
+        self._cover()
+        count, since = self._matched.of(self._matched_by(np.arange(len(self._sides[0]))))
+        return pa.table({"since": since, "count": count})
+
     def _restore_absence(self, tables: Mapping[str, pa.Table]) -> None:
-        """Since when keys of living left rows have no right row; of others that does not matter."""
-        since = np.full(len(self._keys), MIN_TIME)
+        """Since when left rows have no match; of keys without a left row that does not matter."""
         lefts, rights = self._sides
         alive = lefts.is_alive(tables["left"])
-        since[lefts.codes(np.arange(len(lefts)))] = tables["since"].column(0).to_numpy()[alive]
+        was = tables["since"].column("since").to_numpy()[alive]
+        if self._spec.where is not None:
+            self._matched.adopt(tables["since"].column("count").to_numpy()[alive], was)
+            return
+        since = np.full(len(self._keys), MIN_TIME)
+        since[lefts.codes(np.arange(len(lefts)))] = was
         of_right = rights.codes(np.arange(len(rights)))
-        self._right.adopt(np.bincount(of_right, minlength=len(since)).astype(np.int64), since)
+        self._matched.adopt(np.bincount(of_right, minlength=len(since)).astype(np.int64), since)

@@ -175,12 +175,16 @@ class LivingRows:
         ended[numbers] = times
         self._dead += len(numbers)
 
-    def forget(self) -> bool:
-        """Let go of rows that have ended, if they outnumber the others; numbers change then."""
+    def forget(self) -> np.ndarray | None:
+        """Let go of rows that have ended, if they outnumber the others.
+
+        Returns the rows that stay: row ``kept[i]`` becomes i. None: all stay as they are.
+        """
         if self._dead <= self.alive + _SLACK:
-            return False
+            return None
+        kept = np.flatnonzero(self._ended.read() == INF_TIME)
         self.recode(None)
-        return True
+        return kept
 
     def recode(self, new_codes: np.ndarray | None) -> None:
         """Let go of rows that have ended, and give code c the code ``new_codes[c]``."""

@@ -41,6 +41,14 @@ class Presence:
         """Whether each code is present, bool[n], and since when it has been so or not, int64[n]."""
         return self._count.read()[codes] > 0, self._since.read()[codes]
 
+    def of(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many rows each code has, and since when it has some or none, int64[n] each."""
+        return self._count.read()[codes], self._since.read()[codes]
+
+    def keep(self, codes: np.ndarray) -> None:
+        """Code ``codes[i]`` becomes i, all others are forgotten."""
+        self.adopt(*self.of(codes))
+
     def change(self, codes: np.ndarray, times: np.ndarray, deltas: np.ndarray) -> Spans:
         """Count births (+1) and deaths (-1); returns the stretches in which their codes are absent.
 

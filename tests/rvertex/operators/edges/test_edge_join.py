@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from rstream.types import INF_TIME
 from rvertex.operators.edges.join import EdgeJoin
 from rvertex.operators.edges.living_rows import LivingRows
 from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
 from tests.support.builders import cti, ev, make_run
@@ -39,6 +42,18 @@ FOREVER = int(INF_TIME)
 ON = ("k",)
 BOTH = (("left", "k", "k"), ("left", "x", "x"), ("right", "x", "y"))
 LEFT = BOTH[:2]
+READS = (BOTH[1], BOTH[2])
+
+
+@dataclass(frozen=True)
+class Less:
+    """``x < y``."""
+
+    def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.less(batch.column("x"), batch.column("y"))
+
+
+WHERE = Less()
 
 
 def _of_intervals(how: str) -> OperatorSpec:
@@ -60,6 +75,40 @@ def test_edges_mean_the_join_of_intervals(how: str, data: st.DataObject) -> None
     closed = [closed_run(left, ctis), closed_run(right, ctis)]
     whole = answer_of(_of_intervals(how), closed, schemas)
     assert meant(out) == sorted_rows(pa.Table.from_batches([whole.events]))
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@given(data=st.data())
+def test_edges_mean_the_join_with_a_condition(how: str, data: st.DataObject) -> None:
+    left, right = data.draw(some_rows()), data.draw(some_rows())
+    ctis = ending(data.draw(some_ctis))
+    spec = EdgeJoin(ON, ON, BOTH if how != "anti" else LEFT, how, WHERE, READS)
+    schemas = [PAYLOAD, PAYLOAD]
+    out = assert_cut_invariant(spec, [edge_run(left, ctis), edge_run(right, ctis)], schemas)
+    closed = [closed_run(left, ctis), closed_run(right, ctis)]
+    if how == "inner":
+        events = answer_of(_of_intervals(how), closed, schemas).events
+        events = events.filter(pc.fill_null(pc.less(events.column("x"), events.column("y")), False))
+    else:
+        conditional = ConditionalJoin(ON, ON, spec.output, WHERE, READS, how)
+        events = answer_of(conditional, closed, schemas).events
+    assert meant(out) == sorted_rows(pa.Table.from_batches([events]))
+
+
+def test_matches_of_left_rows_outlive_the_rows_that_are_forgotten() -> None:
+    """Numbers of rows change when many have ended; counts of matches follow them."""
+    operator = EdgeJoin(ON, ON, BOTH, "left", WHERE, READS).open([PAYLOAD, PAYLOAD])
+    gone = [ev(t, t + 2, k=2, x=0) for t in range(6_000)]
+    left = [ev(1, FOREVER, k=1, x=0), *gone]
+    left.append(cti(7_000))
+    right = [ev(2, FOREVER, k=1, x=5), cti(7_000)]
+    operator.process([make_run(left, PAYLOAD), make_run(right, PAYLOAD)])
+    empty = make_run([cti(7_002)], PAYLOAD)
+    out = operator.process([empty, make_run([ev(7_001, 2, k=1, x=5), cti(7_002)], PAYLOAD)])
+    assert [(e["_vs"], e["_ve"], e["y"]) for e in out.events.to_pylist()] == [
+        (7_001, 2, 5),
+        (7_001, FOREVER, None),
+    ]
 
 
 def test_a_point_joined_with_a_row_that_lives_is_a_point_at_once() -> None:
