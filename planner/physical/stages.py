@@ -81,8 +81,8 @@ def pair_spec(node: logical.TwoSided) -> OperatorSpec:
             made = (node.columns, node.lo_us, node.hi_us, node.how, node.where, node.reads)
             return IntervalJoin(node.left_on, node.right_on, *made)
         case logical.Join(edges=True, where=where, reads=reads):
-            output = (node.columns, node.how, where, reads)
-            return EdgeJoin(node.left_on, node.right_on, *output)
+            matches = (node.columns, node.how, where, reads)
+            return EdgeJoin(node.left_on, node.right_on, *matches)
         case logical.Join(where=where, how=how) if where is not None:
             assert how != "inner", "a filter follows it"
             columns = (node.left_on, node.right_on, node.columns)

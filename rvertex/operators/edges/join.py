@@ -228,7 +228,7 @@ class EdgeJoinOperator:
         starts = pa.array(np.zeros(len(a), np.int64))  # a batch without a column has no rows
         names = [VS, *(name for _, _, name in self._spec.reads)]
         pairs = pa.RecordBatch.from_arrays([starts, *columns], names=names)
-        found = self._spec.where.evaluate(pairs).fill_null(False)  # noqa: FBT003 - a value of rows
+        found = self._spec.where.evaluate(pairs).fill_null(False)
         is_match = found.to_numpy(zero_copy_only=False)
         return a[is_match], b[is_match]
 
