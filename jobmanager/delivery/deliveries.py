@@ -21,7 +21,7 @@ from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.limits import limits_of
-from rvertex.sinks.spec import DeliveryPlace, check_names, name_of, takes_changes
+from rvertex.sinks.spec import DeliveryPlace, check_names, keeps_keys, name_of, takes_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +39,14 @@ _NEEDS_KEYS = (
     "rows by key: mode='upsert' of PostgreSQL, upsert=True of Kafka. Run the query again with this "
     "destination to have whole rows"
 )
+
+
+def _moves(key: tuple[str, ...]) -> str:
+    return (
+        f"rows of one key ({', '.join(key)}) are in several partitions of this output, and which "
+        "of them is the last would be chance. Name this destination in a query of its own, which "
+        "brings the rows of a key together, or take a key that has the columns of the GROUP BY"
+    )
 
 
 class Deliveries:
@@ -81,6 +89,8 @@ class Deliveries:
         if rows.has_edges and not takes_changes(spec):
             raise InvalidSinkError(name_of(spec), _NEEDS_KEYS)
         name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
+        if keeps_keys(spec) and len(streams) > 1 and not plan.partitioning.covers(spec.key):
+            raise InvalidSinkError(name_of(spec), _moves(spec.key))
         for k, (stream, uri) in enumerate(streams):
             make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
             wake, part = make()

@@ -10,7 +10,7 @@ from planner.logical.nodes import Lifetime, LogicalNode, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
 from rvertex.operators.lifetimes.shift import Shift
-from rvertex.sinks.spec import takes_changes
+from rvertex.sinks.spec import keeps_keys, takes_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,18 @@ class Query:
             and bool(self.deliveries)
             and all(map(takes_changes, self.deliveries))
         )
+
+    @property
+    def delivered_keys(self) -> tuple[str, ...] | None:
+        """The columns by which the partitions of the answer divide rows for its deliveries.
+
+        Two partitions are delivered at the same time. So the rows of a key that a destination keeps
+        one row of lie in one partition; empty: all rows do. None: no destination keeps rows by key.
+        """
+        keys = [spec.key for spec in self.deliveries if keeps_keys(spec)]
+        if not keys:
+            return None
+        return tuple(n for n in keys[0] if n in self.schema.names and all(n in k for k in keys))
 
     @property
     def schema(self) -> pa.Schema:

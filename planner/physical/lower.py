@@ -87,7 +87,8 @@ def lower(
 
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
-        sink = replace(query.plan, changes=query.plan.changes or query.takes_changes)
+        changes = query.plan.changes or query.takes_changes
+        sink = replace(query.plan, changes=changes, keys=query.delivered_keys)
         plan, steps = optimize_step_by_step(sink, options, rules)
         cti_every_us = every_us or query.cti_every_us or grid_us(plan)
         plan_trace = PlanTrace(logical_text(query.plan), logical_text(plan), steps)
@@ -156,6 +157,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         deliveries=query.deliveries,
         publishing=query.publishing,
         changes=plan.form if plan.changes else None,
+        partitioning=plan.partitioning,
     )
     physical = with_choices(physical, builders, query.recovery)
     physical.validate()

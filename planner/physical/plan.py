@@ -17,6 +17,7 @@ import networkx as nx
 
 from planner.errors import InvalidPlanError
 from planner.fingerprint import fingerprint
+from planner.logical.nodes.partitioning import UNKNOWN, Partitioning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,6 +135,8 @@ class PhysicalPlan:
     #: The output has a row for every item, start and end edges among them, and its rows are
     #: delivered in this form; None: every row of the output is whole.
     changes: TableForm | None = None
+    #: Which rows of the answer are in one partition.
+    partitioning: Partitioning = UNKNOWN
 
     @property
     def schema(self) -> pa.Schema:

@@ -8,7 +8,7 @@ password. Adding a destination means a spec here, its file, and a case in
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.postgres_columns import columns_of, split_table
@@ -200,8 +200,8 @@ def name_of(spec: SinkSpec) -> str:
     return spec.name or spec.label
 
 
-def takes_changes(spec: SinkSpec) -> bool:
-    """Whether it keeps one row per key, so that rows may come when they begin and end later."""
+def keeps_keys(spec: SinkSpec) -> TypeGuard[KafkaSink | PostgresSink]:
+    """Whether it keeps one row per ``spec.key``."""
     match spec:
         case PostgresSink():
             return spec.mode == "upsert"
@@ -209,6 +209,11 @@ def takes_changes(spec: SinkSpec) -> bool:
             return spec.upsert
         case _:
             return False
+
+
+def takes_changes(spec: SinkSpec) -> bool:
+    """Whether rows may come to it when they begin and end later."""
+    return keeps_keys(spec)
 
 
 def check_names(specs: Sequence[SinkSpec]) -> None:

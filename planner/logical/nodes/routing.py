@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from planner.logical.nodes.node import InputKeys
     from rstream.format.table import TableForm
 
 
@@ -99,6 +100,12 @@ class Sink(SameEvents):
     label: str = ""
     #: Its readers take rows that may end later: start and end edges.
     changes: bool = False
+    #: Rows that agree on these columns are in one partition; None: rows may be anywhere.
+    keys: InputKeys = None
+
+    @property
+    def input_keys(self) -> tuple[InputKeys, ...]:
+        return (self.keys,)
 
     def describe(self) -> str:
         changes = ", changes" if self.changes else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.logical.nodes import Exchange, LogicalNode
+from planner.logical.nodes import Exchange, LogicalNode, Sink
 from planner.logical.traversal import Shared, transform
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def _grouped(node: LogicalNode, keys: tuple[str, ...], options: PlanOptions) -> 
     now = below.partitioning
     # A single vertex would do for any keys, but would do all the work alone.
     alone_is_best = not keys or options.parallelism == 1
+    alone_is_best |= isinstance(node, Sink)  # it has no work that several could share
     if (now.is_single and alone_is_best) or (not now.is_single and now.covers(keys)):
         return node
     return node.with_inputs((Exchange(below, keys),))

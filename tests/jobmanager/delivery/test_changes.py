@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import streamscope as ss
+from jobmanager.delivery.standalone import deliver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,3 +146,31 @@ def test_the_table_of_an_answer_whose_rows_are_whole(tmp_path: Path) -> None:
     rows = ss.collect(current, executor="local").to_pylist()
     alive = [(r["item"], r["price"]) for r in rows if r["_vs"] <= 20 * SECOND < r["_ve"]]
     assert _sorted([(r["item"], r["price"]) for r in found.to_pylist()]) == _sorted(alive)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_key_that_moves_from_one_vertex_to_another(
+    parallelism: int, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    table = f"{postgres_schema}.seats"
+    chance = random.Random(4)
+    order = [0, 1, 2, 3, 4, 5]
+    rows = []
+    for second in range(30):
+        chance.shuffle(order)
+        rows += [ss.event(second * SECOND, guest=f"g{g}", seat=s) for g, s in enumerate(order)]
+    guests = ss.Stream.from_items({"guest": "string", "seat": "int64"}, rows)
+    query = guests.upserts("guest").to_postgres(postgres.dsn, table, mode="upsert", key="seat")
+    root = str(tmp_path / "root")
+    ss.run(query, root=root, executor="local", parallelism=parallelism).wait()
+    found = postgres.query(f"SELECT guest, seat FROM {table}")
+    assert sorted(found) == [(f"g{g}", s) for g, s in enumerate(order)]
+
+
+def test_a_later_delivery_by_a_key_that_moves_is_refused(tmp_path: Path) -> None:
+    rows = [ss.event(t, guest=f"g{t % 3}", seat=t % 4) for t in range(9)]
+    guests = ss.Stream.from_items({"guest": "string", "seat": "int64"}, rows, partitions=2)
+    run(guests.to_parquet(), tmp_path)
+    upsert = ss.sinks.kafka("seats", servers="localhost:1", key="seat", upsert=True)
+    with pytest.raises(ss.UsageError, match=r"rows of one key \(seat\) are in several partitions"):
+        deliver(str(tmp_path / "root"), [upsert])
