@@ -26,11 +26,11 @@ class JobExistsError(UsageError):
         if self.state in ("starting", "running", "stopping"):
             return f"{self.root} already holds a job ({self.state}); choose another --root"
         if self.state == "finished":
-            told = "its output stands; choose another --root, or delete that folder first"
+            told = "its output is kept; choose another --root, or delete that folder first"
             return f"{self.root} already holds a job (finished); {told}{more}"
         return (
             f"{self.root} already holds a job ({self.state}); "
-            f"`jobmanager resume {self.root}` goes on with it, or choose another --root{more}"
+            f"`jobmanager resume {self.root}` continues it, or choose another --root{more}"
         )
 
 
@@ -73,7 +73,7 @@ class CannotListError(UsageError):
     folder: str
     reason: str
 
-    message = "{folder} cannot be looked into: {reason}"
+    message = "cannot read the jobs folder {folder}: {reason}"
 
 
 @error_class
@@ -112,8 +112,8 @@ class BrokenFileError(IntegrityError):
     meaning: str
 
     message = (
-        "{path} is broken: {reason}. It holds {meaning}, and the job cannot go "
-        "on without it: put the file back from a copy, or run the query anew with another "
+        "{path} is broken: {reason}. It holds {meaning}, and the job cannot "
+        "continue without it: put the file back from a copy, or run the query again with another "
         "--root"
     )
 
@@ -127,7 +127,7 @@ class UntrustedRootError(UsageError):
 
     message = (
         "{root} is not trusted: {reason}. Its files hold code that would run as "
-        "you; if you trust everybody who may have written them, say --trust (trust=True)"
+        "you; if you trust all users who may have written them, pass --trust (trust=True)"
     )
 
 
@@ -139,7 +139,7 @@ class InputsChangedError(IntegrityError):
 
     message = (
         "input files have changed since the job was planned: {files}; put them back as "
-        "they were, with their times (cp -p), or run the query anew with another root; if only "
+        "they were, with their times (cp -p), or run the query again with another root; if only "
         "rows were mended that the job could not read, resume with --accept-changed-inputs"
     )
 
@@ -171,7 +171,7 @@ class BrokenClaimError(UsageError):
     claim: str
 
     message = (
-        "{path}, which says whose output this is, cannot be read: {reason}. If no "
+        "{path}, which names the owner of this output, cannot be read: {reason}. If no "
         "other job has written there, put this into it: {claim}"
     )
 
@@ -199,7 +199,7 @@ class JobFailedError(OperatingError):
 def as_job_failure(job: str, crash: BaseException) -> BaseException:
     """What ended a job manager, as its caller must take it: what the outside did can be resumed."""
     if isinstance(crash, OperatingError) and not isinstance(crash, JobFailedError):
-        return JobFailedError(job, f"{crash} (jobmanager resume goes on with it)")
+        return JobFailedError(job, f"{crash} (jobmanager resume continues it)")
     return crash
 
 
@@ -249,7 +249,7 @@ class NoCheckpointError(IntegrityError):
 
     message = (
         "vertex {vertex} cannot restart: {reason}, and its inputs do not reach back "
-        "to their beginnings any more; run the query anew with another --root"
+        "to their beginnings any more; run the query again with another --root"
     )
 
 
@@ -283,8 +283,8 @@ class NoJobManagerError(UsageError):
     what: str
 
     message = (
-        "no job manager works on {root} since {since}, so nobody can {what} it; its state is kept: "
-        "jobmanager resume {root} goes on with it"
+        "cannot {what} {root}: no job manager is running since {since}. Its state is kept: "
+        "jobmanager resume {root} continues it"
     )
 
 
@@ -295,7 +295,7 @@ class CannotFinishError(UsageError):
     root: str
     reason: str
 
-    message = "the job at {root} cannot be told to finish: {reason}; stop it without --finish"
+    message = "the job at {root} cannot finish: {reason}; stop it without --finish"
 
 
 @error_class

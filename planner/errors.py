@@ -63,7 +63,7 @@ class UnsortableTimesError(InvalidPlanError):
 
     message = (
         "source {path}: rows out of order are further apart than 64 bits of "
-        "microseconds; look whether the times are in the right unit"
+        "microseconds; check the unit of the times"
     )
 
 

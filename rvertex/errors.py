@@ -162,7 +162,7 @@ class SourceChangedError(IntegrityError):
         return (
             f"source {self.path}{where}: changed since the job was planned: "
             f"{self.expected} then, {self.found} now; put the file back as it was, with its time "
-            "(cp -p), or run the query anew with another root"
+            "(cp -p), or run the query again with another root"
         )
 
 
@@ -178,7 +178,7 @@ class SourceOrderChangedError(IntegrityError):
         return (
             f"source {self.path}: changed since the job was planned: row {self.row} of a "
             f"partition (from 0) starts at {self.vs}{_utc(self.vs)}, which no row there did then; "
-            "run the query anew with another root"
+            "run the query again with another root"
         )
 
 
@@ -380,7 +380,7 @@ class CorruptJournalError(IntegrityError):
     name: str
     reason: str
 
-    message = "journal entry {name}: {reason}; restore it, or start the job anew"
+    message = "journal entry {name}: {reason}; restore it, or start the job again"
 
 
 @error_class

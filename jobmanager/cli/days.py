@@ -28,7 +28,7 @@ def check_call(
     if batch and (target is None or continue_root is not None):
         raise UsageError("--batch takes FILE.py and no --continue: a batch keeps no state")
     if finish and continue_root is None:
-        raise UsageError("--finish ends a job that is continued: say --continue ROOT, too")
+        raise UsageError("--finish needs --continue ROOT")
     if root is not None and continue_root is not None:
         raise UsageError("--continue ROOT names the root already: leave out --root")
     if continue_root is None:

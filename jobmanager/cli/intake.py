@@ -37,7 +37,7 @@ def intake(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Delete rows that came so long ago, unless a job that reads them needs them.",
+            help="Delete older rows, unless a job still reads them.",
         ),
     ] = None,
     plain: Annotated[

@@ -32,7 +32,7 @@ def list_jobs(
     roots, unread = _roots_in(folder)
     rows = [row_of(root, now_us) for root in roots]
     for path, reason in unread.items():
-        print(f"jobmanager: {path} cannot be looked into: {reason}", file=sys.stderr)
+        print(f"jobmanager: {path} cannot be read: {reason}", file=sys.stderr)
     if as_json:
         print(json.dumps({"jobs": rows, "unread": unread}))
         return

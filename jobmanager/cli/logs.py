@@ -114,9 +114,9 @@ def _of_vertices(notice: Notice) -> str:
         case told.VertexFailed(vertex=vertex, family=family, message=message):
             return f"{vertex} failed ({family}): {message}"
         case told.ItemsLost(vertex=vertex, stream=stream, seq=seq):
-            return f"{vertex} needs item {seq} of {stream}, which is nowhere: it is computed again"
+            return f"{vertex} needs item {seq} of {stream}, lost: its writer recomputes it"
         case own.StragglerFound(vertex=vertex):
-            return f"{vertex} is behind its siblings and gets a twin"
+            return f"{vertex} is behind its siblings and gets a second instance"
         case own.RestartDue(vertex=vertex):
             return f"{vertex} is started again"
         case _:

@@ -325,7 +325,9 @@ for _verb in (
 def gc(
     root: options.Root,
     retain: options.Retain = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the files that would be deleted.")
+    ] = False,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:

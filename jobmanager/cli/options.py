@@ -23,7 +23,7 @@ ContinueRoot = Annotated[
     typer.Option(
         "--continue",
         metavar="ROOT",
-        help="Day by day: read the files that came since the last run of ROOT; state is kept.",
+        help="Day by day: read the files added since the last run of ROOT and keep its state.",
     ),
 ]
 FinishDays = Annotated[
@@ -77,7 +77,7 @@ Paced = Annotated[float | None, typer.Option(help="Replay this many times faster
 Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
 Recovery = Annotated[
     Literal["checkpoint", "replay", "replication"] | None,
-    typer.Option(help="How every vertex is recovered; by default as the query says."),
+    typer.Option(help="Recovery of every vertex; default: the query's own."),
 ]
 Replicas = Annotated[
     int | None,
@@ -87,7 +87,10 @@ CheckpointInterval = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Such as 1s: between two checkpoints.")
 ]
 CheckpointBytes = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Such as 64MB: a checkpoint after so much input.")
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="A checkpoint each time this much input was read, e.g. 64MB."
+    ),
 ]
 AcceptChangedInputs = Annotated[
     bool,
@@ -95,23 +98,25 @@ AcceptChangedInputs = Annotated[
 ]
 Retain = Annotated[
     str | None,
-    typer.Option(metavar="DURATION|all", help="Keep what recovery no longer needs for so long."),
+    typer.Option(
+        metavar="DURATION|all", help="How long to keep data that recovery no longer needs."
+    ),
 ]
 Retention = Annotated[
     str | None,
     typer.Option(
-        metavar="DURATION|delivered|all", help="Keep the output for so long, or until delivered."
+        metavar="DURATION|delivered|all", help="How long to keep the output, or: until delivered."
     ),
 ]
 SideRetention = Annotated[
     str | None,
-    typer.Option(metavar="DURATION|all", help="Keep late rows and dead letters for so long."),
+    typer.Option(metavar="DURATION|all", help="How long to keep late rows and dead letters."),
 ]
 CompactOutput = Annotated[
     bool | None,
     typer.Option(
         "--compact-output/--no-compact-output",
-        help="Merge small files of the output; by default if it is endless and lies in the root.",
+        help="Merge small output files; default: if the job is endless and writes into its root.",
     ),
 ]
 Fsync = Annotated[
@@ -126,7 +131,9 @@ PyFiles = Annotated[
 ]
 SharedRoot = Annotated[
     bool | None,
-    typer.Option("--shared-root", help="Let other users read the job's folder, as the umask says."),
+    typer.Option(
+        "--shared-root", help="Let other users read the job's folder, subject to the umask."
+    ),
 ]
 Verify = Annotated[
     bool | None, typer.Option("--verify", help="Compare all that is written twice; slower.")

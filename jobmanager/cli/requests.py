@@ -85,7 +85,7 @@ def _running_status(root: str, what: str) -> dict[str, Any]:
         raise NoJobManagerError(root, _time_of(found["written_us"]), what)
     if found["state"] not in OPEN_STATES:
         can_go_on = found["state"] in ("stopped", "cancelled", "failed")
-        advice = f"; jobmanager resume {root} goes on with it" if can_go_on else ""
+        advice = f"; jobmanager resume {root} continues it" if can_go_on else ""
         raise NotRunningError(root, found["state"], advice)
     return found
 

@@ -67,7 +67,7 @@ def print_result(job: Job, *, as_json: bool, is_interrupted: bool) -> None:
         )
         print_lost_rows(status)
     if status["state"] == "failed":
-        hint = f"resume with: {_again(job)}; it goes on with the query as it was"
+        hint = f"resume with: {_again(job)}; it continues with the stored query"
         raise JobFailedError(status["job"], f"{status['error']} ({hint})")
     if status["state"] == "stopped":
         print(f"{status['job']}: stopped (resume with: {_again(job)})", file=sys.stderr)

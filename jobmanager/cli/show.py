@@ -18,7 +18,9 @@ from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rvertex.sinks.json_text import json_text, plain_rows
 
-Rows = Annotated[int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="At most so many.")]
+Rows = Annotated[
+    int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="At most this number.")
+]
 
 
 def show(

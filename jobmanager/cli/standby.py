@@ -45,7 +45,7 @@ def standby(
     if job is None:
         _print_ended(status_of(root), as_json=as_json)
         return
-    print("standby: the driver is gone, going on", file=sys.stderr, flush=True)
+    print("standby: the driver has ended, taking over", file=sys.stderr, flush=True)
     with view:
         view.note(job.status())
         is_interrupted = follow(job)

@@ -95,7 +95,10 @@ class InputPositions:
             try:
                 self._end(reader, is_over=state in _OVER)
             except OperatingError as error:
-                _log.info("a log was not told", extra={"log": reader.uri, "reason": str(error)})
+                _log.info(
+                    "cannot report a position to a log",
+                    extra={"log": reader.uri, "reason": str(error)},
+                )
 
     def tell(self) -> None:
         """Write down what is new, or was told long ago; what fails is told again."""

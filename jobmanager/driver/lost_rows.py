@@ -61,8 +61,8 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
         lines.append(
-            f"poisoned: {_counted(poisoned, 'event')} passed over, as user code raised on them and "
-            "on_error says so (ss.read_dead_letters has those that were put aside)"
+            f"poisoned: {_counted(poisoned, 'event')} skipped because user code raised on them "
+            "(on_error; ss.read_dead_letters has the dead letters)"
         )
     return lines
 
@@ -111,7 +111,7 @@ def _late_line(found: dict[str, Any], root: str) -> str:
     hint = "" if found.get("is_live") else '; delay="auto" finds out'
     what = (
         f"late: {found['late']:,} of {found['rows']:,} rows of {found['path']} "
-        f"({found['source']}) came later than delay={found['delay']} allows and were "
+        f"({found['source']}) arrived later than delay={found['delay']} allows and were "
         f"{became[found['policy']]}"
     )
     if found.get("far_late"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FINISHED = "the job had finished before; nothing was started, its output stands"
+FINISHED = "the job has already finished; its output is unchanged"
 
 
 class NoteWarning(UserWarning):

@@ -47,13 +47,10 @@ _NO_TOKEN, _FAULT = 401, 500
 OPEN_PRODUCER, POSITION = "open-producer", "position"
 _ACTIONS = (
     (OPEN_PRODUCER, "A producer starts: its new epoch and next_number. Body: stream, producer."),
-    (POSITION, "Where a producer stands. Body: stream, producer."),
+    (POSITION, "The last acknowledged number of a producer. Body: stream, producer."),
 )
-_ONLY_TAKES = (
-    "the intake takes rows and does not give them: Stream.from_rstream and open_log read a log "
-    "where it lies"
-)
-_FAILED = "the intake failed; its log says why"
+_ONLY_TAKES = "the intake only accepts rows: read a log with Stream.from_rstream or open_log"
+_FAILED = "the intake failed; its log has the reason"
 
 
 class FlightDoor:

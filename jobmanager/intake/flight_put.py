@@ -115,7 +115,7 @@ class Put:
         self._heard_s = self._clock.monotonic_s()
         producer = read_metadata(metadata)
         if batch is None:
-            raise PostError("app_metadata came without rows")
+            raise PostError("app_metadata without rows")
         # What is referred to (``nbytes``) follows from offsets that nobody has checked yet.
         size = batch.get_total_buffer_size() + len(metadata)
         if size > self._service.limits.body_bytes_max:

@@ -110,7 +110,7 @@ def explained(job: JobState, error: NoCheckpointError) -> str:
         return str(error)
     return (
         f"{job.damage}. It cannot be computed again ({error}): put the file back from a copy and "
-        "resume, or run the query anew with another --root"
+        "resume, or run the query again with another --root"
     )
 
 

@@ -27,13 +27,13 @@ _US_PER_S = 1_000_000
 HELD_S_MIN = 2.0
 #: By words of an error of a store, what helps.
 _STORE_ADVICE = {
-    "No space left": "free space there; the job goes on by itself",
-    "Disk quota": "free space there; the job goes on by itself",
-    "Permission": "let the user of the job write there; the job goes on by itself",
-    "Access Denied": "let the user of the job write there; the job goes on by itself",
-    "Read-only": "make the file system writable; the job goes on by itself",
+    "No space left": "free space there; the job continues automatically",
+    "Disk quota": "free space there; the job continues automatically",
+    "Permission": "let the user of the job write there; the job continues automatically",
+    "Access Denied": "let the user of the job write there; the job continues automatically",
+    "Read-only": "make the file system writable; the job continues automatically",
 }
-_STORE_IS_AWAY = "the job goes on by itself when the store answers"
+_STORE_IS_AWAY = "the job continues automatically when the store answers"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import LogSpec, SourceSpec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FOLLOW = 'idle="follow" lets the other partitions go on without it'
+_FOLLOW = 'idle="follow" advances time without this partition'
 
 
 def held_of(vertices: Sequence[VertexState]) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def _partition(
             f"all rows of {spec.shown} are read, and time stands at {time_of(log.frontier)} until "
             "later ones come"
         )
-        advice = 'idle="clock" lets time go on without rows'
+        advice = 'idle="clock" advances time without rows'
         return {"health": "ok", "reason": reason, "advice": advice}
     return None
 

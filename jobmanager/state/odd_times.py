@@ -24,7 +24,7 @@ _YEAR_US = 31_556_952_000_000
 AHEAD_US_MIN = _DAY_US
 #: Rows that are so late were not delayed: a time is wrong.
 FAR_US = 30 * _DAY_US
-REMEDY = 'give max_ahead="1h" to make such a row a bad one'
+REMEDY = 'set max_ahead="1h" to treat such rows as bad rows'
 
 
 def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, Any]]:

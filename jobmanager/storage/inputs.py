@@ -49,7 +49,7 @@ class Inputs:
             count = f"{len(paths)} file{'s' if len(paths) > 1 else ''}"
             yield (
                 f"source {source}: {count} came after the job was planned and will not be read: "
-                f"{listed(paths, 'file')}; to read all, run the query anew with another root"
+                f"{listed(paths, 'file')}; to read all, run the query again with another root"
             )
 
 

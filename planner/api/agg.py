@@ -229,7 +229,9 @@ def top_rows(
         raise InvalidPlanError(f"top_rows(ties={ties!r}): of equal rows first comes first or last")
     several = [by] if isinstance(by, str | Expr | Ordering) else list(by)
     if not several:
-        raise InvalidPlanError('top_rows(by=...) says what rows are ordered by, as by="price"')
+        raise InvalidPlanError(
+            'top_rows needs by=, the column that orders the rows, e.g. by="price"'
+        )
     orders = [part if isinstance(part, Ordering) else desc(part) for part in several]
     rows = _int_between("top_rows", "n", n, 1, _TOP_MAX)
     ways = tuple((o.is_descending, o.nulls_first) for o in orders)

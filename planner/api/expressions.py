@@ -323,7 +323,7 @@ def as_node(value: object) -> Node:
         return Literal(value)
     hint = "; write conditions with when(...).then(...).otherwise(...)" if callable(value) else ""
     raise InvalidPlanError(
-        f"{value!r} of type {type(value).__name__} cannot stand in an expression{hint}"
+        f"{value!r} of type {type(value).__name__} cannot be part of an expression{hint}"
     )
 
 

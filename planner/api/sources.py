@@ -163,7 +163,7 @@ def _log_spec(given: FileOptions) -> LogSpec:
     """How a growing folder is read."""
     if given.delay == AUTO:
         raise InvalidPlanError(
-            f"follow=True with delay={given.delay!r}: what is still to come cannot be looked at; "
+            f"follow=True with delay={given.delay!r}: live sources need an explicit delay; "
             'say how far rows may be out of order, such as delay="10s"'
         )
     return LogSpec(
@@ -264,7 +264,7 @@ def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
     if isinstance(delay, str) and (match := _PERCENTILE.fullmatch(delay.strip())):
         percent = Decimal(match[1])
         if not 0 < percent < 100:
-            raise InvalidPlanError(f"delay {delay!r}: a percentile lies between p0 and p100")
+            raise InvalidPlanError(f"delay {delay!r}: a percentile is between p0 and p100")
         return "given", 0, float(percent / 100)
     delay_us = duration_us(delay, what="delay")
     if delay_us < 0:

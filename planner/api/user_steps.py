@@ -158,8 +158,8 @@ def _processing(
         raise InvalidPlanError(f"process({name}): {undeclared}")
     if process.output is KeyedProcess.output:
         raise InvalidPlanError(
-            f"process({name}): it does not say what it gives; declare the columns that ctx.emit "
-            'gives, as output = {"n": "int64"}, or output = {} for rows of nothing but the key'
+            f"process({name}): it declares no output; declare the columns of ctx.emit, "
+            'for example output = {"n": "int64"}, or output = {} for rows of nothing but the key'
         )
     made = _schema(process.output, f"process({name}): output", may_be_empty=True)
     for column in made.names:

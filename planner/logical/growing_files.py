@@ -66,7 +66,7 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
         )
     if spec.delay_origin == "auto":
         raise InvalidPlanError(
-            f'{shown}: delay="auto" looks at all files, and those of tomorrow cannot be looked at; '
+            f'{shown}: delay="auto" needs all files, and future files are unknown; '
             'say how far rows may be out of order, such as delay="10m"'
         )
     options = (*spec.options, (PARTITIONS, 1), (POLL_EVERY, POLL_EVERY_US))

@@ -59,7 +59,7 @@ def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableFo
     last = _bound(plan, VE, end, usual[1])
     if first is None:
         raise InvalidPlanError(
-            "start=None: the files would not tell when an event starts; select vs() as a column "
+            "start=None: the files would lack the starts of events; select vs() as a column "
             "of the query, or give the column a name"
         )
     if first == last:
@@ -69,7 +69,7 @@ def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableFo
     length_us = fixed_length_us(plan)
     if length_us is None:
         raise InvalidPlanError(
-            "end=None: the files would not tell when an event ends, as lifetimes differ in length; "
+            "end=None: the files would lack the ends of events, whose lengths differ; "
             "select ve() as a column of the query, or give the column a name"
         )
     return TableForm(first, None, length_us)

@@ -126,5 +126,5 @@ def refuse_endless(plan: LogicalNode, what: str) -> None:
         if isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded:
             raise InvalidPlanError(
                 f"{what} needs sources with an end, and {node.spec.shown or node.spec.path} grows "
-                "while it is read; give until=..., or leave out follow=True"
+                "while it is read; set until=..., or leave out follow=True"
             )

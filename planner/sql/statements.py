@@ -137,7 +137,7 @@ class _Statements:
             raise self.text.error(schema, reason)
         for column in schema.expressions:
             if not isinstance(column, exp.Identifier):
-                raise self.text.error(column, "here stand names of columns alone")
+                raise self.text.error(column, "only names of columns are allowed here")
         with self.text.located(schema):
             return stream.rename(dict(zip(stream.schema.names, names, strict=True)))
 

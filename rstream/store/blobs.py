@@ -59,10 +59,9 @@ _ADVICE: dict[type[Exception], str] = {
         "; a job's folder is its user's alone: where drivers or hosts run as several users, begin "
         "the job with shared_root=True (--shared-root)"
     ),
-    IsADirectoryError: "; a folder lies where a file belongs: move it away",
+    IsADirectoryError: "; it is a folder and must be a file: move it away",
     NotADirectoryError: (
-        "; a file or a broken link lies where a folder belongs: move it away, or choose "
-        "another path"
+        "; it is a file or a broken link and must be a folder: move it away, or choose another path"
     ),
 }
 _look_and_put = threading.Lock()

@@ -97,7 +97,7 @@ def make_folder(folder: str, *, sync: bool) -> bool:
     missing = {path for path in above if not os.path.isdir(path)}
     for path in missing:
         if os.path.islink(path):
-            raise FileExistsError(f"{path} links to what is no folder")
+            raise FileExistsError(f"{path} links to something other than a folder")
     is_private = False
     for path in reversed(above):
         if path in missing:

@@ -39,7 +39,7 @@ class FrameError(OperatingError):
     def __str__(self) -> str:
         bytes_max = BYTES_MAX.get(self.kind, 0)
         return (
-            f"what came over a Unix socket, {self.nbytes} bytes of kind {self.kind}, is not due or "
+            f"a frame from a Unix socket, {self.nbytes} bytes of kind {self.kind}, is not due or "
             f"more than {bytes_max} bytes; run one version on all hosts, with smaller rows"
         )
 

@@ -32,7 +32,7 @@ INTAKE = "intake"
 #: A writer that died leaves this only where there are no hard links
 #: (`rstream.store.blobs._link_new`).
 UNFILLED = (
-    "it is empty: put it back from a copy, or run the query anew with another --root (only if the "
+    "it is empty: put it back from a copy, or run the query again with another --root (only if the "
     "root's file system has no hard links may a writer have died before it filled the file)"
 )
 _CHECKSUM_BYTES = 16

@@ -67,8 +67,8 @@ class DeliveryBegunError(UsageError):
     seq: int
 
     message = (
-        "{destination}: this delivery began at item {seq}; it goes on without --from, and --name "
-        "begins another one"
+        "{destination}: this delivery began at item {seq}; continue it without --from, or "
+        "start another one with --name"
     )
 
 

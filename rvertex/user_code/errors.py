@@ -101,7 +101,7 @@ class ChangedCodeError(UsageError):
 
     message = (
         "{name} is not what it was when the job was planned: {path} has changed, and its rows "
-        "would be of two versions; put the file back, or run the query anew with another root "
+        "would be of two versions; put the file back, or run the query again with another root "
         "(what the query file itself defines is kept with the job)"
     )
 

@@ -66,8 +66,8 @@ def test_a_job_whose_job_manager_was_killed_is_not_asked(
 ) -> None:
     refused = command("stop", str(tmp_path))
     assert refused.returncode == EXIT_USAGE
-    assert "no job manager works on" in refused.stderr
-    assert f"jobmanager resume {tmp_path} goes on with it" in refused.stderr
+    assert "no job manager is running" in refused.stderr
+    assert f"jobmanager resume {tmp_path} continues it" in refused.stderr
     dead.wait(WAIT_S)
     assert command("cancel", str(tmp_path)).returncode == EXIT_USAGE
     assert JobRoot(str(tmp_path)).requests() == []
@@ -83,7 +83,10 @@ def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
     root.request(DRAIN + "h0.0")
     resumed = command("resume", str(tmp_path))
     assert resumed.returncode == 0, resumed.stderr
-    assert "told to stop and its job manager died before: that is done now" in resumed.stderr
+    assert (
+        "a request to stop the job was pending when its job manager died; it is done now"
+        in resumed.stderr
+    )
     assert "drain" not in resumed.stderr
     assert "stopped (resume with" in resumed.stderr
     assert root.requests() == []
@@ -167,7 +170,7 @@ def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
     kept.request(CANCEL)
     # As one that was killed leaves it.
     kept.write_status({**kept.read_status(), "state": "running"})
-    with pytest.warns(NoteWarning, match="told to cancel .* resume it once more to go on"):
+    with pytest.warns(NoteWarning, match="a request to cancel .* resume it again to continue"):
         job = jobmanager.resume(root)
     assert job.wait(WAIT_S)["state"] == "cancelled"
 

@@ -240,7 +240,7 @@ def test_a_finished_job_says_that_it_is_finished(tmp_path: Path) -> None:
     write(tmp_path / "data" / "a.csv", 5)
     again = call("resume", root, "--json")
     assert again.exit_code == 0, again.output
-    assert "note: the job had finished before; nothing was started" in again.stderr
+    assert "note: the job has already finished" in again.stderr
     found = json.loads(again.stdout.splitlines()[-1])
     assert found == {**told, "notes": found["notes"], "query_changed": False}
     file.unlink()

@@ -149,7 +149,7 @@ def test_of_two_standbys_one_goes_on_and_the_other_waits(
         job.kill()
         said = [process.communicate(timeout=WAIT_S) for process in standbys]
         assert [process.returncode for process in standbys] == [0, 0]
-    assert sorted("going on" in told for _, told in said) == [False, True]
+    assert sorted("taking over" in told for _, told in said) == [False, True]
     ends = [json.loads(out.splitlines()[-1]) for out, _ in said]
     for end in ends:
         assert end["state"] == "finished"

@@ -36,7 +36,7 @@ Key = tuple[str, int]
 Row = tuple[Any, ...]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What a delivery says that is told to begin somewhere and has begun already.
-HAS_BEGUN = "goes on without --from"
+HAS_BEGUN = "continue it without --from"
 
 
 class DeliveryLaws:

@@ -107,7 +107,7 @@ def with_added_partitions(
         try:
             found = look_for_more(readers, added_units)
         except TROUBLE as error:  # its readers wait, or tell what is wrong
-            _log.warning("partitions are not looked for: %s", error)
+            _log.warning("cannot look up new partitions: %s", error)
             continue
         if found:
             ends = _noted_ends(root).get(path) or _ends_after(readers.values(), lease_s)

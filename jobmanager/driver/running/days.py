@@ -48,7 +48,7 @@ def is_begun(root: str | None, *, continue_: bool, finish: bool, has_query: bool
     """
     if not continue_:
         if finish:
-            raise UsageError("finish=True ends a job that is continued: say continue_=True, too")
+            raise UsageError("finish=True needs continue_=True")
         return False
     if root is None:
         raise UsageError("continue_=True needs root=, the folder of the job")

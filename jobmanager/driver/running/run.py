@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from rvertex.host.executor import Executor
 
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
-_STILL_ASKED = "the job was told to {what} and its job manager died before: that is done now"
-_GO_ON = "; resume it once more to go on"
+_STILL_ASKED = "a request to {what} the job was pending when its job manager died; it is done now"
+_GO_ON = "; resume it again to continue"
 
 
 def run(
@@ -107,7 +107,7 @@ def run(
         day = days.Day(given, finish)
         return _go_on(JobRoot(root), executor, master, hosts, config, on_status, options, day=day)
     if given is None:
-        raise UsageError("run() needs a query; only continue_=True goes on without")
+        raise UsageError("run() needs a query unless continue_=True")
     query = with_growing_files(given) if continue_ else given
     config = applied(configured(config or JobConfig(), parallelism, hosts, paced), options)
     config = config.until_end("finish" if finish else "stop") if continue_ else config

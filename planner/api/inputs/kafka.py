@@ -208,7 +208,7 @@ def _check(topic: str, given: KafkaOptions) -> None:
         raise InvalidPlanError('from_kafka: servers= is empty; write it like "localhost:9092"')
     if given.delay is None or given.delay == AUTO:
         raise InvalidPlanError(
-            f"from_kafka with delay={given.delay!r}: what is still to come cannot be looked at; "
+            f"from_kafka with delay={given.delay!r}: live sources need an explicit delay; "
             'say how far rows of a partition may be out of order, such as delay="10s"'
         )
     _check_choice("format", given.format, get_args(MessageFormat))

@@ -80,7 +80,7 @@ def _bounds(within: Within) -> tuple[int, int]:
     lo, hi = (duration_us(part, what="within") for part in within)
     if lo > hi:
         raise InvalidPlanError(
-            f"join(within={within!r}): no time lies within, as the first bound is the greater one"
+            f"join(within={within!r}): the first bound must not exceed the second"
         )
     return max(lo, -INF_TIME), min(hi, INF_TIME)
 

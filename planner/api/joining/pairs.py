@@ -128,12 +128,12 @@ def as_of_nodes(
         raise InvalidPlanError(f'join_asof(how={how!r}): there are how="left" and "inner"')
     if tolerance is None and way != "backward":
         raise InvalidPlanError(
-            f'join_asof(strategy="{way}") needs tolerance="10s" or another: so long an event waits '
-            "for what may follow it"
+            f'join_asof(strategy="{way}") needs tolerance="10s" or another: an event waits '
+            "this long for a later match"
         )
     within = None if tolerance is None else duration_us(tolerance, what="tolerance")
     if within is not None and within < 0:
-        raise InvalidPlanError(f"join_asof(tolerance={tolerance!r}): it is not below zero")
+        raise InvalidPlanError(f"join_asof(tolerance={tolerance!r}): must be 0 or more")
     if all(keys is None for keys in by):
         columns = pair_columns(left, right, ())
         sides_and_keys = with_one_key(left, right)

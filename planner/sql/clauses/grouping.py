@@ -79,7 +79,7 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
         raise text.error(over, OVER)
     for item in items:
         if item.star:
-            raise text.error(item.node, "* cannot stand in a SELECT with GROUP BY")
+            raise text.error(item.node, "* cannot be used in a SELECT with GROUP BY")
     clause = node.args.get("group")
     window_node, key_nodes = (
         (None, []) if clause is None else split_group(clause, items, scope, names)
@@ -317,7 +317,7 @@ class _Grouping:
             if node.name == "window_start":
                 return col(self.start)
             raise self.names.text.error(
-                node, "a session that goes on has no end yet; ve() is the end of a result"
+                node, "window_end is unknown while the session is open; ve() is the end of a result"
             )
         if self._is_bound(node):
             return bound_of(None if self.window is None else self.window.spec, self._kind(node))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _FORM = "write ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts; the times are those of both streams"
 _TOLERANCE = (
-    "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: so long an event "
-    "waits for what may follow it"
+    "ASOF JOIN with a.ts <= b.ts needs AND b.ts <= a.ts + INTERVAL '5' SECOND: an event waits "
+    "this long for a later match"
 )
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GTE: exp.LTE,
@@ -129,7 +129,7 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
         keys, _ = split(condition, left, right, names)
     on = [key[1].node.name for key in keys if isinstance(key[1].node, Column)]
     if len(on) != len(keys) or not on:
-        raise names.text.error(clause, "versions are told apart by columns: ON a.key = b.key")
+        raise names.text.error(clause, "versions need a key of columns: ON a.key = b.key")
     with names.text.located(clause):
         return right.with_stream(right.stream.upserts(on))
 

@@ -137,7 +137,7 @@ def _asked(
                 asked = agg.lag(value, rows, default=given)
         return asked, frame
     if not isinstance(function, exp.AggFunc | exp.Filter | exp.WithinGroup):
-        raise text.error(node, f"{text.spelled(function)} cannot stand before OVER")
+        raise text.error(node, f"{text.spelled(function)} cannot be used with OVER")
     return Aggregates(compiler, names.aggregates).build(function), frame
 
 

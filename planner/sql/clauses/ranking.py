@@ -203,7 +203,7 @@ def _top(
     text = names.text
     order = node.args.get("order")
     if order is None:
-        raise text.error(node, "OVER needs ORDER BY here: it says which rows come first")
+        raise text.error(node, "OVER needs ORDER BY here")
     if node.args.get("spec") is not None:
         raise text.error(node, "numbers of rows take no frame")
     keys = node.args.get("partition_by") or []

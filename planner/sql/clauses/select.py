@@ -53,7 +53,7 @@ _SELECT_PARTS = (
     *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
     *("laterals", "qualify", "order", "limit", "offset", "emit"),
 )
-_QUALIFY = "QUALIFY stands in a SELECT without GROUP BY; put the GROUP BY in a subquery in FROM"
+_QUALIFY = "QUALIFY cannot be combined with GROUP BY; put the GROUP BY in a subquery in FROM"
 _TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
     "sample": "TABLESAMPLE",
@@ -170,9 +170,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
         rows = replace(rows, stream=_distinct(node, rows.stream, names))
         return _ordered(node, rows, items, scope, names)
     if node.args.get("emit") is not None:
-        reason = (
-            "EMIT is said of results that grow, of GROUP BY; rows come as they are: leave it out"
-        )
+        reason = "EMIT needs GROUP BY; leave it out"
         raise text.error(node.args["emit"], reason)
     items, scope = ranked(node, items, scope, names, bounds, lambda w: by_time(w, scope, names))
     items, scope = over_frames(items, scope, names)

@@ -140,7 +140,7 @@ class Aggregates:
             return self._within_group(node, condition)
         for part in node.iter_expressions():
             if has_aggregate(part):
-                raise text.error(part, "an aggregate cannot stand inside of another")
+                raise text.error(part, "an aggregate cannot be inside another aggregate")
         if isinstance(node, exp.Count):
             return self._count(node, condition)
         if type(node) is exp.AnonymousAggFunc and node.name:
@@ -180,7 +180,7 @@ class Aggregates:
         value = node.this
         if isinstance(value, exp.Distinct):
             if not value.expressions:
-                raise self.before.text.error(node, "COUNT(DISTINCT x) lacks what it counts")
+                raise self.before.text.error(node, "COUNT(DISTINCT x) needs a column or expression")
             first, *more = [self.before.compile(part) for part in value.expressions]
             with self.before.text.located(node):
                 return agg.count_distinct(_where(condition, first), *more)
@@ -202,7 +202,7 @@ class Aggregates:
         (by,) = order.expressions
         if type(node.this) is exp.Mode:
             if by.args.get("desc") or node.this.this is not None:
-                raise text.error(node, "write MODE(x): of several values it is the least")
+                raise text.error(node, "write MODE(x); ties return the smallest value")
             return self._made(node, agg.mode, by.this, condition)
         q = plain_value(node.this.this, text)
         asked = 1 - q if by.args.get("desc") else q

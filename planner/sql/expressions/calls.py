@@ -96,7 +96,9 @@ def _url_part(url: Expr, part: Expr, key: Expr | None = None) -> Expr:
 def _decoded(value: Expr, *pairs: Expr) -> Expr:
     """``DECODE(x, 1, 'a', 2, 'b', 'other')``; null is found, too."""
     if len(pairs) < 2:
-        raise InvalidPlanError("DECODE takes a value, and pairs of what it may be and the result")
+        raise InvalidPlanError(
+            "DECODE takes a value, then pairs of a value to compare and a result"
+        )
     default = pairs[-1] if len(pairs) % 2 else lit(None)
     found = default
     for at in range(len(pairs) // 2 * 2 - 2, -1, -2):

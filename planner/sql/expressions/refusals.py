@@ -37,7 +37,7 @@ def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
     """That there is no such thing, in SQL's words, and what there is instead."""
     said = text.spelled(node)
     if is_window(node):
-        where = "it stands in GROUP BY, and window_start and window_end tell its bounds"
+        where = "it stands in GROUP BY, and window_start and window_end are its bounds"
         return text.error(node, f"the function {said} is not supported here: {where}")
     hint = HINTS.get(said) or (HINTS.get(node.sql_name()) if isinstance(node, exp.Func) else None)
     if isinstance(node, exp.Any | exp.All) and node.find(exp.Query):

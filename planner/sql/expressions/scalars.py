@@ -320,7 +320,7 @@ class Expressions:
         raise self.text.error(node, OVER)
 
     def _subquery(self, node: exp.Expr) -> Expr:
-        raise self.text.error(node, "a subquery stands in FROM, or in WHERE after EXISTS")
+        raise self.text.error(node, "a subquery belongs in FROM, or in WHERE after EXISTS")
 
     #: By kind of node: a kind derived from another means something else.
     _METHODS: ClassVar[dict[type[exp.Expr], Callable[..., Expr]]] = {

@@ -11,10 +11,10 @@ _BETWEEN = "subtract: a - b is a duration, EPOCH_US(a - b) its microseconds"
 _PARSED = "write TO_TIMESTAMP(s, 'dd.MM.yyyy HH:mm') or STRPTIME(s, '%d.%m.%Y %H:%M')"
 _STARTS = "window_start is the window's start; GROUP BY ..., TUMBLE('5s')"
 _ENDS = "window_end is the window's end; GROUP BY ..., TUMBLE('5s')"
-_GROUPED = "windows stand in GROUP BY: GROUP BY k, TUMBLE('5s')"
+_GROUPED = "windows belong in GROUP BY: GROUP BY k, TUMBLE('5s')"
 SPARK_WINDOW = (
     "write GROUP BY k, TUMBLE('1 minute') or HOP(size, every), which take the stream's own times; "
-    "window_start and window_end tell the bounds"
+    "window_start and window_end are the bounds"
 )
 _WITHIN = (
     "write the bound in ON: AND b.ts BETWEEN a.ts - INTERVAL '1' HOUR AND a.ts + INTERVAL '1' HOUR"

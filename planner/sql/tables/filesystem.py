@@ -212,7 +212,7 @@ def _format(table: Table, said: FileSource) -> Format:
         return formats[said.format.lower()]
     found = "text" if said.path.endswith(".txt") else format_of(said.path)
     if found is None:
-        raise table.given.error("", "the path does not tell: give format = '...'")
+        raise table.given.error("", "the path has no known ending: set format = '...'")
     return found
 
 

@@ -66,9 +66,9 @@ class Table:
         found: dict[str, Any] = {}
         if mark is not None:
             if vs is not None:
-                raise self.text.error(vs, "WATERMARK FOR says which column is the time, too")
+                raise self.text.error(vs, "WATERMARK FOR also sets the time column")
             if "delay" in self.given.values:
-                raise self.given.error("delay", "WATERMARK FOR says how far rows may be late, too")
+                raise self.given.error("delay", "WATERMARK FOR also sets how late rows may be")
             found["delay"] = self.columns.delay_us
             column = exp.column(mark.name)
             column.this.update_positions(mark.this)

@@ -130,7 +130,7 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
     if not isinstance(spec, Window):
         kind = "SESSION" if isinstance(spec, SessionWindow) else "CUMULATE"
         raise names.text.error(
-            node, f"rows of {kind} cannot stand alone; write GROUP BY window_start, window_end"
+            node, f"rows of {kind} cannot be a key alone; write GROUP BY window_start, window_end"
         )
     if spec.size_us % spec.every_us or spec.size_us // spec.every_us > _COPIES_MAX:
         raise names.text.error(

@@ -49,8 +49,8 @@ class NeededInputError(IntegrityError):
 
     message = (
         "{log}, partition {partition}: the rows from position {wanted} on are gone (the log begins "
-        "at {first}), and {need}; so they cannot be skipped: start anew. Let the log keep its rows "
-        'for longer than a job may be away, or recover the source with "checkpoint"'
+        "at {first}), and {need}; so they cannot be skipped: start a new job. Let the log keep its "
+        'rows for longer than a job may be away, or recover the source with "checkpoint"'
     )
 
 
@@ -92,8 +92,8 @@ class LogRowError(IntegrityError):
     value: str
 
     message = (
-        "{log}, partition {partition}, position {position}: {reason}: {value} (give "
-        'on_bad_row="dead_letter" to keep such rows aside and go on, or on_bad_row="skip")'
+        "{log}, partition {partition}, position {position}: {reason}: {value} (set "
+        'on_bad_row="dead_letter" to keep such rows in a side output, or on_bad_row="skip")'
     )
 
 

@@ -177,7 +177,7 @@ class KeyedContext(VertexContext):
         if start < now:
             raise UserResultError(
                 self._process,
-                f"emit(vs={start}) at {now}: what is past cannot be put out any more",
+                f"emit(vs={start}) at {now}: rows cannot start in the past",
             )
         if not start < ve <= INF_TIME:
             raise UserResultError(

@@ -36,7 +36,7 @@ def test_a_folder_that_cannot_be_looked_into_is_named_beside_the_others(loop: Pa
     told = json.loads(found.stdout)
     assert (found.exit_code, [row["job"] for row in told["jobs"]]) == (0, ["old"])
     assert told["unread"] == {str(loop): "Too many levels of symbolic links"}
-    assert f"{loop} cannot be looked into: Too many levels" in found.stderr
+    assert f"{loop} cannot be read: Too many levels" in found.stderr
 
 
 @pytest.mark.parametrize("folder", ["s3://bucket/jobs", "nope://x", "LOOP", "FILE"])
@@ -46,4 +46,4 @@ def test_what_is_no_local_folder_is_refused(loop: Path, folder: str) -> None:
     path = {"LOOP": str(loop), "FILE": str(file)}.get(folder, folder)
     found = CliRunner().invoke(app, ["list", path, "--json"])
     assert found.exit_code == EXIT_USAGE
-    assert f"{path} cannot be looked into: " in json.loads(found.stdout)["error"]
+    assert f"cannot read the jobs folder {path}: " in json.loads(found.stdout)["error"]

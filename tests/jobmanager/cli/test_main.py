@@ -265,7 +265,7 @@ def test_a_call_that_cannot_be_read_is_a_mistake_like_others(
 
 def test_a_day_that_finishes_nothing_is_refused_in_the_words_of_the_command(file: Path) -> None:
     told = last_json(call("run", file, "--finish", "--json"))["error"]
-    assert told == "--finish ends a job that is continued: say --continue ROOT, too"
+    assert told == "--finish needs --continue ROOT"
 
 
 def test_mistakes_about_roots(file: Path, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
     last = failed.stderr.splitlines()[-1]
     assert last.startswith("jobmanager: error: job job failed: ")
     assert last.endswith(
-        f"(resume with: jobmanager resume {root}; it goes on with the query as it was)"
+        f"(resume with: jobmanager resume {root}; it continues with the stored query)"
     )
     assert last_json(done("status", root, "--json"))["state"] == "failed"
     (data / "b.csv").write_text("t,k\n3,a\n4,b\n")

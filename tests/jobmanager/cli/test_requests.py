@@ -63,9 +63,9 @@ def test_a_job_whose_job_manager_is_gone_is_not_asked(tmp_path: Path, verb: str)
     host = ["h0.0"] if verb == "drain" else []
     refused = CliRunner().invoke(app, [verb, *host, str(tmp_path)])
     assert refused.exit_code == EXIT_USAGE
-    assert "no job manager works on" in refused.stderr
+    assert "no job manager is running" in refused.stderr
     assert "since 1970-01-01 00:00:01 UTC" in refused.stderr
-    assert f"jobmanager resume {tmp_path} goes on with it" in refused.stderr
+    assert f"jobmanager resume {tmp_path} continues it" in refused.stderr
     assert root.requests() == []
 
 
@@ -82,7 +82,7 @@ def test_a_job_is_not_told_to_finish_without_a_plan_that_can(tmp_path: Path) -> 
     root = job_in(tmp_path, "running")
     refused = stop(tmp_path, "--finish")
     assert refused.exit_code == EXIT_USAGE
-    assert "cannot be told to finish" in refused.stderr
+    assert "cannot finish" in refused.stderr
     assert "stop it without --finish" in refused.stderr
     assert root.requests() == []
 

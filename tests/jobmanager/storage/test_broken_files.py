@@ -258,4 +258,4 @@ def test_where_inputs_were_collected_the_job_fails_and_says_so(jobs: dict[str, P
     assert result.exit_code == EXIT_FAILED
     assert "cannot restart: checkpoints/" in error
     assert "its only checkpoint, is corrupt or gone" in error
-    assert "run the query anew with another --root" in error
+    assert "run the query again with another --root" in error

@@ -51,7 +51,7 @@ def check_refused(root: Path, message: str) -> None:
         refused = call(*verb)
         assert refused.exit_code == EXIT_USAGE, refused.output
         assert message in refused.stderr
-        assert "say --trust" in refused.stderr
+        assert "pass --trust" in refused.stderr
         assert call(*verb, "--trust").exit_code == 0
     with pytest.raises(UntrustedRootError):
         jobmanager.resume(str(root))

@@ -92,7 +92,7 @@ def test_bytes_are_one_column() -> None:
     ("given", "message"),
     [
         ({"delay": None}, "say how far rows of a partition may be out of order"),
-        ({"delay": "auto"}, "what is still to come cannot be looked at"),
+        ({"delay": "auto"}, "live sources need an explicit delay"),
         ({"servers": ""}, 'write it like "localhost:9092"'),
         ({"schema": None}, "give schema=, the columns of its messages"),
         ({"schema": {}}, "schema= has no column"),
@@ -113,7 +113,7 @@ def test_bytes_are_one_column() -> None:
         ({"start": {}}, "give an offset"),
         ({"until": "earliest"}, "not a time"),
         ({"config": {"isolation.level": "read_uncommitted"}}, "reads committed records only"),
-        ({"config": {"bootstrap.servers": "x"}}, "give servers= instead"),
+        ({"config": {"bootstrap.servers": "x"}}, "use servers= instead"),
         ({"config": {"stats_cb": print}}, "holds no functions"),
         ({"config": {"client.id": None}}, "text or a number"),
         ({"partitions": 0}, "partitions=0"),
@@ -132,5 +132,5 @@ def test_a_time_that_no_column_has() -> None:
 
 def test_a_topic_without_an_end_is_not_collected() -> None:
     stream = Stream.from_kafka("t", servers="b:1", schema={"t": "int64"}, vs="t", delay="1s")
-    with pytest.raises(InvalidPlanError, match=r"topic t grows while it is read; give until="):
+    with pytest.raises(InvalidPlanError, match=r"topic t grows while it is read; set until="):
         jobmanager.collect(stream)

@@ -157,7 +157,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: S.select("x", x=col("f")), "select(...) gives two columns the name 'x'"),
     (lambda: S.select(_vs=col("x")), "the column name '_vs' is reserved"),
     (lambda: S.with_columns(n=None), "column 'n' is always null; give it a type: .cast(\"int64\")"),
-    (lambda: S.with_columns(n=lambda r: r), "cannot stand in an expression; write conditions"),  # type: ignore[arg-type]
+    (lambda: S.with_columns(n=lambda r: r), "cannot be part of an expression; write conditions"),  # type: ignore[arg-type]
     (lambda: S.drop("y"), "no column 'y' in drop(...)"),
     (lambda: S.rename({"x": "k"}), "rename(...) gives two columns the name 'k'"),
     (lambda: S.explode("x"), "explode('x'): it is int64, not a list"),

@@ -273,7 +273,7 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
         (lambda: KEYED.process(BadField), "'seen': a type of state is int, float"),
         (lambda: KEYED.process(BadDefault), "'n': the default 'a' is not int"),
         (lambda: KEYED.process(WithInit), "it has an __init__"),
-        (lambda: KEYED.process(NoneDeclared), r"does not say what it gives; .* output = \{\} for"),
+        (lambda: KEYED.process(NoneDeclared), r"declares no output; .* output = \{\} for"),
         (lambda: READINGS.group_by().process(Count), "it needs a key"),
         (lambda: KEYED.process(Count, on_error=WRONG["policy"]), "on_error='ignore': it is"),
         (

@@ -133,7 +133,7 @@ def test_python_and_or_not_are_refused() -> None:
 def test_functions_are_no_values() -> None:
     with pytest.raises(InvalidPlanError, match="when"):
         _ = col("a") + (lambda x: x)  # type: ignore[operator]
-    with pytest.raises(InvalidPlanError, match="cannot stand in an expression"):
+    with pytest.raises(InvalidPlanError, match="cannot be part of an expression"):
         lit([1, 2])  # type: ignore[arg-type]
     with pytest.raises(InvalidPlanError, match="does not fit into int64"):
         lit(2**63)

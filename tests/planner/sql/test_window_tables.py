@@ -74,13 +74,13 @@ def test_sessions_as_they_grow() -> None:
 
 
 EMITS = {
-    "SELECT window_end AS b, count(*) AS n FROM t GROUP BY SESSION('5s')": "has no end yet",
+    "SELECT window_end AS b, count(*) AS n FROM t GROUP BY SESSION('5s')": "is unknown while the session is open",
     "SELECT count(*) AS n FROM t GROUP BY TUMBLE('5s')": "CUMULATE tells every so often",
     "SELECT count(*) AS n FROM TUMBLE(t, ts, '5s') AS a JOIN TUMBLE(t, ts, '5s') AS b ON a.k = b.k "
     "GROUP BY a.window_start, a.window_end": "CUMULATE tells every so often",
-    "SELECT k FROM t WHERE k IS NOT NULL": "rows come as they are: leave it out",
-    "SELECT k FROM t": "rows come as they are: leave it out",
-    "SELECT a.k FROM t AS a JOIN t AS b ON a.ts = b.ts": "rows come as they are: leave it out",
+    "SELECT k FROM t WHERE k IS NOT NULL": "EMIT needs GROUP BY",
+    "SELECT k FROM t": "EMIT needs GROUP BY",
+    "SELECT a.k FROM t AS a JOIN t AS b ON a.ts = b.ts": "EMIT needs GROUP BY",
     "SELECT median(i) AS m FROM t GROUP BY SESSION('5s')": "quantile needs all events at once",
 }
 

@@ -266,9 +266,11 @@ def test_a_path_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "link", "link/below"):
-        with pytest.raises(StoreError, match=r"a broken link lies where a folder belongs: move it"):
+        with pytest.raises(
+            StoreError, match=r"it is a file or a broken link and must be a folder: move it"
+        ):
             open_store(str(tmp_path / name)).put("a", b"x")
-    with pytest.raises(StoreError, match="a folder lies where a file belongs: move it away"):
+    with pytest.raises(StoreError, match="it is a folder and must be a file: move it away"):
         open_store(str(tmp_path.parent)).get(tmp_path.name)
 
 

@@ -182,7 +182,7 @@ def test_each_bad_row_alone_is_an_error_that_says_what_to_do(
             continue
         path = tmp_path / f"a.{format}"
         write(format, path, [good, raw, good])
-        with pytest.raises(SourceRowError, match=r'data row 2 .*give on_bad_row="dead_letter"'):
+        with pytest.raises(SourceRowError, match=r'data row 2 .*set on_bad_row="dead_letter"'):
             read(only_partition(spec_of(format, path, "fail")))
 
 
@@ -422,5 +422,5 @@ def test_a_time_that_an_expression_does_not_give_is_a_bad_row(tmp_path: Path) ->
     assert job.to_arrow()["k"].to_pylist() == ["a", "c"]
     (dead,) = jobmanager.read_dead_letters(str(tmp_path / "_job")).to_pylist()
     assert (dead["line"], dead["column"], dead["value"]) == (3, "t", "x.y")
-    with pytest.raises(SourceRowError, match=r"data row 2 \(line 3\).*column 't'.*: 'x\.y'; give"):
+    with pytest.raises(SourceRowError, match=r"data row 2 \(line 3\).*column 't'.*: 'x\.y'; set"):
         jobmanager.collect(Stream.from_csv(tmp_path, vs=time_of), executor="local")

@@ -82,7 +82,7 @@ def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, p
     whole = COLUMNS.set(2, pa.field("x", pa.int64()))
     error = failure(make_spec(format, path, schema=whole, columns=whole), errors.SourceRowError)
     assert (error.row, error.column, error.value.strip("'")) == (place + 1, "x", f"{place}.5")
-    said = "another type holds all values of 'x', give it with schema={\"x\": ...}; give on_bad"
+    said = "another type holds all values of 'x', give it with schema={\"x\": ...}; set on_bad"
     assert said in str(error), "to leave such rows out is not the only remedy"
 
 

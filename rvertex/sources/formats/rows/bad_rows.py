@@ -45,7 +45,7 @@ _WRITTEN = (
     "in SQL TO_TIMESTAMP({column}, 'dd.MM.yyyy')"
 )
 _TYPED = '; if another type holds all values of {column!r}, give it with schema={{"{column}": ...}}'
-_REMEDY = '; give on_bad_row="dead_letter" to keep such rows aside and go on, or "skip"'
+_REMEDY = '; set on_bad_row="dead_letter" to keep such rows in a side output, or "skip"'
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ GROUP = "group.id"
 REGISTRY = "schema.registry."
 #: Options on which the exactness of a source rests, and why no one else sets them.
 OWNED: Mapping[str, str] = {
-    SERVERS: "give servers= instead",
+    SERVERS: "use servers= instead",
     "isolation.level": "a source reads committed records only",
-    "enable.auto.commit": "positions stand in checkpoints",
-    "enable.auto.offset.store": "positions stand in checkpoints",
-    "auto.offset.reset": "give start= for a new job; lost records follow on_lost=",
+    "enable.auto.commit": "checkpoints store the positions",
+    "enable.auto.offset.store": "checkpoints store the positions",
+    "auto.offset.reset": "set start= for a new job; lost records follow on_lost=",
     "enable.partition.eof": "a source has to know where a partition ends",
-    "partition.assignment.strategy": "the plan says who reads which partition",
-    "group.protocol": "the plan says who reads which partition",
-    "group.instance.id": "the plan says who reads which partition",
+    "partition.assignment.strategy": "the plan assigns the partitions",
+    "group.protocol": "the plan assigns the partitions",
+    "group.instance.id": "the plan assigns the partitions",
     "allow.auto.create.topics": "a source does not create topics",
     "topic.blacklist": "give the topic",
     "message.copy.max.bytes": "it is an option of producers",

@@ -57,7 +57,7 @@ COMMIT_EVERY_S = 5.0
 CLOSE_S_MAX = 3.0
 #: A registry that did not answer is asked again so often.
 RETRY_S = 1.0
-_ON_LOST = 'give on_lost="skip" to count them and go on, or start anew'
+_ON_LOST = 'set on_lost="skip" to count them and continue, or start a new job'
 BOUNDS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
 
 
@@ -297,7 +297,7 @@ class KafkaLog:
         if buffer.fetched > end:
             return LogReplacedError(
                 self._name,
-                f"partition {buffer.partition} ends at offset {end}, but the job goes on at "
+                f"partition {buffer.partition} ends at offset {end}, but the job continues at "
                 f"offset {buffer.fetched}",
             )
         if buffer.fetched < first:

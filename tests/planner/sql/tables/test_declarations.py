@@ -364,8 +364,9 @@ REFUSED = {
         "which column is the time? Say WATERMARK FOR ts AS ts - INTERVAL '5' SECOND; a file "
         "whose rows have no time, as a table that is looked up, is static = TRUE"
     ),
-    table(f"{COLUMNS}, {MARK}", "'vs' = ts") + "SELECT * FROM bids": "the time, too",
-    table(f"{COLUMNS}, {MARK}", "'delay' = '1s'") + "SELECT * FROM bids": "may be late, too",
+    table(f"{COLUMNS}, {MARK}", "'vs' = ts") + "SELECT * FROM bids": "sets the time column",
+    table(f"{COLUMNS}, {MARK}", "'delay' = '1s'")
+    + "SELECT * FROM bids": "sets how late rows may be",
     table(f"{COLUMNS}, WATERMARK FOR tss AS tss") + "SELECT * FROM bids": "no such column",
     table(f"{COLUMNS}, WATERMARK FOR ts AS ts * 2") + "SELECT * FROM bids": "write WATERMARK FOR",
     table(f"nothing INT, {MARK}") + "SELECT * FROM bids": "there is no such column",

@@ -185,7 +185,7 @@ def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, b
         kafka.produce([value(3)])
         found.until(4)
         assert found.rows[0] == [(3, 3)]
-    told = rf"partition 0 ends at offset 4, but the job goes on at offset {4 + beyond}"
+    told = rf"partition 0 ends at offset 4, but the job continues at offset {4 + beyond}"
     with kafka.reading([4 + beyond, 0]) as found, pytest.raises(LogReplacedError, match=told):
         found.until(20)
 
@@ -352,7 +352,7 @@ def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partiti
     with reading(spec, units=units[:partitions]) as found:
         if partitions == 2:  # so that the thread goes on, and the one that fails is paused
             found.wait(lambda: found.log._buffers[0].is_paused)
-        with pytest.raises(LostInputError, match=r"position 0 on are gone .*give on_lost=") as lost:
+        with pytest.raises(LostInputError, match=r"position 0 on are gone .*set on_lost=") as lost:
             found.until(rows)
         first = lost.value.first
         assert 0 < first < rows
