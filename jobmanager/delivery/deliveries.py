@@ -43,9 +43,9 @@ _NEEDS_KEYS = (
 
 def _moves(key: tuple[str, ...]) -> str:
     return (
-        f"rows of one key ({', '.join(key)}) are in several partitions of this output, and which "
-        "of them is the last would be chance. Name this destination in a query of its own, which "
-        "brings the rows of a key together, or take a key that has the columns of the GROUP BY"
+        f"rows of one key ({', '.join(key)}) are in several partitions of this output, and their "
+        "order would depend on chance. Name this destination in the query and run it again, or use "
+        "a key with the columns of the GROUP BY"
     )
 
 

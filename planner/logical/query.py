@@ -68,8 +68,8 @@ class Query:
     def delivered_keys(self) -> tuple[str, ...] | None:
         """The columns by which the partitions of the answer divide rows for its deliveries.
 
-        Two partitions are delivered at the same time. So the rows of a key that a destination keeps
-        one row of lie in one partition; empty: all rows do. None: no destination keeps rows by key.
+        Two partitions are delivered at the same time, so rows of one key share a partition. Empty:
+        there is one partition. None: no destination keeps rows by key.
         """
         keys = [spec.key for spec in self.deliveries if keeps_keys(spec)]
         if not keys:

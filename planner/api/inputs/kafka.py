@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 import pyarrow as pa
 
+from planner.api.expressions import col
 from planner.api.sources import (
     AUTO,
     SchemaLike,
@@ -42,7 +43,13 @@ from rvertex.sources.logs.decode.avro_schema import (
     arrow_columns,
     parse_avro_schema,
 )
-from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, REGISTRY_URL
+from rvertex.sources.logs.decode.changes import (
+    CHANGE_COLUMNS,
+    CHANGE_TIME,
+    COMMIT_TIME,
+    DELETED,
+)
+from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, KEY, REGISTRY_URL
 from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
 from rvertex.sources.logs.kafka.options import SERVERS, owned, topic_fault
 from rvertex.sources.logs.kafka.positions import START, UNTIL
@@ -53,9 +60,15 @@ from rvertex.sources.spec import LatePolicy, LogSpec, OnBadRow, OnLost, SourceSp
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.api.expressions import Expr
     from rvertex.sources.spec import Idle, OptionValue
 
-MessageFormat = Literal["json", "avro", "arrow", "bytes"]
+MessageFormat = Literal["json", "avro", "arrow", "bytes", "debezium-json", "debezium-avro"]
+_DEBEZIUM = ("debezium-json", "debezium-avro")
+#: Formats whose messages can change the row of a key.
+_OF_KEYS = ("json", "avro", *_DEBEZIUM)
+#: What ``vs`` may name where a message has an old and a new row.
+_TIMES_OF_CHANGES = {"timestamp": TIMESTAMP, "ts_ms": CHANGE_TIME, "source.ts_ms": COMMIT_TIME}
 #: "earliest", "latest", a time, or an offset for each partition.
 Place: TypeAlias = Time | Mapping[int, int]
 _VALUE = pa.schema([("value", pa.binary())])
@@ -74,6 +87,8 @@ class KafkaOptions:
     #: Avro: also a schema of Avro, as JSON or a dict. Bytes: by default one column ``value``.
     schema: SchemaLike | None = None
     format: MessageFormat = "json"
+    #: Columns by which messages change a table: a message is the new row of its key, or its end.
+    key: Sequence[str] = ()
     ve: TimeColumn | Duration | None = None
     delay: Duration | None = None
     late: LatePolicy = "drop"
@@ -103,6 +118,10 @@ class KafkaTopics:
 
         def __init__(self, plan: Source) -> None: ...
 
+        def upserts(self, key: Sequence[str], *, deleted: Expr) -> Self: ...
+
+        def drop(self, *columns: str) -> Self: ...
+
     @classmethod
     def from_kafka(
         cls,
@@ -112,6 +131,7 @@ class KafkaTopics:
         vs: TimeColumn,
         schema: SchemaLike | None = None,
         format: MessageFormat = "json",
+        key: str | Sequence[str] = (),
         ve: TimeColumn | Duration | None = None,
         delay: Duration | None = None,
         late: LatePolicy = "drop",
@@ -129,41 +149,40 @@ class KafkaTopics:
         partitions: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> Self:
-        """Records of a Kafka topic as they come, those of committed transactions only.
+        """Committed records of a Kafka topic as they come.
 
-        ``schema`` has the columns of a message: a field that it lacks is null (a bad message where
-        a schema of Arrow says that it is not nullable), one that the schema does not have is passed
-        over. ``format``: ``"json"``, an object each; ``"avro"``, a record each, with an Avro
-        ``schema``, or a registry as ``config["schema.registry.url"]``; ``"arrow"``, an IPC stream
-        of any number of rows, which share an offset; ``"bytes"``, one column ``value``.
-        ``metadata`` adds columns: ``("key", "offset")`` those named ``kafka_key`` and
-        ``kafka_offset``; there are ``headers``, ``timestamp`` and ``partition`` besides.
+        ``schema``: the columns of a message. A missing field is null (a bad message if a schema of
+        Arrow has it as not nullable); other fields are ignored. ``format``: ``"json"``; ``"avro"``,
+        with an Avro ``schema`` or ``config["schema.registry.url"]``; ``"arrow"``, an IPC stream of
+        rows, which share an offset; ``"bytes"``. ``metadata`` adds columns such as ``kafka_key``.
+
+        With ``key`` the topic is a table: each message replaces the row of its key, a tombstone
+        ends it. Debezium's formats need it; their ``vs`` is ``"timestamp"``, ``"ts_ms"`` or
+        ``"source.ts_ms"``.
 
         ``vs="timestamp"`` is the record's own time, unless a column of the schema has that name.
         ``delay`` has to be given; it counts within each partition. ``start`` and ``until`` are
         ``"earliest"``, ``"latest"``, a time, or ``{partition: offset}``; they are found once, when
-        the job is planned. With ``until`` the job ends there; without, it does not end.
+        the job is planned. With ``until`` the job ends there.
 
-        A partition that has had nothing for ``idle_after`` holds nothing back any more: it
-        follows the others (``idle="follow"``), or the clock less ``delay`` (``"clock"``); with
-        ``"wait"`` it holds time back. A partition that is ahead of the slowest by more than
-        ``skew`` is not read on. ``on_bad_row``: a message that cannot be decoded ends the job
-        (``"fail"``), is counted and left out (``"skip"``), or is kept aside (``"dead_letter"``);
-        ``on_error`` is an older name of it.
-        ``on_lost="skip"`` counts records that the broker removed before they were read.
-
-        A row that starts later than ``max_ahead`` after the wall clock is bad. While brokers are
-        away the job waits, at most for ``away_max``. ``partitions``: how many vertices share the
-        topic's partitions. ``config`` has options of librdkafka; the hosts read a value
-        ``"env:NAME"`` from their environment, ``"file:/PATH"`` from a file. With ``group.id``,
-        offsets are committed for whoever watches the group's lag; the job does not use them.
+        A partition without records for ``idle_after`` follows the others (``idle="follow"``) or the
+        clock less ``delay`` (``"clock"``), or holds time back (``"wait"``). One that is ahead of
+        the slowest by more than ``skew`` is not read on. ``on_bad_row``: a bad message ends the job
+        (``"fail"``), is counted and left out (``"skip"``), or is kept aside (``"dead_letter"``).
+        A row that starts later than ``max_ahead`` after the wall clock is bad.
+        ``on_lost="skip"`` counts records that the broker removed before they were read. While
+        brokers are away the job waits, at most for ``away_max``. ``partitions``: the vertices that
+        share the topic's partitions. ``config``: options of librdkafka; ``"env:NAME"`` and
+        ``"file:/PATH"`` name secrets; with ``group.id``, offsets are committed for monitoring only.
         """
         on_bad_row = on_bad_row if on_error is None else on_error
+        keys = (key,) if isinstance(key, str) else tuple(key)
         given = KafkaOptions(
-            servers, vs, schema, format, ve, delay, late, idle, idle_after, start, until,
+            servers, vs, schema, format, keys, ve, delay, late, idle, idle_after, start, until,
             on_bad_row, on_lost, metadata, skew, max_ahead, away_max, partitions, config or {},
         )  # fmt: skip
-        return cls(kafka_source(topic, given))
+        made = cls(kafka_source(topic, given))
+        return made.upserts(given.key, deleted=col(DELETED)).drop(DELETED) if given.key else made
 
 
 def kafka_source(topic: str, given: KafkaOptions) -> Source:
@@ -171,13 +190,18 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
     _check(topic, given)
     values, avro_schema = _values(topic, given)
     values = nullable(values)
+    _check_key(topic, given, values)
     names = [_METADATA_PREFIX + name for name in given.metadata]
-    payload = pa.schema([*values, *(METADATA.field(name) for name in names)])
+    deleted = [CHANGE_COLUMNS.field(DELETED)] if given.key else []
+    payload = pa.schema([*values, *deleted, *(METADATA.field(name) for name in names)])
     vs: TimeColumn = given.vs
-    if isinstance(vs, str) and vs == "timestamp" and "timestamp" not in values.names:
+    if given.format in _DEBEZIUM:
+        vs = _TIMES_OF_CHANGES[str(given.vs)]
+    elif isinstance(vs, str) and vs == "timestamp" and "timestamp" not in values.names:
         vs = TIMESTAMP
     # All that times may be computed from; what they do not need is not read.
-    columns = pa.schema([*values, *METADATA])
+    times = [f for f in CHANGE_COLUMNS if f.name != DELETED and given.format in _DEBEZIUM]
+    columns = pa.schema([*values, *deleted, *times, *METADATA])
     _, delay_us, quantile = delay_of("0s" if given.delay is None else given.delay)
     spec = SourceSpec(
         format="kafka",
@@ -194,8 +218,8 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
         latest_us=None if given.until is None else latest_us(given.max_ahead),
         log=_log_spec(given),
     )
-    times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
-    read = pa.schema([f for f in columns if f.name in {*payload.names, *times}])
+    needed = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
+    read = pa.schema([f for f in columns if f.name in {*payload.names, *needed}])
     return Source(
         replace(spec, columns=read), checked_partitions(given.partitions), label_of(topic)
     )
@@ -225,6 +249,37 @@ def _check(topic: str, given: KafkaOptions) -> None:
             raise InvalidPlanError(f"config={{{name!r}: ...}}: its value must be text or a number")
 
 
+def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
+    """What messages that change a table need.
+
+    Raises:
+        InvalidPlanError: it is missing or wrong.
+    """
+    is_debezium = given.format in _DEBEZIUM
+    if not given.key:
+        if is_debezium:
+            raise InvalidPlanError(
+                f"from_kafka({topic!r}, format={given.format!r}): set key= to the columns of "
+                "the primary key, as each event changes the row of its key"
+            )
+        return
+    for name in given.key:
+        if name not in values.names:
+            known = ", ".join(values.names)
+            raise InvalidPlanError(f"key=: there is no column {name!r}; there are {known}")
+    if given.format not in _OF_KEYS:
+        formats = ", ".join(_OF_KEYS)
+        raise InvalidPlanError(f"key= with format={given.format!r}: it is for {formats}")
+    if given.ve is not None:
+        raise InvalidPlanError("ve= with key=: each row lasts until the next of its key")
+    if is_debezium and given.vs not in _TIMES_OF_CHANGES:
+        allowed = ", ".join(f'"{name}"' for name in _TIMES_OF_CHANGES)
+        raise InvalidPlanError(
+            f"vs={given.vs!r}: a deletion has the old row alone, so columns of rows are no times "
+            f"of changes; take one of {allowed}"
+        )
+
+
 def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         names = ", ".join(f'"{name}"' for name in allowed)
@@ -234,7 +289,8 @@ def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
 def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
     """The columns of values, and the Avro schema of all of them if one was given."""
     avro_schema = ""
-    if given.format == "avro" and (
+    is_avro = given.format in ("avro", "debezium-avro")
+    if is_avro and (
         isinstance(given.schema, str)
         or (isinstance(given.schema, dict) and isinstance(given.schema.get("fields"), list))
     ):
@@ -244,25 +300,29 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
         values = schema_of(given.schema)
     elif given.format == "bytes":
         values = _VALUE
-    elif given.format == "avro" and REGISTRY_URL in given.config:
+    elif is_avro and REGISTRY_URL in given.config:
         values = registered_columns(topic, given.config)
     else:
         raise InvalidPlanError(
             f"from_kafka({topic!r}, format={given.format!r}): give schema=, the columns of its "
             "messages; others that they have are not read"
         )
-    if given.format == "avro" and not avro_schema and REGISTRY_URL not in given.config:
+    if is_avro and not avro_schema and REGISTRY_URL not in given.config:
         raise InvalidPlanError(
-            'format="avro": give the Avro schema of all messages as schema=, or the registry that '
-            f"their headers refer to as config={{{REGISTRY_URL!r}: ...}}"
+            f'format="{given.format}": give the Avro schema of all messages as schema=, or the '
+            f"registry that their headers refer to as config={{{REGISTRY_URL!r}: ...}}"
         )
+    if given.format == "debezium-avro" and "after" in values.names:
+        after = values.field("after").type
+        if pa.types.is_struct(after):  # the schema is that of events
+            values = pa.schema(list(after))
     _check_values(values, given.format)
     return values, avro_schema
 
 
 def _check_values(values: pa.Schema, format: MessageFormat) -> None:
     for name in values.names:
-        if name in METADATA.names or name in RESERVED:
+        if name in (*METADATA.names, *CHANGE_COLUMNS.names, *RESERVED):
             raise InvalidPlanError(f"schema=: the column name {name!r} is taken")
     if format == "bytes" and [f.type in (pa.binary(), pa.string()) for f in values] != [True]:
         raise InvalidPlanError('format="bytes" gives one column, binary or string')
@@ -287,6 +347,8 @@ def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionVa
         options[AWAY_MAX_US] = positive_duration_us(given.away_max, what="away_max")
     if avro_schema:
         options[AVRO_SCHEMA] = avro_schema
+    if given.key:
+        options[KEY] = "\n".join(given.key)
     return tuple(sorted((*options.items(), *not_null_option(given.schema))))
 
 

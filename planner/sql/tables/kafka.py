@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from planner.api import sinks
 from planner.api.expressions import col
+from planner.api.inputs.kafka import KafkaOptions, kafka_source
 from planner.api.stream import Stream
 from planner.expressions.types import common_type
 from planner.logical.table_form import DEFAULT
@@ -29,6 +30,7 @@ from planner.sql.tables.options import (
     truth,
 )
 from planner.sql.tables.table import Connector, Sink, Source
+from rvertex.sources.logs.decode.changes import DELETED
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -40,8 +42,13 @@ if TYPE_CHECKING:
 _FORMATS = {
     **{word: word for word in ("json", "avro", "arrow", "bytes")},
     "avro-confluent": "avro",
+    "debezium-json": "debezium-json",
+    "debezium-avro": "debezium-avro",
+    "debezium-avro-confluent": "debezium-avro",
     "raw": "bytes",
 }
+_DEBEZIUM = ("debezium-json", "debezium-avro")
+_WITH_TOMBSTONES = ("json", "avro")
 _MODES = {"transactions": "transactions", "headers": "headers", "exactly-once": "transactions"}
 _REGISTRY = "schema.registry.url"
 #: Of scan.startup.mode and scan.bounded.mode: what each says, or what other option says it.
@@ -82,7 +89,11 @@ class TopicSource:
     format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
     avro_schema: str | None = option("avro.schema", default=None)
     registry: str | None = option(
-        "registry", "avro-confluent.url", "value.avro-confluent.url", default=None
+        "registry",
+        "avro-confluent.url",
+        "value.avro-confluent.url",
+        "debezium-avro-confluent.url",
+        default=None,
     )
     vs: exp.Expr | None = option("vs", read=node, default=None)
     ve: exp.Expr | None = option("ve", read=node, default=None)
@@ -137,23 +148,25 @@ class TopicSink:
 
 def read_topic(table: Table, said: TopicSource) -> Stream:
     """The stream of the topic."""
-    if said.vs is None and table.columns.watermark is None:
+    is_debezium = said.format in _DEBEZIUM
+    if said.vs is None and table.columns.watermark is None and not is_debezium:
         raise table.no_time()
+    key = _key(table, said, is_debezium)
     config = dict(said.properties)
     if said.registry is not None:
         config[_REGISTRY] = said.registry
     schema = _message_schema(table)
-    times = _times(table, said, schema)
+    times = _times(table, said, schema, is_debezium)
     if said.delay is not None:
         times["delay"] = said.delay
     shape: Any = said.avro_schema or schema or None
     with table.text.located(table.given.name):
-        stream = Stream.from_kafka(
-            said.topic,
+        given = KafkaOptions(
             servers=said.servers,
+            key=key,
             schema=shape,
             format=said.format,  # type: ignore[arg-type]
-            late=said.late,  # type: ignore[arg-type]
+            late=times.pop("late", said.late),
             idle=said.idle,  # type: ignore[arg-type]
             idle_after=said.idle_after,
             start=_place(table, said.start, "start", said.start_us, said.start_offsets),
@@ -168,10 +181,15 @@ def read_topic(table: Table, said: TopicSource) -> Stream:
             config=config,
             **times,
         )
+        stream = Stream(kafka_source(said.topic, given))
         if said.avro_schema is not None:
             stream = _as_declared(table, stream, schema)
-        made = table.declared(_with_metadata(table, stream))
-    return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
+        stream = _with_metadata(table, stream)
+        if not key:
+            made = table.declared(stream)
+            return lasting(table, made, said.ve, upserts=said.upserts, deleted=said.deleted)
+        made = table.declared(stream, besides=DELETED)
+        return made.upserts(key, deleted=col(DELETED)).drop(DELETED)
 
 
 def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
@@ -188,6 +206,21 @@ def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
             config=said.properties,
         )
         return stream.deliver(spec, start=said.start, end=said.end)
+
+
+def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ...]:
+    """The columns whose rows the topic changes; empty: each message is a row by itself."""
+    key = table.columns.primary_key
+    if is_debezium:
+        if not key:
+            reason = "events of Debezium need PRIMARY KEY (id) NOT ENFORCED: what do they change?"
+            raise table.given.error("format", reason)
+        if options.deleted is not None:
+            raise table.given.error("deleted", "leave deleted out: op = 'd' ends a row")
+        return key
+    own = set(_message_schema(table))
+    is_table = options.upserts and options.deleted is None and options.ve is None
+    return key if is_table and options.format in _WITH_TOMBSTONES and set(key) <= own else ()
 
 
 def _message_schema(table: Table) -> dict[str, pa.DataType]:
@@ -214,9 +247,20 @@ def _as_declared(table: Table, stream: Stream, declared: dict[str, pa.DataType])
     return stream
 
 
-def _times(table: Table, said: TopicSource, schema: dict[str, pa.DataType]) -> dict[str, Any]:
+def _times(
+    table: Table, said: TopicSource, schema: dict[str, pa.DataType], is_debezium: bool
+) -> dict[str, Any]:
     """``vs``, ``ve`` and the delay; the record's own time may be a METADATA column."""
     mark = table.columns.watermark
+    if is_debezium:
+        of_record = mark is None or table.columns.metadata.get(mark.name) == _TIMESTAMP
+        if said.vs is None and of_record:
+            # In a partition the order of changes is that of offsets, also where clocks disagree.
+            late = {} if mark or said.delay is not None else {"late": "adjust"}
+            delay_us = 0 if mark is None else table.columns.delay_us
+            return {"vs": _TIMESTAMP, "delay": delay_us, **late}
+        if said.vs is not None:
+            return {"vs": said.vs.name}
     if mark is not None and table.columns.metadata.get(mark.name) == _TIMESTAMP:
         bare = {"vs": _TIMESTAMP, "delay": table.columns.delay_us}
         ends = table.time_options(None, said.ve, pa.schema(schema), marked=False)

@@ -98,13 +98,17 @@ class Table:
                 known = ", ".join(found.names)
                 raise self.text.error(node, f"no column {name!r}; there are: {known}")
 
-    def declared(self, stream: Stream) -> Stream:
+    def declared(self, stream: Stream, *, besides: str | None = None) -> Stream:
         """The stream with the columns that are computed; but for CREATE STREAM with these alone.
 
-        A row with a null in a column that is NOT NULL is a bad one of its source.
+        A row with a null in a column that is NOT NULL is a bad one of its source. ``besides``: a
+        column that marks rows which only end their key, and so have nulls in all other columns.
         """
-        if self.columns.not_null:
-            stream = Stream(without_nulls(stream.plan, self.columns.not_null))
+        required = self.columns.not_null
+        if besides is not None:
+            required = tuple(name for name in required if name in self.columns.primary_key)
+        if required:
+            stream = Stream(without_nulls(stream.plan, required))
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)
             made = Expressions(self.text, whole, {}).compile(node)
@@ -112,7 +116,7 @@ class Table:
                 stream = stream.with_columns(made.alias(name))
         if self.word == STREAM or not self.columns.names:
             return stream
-        return stream.select(*self.columns.names)
+        return stream.select(*self.columns.names, *([] if besides is None else [besides]))
 
     def matched(self, stream: Stream) -> Stream:
         """What is written, under the names that the target declares; types have to fit.

@@ -13,6 +13,7 @@ import pytest
 
 import streamscope as ss
 from jobmanager.delivery.standalone import deliver
+from tests.support.brokers import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,3 +175,42 @@ def test_a_later_delivery_by_a_key_that_moves_is_refused(tmp_path: Path) -> None
     upsert = ss.sinks.kafka("seats", servers="localhost:1", key="seat", upsert=True)
     with pytest.raises(ss.UsageError, match=r"rows of one key \(seat\) are in several partitions"):
         deliver(str(tmp_path / "root"), [upsert])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["json", "debezium-json"])
+def test_a_topic_that_changes_a_table(
+    form: Any, tmp_path: Path, broker: Broker, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    topic, table = broker.create_topic(f"people-{form}", 2), f"{postgres_schema}.people"
+    chance = random.Random(form)
+    alive: dict[int, str] = {}
+    records: dict[int, list[Record]] = {0: [], 1: []}
+    for turn in range(80):
+        id = chance.randint(1, 6)
+        old = {"id": id, "name": alive[id]} if id in alive else None
+        new = {"id": id, "name": f"n{turn}"} if old is None or chance.random() < 0.5 else None
+        event = {"before": old, "after": new, "op": "c" if old is None else "u" if new else "d"}
+        value = json.dumps(new if form == "json" else event).encode()
+        is_gone = new is None and form == "json"
+        record = Record(None if is_gone else value, str(id).encode(), timestamp_ms=1000 + turn)
+        records[id % 2].append(record)
+        if new is None:
+            del alive[id]
+        else:
+            alive[id] = new["name"]
+    for partition, some in records.items():
+        broker.produce(topic, some, partition)
+    people = ss.Stream.from_kafka(
+        topic,
+        servers=broker.servers,
+        schema={"id": "int64", "name": "string"},
+        format=form,
+        key="id",
+        vs="timestamp",
+        delay="1s",
+        until="latest",
+    )
+    run(people.to_postgres(postgres.dsn, table, mode="upsert", key="id"), tmp_path)
+    assert sorted(postgres.query(f"SELECT id, name FROM {table}")) == sorted(alive.items())
+    assert 0 < len(alive) < 6

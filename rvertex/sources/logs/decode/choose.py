@@ -9,8 +9,15 @@ import pyarrow as pa
 from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
 from rvertex.sources.logs.decode.avro import AvroDecoder
 from rvertex.sources.logs.decode.avro_schema import parse_avro_schema
+from rvertex.sources.logs.decode.changes import (
+    DELETED,
+    DebeziumDecoder,
+    UpsertDecoder,
+    envelope,
+    wrapped,
+)
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
-from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder
+from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, by_value
 from rvertex.sources.logs.decode.raw import RawDecoder
 from rvertex.sources.logs.decode.registry import SchemaRegistry
 
@@ -22,13 +29,28 @@ if TYPE_CHECKING:
 
 #: An option of the source: the schema by which all messages are written, as JSON.
 AVRO_SCHEMA = "avro_schema"
+#: An option of the source: the columns of its key, by lines.
+KEY = "key"
 REGISTRY_URL = "schema.registry.url"
 REGISTRY_USER_INFO = "schema.registry.basic.auth.user.info"
 
 
 def message_decoder(spec: SourceSpec, config: Mapping[str, str]) -> MessageDecoder:
     """A decoder of the source's messages; ``config`` has no references to the environment."""
-    return MessageDecoder(spec, _decoder(spec, config))
+    assert spec.log is not None
+    schema = value_columns(spec.columns)
+    key, encoding = tuple(filter(None, str(spec.option(KEY, "")).split("\n"))), spec.log.encoding
+    if not key:
+        return MessageDecoder(spec, by_value(_decoder(encoding, schema, spec, config)))
+    if encoding == "debezium-json":
+        events = JsonDecoder(wrapped(envelope(schema)))
+        return MessageDecoder(spec, DebeziumDecoder(schema, key, events).decode)
+    if encoding == "debezium-avro":
+        in_avro = _decoder("avro", envelope(schema), spec, config)
+        return MessageDecoder(spec, DebeziumDecoder(schema, key, in_avro).decode)
+    values = pa.schema([f for f in schema if f.name != DELETED])
+    rows = _decoder(encoding, values, spec, config)
+    return MessageDecoder(spec, UpsertDecoder(schema, key, rows).decode)
 
 
 def value_columns(columns: pa.Schema) -> pa.Schema:
@@ -36,10 +58,10 @@ def value_columns(columns: pa.Schema) -> pa.Schema:
     return pa.schema([f for f in columns if f.name not in METADATA.names])
 
 
-def _decoder(spec: SourceSpec, config: Mapping[str, str]) -> Decoder:
-    assert spec.log is not None
-    schema = value_columns(spec.columns)
-    match spec.log.encoding:
+def _decoder(
+    encoding: str, schema: pa.Schema, spec: SourceSpec, config: Mapping[str, str]
+) -> Decoder:
+    match encoding:
         case "json":
             return JsonDecoder(schema)
         case "arrow":
@@ -52,4 +74,4 @@ def _decoder(spec: SourceSpec, config: Mapping[str, str]) -> Decoder:
                 return AvroDecoder(schema, parse_avro_schema(given))
             user_info = config.get(REGISTRY_USER_INFO, "")
             return AvroDecoder(schema, SchemaRegistry(config[REGISTRY_URL], user_info))
-    raise AssertionError(spec.log.encoding)
+    raise AssertionError(encoding)

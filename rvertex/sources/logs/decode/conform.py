@@ -31,6 +31,8 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | Bad:
     array = found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
     if array.type == field.type:
         return array
+    if pa.types.is_struct(array.type) and pa.types.is_struct(field.type):
+        return _struct(array, field)
     refusal = f"it is {array.type} here, but {field.type} in the plan"
     if not fits(array.type, field.type):
         return Bad(refusal, field.name)
@@ -38,3 +40,14 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | Bad:
         return exact_cast(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         return Bad(f"{refusal}: {first_line(error)}", field.name)
+
+
+def _struct(array: pa.StructArray, field: pa.Field) -> pa.Array | Bad:
+    """Convert the fields of a struct to the declared ones, like columns."""
+    inner = pa.Table.from_arrays(array.flatten(), names=[f.name for f in array.type])
+    found = conformed(inner, pa.schema(list(field.type))) if len(field.type) else None
+    if isinstance(found, Bad):
+        return Bad(found.reason, f"{field.name}.{found.column}")
+    if found is None or not len(array):
+        return pa.nulls(len(array), field.type)
+    return pa.StructArray.from_arrays(found.columns, fields=list(field.type), mask=array.is_null())

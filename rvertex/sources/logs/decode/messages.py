@@ -52,19 +52,25 @@ class Messages:
     headers: Callable[[int], list[tuple[str, bytes | None]] | None]
 
 
+def by_value(decoder: Decoder) -> Callable[[Messages], Decoded]:
+    """Decodes messages by their values alone."""
+    return lambda messages: decoder.decode(messages.values)
+
+
 class MessageDecoder:
     """Turns messages into rows as a source wants them."""
 
-    def __init__(self, spec: SourceSpec, decoder: Decoder) -> None:
+    def __init__(self, spec: SourceSpec, decode: Callable[[Messages], Decoded]) -> None:
+        """``decode``: makes rows of the values of messages."""
         assert spec.log is not None
         self._spec = spec
-        self._decoder = decoder
+        self._decode = decode
         self._fails = spec.log.on_error == "fail"
         self._metadata = [name for name in METADATA.names if name in spec.columns.names]
 
     def decode(self, messages: Messages) -> tuple[LogRows, LogRowError | None]:
         """The rows; with ``on_error="fail"`` those before the first bad message, and its error."""
-        decoded = self._decoder.decode(messages.values)
+        decoded = self._decode(messages)
         bad = dict(decoded.bad)
         raw, value_of = self._raw(messages, decoded), decoded.value_of
         events, faults = faults_of(self._spec, raw, self._spec.path)
@@ -136,7 +142,7 @@ def _metadata(name: str, messages: Messages, value_of: np.ndarray) -> pa.Array:
         found = times.cast(pa.timestamp("ms", "UTC")).cast(kind)
     else:
         found = pa.array([_headers(messages.headers(i)) for i in everything], kind)
-    return found if len(value_of) == len(found) else found.take(pa.array(value_of))
+    return found.take(pa.array(value_of))  # one message may have no row, and another two
 
 
 def _headers(found: list[tuple[str, bytes | None]] | None) -> list[dict[str, object]]:

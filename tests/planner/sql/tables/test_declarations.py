@@ -345,7 +345,27 @@ def test_rows_that_never_end(bids: Path) -> None:
     expected = Stream.from_kafka("bids", servers="h:9092", schema=PRICED, vs="ts", delay="5s")
     assert found == expected.select("price", "ts").for_ever()
     keyed = topic(f"{TIMED}, PRIMARY KEY (price) NOT ENFORCED", UPSERT)
-    assert keyed == expected.select("price", "ts").upserts("price")
+    assert isinstance(keyed, Stream)
+    assert keyed.schema.names == ["price", "ts"]
+    (source,) = {n for n in topological(keyed.plan) if isinstance(n, Source)}
+    assert source.spec.option("key", "") == "price"
+
+
+def test_a_topic_of_debezium_events() -> None:
+    def debezium(columns: str) -> Query | Stream:
+        text = TOPIC.replace("'format' = 'json'", "'format' = 'debezium-json'")
+        return sql(text.format(columns, "") + "SELECT * FROM bids")
+
+    made = debezium("id BIGINT NOT NULL, name STRING NOT NULL, PRIMARY KEY (id) NOT ENFORCED")
+    assert isinstance(made, Stream)
+    assert made.schema.names == ["id", "name"]
+    (source,) = {n for n in topological(made.plan) if isinstance(n, Source)}
+    assert (source.spec.vs, source.spec.late) == ("kafka_timestamp", "adjust")
+    assert source.spec.not_null == ("id",)
+    with pytest.raises(SqlError, match="need PRIMARY KEY"):
+        debezium("id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts")
+    with pytest.raises(SqlError, match="columns of rows are no times of changes"):
+        debezium("id BIGINT PRIMARY KEY NOT ENFORCED, ts TIMESTAMP, WATERMARK FOR ts AS ts")
 
 
 TIMED = f"price DOUBLE, ts TIMESTAMP(3), {MARK}"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
-from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, Messages
+from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, Messages, by_value
 from rvertex.sources.logs.errors import LogRowError
 from rvertex.sources.spec import NOT_NULL, LogSpec, SourceSpec
 
@@ -77,7 +77,7 @@ BAD: list[Row] = [
 
 
 def test_a_message_has_its_times_and_what_the_log_knows() -> None:
-    decoder = MessageDecoder(spec("fail"), JsonDecoder(VALUES))
+    decoder = MessageDecoder(spec("fail"), by_value(JsonDecoder(VALUES)))
     rows, error = decoder.decode(messages(10, GOOD))
     assert error is None
     assert rows.next_position == 14
@@ -91,7 +91,7 @@ def test_a_message_has_its_times_and_what_the_log_knows() -> None:
 
 
 def test_the_records_own_time_may_be_the_events() -> None:
-    decoder = MessageDecoder(spec("skip", "kafka_timestamp"), JsonDecoder(VALUES))
+    decoder = MessageDecoder(spec("skip", "kafka_timestamp"), by_value(JsonDecoder(VALUES)))
     rows, _ = decoder.decode(messages(0, [GOOD[0], BAD[0]]))
     events, dead = seen(rows)
     assert [event["_vs"] for event in events] == [1_000_000]
@@ -100,7 +100,7 @@ def test_the_records_own_time_may_be_the_events() -> None:
 
 @pytest.mark.parametrize("bad", BAD)
 def test_a_bad_message_ends_the_rows_and_is_named(bad: Row) -> None:
-    decoder = MessageDecoder(spec("fail"), JsonDecoder(VALUES))
+    decoder = MessageDecoder(spec("fail"), by_value(JsonDecoder(VALUES)))
     rows, error = decoder.decode(messages(10, [GOOD[0], bad, GOOD[1]]))
     assert rows.positions.tolist() == [10]
     assert rows.next_position == 12
@@ -110,7 +110,7 @@ def test_a_bad_message_ends_the_rows_and_is_named(bad: Row) -> None:
 
 
 def test_bad_messages_are_kept_with_all_they_had() -> None:
-    decoder = MessageDecoder(spec("dead_letter"), JsonDecoder(VALUES))
+    decoder = MessageDecoder(spec("dead_letter"), by_value(JsonDecoder(VALUES)))
     rows, error = decoder.decode(messages(10, [BAD[0], GOOD[0], BAD[3]]))
     assert error is None
     _, dead = seen(rows)
@@ -123,7 +123,7 @@ def test_bad_messages_are_kept_with_all_they_had() -> None:
 
 def test_a_null_in_a_column_that_has_to_have_values_is_bad() -> None:
     required = replace(spec("dead_letter"), options=((NOT_NULL, '["x", "gone"]'),))
-    rows, _ = MessageDecoder(required, JsonDecoder(VALUES)).decode(messages(10, GOOD))
+    rows, _ = MessageDecoder(required, by_value(JsonDecoder(VALUES))).decode(messages(10, GOOD))
     events, dead = seen(rows)
     assert [event["x"] for event in events] == [1]
     assert [(row["column"], row["reason"]) for row in dead] == [
@@ -140,7 +140,7 @@ def ipc(times: list[str]) -> bytes:
 
 
 def test_an_arrow_message_with_one_bad_row_gives_none() -> None:
-    decoder = MessageDecoder(spec("skip"), ArrowDecoder(VALUES))
+    decoder = MessageDecoder(spec("skip"), by_value(ArrowDecoder(VALUES)))
     good, bad = ipc(["1970-01-01"] * 3), ipc(["1970-01-01", "?", "1970-01-02"])
     rows, _ = decoder.decode(messages(0, [(None, 1, good), (None, 1, bad), (None, 1, good)]))
     events, dead = seen(rows)
@@ -153,7 +153,7 @@ def test_an_arrow_message_with_one_bad_row_gives_none() -> None:
     cuts=st.lists(st.integers(0, 14), max_size=4),
 )
 def test_any_cutting_gives_the_same_rows(rows: list[Row], cuts: list[int]) -> None:
-    decoder = MessageDecoder(spec("dead_letter"), JsonDecoder(VALUES))
+    decoder = MessageDecoder(spec("dead_letter"), by_value(JsonDecoder(VALUES)))
     whole = seen(decoder.decode(messages(0, rows, 1))[0])
     bounds = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
     events, dead = [], []
