@@ -34,11 +34,11 @@ from planner.batch.nearest import nearest
 from planner.batch.rows import source_events
 from planner.batch.spark_sql import UnsupportedInBatchError, explained, physical, restored
 from planner.batch.spark_sql.frame import PLACE, Frame
-from planner.batch.spark_sql.types import type_name
 from planner.batch.temporal import data_windows, frames, pairs
 from planner.batch.temporal.final_cti import reached
 from planner.batch.temporal.lifetimes import gaps, keeps_order, with_change
 from planner.batch.user_code.code import with_user_code
+from planner.expressions.spark.types import type_name
 from planner.logical import nodes as logical
 from planner.logical.query import grid_us
 from planner.logical.traversal import NodeMap, topological

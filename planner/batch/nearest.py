@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.casts import failure
 from planner.batch.spark_sql.frame import PLACE, Frame
+from planner.expressions.spark.casts import failure
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.expressions.nodes import Call, Literal, Node
+from planner.expressions.nodes import Call, Literal, Node, function_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,7 @@ _PARTS: dict[str, Bounds] = {
     **dict.fromkeys(("week", "quarter", "day_of_week"), (0, 60)),
     "day_of_year": (0, 366),
     "iso_year": (-300_000, 300_000),
-    **dict.fromkeys(("position", "byte_length", "ascii", "levenshtein"), (0, 2**31 - 1)),
     "sign": (-1, 1),
-    "length": (0, 2**31 - 1),
 }
 #: Arithmetic that is done in int64.
 _CHECKED = ("add", "subtract", "multiply", "floor_divide", "negate", "abs", "round", "truncate")
@@ -76,8 +74,9 @@ def bounds_of_type(kind: pa.DataType) -> Bounds | None:
 
 def _unchecked(call: Call) -> Bounds:
     """Bound the values of a call, as if numbers had any size."""
-    if call.function in _PARTS:
-        return _PARTS[call.function]
+    known = function_of(call).bounds or _PARTS.get(call.function)
+    if known is not None:
+        return known
     limits = bounds_of_type(call.type) if call.type is not None else None
     args = [arg for arg in call.args if bounds_of_type(arg.type) is not None]
     rule = _RULES.get(call.function)

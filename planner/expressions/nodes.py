@@ -61,6 +61,17 @@ class Function:
     show: Callable[[Call], str]
     #: On which rows each operand is needed; None: all of them on all rows.
     needed: Needed | None = None
+    #: The call in Spark SQL, given its arguments in SQL, or a template of that.
+    spark: Callable[..., str] | str = ""
+    #: The integers between which the results are.
+    bounds: tuple[int, int] | None = None
+    #: Whether it fails on some values, overflows aside.
+    may_fail: bool = False
+    #: The names that SQL has for it, and the method that Python has.
+    sql: tuple[Any, ...] = ()
+    python: Any = None
+    #: Examples in SQL with their values.
+    examples: tuple[tuple[str, Any], ...] = ()
 
 
 #: The functions by name; the package :mod:`planner.expressions.functions` fills it.
@@ -337,25 +348,6 @@ def literal_type(value: LiteralValue) -> pa.DataType:
     if isinstance(value, timedelta):
         return DURATION
     return pa.scalar(value).type
-
-
-def bare(node: Node) -> str:
-    """The node as text, without parentheses around the whole."""
-    text = str(node)
-    infix = isinstance(node, Call) and len(node.args) == 2 and text.startswith("(")
-    if isinstance(node, Call) and node.function == "cast" and len(node.args) == 1:
-        return bare(node.args[0]) if text == str(node.args[0]) else text
-    return text[1:-1] if infix and text.endswith(")") and _closes_last(text) else text
-
-
-def _closes_last(text: str) -> bool:
-    """Whether the first parenthesis is closed by the last character."""
-    depth = 0
-    for at, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return at == len(text) - 1
-    return False
 
 
 def rename_columns(node: Node, names: dict[str, Node]) -> Node:

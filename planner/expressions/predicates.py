@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TRUE = Literal(True, pa.bool_())
 #: Of numbers that are no characters or too great, times that have no room, texts that are none.
-_FAILING = ("character", "factorial", "add_months", "parse_time")
+_FAILING = ("factorial", "add_months")
 FALSE = Literal(False, pa.bool_())
 #: Of values that are equal they say the same.
 _ALIKE = (
@@ -48,6 +48,7 @@ def may_fail(node: Node) -> bool:
     return (
         explicit
         or node.function in _FAILING
+        or FUNCTIONS[node.function].may_fail
         or may_overflow(node)
         or any(may_fail(arg) for arg in node.args)
     )

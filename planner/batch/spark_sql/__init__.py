@@ -1,15 +1,15 @@
 """Expressions of a plan as Spark SQL text: pure, without pyspark."""
 
-from planner.batch.spark_sql.casts import failure, floor_divide
 from planner.batch.spark_sql.containers import restored
-from planner.batch.spark_sql.errors import (
+from planner.batch.spark_sql.expressions import to_sql
+from planner.expressions.spark.casts import failure, floor_divide
+from planner.expressions.spark.errors import (
     BatchDataError,
     BatchFailedError,
     UnsupportedInBatchError,
     explained,
 )
-from planner.batch.spark_sql.expressions import to_sql
-from planner.batch.spark_sql.types import physical, type_name
+from planner.expressions.spark.types import physical, type_name
 
 __all__ = [
     "BatchDataError",

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.casts import cast, failure
-from planner.batch.spark_sql.let_bindings import let
-from planner.batch.spark_sql.types import ident, physical, text, type_name
+from planner.expressions.spark.casts import cast, failure
+from planner.expressions.spark.let_bindings import let
+from planner.expressions.spark.types import ident, physical, text, type_name
 from rstream.items.batch import VS
 from rvertex.aggregates.ranked.top_rows import TopOrder
 from rvertex.aggregates.user_defined import Custom

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.batch.spark_sql.arithmetic import is_float
-from planner.batch.spark_sql.casts import cast
-from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.types import type_name
+from planner.expressions.spark.arithmetic import is_float
+from planner.expressions.spark.casts import cast
+from planner.expressions.spark.let_bindings import let, let2
+from planner.expressions.spark.types import type_name
 from planner.expressions.types import is_list
 
 if TYPE_CHECKING:
-    from planner.batch.spark_sql.arithmetic import Writer
     from planner.expressions.nodes import Call, Node
+    from planner.expressions.spark.arithmetic import Writer
 
 
 def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:

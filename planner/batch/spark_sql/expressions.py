@@ -10,20 +10,19 @@ string's length.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.arithmetic import ARITHMETIC, Writer, is_float
-from planner.batch.spark_sql.casts import cast
 from planner.batch.spark_sql.containers import WRITERS as CONTAINERS
-from planner.batch.spark_sql.errors import MARK
-from planner.batch.spark_sql.functions import SPACE, as_result, part, plain
 from planner.batch.spark_sql.functions import WRITERS as MORE
-from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.patterns import java_pattern, java_replacement
-from planner.batch.spark_sql.types import ident, literal, text
-from planner.expressions.nodes import Call, Column, Literal, Node
+from planner.batch.spark_sql.functions import part, plain
+from planner.expressions.nodes import Call, Column, Literal, Node, function_of
 from planner.expressions.predicates import may_fail
+from planner.expressions.spark.arithmetic import ARITHMETIC, Writer, is_float
+from planner.expressions.spark.casts import cast
+from planner.expressions.spark.errors import MARK
+from planner.expressions.spark.let_bindings import let, let2
+from planner.expressions.spark.templates import filled_template
+from planner.expressions.spark.types import ident, literal, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +40,8 @@ def to_sql(node: Node, columns: Mapping[str, str]) -> str:
         return literal(node)
     assert isinstance(node, Call), node
     args = [to_sql(arg, columns) for arg in node.args]
-    return WRITERS[node.function](node, *args)
+    spark = WRITERS.get(node.function) or function_of(node).spark
+    return filled_template(spark, node, *args) if isinstance(spark, str) else spark(node, *args)
 
 
 # Logic.
@@ -102,65 +102,6 @@ def _when(_call: Call, *args: str) -> str:
     return f"case {branches} else {args[-1]} end"
 
 
-# Text.
-
-
-def _contains(call: Call, a: str) -> str:
-    pattern = call.option("pattern")
-    if call.option("regex"):
-        return f"({a} rlike {text(java_pattern(pattern))})"
-    return f"contains({a}, {text(pattern)})"
-
-
-def _with_pattern(function: str) -> Writer:
-    return lambda call, a: f"{function}({a}, {text(call.option('pattern'))})"
-
-
-def _replace(call: Call, a: str) -> str:
-    pattern, replacement = call.option("pattern"), call.option("replacement")
-    if not call.option("regex"):
-        return f"replace({a}, {text(pattern)}, {text(replacement)})"
-    found, put = java_pattern(pattern), java_replacement(replacement)
-    return f"regexp_replace({a}, {text(found)}, {text(put)})"
-
-
-def _slice(call: Call, a: str) -> str:
-    start, stop = call.option("start"), call.option("stop")
-    if start >= 0 and (stop is None or stop >= 0):
-        length = "" if stop is None else f", {max(stop - start, 0)}"
-        return f"substring({a}, {start + 1}{length})"
-
-    def sliced(x: str) -> str:
-        low, high = _position(x, start), f"length({x})" if stop is None else _position(x, stop)
-        return f"substring({x}, {low} + 1, greatest({high} - {low}, 0))"
-
-    return let(a, sliced)
-
-
-def _position(x: str, at: int) -> str:
-    return str(at) if at >= 0 else f"greatest(length({x}) - {-at}, 0)"
-
-
-def _strip(call: Call, a: str) -> str:
-    characters = call.option("characters")
-    if characters is None:
-        return _stripped(a)
-    return f"trim(both {text(characters)} from {a})"
-
-
-def _stripped(a: str) -> str:
-    pattern = text(rf"\A{SPACE}+|{SPACE}+\z")
-    return f"regexp_replace({a}, {pattern}, '')"
-
-
-def _split(call: Call, a: str) -> str:
-    separator = call.option("separator")
-    if separator is not None:
-        return f"split({a}, {text(re.escape(separator))}, -1)"
-    none = "cast(array() as array<string>)"
-    return let(_stripped(a), lambda x: f"if({x} = '', {none}, split({x}, {text(SPACE + '+')}, -1))")
-
-
 # Times: microseconds, made a timestamp where the calendar is asked.
 
 
@@ -206,16 +147,6 @@ WRITERS: dict[str, Writer] = {
     "is_not_null": lambda _call, a: f"({a} is not null)",
     "coalesce": plain("coalesce"),
     "when": _when,
-    "upper": plain("upper"),
-    "lower": plain("lower"),
-    "length": as_result("char_length"),
-    "contains": _contains,
-    "starts_with": _with_pattern("startswith"),
-    "ends_with": _with_pattern("endswith"),
-    "replace": _replace,
-    "slice": _slice,
-    "strip": _strip,
-    "split": _split,
     "struct": _struct,
     "field": lambda call, a: f"{a}.{ident(call.option('name'))}",
     "year": part("year"),

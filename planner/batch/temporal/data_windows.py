@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.casts import failure
-from planner.batch.spark_sql.types import integer
 from planner.batch.temporal.lifetimes import moved
+from planner.expressions.spark.casts import failure
+from planner.expressions.spark.types import integer
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:

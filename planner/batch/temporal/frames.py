@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.batch.spark_sql.aggregates import Take, register
-from planner.batch.spark_sql.casts import failure
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
 from planner.batch.spark_sql.frame import PLACE
 from planner.batch.temporal.data_windows import over
+from planner.expressions.spark.casts import failure
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.casts import failure, floor_divide
-from planner.batch.spark_sql.types import integer
+from planner.expressions.spark.casts import failure, floor_divide
+from planner.expressions.spark.types import integer
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.operators.lifetimes.chop import PIECES_PER_EVENT_MAX, Chop

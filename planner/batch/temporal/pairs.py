@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.batch.spark_sql.casts import floor_divide
 from planner.batch.spark_sql.expressions import to_sql
+from planner.expressions.spark.casts import floor_divide
 from planner.logical.nodes import IntervalJoin, Join
 from rstream.items.batch import VE, VS
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.batch.spark_sql.containers import restored
-from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
 from planner.batch.spark_sql.frame import PLACE, Frame
-from planner.batch.spark_sql.types import physical, type_name
 from planner.batch.temporal.event_order import agreed, orders
 from planner.batch.user_code.operators import operator_rows
 from planner.batch.user_code.processes import process_rows
+from planner.expressions.spark.errors import MARK, UnsupportedInBatchError
+from planner.expressions.spark.types import physical, type_name
 from planner.logical import nodes as logical
 from planner.physical.stages import stateless_spec
 from rstream.errors import StreamEngineError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from rstream.items.batch import event_schema
 from rstream.types import INF_TIME
 from rvertex.user_code.code import NOT_POISON

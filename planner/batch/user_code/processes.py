@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from rstream.items.batch import event_schema
 from rstream.types import INF_TIME
 from rvertex.operators.user import keyed_process

@@ -15,8 +15,17 @@ from planner.expressions.functions import (
     temporal,
     trying,
     user,
+    varying,
 )
-from planner.expressions.functions.texts import likeness, parsing, text, words
+from planner.expressions.functions.texts import (
+    codes,
+    json_paths,
+    likeness,
+    parsing,
+    text,
+    urls,
+    words,
+)
 from planner.expressions.nodes import REGISTRY, USER
 
 if TYPE_CHECKING:
@@ -32,10 +41,14 @@ FUNCTIONS: dict[str, Function] = {
     **ranked.FUNCTIONS,
     **numbers.FUNCTIONS,
     **words.FUNCTIONS,
+    **codes.FUNCTIONS,
     **calendar.FUNCTIONS,
     **containers.FUNCTIONS,
     **likeness.FUNCTIONS,
     **parsing.FUNCTIONS,
+    **urls.FUNCTIONS,
+    **json_paths.FUNCTIONS,
+    **varying.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

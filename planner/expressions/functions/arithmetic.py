@@ -14,9 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from planner.expressions.functions.decimals import applied, divided_exactly, rounded
-from planner.expressions.functions.doubles import rounded_float
-from planner.expressions.functions.signature import (
+from planner.expressions.entries.signature import (
     arg_types,
     infix,
     method,
@@ -24,6 +22,8 @@ from planner.expressions.functions.signature import (
     typed,
     with_literals_adapted,
 )
+from planner.expressions.functions.decimals import applied, divided_exactly, rounded
+from planner.expressions.functions.doubles import rounded_float
 from planner.expressions.nodes import Function
 from planner.expressions.types import (
     DURATION,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.signature import method
+from planner.expressions.entries.signature import method
 from planner.expressions.functions.temporal import part, resolve_part, resolve_truncate
 from planner.expressions.nodes import Call, Function
 from rstream.items.calendar import format_in_any_year, rounded_in_any_year

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.casting import convert
-from planner.expressions.functions.signature import (
+from planner.expressions.entries.signature import (
     arg_types,
     common_of,
     method,
@@ -22,6 +21,7 @@ from planner.expressions.functions.signature import (
     typed,
     with_literals_adapted,
 )
+from planner.expressions.functions.casting import convert
 from planner.expressions.nodes import Column, Function, as_array, cast_to
 from planner.expressions.types import entries_type, is_list, is_map, plain
 

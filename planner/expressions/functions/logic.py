@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import ExpressionTypeError, InvalidPlanError
-from planner.expressions.functions.casting import convert
-from planner.expressions.functions.signature import (
+from planner.expressions.bare_text import bare
+from planner.expressions.entries.signature import (
     arg_types,
     common_of,
     infix,
@@ -26,6 +26,7 @@ from planner.expressions.functions.signature import (
     typed,
     with_literals_adapted,
 )
+from planner.expressions.functions.casting import convert
 from planner.expressions.nodes import (
     Call,
     Function,
@@ -33,7 +34,6 @@ from planner.expressions.nodes import (
     LiteralValue,
     Node,
     Value,
-    bare,
     cast_to,
     literal_type,
 )

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.doubles import cube_root, rounded_float
-from planner.expressions.functions.signature import (
+from planner.expressions.entries.signature import (
     arg_types,
     common_of,
     method,
@@ -26,6 +25,7 @@ from planner.expressions.functions.signature import (
     typed,
     with_literals_adapted,
 )
+from planner.expressions.functions.doubles import cube_root, rounded_float
 from planner.expressions.nodes import Function
 from planner.expressions.types import is_number
 

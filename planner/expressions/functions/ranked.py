@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.expressions.functions.signature import arg_types, plain_call
+from planner.expressions.entries.signature import arg_types, plain_call
 from planner.expressions.nodes import Function
 from rvertex.aggregates.ranked.arg_extremes import FIELDS, ranked_type
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.durations import format_us
-from planner.expressions.functions.signature import arg_types, method, typed
+from planner.expressions.entries.signature import arg_types, method, typed
 from planner.expressions.nodes import Call, Column, Function, Node, Value, cast_to
 from planner.expressions.types import TIMESTAMP, TIMESTAMP_UTC, is_time
 from rstream.items.batch import VE, VS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from planner.expressions.entries.signature import method
 from planner.expressions.functions import casting
-from planner.expressions.functions.signature import method
 from planner.expressions.nodes import Function
 from planner.expressions.types import is_text
 

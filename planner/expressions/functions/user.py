@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.errors import EvaluationError
-from planner.expressions.nodes import Function, Literal, bare
+from planner.expressions.bare_text import bare
+from planner.expressions.nodes import Function, Literal
 from rvertex.user_code.errors import INTERRUPTS, RAISED, line_of, reason_of, shown
 from rvertex.user_code.plain_values import arrow_column, plain_list
 from rvertex.user_code.result import as_column

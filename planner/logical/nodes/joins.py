@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import pyarrow as pa
 
 from planner.durations import format_us
-from planner.expressions.nodes import Node, bare
+from planner.expressions.bare_text import bare
 from planner.logical.nodes.node import InputKeys, LogicalNode, with_edges
 from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning
 from planner.logical.nodes.row_steps import only
@@ -16,6 +16,7 @@ from planner.logical.nodes.row_steps import only
 if TYPE_CHECKING:
     from collections.abc import Set
 
+    from planner.expressions.nodes import Node
     from rvertex.operators.joins.as_of import Strategy
 
 Side = Literal["left", "right"]

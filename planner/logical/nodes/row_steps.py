@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.expressions.nodes import USER, Call, Column, Node, bare
+from planner.expressions.bare_text import bare
+from planner.expressions.nodes import USER, Call, Column, Node
 from planner.logical.nodes.node import LogicalNode, OneInput, same_partitioning
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.durations import format_us
-from planner.expressions.nodes import Literal, Node, bare
+from planner.expressions.bare_text import bare
+from planner.expressions.nodes import Literal, Node
 from planner.logical.hint_types import NO_HINTS, Hints
 from planner.logical.nodes.node import LogicalNode
 from planner.logical.nodes.partitioning import SINGLE, UNKNOWN, Partitioning

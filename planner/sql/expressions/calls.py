@@ -78,19 +78,9 @@ def _overlay(text: Expr, new: Expr, start: Expr, length: Expr | None = None) -> 
     return text.str.slice(0, first - 1) + new + text.str.slice(first - 1 + cut, None)
 
 
-def _sha2(text: Expr, length: Expr) -> Expr:
-    bits = whole(length, "a number of bits") or 256
-    return text.str.digest(f"sha{bits}")
-
-
 def _bucket(value: Expr, low: Expr, high: Expr, buckets: Expr) -> Expr:
     low_end, high_end = (literal(end, (int, float), "an end of the buckets") for end in (low, high))
     return value.width_bucket(low_end, high_end, whole(buckets, "a number of buckets"))
-
-
-def _url_part(url: Expr, part: Expr, key: Expr | None = None) -> Expr:
-    name = words(part, "a part of a URL").lower()
-    return url.str.url(name, None if key is None else words(key, "a key"))
 
 
 def _decoded(value: Expr, *pairs: Expr) -> Expr:
@@ -160,24 +150,9 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     # Text.
     exp.Left: (("this", "expression"), _left),
     exp.Right: (("this", "expression"), _right),
-    exp.StrPosition: (("this", "substr"), lambda s, p: s.str.position(words(p))),
-    exp.Reverse: (("this",), lambda s: s.str.reverse()),
-    exp.Initcap: (("this",), lambda s: s.str.initcap()),
     exp.Dayname: (("this",), lambda t: t.dt.format("%A")),
     exp.Monthname: (("this",), lambda t: t.dt.format("%B")),
-    exp.Repeat: (("this", "times"), lambda s, n: s.str.repeat(max(0, whole(n)))),
     exp.Space: (("this",), _spaces),
-    exp.Levenshtein: (("this", "expression"), lambda a, b: a.str.levenshtein(b)),
-    exp.Soundex: (("this",), lambda s: s.str.soundex()),
-    exp.ParseUrl: (("this", "part_to_extract", "key"), _url_part),
-    exp.MD5: (("this",), lambda s: s.str.digest("md5")),
-    exp.SHA: (("this",), lambda s: s.str.digest("sha1")),
-    exp.SHA2: (("this", "length"), _sha2),
-    exp.Translate: (
-        ("this", "from_", "to"),
-        lambda s, a, b: s.str.translate(words(a, "a text"), words(b, "a text")),
-    ),
-    exp.Ascii: (("this",), lambda s: s.str.ascii()),
     exp.Chr: (("expressions",), Expr.character),
     exp.BitLength: (("this",), lambda s: s.str.byte_length() * 8),
     exp.ConcatWs: (("expressions",), lambda sep, *s: concat_ws(words(sep, "a separator"), *s)),
@@ -196,24 +171,6 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "shiftright": lambda x, n: _shifted(x, n, is_left=False),
     "positive": lambda x: x,
     "negative": Expr.__neg__,
-    "btrim": lambda s, c=None: s.str.strip(None if c is None else words(c, "characters")),
-    "ltrim": lambda s, c=None: s.str.strip_left(None if c is None else words(c, "characters")),
-    "rtrim": lambda s, c=None: s.str.strip_right(None if c is None else words(c, "characters")),
-    "lpad": lambda s, n, f=None: s.str.pad_left(whole(n), " " if f is None else words(f)),
-    "rpad": lambda s, n, f=None: s.str.pad_right(whole(n), " " if f is None else words(f)),
-    "regexp_extract": lambda s, p, g=None: s.str.extract(
-        words(p), 0 if g is None else whole(g, "a group")
-    ),
-    "regexp_substr": lambda s, p: s.str.extract(words(p)),
-    "octet_length": lambda s: s.str.byte_length(),
-    "sha256": lambda s: s.str.digest("sha256"),
-    "sha512": lambda s: s.str.digest("sha512"),
-    "rlike": lambda s, p: s.str.contains(words(p), regex=True),
-    "regexp": lambda s, p: s.str.contains(words(p), regex=True),
     "split_index": lambda s, sep, n: s.str.split(words(sep)).item(whole(n, "a place")),
-    "char_length": lambda s: s.str.length(),
-    "json_value": lambda s, p: s.str.json_value(words(p, "a path")),
-    "get_json_object": lambda s, p: s.str.json_value(words(p, "a path")),
-    "json_extract_string": lambda s, p: s.str.json_value(words(p, "a path")),
     **times.NAMED,
 }

@@ -16,7 +16,7 @@ from planner.api.choices import when
 from planner.api.expressions import Expr, ve, vs
 from planner.errors import InvalidPlanError
 from planner.expressions.functions.calendar import UNITS
-from planner.sql.expressions import calls, containers
+from planner.sql.expressions import calls, catalogue, containers
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 from rvertex.user_code.durations import UNITS_US
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
 Build = Callable[..., Expr]
 
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
+    **catalogue.CALLS,
     exp.Abs: (("this",), Expr.abs),
     exp.Floor: (("this",), Expr.floor),
     exp.Ceil: (("this",), Expr.ceil),
     exp.Sqrt: (("this",), Expr.sqrt),
-    exp.Upper: (("this",), lambda x: x.str.upper()),
-    exp.Lower: (("this",), lambda x: x.str.lower()),
-    exp.Length: (("this",), lambda x: x.str.length()),
     exp.Year: (("this",), lambda x: x.dt.year()),
     exp.Month: (("this",), lambda x: x.dt.month()),
     exp.Day: (("this",), lambda x: x.dt.day()),
@@ -50,6 +48,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
 
 #: By name, lower case; the number of arguments is that of the Python function.
 NAMED: dict[str, Build] = {
+    **catalogue.NAMED,
     "vs": vs,
     "ve": ve,
     "epoch_us": lambda x: x.dt.epoch_us(),
@@ -234,18 +233,7 @@ _WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
     exp.SimilarTo: lambda x, given, *_: x.str.contains(
         rf"(?s)\A(?:{similar_pattern(given['expression'])})\z", regex=True
     ),
-    exp.StartsWith: lambda x, given, *_: x.str.starts_with(given["expression"]),
-    exp.EndsWith: lambda x, given, *_: x.str.ends_with(given["expression"]),
-    exp.Contains: lambda x, given, *_: x.str.contains(given["expression"]),
-    exp.RegexpLike: lambda x, given, *_: x.str.contains(given["expression"], regex=True),
-    exp.Replace: lambda x, given, *_: x.str.replace(
-        given["expression"], given.get("replacement", "")
-    ),
-    exp.RegexpReplace: lambda x, given, *_: x.str.replace(
-        given["expression"], given.get("replacement", ""), regex=True
-    ),
     exp.SplitPart: _split_part,
-    exp.Split: lambda x, given, *_: x.str.split(given["expression"]),
     exp.Substring: _substring,
     exp.DateTrunc: _truncate,
     exp.TimestampTrunc: _truncate,

@@ -1,4 +1,4 @@
-"""How alike texts are: how many edits lie between two, and which sound alike.
+"""Similarity of texts: edit distance and sound.
 
 Both go by characters, not by bytes. Each different text, or pair of texts, is computed once.
 """
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.expressions.functions.signature import method, text_of, typed
+from planner.expressions.entries.family import E, Family, Functions, Sql, of_texts
+from planner.expressions.functions.texts.text import LENGTHS
 from planner.expressions.functions.texts.words import mapped
-from planner.expressions.nodes import Function, as_array
+from planner.expressions.nodes import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from planner.expressions.nodes import Call, Node, Value
+    from planner.expressions.nodes import Call, Value
 
 _TEXT, _INTEGER = pa.string(), pa.int64()
 #: The digits of A to Z; a vowel has none and keeps equal digits apart, H and W do not.
@@ -75,12 +76,6 @@ def _digit(letter: str) -> str:
     return _SOUNDS[ord(letter.upper()) - ord("A")]
 
 
-def _resolve(result: pa.DataType, call: Call) -> Node | None:
-    if not all(text_of(arg) for arg in call.args):
-        return None
-    return typed(call, result, *[_TEXT] * len(call.args))
-
-
 def _levenshtein(values: Sequence[Value], _call: Call) -> Value:
     lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
     rows = lengths[0] if lengths else 1
@@ -97,17 +92,34 @@ def _levenshtein(values: Sequence[Value], _call: Call) -> Value:
     return made if lengths else made[0]
 
 
-FUNCTIONS = {
-    "levenshtein": Function(
-        "str.levenshtein",
-        lambda call: _resolve(_INTEGER, call),
+LIKENESS = Family("str", of_texts)
+FUNCTIONS = LIKENESS.functions
+
+
+class Likeness(Functions[E]):
+    """How alike texts are."""
+
+    __slots__ = ()
+
+    @LIKENESS.function(
+        _INTEGER,
         _levenshtein,
-        method("str.levenshtein"),
-    ),
-    "soundex": Function(
-        "str.soundex",
-        lambda call: _resolve(_TEXT, call),
+        spark="cast(levenshtein({args}) as {type})",
+        sql=Sql("LEVENSHTEIN", parts=("this", "expression")),
+        bounds=LENGTHS,
+        examples={"LEVENSHTEIN('kitten', 'sitting')": 3},
+    )
+    def levenshtein(self, other: object) -> E:
+        """How many characters to insert, delete or replace to make ``other`` of it."""
+        return self._call("levenshtein", other)
+
+    @LIKENESS.function(
+        _TEXT,
         lambda values, _call: mapped(values[0], soundex, _TEXT),
-        method("str.soundex"),
-    ),
-}
+        spark="soundex({args})",
+        sql="SOUNDEX",
+        examples={"SOUNDEX('Robert')": "R163"},
+    )
+    def soundex(self) -> E:
+        """How it sounds in English, as ``"R163"``; equal for names that sound alike."""
+        return self._call("soundex")

@@ -1,8 +1,8 @@
-"""Texts taken apart by a pattern: times that are written by a format, and the parts of a URL.
+"""Times that are written in texts by a format.
 
 A format is one regular expression, in the syntax that RE2 and Java share, so the batch reads with
-the same one. No locale and no platform has a say: names of months and days are English. A time
-without a zone is UTC. What cannot be read is an error, or null where that was asked for.
+the same one. Locale and platform have no influence: names of months and days are English. A time
+without a zone is UTC. Text that does not fit is an error, or null if not ``strict``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.signature import method, text_of, typed
-from planner.expressions.functions.texts.words import named_groups
-from planner.expressions.nodes import Function
+from planner.expressions.entries.family import E, Family, Functions, Sql, of_texts, plain_value
+from planner.expressions.entries.signature import method, text_of, typed
+from planner.expressions.functions.texts.words import named_groups, on_arrays
+from planner.expressions.nodes import Call, Function, Node
+from planner.expressions.spark.casts import failure
+from planner.expressions.spark.errors import MARK
+from planner.expressions.spark.let_bindings import let
+from planner.expressions.spark.types import text as quoted
 from planner.expressions.types import TIMESTAMP_UTC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from planner.expressions.nodes import Call, Node, Value
+    from collections.abc import Sequence
 
 _INTEGER, _TEXT = pa.int64(), pa.string()
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -57,20 +60,8 @@ _CODES = {
 #: Codes of which a format has one at most.
 _ALTERNATIVES = ("Yy", "mbB", "HI")
 _FORMAT_PART = re.compile(r"%(.?)|([ \t\r\n]+)|(.)", re.DOTALL)
-#: Two digits of a year below this are of the years after 2000.
+#: Two digits of a year below this mean years after 2000.
 _CENTURY = 69
-_SPACE = r" \t\r\n\f\x0B"
-_URL = (
-    r"\A(?:([A-Za-z][A-Za-z0-9+.-]*):)?"
-    rf"(?://((?:([^/?#@{_SPACE}]*)@)?(\[[^\]/?#{_SPACE}]*\]|[^:/?#{_SPACE}]*)(?::[^/?#{_SPACE}]*)?))?"
-    rf"(([^?#{_SPACE}]*)(?:\?([^#{_SPACE}]*))?)"
-    rf"(?:#([^{_SPACE}]*))?\z"
-)
-#: The groups of :data:`_URL`.
-URL_PARTS = {
-    "protocol": 1, "authority": 2, "userinfo": 3, "host": 4, "file": 5, "path": 6, "query": 7,
-    "ref": 8,
-}  # fmt: skip
 
 
 def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
@@ -107,18 +98,6 @@ def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
 def month_names(code: str) -> tuple[str, ...]:
     """The names of ``%b`` or ``%B``, in lower case."""
     return tuple(name.lower()[: _SHORT if code == "b" else None] for name in _MONTHS)
-
-
-def _on_arrays(
-    evaluate: Callable[[pa.Array, Call], pa.Array],
-) -> Callable[[Sequence[Value], Call], Value]:
-    def evaluated(values: Sequence[Value], call: Call) -> Value:
-        (value,) = values
-        if isinstance(value, pa.Scalar):
-            return evaluate(pa.array([value.as_py()], _TEXT), call)[0]
-        return evaluate(value, call)
-
-    return evaluated
 
 
 def _resolve_time(call: Call) -> Node | None:
@@ -198,40 +177,96 @@ def _parsed_or_error(texts: pa.Array, call: Call) -> pa.Array:
     return found
 
 
-def url_pattern(key: str | None) -> str:
-    """The regular expression of a URL, or of a value of its query."""
-    return _URL if key is None else rf"(?:\A|&){re.escape(key)}=([^&]*)"
+def _spark_time(call: Call, a: str) -> str:
+    wrong = failure(f"cannot evaluate {str(call).replace(MARK, '')}: a value does not fit")
+
+    def checked(x: str) -> str:
+        made = _spark_try_time(call, x)
+        return let(made, lambda y: f"if({x} is not null and {y} is null, {wrong}, {y})")
+
+    return let(a, checked)
 
 
-def _resolve_url(call: Call) -> Node | None:
-    return typed(call, _TEXT, _TEXT) if text_of(call.args[0]) else None
+def _spark_try_time(call: Call, a: str) -> str:
+    pattern, codes = time_pattern(call.option("format"))
+    whole = quoted(pattern)
+
+    def made(x: str) -> str:
+        parts = {c: f"regexp_extract({x}, {whole}, {at})" for at, c in enumerate(codes, 1)}
+        number = {c: f"cast({part} as int)" for c, part in parts.items()}
+        year = f"nullif({number.get('Y')}, 0)"
+        if "y" in parts:
+            year = f"({number['y']} + if({number['y']} < 69, 2000, 1900))"
+        month = number.get("m", "1")
+        for code in "bB":
+            if code in parts:
+                month = f"array_position(array{month_names(code)}, lower({parts[code]}))"
+        hour = number.get("H", "0")
+        if "I" in parts:
+            hour = f"({number['I']} % 12 + if(lower({parts['p']}) = 'pm', 12, 0))"
+        second = f"concat({parts.get('S', quoted('0'))}, '.', {parts.get('f', quoted('0'))})"
+        fields = (year, f"cast({month} as int)", number.get("d", "1"), hour, number.get("M", "0"))
+        moment = f"make_timestamp({', '.join(fields)}, cast({second} as decimal(8, 6)))"
+        micros = f"unix_micros({moment})"
+        if "z" in parts:
+            micros = let(
+                f"replace({parts['z']}, ':', '')", lambda z: f"({micros} - {_spark_east(z)})"
+            )
+        return f"if({x} rlike {whole}, {micros}, null)"
+
+    return let(a, made)
 
 
-def _url(texts: pa.Array, call: Call) -> pa.Array:
-    """A part as it is written; null where there is none, and of what is no URL."""
-    part, key = str(call.option("part")), call.option("key")
-    found = pc.extract_regex(texts, named_groups(_URL))
-    made = pc.struct_field(found, f"g{URL_PARTS[part]}").cast(_TEXT)
-    if part not in ("path", "file"):
-        made = pc.if_else(pc.equal(made, ""), None, made)
-    if key is None:
-        return made
-    values = pc.extract_regex(made, named_groups(url_pattern(str(key))))
-    return pc.struct_field(values, "g1").cast(_TEXT)
+def _spark_east(zone: str) -> str:
+    """Microseconds east of UTC, of ``Z`` or ``+0130``."""
+    hours, minutes = (f"cast(substring({zone}, {at}, 2) as bigint)" for at in (2, 4))
+    size = f"({hours} * 3600000000L + {minutes} * 60000000L)"
+    return f"if({zone} = 'Z', 0L, if({zone} like '-%', -1L, 1L) * {size})"
 
 
-FUNCTIONS = {
-    "parse_time": Function(
-        "str.to_timestamp",
-        _resolve_time,
-        _on_arrays(_parsed_or_error),
-        method("str.to_timestamp", "format"),
-    ),
-    "try_parse_time": Function(
-        "str.to_timestamp",
-        _resolve_time,
-        _on_arrays(_parsed),
-        lambda call: f"{method('str.to_timestamp', 'format')(call)[:-1]}, strict=False)",
-    ),
-    "url": Function("str.url", _resolve_url, _on_arrays(_url), method("str.url", "part", "key")),
-}
+PARSING = Family("str", of_texts)
+FUNCTIONS = PARSING.functions
+
+
+class Parsing(Functions[E]):
+    """Times that are written by a format."""
+
+    __slots__ = ()
+
+    @PARSING.function(
+        TIMESTAMP_UTC,
+        on_arrays(_parsed_or_error),
+        name="parse_time",
+        resolve=_resolve_time,
+        show=method("str.to_timestamp", "format"),
+        spark=_spark_time,
+        may_fail=True,
+        sql=Sql("STRPTIME", lambda s, f: s.str.to_timestamp(plain_value(f))),
+    )
+    def to_timestamp(self, format: str, *, strict: bool = True) -> E:
+        """Read a time that is written as ``"%d.%m.%Y %H:%M"``; in UTC without ``%z``.
+
+        Text that does not fit is an error, or null if not ``strict``. Codes: ``%Y %y %m %b %B %d
+        %H %I %p %M %S %f %z``, and ``%a %A``, which are ignored.
+        """
+        return self.wrap(self._parsed(format, strict=strict))
+
+    def to_date(self, format: str, *, strict: bool = True) -> E:
+        """Read a date that is written as ``"%d.%m.%Y"``; see :meth:`to_timestamp`."""
+        made = self._parsed(format, strict=strict)
+        return self.wrap(Call("cast", (made,), (("to", pa.date32()),)))
+
+    def _parsed(self, format: str, *, strict: bool) -> Node:
+        time_pattern(format)
+        function = "parse_time" if strict else "try_parse_time"
+        return Call(function, (self.node,), (("format", format),))
+
+
+FUNCTIONS["try_parse_time"] = Function(
+    "str.to_timestamp",
+    _resolve_time,
+    on_arrays(_parsed),
+    lambda call: f"{method('str.to_timestamp', 'format')(call)[:-1]}, strict=False)",
+    spark=_spark_try_time,
+    sql=(Sql("TRY_STRPTIME", lambda s, f: s.str.to_timestamp(plain_value(f), strict=False)),),
+)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.signature import method, text_of, typed
-from planner.expressions.nodes import Function
+from planner.expressions.entries.family import E, Family, Functions, Sql, Text, Whole
+from planner.expressions.entries.signature import text_of, typed
+from planner.expressions.spark.let_bindings import let
+from planner.expressions.spark.patterns import SPACE, java_pattern, java_replacement
+from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +22,11 @@ if TYPE_CHECKING:
 
 _TEXT = pa.string()
 _WORDS = pa.list_(pa.string())
-
+#: Texts are shorter; Spark counts their characters in 32 bits.
+_PLACE_MAX = 2**30
+LENGTHS = (0, 2**31 - 1)
+#: The parts of sqlglot's nodes.
+_PAIR, _REPLACED = ("this", "expression"), ("this", "expression", "replacement")
 
 _PLACE = int | None
 #: What options may be.
@@ -29,11 +37,12 @@ _OPTIONS = {
 }
 
 
-def _resolver(result: pa.DataType) -> Callable[[Call], Node | None]:
+def _resolver(result: pa.DataType | None) -> Callable[[Call], Node | None]:
     def resolve(call: Call) -> Node | None:
         if not all(text_of(arg) for arg in call.args):
             return None
         _check_patterns(call)
+        assert result is not None, call
         return typed(call, result, *[_TEXT] * len(call.args))
 
     return resolve
@@ -65,6 +74,10 @@ def _check_patterns(call: Call) -> None:
             written = options["replacement"]
             raise InvalidPlanError(f"{written!r} cannot be a replacement: {error}") from None
         raise InvalidPlanError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def _matches(text: Any, pattern: Any) -> Any:
+    return text.str.contains(pattern, regex=True)
 
 
 def _contains(values: Sequence[Value], call: Call) -> Value:
@@ -112,24 +125,159 @@ def _of(kernel: Callable[..., Value], *options: str) -> Callable[[Sequence[Value
     return evaluate
 
 
-def _function(
-    name: str,
-    result: pa.DataType,
-    evaluate: Callable[[Sequence[Value], Call], Value],
-    *options: str,
-) -> Function:
-    return Function(f"str.{name}", _resolver(result), evaluate, method(f"str.{name}", *options))
+def _spark_contains(call: Call, a: str) -> str:
+    pattern = call.option("pattern")
+    if call.option("regex"):
+        return f"({a} rlike {quoted(java_pattern(pattern))})"
+    return f"contains({a}, {quoted(pattern)})"
 
 
-FUNCTIONS = {
-    "upper": _function("upper", _TEXT, _of(pc.utf8_upper)),
-    "lower": _function("lower", _TEXT, _of(pc.utf8_lower)),
-    "length": _function("length", pa.int64(), _length),
-    "contains": _function("contains", pa.bool_(), _contains, "pattern"),
-    "starts_with": _function("starts_with", pa.bool_(), _of(pc.starts_with, "pattern"), "pattern"),
-    "ends_with": _function("ends_with", pa.bool_(), _of(pc.ends_with, "pattern"), "pattern"),
-    "replace": _function("replace", _TEXT, _replace, "pattern", "replacement"),
-    "slice": _function("slice", _TEXT, _slice, "start", "stop"),
-    "strip": _function("strip", _TEXT, _strip, "characters"),
-    "split": _function("split", _WORDS, _split, "separator"),
-}
+def _spark_replace(call: Call, a: str) -> str:
+    pattern, replacement = call.option("pattern"), call.option("replacement")
+    if not call.option("regex"):
+        return f"replace({a}, {quoted(pattern)}, {quoted(replacement)})"
+    found, put = java_pattern(pattern), java_replacement(replacement)
+    return f"regexp_replace({a}, {quoted(found)}, {quoted(put)})"
+
+
+def _spark_slice(call: Call, a: str) -> str:
+    start, stop = call.option("start"), call.option("stop")
+    if start >= 0 and (stop is None or stop >= 0):
+        length = "" if stop is None else f", {max(stop - start, 0)}"
+        return f"substring({a}, {start + 1}{length})"
+
+    def sliced(x: str) -> str:
+        low, high = _position(x, start), f"length({x})" if stop is None else _position(x, stop)
+        return f"substring({x}, {low} + 1, greatest({high} - {low}, 0))"
+
+    return let(a, sliced)
+
+
+def _position(x: str, at: int) -> str:
+    return str(at) if at >= 0 else f"greatest(length({x}) - {-at}, 0)"
+
+
+def _stripped(a: str) -> str:
+    pattern = quoted(rf"\A{SPACE}+|{SPACE}+\z")
+    return f"regexp_replace({a}, {pattern}, '')"
+
+
+def _spark_strip(call: Call, a: str) -> str:
+    characters = call.option("characters")
+    if characters is None:
+        return _stripped(a)
+    return f"trim(both {quoted(characters)} from {a})"
+
+
+def _spark_split(call: Call, a: str) -> str:
+    separator = call.option("separator")
+    if separator is not None:
+        return f"split({a}, {quoted(re.escape(separator))}, -1)"
+    none = "cast(array() as array<string>)"
+    words = quoted(f"{SPACE}+")
+    return let(_stripped(a), lambda x: f"if({x} = '', {none}, split({x}, {words}, -1))")
+
+
+def _within(place: Whole | None) -> Whole | None:
+    """Texts are shorter; Spark counts their characters in 32 bits."""
+    return max(-_PLACE_MAX, min(place, _PLACE_MAX)) if isinstance(place, int) else place
+
+
+TEXT = Family("str", _resolver)
+FUNCTIONS = TEXT.functions
+
+
+class Texts(Functions[E]):
+    """Case, search, replacement and parts of texts."""
+
+    __slots__ = ()
+
+    @TEXT.function(_TEXT, _of(pc.utf8_upper), spark="upper({args})", sql="UPPER")
+    def upper(self) -> E:
+        """In upper case."""
+        return self._call("upper")
+
+    @TEXT.function(_TEXT, _of(pc.utf8_lower), spark="lower({args})", sql="LOWER")
+    def lower(self) -> E:
+        """In lower case."""
+        return self._call("lower")
+
+    @TEXT.function(
+        pa.int64(),
+        _length,
+        spark="cast(char_length({args}) as {type})",
+        sql=("LENGTH", "CHAR_LENGTH", "CHARACTER_LENGTH"),
+        bounds=LENGTHS,
+        examples={"LENGTH('crème')": 5},
+    )
+    def length(self) -> E:
+        """How many characters."""
+        return self._call("length")
+
+    @TEXT.function(
+        pa.bool_(),
+        _contains,
+        spark=_spark_contains,
+        sql=(
+            Sql("CONTAINS", parts=_PAIR),
+            Sql("REGEXP_LIKE", _matches, parts=_PAIR),
+            Sql("RLIKE REGEXP", _matches),
+        ),
+        examples={"CONTAINS('stream', 'rea')": True},
+    )
+    def contains(self, pattern: Text, *, regex: bool = False) -> E:
+        """Whether ``pattern`` occurs in it."""
+        return self._call("contains", pattern=pattern, regex=regex)
+
+    @TEXT.function(
+        pa.bool_(),
+        _of(pc.starts_with, "pattern"),
+        spark="startswith({0}, {pattern})",
+        sql=Sql("STARTS_WITH STARTSWITH", parts=_PAIR),
+    )
+    def starts_with(self, pattern: Text) -> E:
+        """Whether it begins with ``pattern``."""
+        return self._call("starts_with", pattern=pattern)
+
+    @TEXT.function(
+        pa.bool_(),
+        _of(pc.ends_with, "pattern"),
+        spark="endswith({0}, {pattern})",
+        sql=Sql("ENDS_WITH ENDSWITH", parts=_PAIR),
+    )
+    def ends_with(self, pattern: Text) -> E:
+        """Whether it ends with ``pattern``."""
+        return self._call("ends_with", pattern=pattern)
+
+    @TEXT.function(
+        _TEXT,
+        _replace,
+        spark=_spark_replace,
+        sql=(
+            Sql("REPLACE", lambda s, p, r="": s.str.replace(p, r), parts=_REPLACED),
+            Sql(
+                "REGEXP_REPLACE",
+                lambda s, p, r="": s.str.replace(p, r, regex=True),
+                parts=_REPLACED,
+            ),
+        ),
+        examples={"REPLACE('a-b-c', '-', '+')": "a+b+c"},
+    )
+    def replace(self, pattern: Text, replacement: Text, *, regex: bool = False) -> E:
+        """Every ``pattern`` replaced."""
+        return self._call("replace", pattern=pattern, replacement=replacement, regex=regex)
+
+    @TEXT.function(_TEXT, _slice, spark=_spark_slice)
+    def slice(self, start: Whole, stop: Whole | None = None) -> E:
+        """Characters ``[start, stop)``, counted from the end where negative."""
+        return self._call("slice", start=_within(start), stop=_within(stop))
+
+    @TEXT.function(_TEXT, _strip, spark=_spark_strip, sql=Sql("BTRIM"))
+    def strip(self, characters: Text | None = None) -> E:
+        """Without ``characters`` (None: white space) at both ends."""
+        return self._call("strip", characters=characters)
+
+    @TEXT.function(_WORDS, _split, spark=_spark_split, sql=Sql("SPLIT", parts=_PAIR))
+    def split(self, separator: Text | None = None) -> E:
+        """The list of parts between ``separator`` (None: words between white space)."""
+        return self._call("split", separator=separator)

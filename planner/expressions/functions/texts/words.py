@@ -1,24 +1,36 @@
-"""More functions of text: cut, pad, find, take apart; digests; values inside of JSON.
+"""More functions of text: cut, pad, find, take apart; digests.
 
 What Arrow has no kernel for is computed once for each different value.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from planner.errors import InvalidPlanError
-from planner.expressions.functions.signature import method, text_of, typed
+from planner.expressions.entries.family import (
+    E,
+    Family,
+    Functions,
+    Sql,
+    Text,
+    Whole,
+    at_least_zero,
+    of_texts,
+    operand_node,
+    plain_value,
+)
+from planner.expressions.entries.signature import method
+from planner.expressions.functions.texts.text import LENGTHS
 from planner.expressions.nodes import Function
+from planner.expressions.spark.patterns import NAMED_GROUP, NO_GROUP, SPACE, java_pattern
+from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,21 +40,8 @@ if TYPE_CHECKING:
 _TEXT, _INTEGER = pa.string(), pa.int64()
 #: Longer padding and repetition is refused.
 CHARACTERS_MAX = 10_000
-#: In a regular expression: what is quoted or escaped, and classes; no bracket in it opens a group.
-NO_GROUP = r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"
-#: How a group with a name begins.
-NAMED_GROUP = r"\(\?P?<\w+>"
 _GROUP = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?!\?)", re.DOTALL)
-_STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]")
-
-
-def _resolver(result: pa.DataType) -> Callable[[Call], Node | None]:
-    def resolve(call: Call) -> Node | None:
-        if not all(text_of(arg) for arg in call.args):
-            return None
-        return typed(call, result, *[_TEXT] * len(call.args))
-
-    return resolve
+_RUNS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 
 
 def mapped(value: Value, one: Callable[[str], Any], kind: pa.DataType) -> Value:
@@ -52,6 +51,20 @@ def mapped(value: Value, one: Callable[[str], Any], kind: pa.DataType) -> Value:
     encoded = value.dictionary_encode()
     found = pa.array([one(text) for text in encoded.dictionary.to_pylist()], kind)
     return found.take(encoded.indices)
+
+
+def on_arrays(
+    evaluate: Callable[[pa.Array, Call], pa.Array],
+) -> Callable[[Sequence[Value], Call], Value]:
+    """A function of an array, also of a scalar."""
+
+    def evaluated(values: Sequence[Value], call: Call) -> Value:
+        (value,) = values
+        if isinstance(value, pa.Scalar):
+            return evaluate(pa.array([value.as_py()], _TEXT), call)[0]
+        return evaluate(value, call)
+
+    return evaluated
 
 
 def _trim(side: str, values: Sequence[Value], call: Call) -> Value:
@@ -107,7 +120,7 @@ def _resolve_extract(call: Call) -> Node | None:
     if not 0 <= group < found.type.num_fields:
         groups = found.type.num_fields - 1
         raise InvalidPlanError(f"{call}: the pattern has {groups} groups, and no {group}")
-    return _resolver(_TEXT)(call)
+    return of_texts(_TEXT)(call)
 
 
 def _extract(values: Sequence[Value], call: Call) -> Value:
@@ -118,16 +131,6 @@ def _extract(values: Sequence[Value], call: Call) -> Value:
         return pa.scalar(text if values[0].is_valid else None, _TEXT)
     group = pc.struct_field(found, f"g{call.option('group')}").cast(_TEXT)
     return pc.if_else(pc.is_valid(values[0]), pc.fill_null(group, ""), pa.scalar(None, _TEXT))
-
-
-def _digest(values: Sequence[Value], call: Call) -> Value:
-    """In hexadecimal digits of lower case, of the text in UTF-8."""
-    new = getattr(hashlib, call.option("algorithm"))
-
-    def digest(text: str) -> str:
-        return str(new(text.encode(), usedforsecurity=False).hexdigest())
-
-    return mapped(values[0], digest, _TEXT)
 
 
 def _translate(values: Sequence[Value], call: Call) -> Value:
@@ -143,48 +146,6 @@ def translation(characters: str, others: str) -> dict[int, str | None]:
     return table
 
 
-def json_steps(path: str) -> list[str | int]:
-    """``$.a.b[0]`` as the names and places that it has.
-
-    Raises:
-        InvalidPlanError: it is no such path.
-    """
-    rest, steps = path.removeprefix("$"), []
-    if not path.startswith("$"):
-        rest = f".{path}"
-    while rest:  # ends: each turn takes a part of it
-        found = _STEP.match(rest)
-        if found is None:
-            raise InvalidPlanError(f"{path!r} is no path in JSON, as '$.a.b' or '$.list[0]'")
-        name = found[1] if found[1] is not None else found[3]
-        steps.append(int(found[2]) if name is None else name)
-        rest = rest[found.end() :]
-    return steps
-
-
-def _json(values: Sequence[Value], call: Call) -> Value:
-    """The value found, as text; null if nothing, JSON's null or broken JSON is there."""
-    steps = json_steps(call.option("path"))
-    return mapped(values[0], partial(_found_in_json, steps), _TEXT)
-
-
-def _found_in_json(steps: list[str | int], text: str) -> str | None:
-    try:
-        at = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    for step in steps:
-        if isinstance(at, dict) and isinstance(step, str):
-            at = at.get(step)
-        elif isinstance(at, list) and isinstance(step, int) and step < len(at):
-            at = at[step]
-        else:
-            return None
-    if at is None or isinstance(at, str):
-        return at
-    return json.dumps(at, separators=(",", ":"), ensure_ascii=False)
-
-
 def _concat_ws(values: Sequence[Value], call: Call) -> Value:
     """What is not null of each row; Arrow leaves out rows that have nothing but nulls."""
     nothing = reduce(pc.and_, map(pc.is_null, values))
@@ -193,28 +154,8 @@ def _concat_ws(values: Sequence[Value], call: Call) -> Value:
     return pc.binary_join_element_wise(first, *values[1:], separator, null_handling="skip")
 
 
-def _chr(values: Sequence[Value], call: Call) -> Value:
-    codes = values[0]
-    if isinstance(codes, pa.Scalar):
-        return _chr([pa.repeat(codes, 1)], call)[0]
-    numbers = codes.fill_null(0).to_numpy(zero_copy_only=False)
-    unique, places = np.unique(numbers, return_inverse=True)
-    try:
-        texts = pa.array([chr(code) for code in unique.tolist()], _TEXT)
-    except (ValueError, OverflowError):
-        raise pa.ArrowInvalid("a number is no character") from None
-    return pc.if_else(codes.is_valid(), texts.take(pa.array(places)), pa.scalar(None, _TEXT))
-
-
-def _resolve_chr(call: Call) -> Node | None:
-    kind = call.args[0].type
-    if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        return None
-    return typed(call, _TEXT, _INTEGER)
-
-
 def _resolve_repeat(call: Call) -> Node | None:
-    return _resolver(_TEXT)(replace(call)) if call.option("times") is not None else None
+    return of_texts(_TEXT)(replace(call)) if call.option("times") is not None else None
 
 
 def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value]:
@@ -224,50 +165,171 @@ def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value
     return evaluate
 
 
-def _per_text(
+def per_text(
     one: Callable[[str], Any], kind: pa.DataType
 ) -> Callable[[Sequence[Value], Call], Value]:
+    """A function of each different text."""
+
     def evaluate(values: Sequence[Value], _call: Call) -> Value:
         return mapped(values[0], one, kind)
 
     return evaluate
 
 
-def _function(
-    name: str,
-    result: pa.DataType,
-    evaluate: Callable[[Sequence[Value], Call], Value],
-    *options: str,
-) -> Function:
-    return Function(f"str.{name}", _resolver(result), evaluate, method(f"str.{name}", *options))
+def _spark_strip(side: str, pattern: str) -> Callable[..., str]:
+    def write(call: Call, a: str) -> str:
+        characters = call.option("characters")
+        if characters is None:
+            return f"regexp_replace({a}, {quoted(pattern)}, '')"
+        return f"trim({side} {quoted(characters)} from {a})"
+
+    return write
 
 
-FUNCTIONS = {
-    "strip_left": _function("strip_left", _TEXT, partial(_trim, "l"), "characters"),
-    "strip_right": _function("strip_right", _TEXT, partial(_trim, "r"), "characters"),
-    "position": _function("position", _INTEGER, _position, "pattern"),
-    "initcap": _function("initcap", _TEXT, _per_text(_initcap, _TEXT)),
-    "reverse": _function("reverse", _TEXT, _of(pc.utf8_reverse)),
-    "repeat": Function(
-        "str.repeat",
-        _resolve_repeat,
+def _spark_initcap(_call: Call, a: str) -> str:
+    one = "concat(upper(substring(part, 1, 1)), lower(substring(part, 2)))"
+    parts = f"regexp_extract_all({a}, {quoted(_RUNS)}, 0)"
+    return f"array_join(transform({parts}, part -> {one}), '')"
+
+
+def _spark_pad(function: str) -> Callable[..., str]:
+    def write(call: Call, a: str) -> str:
+        width, fill = call.option("width"), call.option("fill")
+        if not fill:
+            return f"substring({a}, 1, {width})"
+        return f"{function}({a}, {width}, {quoted(fill)})"
+
+    return write
+
+
+def _spark_extract(call: Call, a: str) -> str:
+    pattern = java_pattern(call.option("pattern"))
+    return f"regexp_extract({a}, {quoted(pattern)}, {call.option('group')})"
+
+
+def count_of(method: str, value: Whole) -> Whole:
+    """A number of characters; an expression is checked row by row."""
+    value = plain_value(value)
+    if operand_node(value) is not None:
+        return value
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= CHARACTERS_MAX:
+        raise InvalidPlanError(
+            f"{method}({value!r}): it takes a whole number from 0 to {CHARACTERS_MAX}"
+        )
+    return value
+
+
+WORDS = Family("str", of_texts)
+FUNCTIONS = WORDS.functions
+
+
+class Words(Functions[E]):
+    """Padding, places, groups of patterns, digests."""
+
+    __slots__ = ()
+
+    @WORDS.function(
+        _TEXT,
+        partial(_trim, "l"),
+        spark=_spark_strip("leading", rf"\A{SPACE}+"),
+        sql="LTRIM",
+    )
+    def strip_left(self, characters: Text | None = None) -> E:
+        """Without ``characters`` (None: white space) at its start."""
+        return self._call("strip_left", characters=characters)
+
+    @WORDS.function(
+        _TEXT,
+        partial(_trim, "r"),
+        spark=_spark_strip("trailing", rf"{SPACE}+\z"),
+        sql="RTRIM",
+    )
+    def strip_right(self, characters: Text | None = None) -> E:
+        """Without ``characters`` (None: white space) at its end."""
+        return self._call("strip_right", characters=characters)
+
+    @WORDS.function(
+        _INTEGER,
+        _position,
+        spark="cast(instr({0}, {pattern}) as bigint)",
+        sql=Sql("STRPOS INSTR LOCATE POSITION", node="StrPosition", parts=("this", "substr")),
+        bounds=LENGTHS,
+        examples={"STRPOS('stream', 'r')": 3},
+    )
+    def position(self, pattern: Text) -> E:
+        """Where ``pattern`` first occurs, counted from 1; 0 where it does not."""
+        return self._call("position", pattern=pattern)
+
+    @WORDS.function(_TEXT, per_text(_initcap, _TEXT), spark=_spark_initcap, sql="INITCAP")
+    def initcap(self) -> E:
+        """The first character of each word in upper case, the others in lower case."""
+        return self._call("initcap")
+
+    @WORDS.function(_TEXT, _of(pc.utf8_reverse), spark="reverse({args})", sql="REVERSE")
+    def reverse(self) -> E:
+        """From its end to its start."""
+        return self._call("reverse")
+
+    @WORDS.function(
+        _TEXT,
         lambda values, call: pc.binary_repeat(values[0], call.option("times")),
-        method("str.repeat", "times"),
-    ),
-    "pad_left": _function("pad_left", _TEXT, partial(_pad, True), "width", "fill"),
-    "pad_right": _function("pad_right", _TEXT, partial(_pad, False), "width", "fill"),
-    "extract": Function(
-        "str.extract", _resolve_extract, _extract, method("str.extract", "pattern", "group")
-    ),
-    "digest": _function("digest", _TEXT, _digest, "algorithm"),
-    "translate": _function("translate", _TEXT, _translate, "characters", "others"),
-    "ascii": _function("ascii", _INTEGER, _per_text(lambda t: ord(t[0]) if t else 0, _INTEGER)),
-    "byte_length": _function(
-        "byte_length", _INTEGER, lambda values, _call: pc.binary_length(values[0]).cast(_INTEGER)
-    ),
-    "json_value": _function("json_value", _TEXT, _json, "path"),
-    "concat_ws": Function(
-        "concat_ws", _resolver(_TEXT), _concat_ws, method("str.concat_ws", "separator")
-    ),
-    "character": Function("character", _resolve_chr, _chr, method("character")),
-}
+        resolve=_resolve_repeat,
+        spark="repeat({0}, {times})",
+        sql=Sql("REPEAT", lambda s, n: s.str.repeat(at_least_zero(n)), parts=("this", "times")),
+        examples={"REPEAT('ab', 3)": "ababab"},
+    )
+    def repeat(self, times: Whole) -> E:
+        """Repeat the text ``count`` times."""
+        return self._call("repeat", times=count_of("repeat", times))
+
+    @WORDS.function(
+        _TEXT,
+        partial(_pad, True),
+        spark=_spark_pad("lpad"),
+        sql=Sql("LPAD", lambda s, n, f=" ": s.str.pad_left(at_least_zero(n), f)),
+        examples={"LPAD('7', 3, '0')": "007"},
+    )
+    def pad_left(self, width: Whole, fill: Text = " ") -> E:
+        """To ``width`` characters, with ``fill`` over and over in front; longer text is cut."""
+        return self._call("pad_left", width=count_of("pad_left", width), fill=fill)
+
+    @WORDS.function(
+        _TEXT,
+        partial(_pad, False),
+        spark=_spark_pad("rpad"),
+        sql=Sql("RPAD", lambda s, n, f=" ": s.str.pad_right(at_least_zero(n), f)),
+    )
+    def pad_right(self, width: Whole, fill: Text = " ") -> E:
+        """To ``width`` characters, with ``fill`` over and over behind; longer text is cut."""
+        return self._call("pad_right", width=count_of("pad_right", width), fill=fill)
+
+    @WORDS.function(
+        _TEXT,
+        _extract,
+        resolve=_resolve_extract,
+        spark=_spark_extract,
+        sql=(Sql("REGEXP_EXTRACT"), Sql("REGEXP_SUBSTR", lambda s, p: s.str.extract(p))),
+    )
+    def extract(self, pattern: Text, group: Whole = 0) -> E:
+        """A group of the first match of a regular expression; ``""`` where nothing matches."""
+        return self._call("extract", pattern=pattern, group=count_of("extract", group))
+
+    @WORDS.function(
+        _TEXT,
+        _translate,
+        spark="translate({0}, {characters}, {others})",
+        sql=Sql("TRANSLATE", parts=("this", "from_", "to")),
+        examples={"TRANSLATE('abc', 'ab', 'x')": "xc"},
+    )
+    def translate(self, characters: Text, others: Text) -> E:
+        """Each of ``characters`` as that of ``others`` at its place; without one it is deleted."""
+        return self._call("translate", characters=characters, others=others)
+
+
+FUNCTIONS["concat_ws"] = Function(
+    "concat_ws",
+    of_texts(_TEXT),
+    _concat_ws,
+    method("str.concat_ws", "separator"),
+    spark="concat_ws({separator}, {args})",
+)

@@ -24,8 +24,8 @@ from planner import (
     vs,
     when,
 )
+from planner.expressions.bare_text import bare
 from planner.expressions.failure import failure
-from planner.expressions.nodes import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 
-from planner.expressions.functions.texts.words import NAMED_GROUP, NO_GROUP
-
+#: What ``str.isspace`` and Arrow call white space.
+SPACE = r"(?U)[\s\x1c-\x1f]"
+#: In a regular expression: what is quoted or escaped, and classes; no bracket in it opens a group.
+NO_GROUP = r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"
+#: How a group with a name begins.
+NAMED_GROUP = r"\(\?P?<\w+>"
 _PARTS = re.compile(f"{NO_GROUP}|{NAMED_GROUP}", re.DOTALL)
 _POSIX = re.compile(r"\[:(\^?)(\w+):\]")
 _JAVA_NAMES = {"ascii": "ASCII", "xdigit": "XDigit"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.errors import UnsupportedInBatchError
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from planner.expressions.types import is_list
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.casts import failure, floor_divide
-from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
-from planner.batch.spark_sql.let_bindings import let, let2
-from planner.batch.spark_sql.types import DECIMAL_DIGITS_MAX, INT64_MIN, integer, type_name
 from planner.expressions.bounds import may_overflow
 from planner.expressions.functions.doubles import POWERS_MAX
+from planner.expressions.spark.casts import failure, floor_divide
+from planner.expressions.spark.errors import MARK, UnsupportedInBatchError
+from planner.expressions.spark.let_bindings import let, let2
+from planner.expressions.spark.types import DECIMAL_DIGITS_MAX, INT64_MIN, integer, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

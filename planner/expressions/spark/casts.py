@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.errors import MARK, UnsupportedInBatchError
-from planner.batch.spark_sql.let_bindings import let
-from planner.batch.spark_sql.types import integer, physical, text, type_name
+from planner.expressions.spark.errors import MARK, UnsupportedInBatchError
+from planner.expressions.spark.let_bindings import let
+from planner.expressions.spark.types import integer, physical, text, type_name
 from planner.expressions.types import is_list, is_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from planner.errors import InvalidDurationError
-from planner.expressions.nodes import Call, Literal, Node, bare, cast_to
+from planner.expressions.bare_text import bare
+from planner.expressions.nodes import Call, Literal, Node, cast_to
 from planner.expressions.types import TIMESTAMP_UTC, common_type, is_text, is_time
 
 if TYPE_CHECKING:

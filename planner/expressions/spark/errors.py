@@ -1,4 +1,4 @@
-"""What the batch twin cannot do, each with the words to go on with."""
+"""Errors of the batch twin, with what to do instead."""
 
 from __future__ import annotations
 

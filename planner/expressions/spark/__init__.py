@@ -1,0 +1,1 @@
+"""Pieces of Spark SQL text that functions are written with; pure, without pyspark."""

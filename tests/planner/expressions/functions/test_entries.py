@@ -1,0 +1,141 @@
+"""Entries of functions: examples, names in SQL and Python, and options that are columns.
+
+Cannot catch: what Spark makes of a template (``tests/spark``).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from planner import Stream, col, event, lit, sql
+from planner.errors import EvaluationError
+from planner.expressions.functions import FUNCTIONS
+from planner.sql.expressions.catalogue import NAMES
+from tests.rooms import ROOT
+
+if TYPE_CHECKING:
+    from planner import Expr
+
+EXAMPLES = [(text, value) for f in FUNCTIONS.values() for text, value in f.examples]
+PAGE = ROOT / "docs" / "FUNCTIONS.md"
+#: What DuckDB has not.
+OURS = ("SOUNDEX", "PARSE_URL")
+WORDS = ["", "a", "ab", "b,a", "x,y,,z", "é,é", "AB", "aab%", "a_b", None]
+ROWS = pa.record_batch(
+    {
+        "s": pa.array([Random(n).choice(WORDS) for n in range(400)], pa.string()),
+        "p": pa.array([Random(n + 7_000).choice(["a", ",", "é", "b", None]) for n in range(400)]),
+        "n": pa.array(
+            [Random(n + 9_000).choice([-3, -1, 0, 1, 2, 3, 9, None]) for n in range(400)]
+        ),
+        "m": pa.array([Random(n + 5_000).choice([0, 1, 2, 5, None]) for n in range(400)]),
+    }
+)
+#: Of text, with one option or more that are columns; ours -> DuckDB's.
+VARIED = {
+    "CONTAINS(s, p)": "contains(s, p)",
+    "STARTS_WITH(s, p)": "starts_with(s, p)",
+    "ENDS_WITH(s, p)": "ends_with(s, p)",
+    "STRPOS(s, p)": "strpos(s, p)",
+    "REPLACE(s, p, '#')": "replace(s, p, '#')",
+    "REPLACE(s, 'a', p)": "replace(s, 'a', p)",
+    "LPAD(s, m, p)": "lpad(s, m::INT, p)",
+    "RPAD(s, m)": "rpad(s, m::INT, ' ')",
+    "REPEAT(s, n)": "repeat(s, n)",
+    "LTRIM(s, p)": "ltrim(s, p)",
+    "RTRIM(s, p)": "rtrim(s, p)",
+    "BTRIM(s, p)": "trim(s, p)",
+    "TRANSLATE(s, p, 'x')": "translate(s, p, 'x')",
+    "SPLIT(s, p)": "CASE WHEN p IS NOT NULL THEN str_split(s, p) END",
+    "REGEXP_LIKE(s, p)": "regexp_matches(s, p)",
+    "REGEXP_REPLACE(s, p, '#')": "regexp_replace(s, p, '#', 'g')",
+    "REGEXP_EXTRACT(s, p)": "regexp_extract(s, p)",
+}
+
+
+def ours(text: str) -> list[Any]:
+    """The values of an expression over :data:`ROWS`, whole and row by row."""
+    stream = Stream.from_items(
+        {f.name: str(f.type) for f in ROWS.schema},
+        [event(n, **row) for n, row in enumerate(ROWS.to_pylist())],
+    )
+    made = sql(f"SELECT {text} AS v FROM t", {"t": stream})
+    assert isinstance(made, Stream)
+    node = dict(made.plan.columns)["v"]
+    whole = node.evaluate(ROWS).to_pylist()
+    alone = [node.evaluate(ROWS.slice(n, 1)).to_pylist()[0] for n in range(len(ROWS))]
+    assert alone == whole
+    return whole
+
+
+def ducks(text: str) -> list[Any]:
+    connection = duckdb.connect()
+    connection.register("t", pa.Table.from_batches([ROWS]))
+    return [value for (value,) in connection.execute(f"SELECT {text} FROM t").fetchall()]
+
+
+@pytest.mark.parametrize(("text", "value"), EXAMPLES, ids=[text for text, _ in EXAMPLES])
+def test_examples(text: str, value: Any) -> None:
+    assert ours(text)[0] == value
+    if not text.startswith(OURS):
+        assert ducks(text)[0] == value
+
+
+@pytest.mark.parametrize(("text", "duck"), VARIED.items(), ids=list(VARIED))
+def test_an_option_may_be_a_column(text: str, duck: str) -> None:
+    assert ours(text) == ducks(duck)
+
+
+def test_a_null_option_gives_null_and_a_wrong_one_names_its_row() -> None:
+    rows = pa.record_batch({"s": ["a", "b"], "p": [None, "("]})
+    found = col("s").str.contains(col("p"), regex=True)
+    assert found.evaluate(rows.slice(0, 1)).to_pylist() == [None]
+    with pytest.raises(EvaluationError, match="regular expression"):
+        found.evaluate(rows)
+
+
+def test_an_expression_that_is_a_literal_is_one() -> None:
+    a: Expr = col("s").str.pad_left(lit(3), lit("x"))
+    assert a.node == col("s").str.pad_left(3, "x").node
+
+
+def entries() -> str:
+    """Every entry with a method, by its names."""
+    lines = []
+    for function in FUNCTIONS.values():
+        if function.python is None:
+            continue
+        names = ", ".join(f"`{name}`" for s in function.sql for name in s.names.split())
+        given = str(inspect.signature(function.python)).partition(" ->")[0]
+        given = re.sub(
+            r": '([^']*)'", r": \1", given.replace("(self, ", "(").replace("(self)", "()")
+        )
+        doc = " ".join((inspect.getdoc(function.python) or "").split("\n\n")[0].split()).replace(
+            "``", "`"
+        )
+        shown = "".join(f" `{text}` is `{value!r}`." for text, value in function.examples)
+        lines.append(f"- {names or '(Python)'}: `{function.symbol}{given}`. {doc}{shown}")
+    made = [textwrap.fill(line, 98, subsequent_indent="  ") for line in sorted(lines)]
+    return "\n".join(made) + "\n"
+
+
+def test_the_page_lists_every_entry(rewrite: bool) -> None:
+    head, mark, _ = PAGE.read_text().partition("<!-- generated -->\n")
+    assert mark, "docs/FUNCTIONS.md has lost its mark"
+    made = f"{head}{mark}\n{entries()}"
+    if rewrite:
+        PAGE.write_text(made)
+    assert PAGE.read_text() == made, f"run pytest {__name__} --rewrite"
+
+
+def test_every_name_in_sql_has_a_method_in_python() -> None:
+    for name, function in NAMES.items():
+        assert function.python is not None or function.symbol == "str.to_timestamp", name
