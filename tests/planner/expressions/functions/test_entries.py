@@ -18,6 +18,7 @@ import pytest
 from planner import Stream, col, event, lit, sql
 from planner.errors import EvaluationError
 from planner.expressions.functions import FUNCTIONS
+from planner.logical.nodes import Project
 from planner.sql.expressions.catalogue import NAMES
 from tests.rooms import ROOT
 
@@ -69,6 +70,7 @@ def ours(text: str) -> list[Any]:
     )
     made = sql(f"SELECT {text} AS v FROM t", {"t": stream})
     assert isinstance(made, Stream)
+    assert isinstance(made.plan, Project)
     node = dict(made.plan.columns)["v"]
     whole = node.evaluate(ROWS).to_pylist()
     alone = [node.evaluate(ROWS.slice(n, 1)).to_pylist()[0] for n in range(len(ROWS))]
