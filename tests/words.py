@@ -114,7 +114,7 @@ def findings(path: Path) -> Iterator[Finding]:
             yield Finding(kind, name, line, text, f"at most {LINE_MAX} characters, 5 lines")
             continue
         words = WORDS | MESSAGE_WORDS if kind == "message" else NAMES if kind == "name" else WORDS
-        prose = text if kind == "name" else re.sub(r"``[^`]*``|`[^`]*`", "", text)
+        prose = text if kind == "name" else re.sub(r"``[^`]*``|`[^`]*`|\]\([^)]*\)", "", text)
         instead = [plain for word, plain in words.items() if re.search(word, prose)]
         if instead:
             yield Finding(kind, name, line, text.strip(), "; ".join(instead))
