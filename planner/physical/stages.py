@@ -17,6 +17,7 @@ from rstream.store.part_files import part_name, part_uri
 from rvertex.events.side_output import side_outputs_of
 from rvertex.operators.edges.clip import EdgeClip
 from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter
 from rvertex.operators.joins.anti import AntiJoin
@@ -51,7 +52,8 @@ def stateless_spec(
     carried = {f.name for f, plain in given if not f.type.equals(plain.type)}
     match node:
         case logical.Filter(predicate=predicate):
-            return Filter(by_value(predicate, carried), is_total=_is_total(predicate))
+            test, is_total = by_value(predicate, carried), _is_total(predicate)
+            return Filter(test, is_total=is_total, edges=node.edges)
         case logical.Explode(column=column):
             return Explode(column)
         case logical.Project(columns=columns):
@@ -75,7 +77,10 @@ def pair_spec(node: logical.TwoSided) -> OperatorSpec:
         case logical.AsOf():
             on = (node.left_on, node.right_on)
             is_outer = node.how == "left"
-            return AsOfJoin(*on, node.columns, node.strategy, node.tolerance_us, is_outer)
+            number: tuple[logical.Side, str, str] = ("left", NUMBER, NUMBER)
+            columns = (*node.columns, number) if node.edges else node.columns
+            nearest = AsOfJoin(*on, columns, node.strategy, node.tolerance_us, is_outer)
+            return EdgeOfBegins(nearest) if node.edges else nearest
         case logical.IntervalJoin():
             assert node.where is None or node.how != "inner", "a filter follows it"
             made = (node.columns, node.lo_us, node.hi_us, node.how, node.where, node.reads)
@@ -85,8 +90,8 @@ def pair_spec(node: logical.TwoSided) -> OperatorSpec:
             return EdgeJoin(node.left_on, node.right_on, *matches)
         case logical.Join(where=where, how=how) if where is not None:
             assert how != "inner", "a filter follows it"
-            columns = (node.left_on, node.right_on, node.columns)
-            return ConditionalJoin(*columns, where, node.reads, how)
+            pairs = (node.left_on, node.right_on, node.columns)
+            return ConditionalJoin(*pairs, where, node.reads, how)
         case logical.Join(how="inner"):
             return TemporalJoin(node.left_on, node.right_on, node.columns)
         case logical.Join(how="left"):

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import VE, VS, int64_column
+from rstream.items.edges import starts
 from rstream.types import INF_TIME, MIN_TIME
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ def with_times(
         if times is not None:
             columns[events.schema.get_field_index(name)] = pa.array(times)
     return pa.RecordBatch.from_arrays(columns, schema=events.schema)
+
+
+def begun(events: pa.RecordBatch) -> pa.RecordBatch:
+    """``events`` with the start of its row in ``_vs`` of each, also of end edges."""
+    return with_times(events, vs=starts(int64_column(events, VS), int64_column(events, VE)))
 
 
 def frontier_after(frontier: int, ports: Sequence[Run]) -> int:

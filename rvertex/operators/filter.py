@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rstream.items.batch import empty_events
 from rvertex.errors import OperatorTypeError
+from rvertex.events.lifetime import begun
 from rvertex.events.run import Run
 from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless
@@ -30,6 +31,8 @@ class Filter(RowByRow):
     predicate: Evaluator
     #: It fails for no row and reads no lifetime, so it may be asked before rows are ordered.
     is_total: bool = False
+    #: It reads the start of a row, and end edges come: of these it is in ``_ve``.
+    edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The input's schema.
@@ -45,14 +48,15 @@ class Filter(RowByRow):
 
     def open(self, inputs: Sequence[pa.Schema]) -> FilterOperator:
         """A filter; it has no state."""
-        return FilterOperator(self.predicate)
+        return FilterOperator(self.predicate, edges=self.edges)
 
 
 class FilterOperator(Stateless):
     """See :class:`Filter`."""
 
-    def __init__(self, predicate: Evaluator) -> None:
+    def __init__(self, predicate: Evaluator, *, edges: bool = False) -> None:
         self._predicate = predicate
+        self._edges = edges
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Keep or drop; zero copy where all or none are kept."""
@@ -60,7 +64,7 @@ class FilterOperator(Stateless):
         rows = run.events.num_rows
         if rows == 0:
             return run
-        mask = self._predicate.evaluate(run.events)
+        mask = self._predicate.evaluate(begun(run.events) if self._edges else run.events)
         kept = mask.true_count
         if kept == rows:
             return run

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from rstream.items.batch import VE, VS, empty_events, event_schema, int64_column
-from rstream.items.edges import starts
+from rstream.items.batch import VE, VS, empty_events, event_schema
 from rvertex.errors import UnknownColumnError
-from rvertex.events.lifetime import with_times
+from rvertex.events.lifetime import begun
 from rvertex.events.run import Run
 from rvertex.operators.horizon import RowByRow
 from rvertex.operators.protocol import Evaluator, Stateless, evaluate_all
@@ -74,15 +73,8 @@ class ProjectOperator(Stateless):
         """Compute the columns; those named by their source are shared with the input."""
         (run,) = ports
         events = run.events
-        computed = iter(evaluate_all(self._evaluators, self._begun(events)))
+        computed = iter(evaluate_all(self._evaluators, begun(events) if self._edges else events))
         arrays = [events.column(VS), events.column(VE)]
         for _, source in self._columns:
             arrays.append(events.column(source) if isinstance(source, str) else next(computed))
         return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), run.ctis)
-
-    def _begun(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """The events as expressions see them: each with the start of its row."""
-        if not self._edges:
-            return events
-        begins = starts(int64_column(events, VS), int64_column(events, VE))
-        return with_times(events, vs=begins)

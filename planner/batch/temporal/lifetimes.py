@@ -12,6 +12,7 @@ from planner.expressions.spark.casts import failure, floor_divide
 from planner.expressions.spark.types import integer
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.operators.lifetimes.begins import Begins
 from rvertex.operators.lifetimes.chop import PIECES_PER_EVENT_MAX, Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.extend_by import ExtendBy
@@ -48,6 +49,8 @@ def changed(change: LifetimeChange, columns: Mapping[str, str]) -> Times:
         case ExtendBy(column=column):
             end, by = integer(INF_TIME), columns[column]
             return Times(ve=f"if({VE} - 1L > {end} - {by}, {end}, {VE} - 1L + {by})")
+        case Begins():
+            return Times(ve=moved(VS, 1))
         case PointAtEnd():
             return Times(vs=VE, ve=moved(VE, 1), kept=f"{VE} <> {integer(INF_TIME)}")
         case Chop():
@@ -56,7 +59,7 @@ def changed(change: LifetimeChange, columns: Mapping[str, str]) -> Times:
 
 def keeps_order(change: LifetimeChange) -> bool:
     """Whether events that start together afterwards did before, and stay in their order."""
-    return isinstance(change, SetDuration | Extend | ExtendBy | Shift)
+    return isinstance(change, Begins | SetDuration | Extend | ExtendBy | Shift)
 
 
 def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
@@ -68,7 +71,7 @@ def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
             return duration
         case Extend(duration_us=duration):
             return min(max(1, mean_us + duration), INF_TIME)
-        case PointAtEnd():
+        case PointAtEnd() | Begins():
             return 1
         case Chop():
             return min(change.period_us, mean_us)

@@ -11,6 +11,7 @@ from planner.logical.nodes.node import InputKeys, Step, same_partitioning, with_
 from planner.logical.windows import CountWindow, DataWindow, RunningSession, SessionWindow
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.edges.windows import EdgeWindows
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
@@ -123,6 +124,8 @@ class WindowAgg(_Grouped):
     #: The input's lifetimes are points, so windows may share panes.
     points: bool
     phase: Phase = "complete"
+    #: The input's rows come when they begin, and may end later.
+    edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -130,9 +133,11 @@ class WindowAgg(_Grouped):
         schema = self.operator().output_schema([self.input.schema])
         object.__setattr__(self, "schema", schema)
 
-    def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate:
+    def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate | EdgeWindows:
         """The operator that computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
+        if self.edges:
+            return EdgeWindows(self.keys, self.size_us, self.every_us, specs)
         make = _PHASES[self.phase]
         return make(self.keys, self.size_us, self.every_us, specs, self.points)
 
@@ -142,7 +147,8 @@ class WindowAgg(_Grouped):
             window = f"hopping {format_us(self.size_us)} every {format_us(self.every_us)}"
         whole = ", ".join(self.needs_all_values)
         why = f" (in one step, as {whole} needs all values of a window)" if whole else ""
-        return f"{self._described(window)}{why}"
+        living = " of what is alive" if self.edges else ""
+        return f"{self._described(window)}{why}{living}"
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> WindowAgg:
         (only,) = inputs

@@ -261,12 +261,15 @@ class AsOf(SideBySide):
     tolerance_us: int | None
     how: AsOfKind
     label: str = ""
+    #: Left rows come when they begin, and may end later.
+    edges: bool = False
     schema: pa.Schema = field(init=False)
 
     def describe(self) -> str:
         kind = "" if self.how == "inner" else f"{self.how} "
         within = "" if self.tolerance_us is None else f" within {format_us(self.tolerance_us)}"
-        return f"{self.strategy} as-of {kind}join on {self.pairs}{within}"
+        join = f"{self.strategy} as-of {kind}join on {self.pairs}{within}"
+        return f"{join}{with_edges(self.edges)}"
 
     @property
     def partitioning(self) -> Partitioning:

@@ -9,7 +9,9 @@ from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step, with_edges
 from rstream.types import INF_TIME
 from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.edges.of_begins import EdgeOfBegins
 from rvertex.operators.lifetimes import stitch
+from rvertex.operators.lifetimes.begins import Begins
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.extend_by import ExtendBy
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from planner.logical.nodes.partitioning import Partitioning
 
 #: What changes lifetimes one event at a time.
-LifetimeChange = Shift | SetDuration | Extend | ExtendBy | PointAtEnd | Chop
+LifetimeChange = Begins | Shift | SetDuration | Extend | ExtendBy | PointAtEnd | Chop
 
 
 class _SameRows(Step):
@@ -62,6 +64,8 @@ class Lifetime(_SameRows):
 
     def describe(self) -> str:
         match self.change:
+            case Begins():
+                return "point at begin"
             case Shift(duration_us=d):
                 return f"shift {format_us(d)}"
             case SetDuration(duration_us=d):
@@ -83,12 +87,12 @@ class Lifetime(_SameRows):
 
     @property
     def is_stateless(self) -> bool:
-        return isinstance(self.change, Shift | SetDuration | Extend | ExtendBy)
+        return isinstance(self.change, Begins | Shift | SetDuration | Extend | ExtendBy)
 
     @property
     def is_point(self) -> bool:
         match self.change:
-            case PointAtEnd():
+            case PointAtEnd() | Begins():
                 return True
             case SetDuration(duration_us=length):
                 return length == 1
@@ -138,9 +142,12 @@ class Distinct(_SameRows):
     on: tuple[str, ...]
     within_us: int
     label: str = ""
+    #: Rows come when they begin, and may end later.
+    edges: bool = False
 
-    def operator(self) -> Deduplicate:
-        return Deduplicate(self.on, self.within_us)
+    def operator(self) -> Deduplicate | EdgeOfBegins:
+        kept = Deduplicate(self.on, self.within_us)
+        return EdgeOfBegins(kept) if self.edges else kept
 
     @property
     def takes_dictionaries(self) -> bool:
@@ -152,7 +159,7 @@ class Distinct(_SameRows):
 
     def describe(self) -> str:
         within = "" if self.within_us == INF_TIME else f" within {format_us(self.within_us)}"
-        return f"deduplicate by {', '.join(self.on)}{within}"
+        return f"deduplicate by {', '.join(self.on)}{within}{with_edges(self.edges)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted | set(self.on),)
@@ -214,9 +221,11 @@ class Limited(_SameRows):
 
     rows: int
     label: str = ""
+    #: Rows come when they begin, and may end later.
+    edges: bool = False
 
-    def operator(self) -> Limit:
-        return Limit(self.rows)
+    def operator(self) -> Limit | EdgeOfBegins:
+        return EdgeOfBegins(Limit(self.rows)) if self.edges else Limit(self.rows)
 
     @property
     def takes_dictionaries(self) -> bool:
@@ -227,7 +236,7 @@ class Limited(_SameRows):
         return "limit"
 
     def describe(self) -> str:
-        return f"limit {self.rows:,}"
+        return f"limit {self.rows:,}{with_edges(self.edges)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted,)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from planner.durations import format_us
-from planner.logical.nodes.node import InputKeys, Step, same_partitioning
+from planner.logical.nodes.node import InputKeys, Step, same_partitioning, with_edges
+from rvertex.operators.edges.of_begins import EdgeOfBegins
 from rvertex.operators.windows.running.frames import FrameAggregate
 
 if TYPE_CHECKING:
@@ -34,15 +35,18 @@ class Over(Step):
     aggregates: tuple[Aggregate, ...]
     label: str = ""
     peers: tuple[str, ...] = ()
+    #: Rows come when they begin, and may end later.
+    edges: bool = False
     schema: pa.Schema = field(init=False)
 
     def __post_init__(self) -> None:
         schema = self.operator().output_schema([self.input.schema])
         object.__setattr__(self, "schema", schema)
 
-    def operator(self) -> FrameAggregate:
+    def operator(self) -> FrameAggregate | EdgeOfBegins:
         specs = tuple(a.spec for a in self.aggregates)
-        return FrameAggregate(self.keys, self.rows, self.first, self.last, specs, self.peers)
+        frames = FrameAggregate(self.keys, self.rows, self.first, self.last, specs, self.peers)
+        return EdgeOfBegins(frames) if self.edges else frames
 
     @property
     def stage_kind(self) -> str:
@@ -65,7 +69,8 @@ class Over(Step):
 
     def describe(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"over {self.frame}{by}: {', '.join(map(str, self.aggregates))}"
+        made = ", ".join(map(str, self.aggregates))
+        return f"over {self.frame}{by}: {made}{with_edges(self.edges)}"
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         read = {a.column for a in self._kept(wanted) if a.column is not None}

@@ -38,6 +38,8 @@ class Filter(_RowStep):
 
     predicate: Node
     label: str = ""
+    #: It reads the start of rows that may end later than they come.
+    edges: bool = False
 
     @property
     def schema(self) -> pa.Schema:

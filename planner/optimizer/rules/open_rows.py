@@ -3,12 +3,13 @@
 A running aggregate, a version of a key (``clip``) or a left row without a match so far would
 otherwise wait for an end that may never come. Such a node then emits start and end edges
 (:mod:`rstream.items.edges`), and so does what passes them on. Two readers can take them: the sink,
-if its destinations keep rows by key, and a join whose rows are points all the same. Below any other
-reader the nodes emit whole lifetimes, as ever.
+if its destinations keep rows by key, and steps whose rows follow from begins, or from what is alive
+in a window: joins with points, interval joins, as-of joins, changes of lifetimes, windows. Below
+any other reader the nodes emit whole lifetimes, as ever.
 
 Aggregates with edges emit net changes: a result that comes out equal lives on, where one with whole
 lifetimes begins anew. So a reader to which it matters when a row began gets whole lifetimes of
-them: ``clip``, and functions that go by the order of rows.
+them: ``clip``, windows, what goes by the order of rows, and expressions over ``vs()``.
 """
 
 from __future__ import annotations
@@ -18,30 +19,46 @@ from typing import TYPE_CHECKING, TypeVar
 
 from planner.logical.event_time import never_ends
 from planner.logical.nodes import (
+    AsOf,
     Clip,
     DataWindowAgg,
+    Distinct,
     Exchange,
     Explode,
     Filter,
+    IntervalJoin,
     Join,
+    Lifetime,
+    Limited,
     LogicalNode,
+    Over,
     Project,
     Recover,
     Sink,
     Sorted,
     Stitch,
     Union,
+    WindowAgg,
 )
 from planner.logical.table_form import fixed_length_us
-from planner.logical.traversal import NodeMap, rebuilt, topological
-from planner.logical.windows import SnapshotWindow
-from rstream.items.batch import RESERVED
+from planner.logical.traversal import NodeMap, readers, rebuilt, topological
+from planner.logical.windows import CountWindow, SnapshotWindow
+from rstream.items.batch import RESERVED, VE
+from rstream.types import INF_TIME
+from rvertex.operators.lifetimes.begins import Begins
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
 
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
     from planner.logical.nodes.aggregation import Aggregate
 
 N = TypeVar("N", bound=LogicalNode)
+ByBegins = Filter | Project | Distinct | Over | Limited
+#: Functions that decide by the start between rows of equal rank.
+_RANKED = {"top_rows", "max_by", "min_by"}
 
 
 def open_rows(plan: LogicalNode, options: PlanOptions) -> LogicalNode:
@@ -60,12 +77,12 @@ class _Opening:
         self._opened: NodeMap[LogicalNode | None] = NodeMap()
         #: Projections that read starts only to decide between rows of equal rank.
         self._orders: NodeMap[bool] = NodeMap()
+        count = readers(plan)
         for node in topological(plan):
-            if isinstance(node, DataWindowAgg) and all(
-                a.function == "top_rows" for a in node.aggregates
-            ):
+            if isinstance(node, DataWindowAgg):
                 below = node.input.input if isinstance(node.input, Exchange) else node.input
-                self._orders[below] = True
+                is_only = isinstance(below, Project) and _only_orders(node, below)
+                self._orders[below] = is_only and count[below] == 1
         for node in topological(plan):
             self._opened[node] = self._open(node)
             self._closed[node] = self._close(node)
@@ -86,17 +103,43 @@ class _Opening:
                 if below is not None:
                     return replace(node, input=below)
                 return replace(node, input=self._closed[node.input], changes=False)
+            case IntervalJoin():
+                return node.with_inputs(tuple(map(self._begins, node.inputs)))
+            case AsOf(left=left, right=right):
+                return node.with_inputs((self._closed[left], self._begins(right)))
+            case DataWindowAgg(window=CountWindow()):
+                return node.with_inputs((self._begins(node.input),))
+            case Lifetime(change=SetDuration()):
+                return node.with_inputs((self._begins(node.input),))
+            case Lifetime(change=Extend(duration_us=length)) if length == INF_TIME:
+                return node.with_inputs((self._begins(node.input),))
+            case Lifetime(change=PointAtEnd()):  # an end edge is enough
+                return node.with_inputs((self._of_begins(node.input),))
+            case WindowAgg(points=False):
+                return self._windows(node) or rebuilt(node, [self._closed[node.input]])
         return rebuilt(node, [self._closed[child] for child in node.inputs])
 
     def _open(self, node: LogicalNode) -> LogicalNode | None:
         """The node with edges, if rows come earlier so."""
         match node:
-            case Project() if _reads_times(node) and node in self._orders:
+            case Filter() | Project() if VE in _times_of(node):
+                return None
+            case Project() if _times_of(node) and node in self._orders and self._orders[node]:
                 passed = self._passed(node)
                 return passed and replace(passed, edges=True)
-            case Filter() | Project() if _reads_times(node):
-                return None
+            case Filter() | Project() if _times_of(node):
+                return self._by_begins(node)
+            case Distinct() | Over() | Limited():
+                return self._by_begins(node)
+            case AsOf(left=left, right=right):
+                below = self._of_begins(left)
+                if below is self._closed[left]:
+                    return None
+                marks = self._begins(right)
+                return replace(node, left=below, right=marks, edges=True)
             case Filter() | Project() | Explode() | Exchange() | Recover() | Union():
+                return self._passed(node)
+            case Lifetime(change=Shift()):
                 return self._passed(node)
             case Sorted():  # rows that come when they begin are a table, which has no order
                 return self._opened[node.input]
@@ -131,6 +174,37 @@ class _Opening:
         opened = self._opened[node]
         return self._closed[node] if opened is None or _has_net_changes(opened) else opened
 
+    def _windows(self, node: WindowAgg) -> WindowAgg | None:
+        """Windows in one phase over what is alive, if rows come earlier so."""
+        match node:
+            case WindowAgg(phase="complete", input=below):
+                opened = self._of_begins(below)
+                whole = self._closed[below]
+            case WindowAgg(phase="final", input=Exchange(input=WindowAgg(input=rows)) as exchange):
+                opened = self._of_begins(rows)
+                whole = self._closed[rows]
+                if opened is not whole:
+                    opened = replace(exchange, input=opened)
+            case _:
+                return None
+        if opened is whole:
+            return None
+        return replace(node, input=opened, phase="complete", edges=True)
+
+    def _by_begins(self, node: ByBegins) -> LogicalNode | None:
+        """The node with edges; to it it matters when the rows of its input began."""
+        below = self._of_begins(node.input)
+        return None if below is self._closed[node.input] else replace(node, input=below, edges=True)
+
+    def _begins(self, node: LogicalNode) -> LogicalNode:
+        """The node for a reader that asks only when rows begin: a point for each."""
+        below = self._of_begins(node)
+        if below is self._closed[node]:
+            return below
+        if isinstance(below, Exchange):
+            return replace(below, input=Lifetime(below.input, Begins()))
+        return Lifetime(below, Begins())
+
     def _with_edges(self, node: Join) -> LogicalNode | None:
         return replace(self._either(node), edges=True) if self._any(node) else None
 
@@ -163,7 +237,14 @@ def _goes_by_order(aggregate: Aggregate) -> bool:
     return not is_top and (spec.definition.needs_sequence or spec.function == "collect")
 
 
-def _reads_times(node: Filter | Project) -> bool:
-    """Whether an expression reads when a row begins or ends: an end edge would give another."""
+def _times_of(node: Filter | Project) -> set[str]:
+    """The times of rows that expressions read: an end edge has others."""
     exprs = [node.predicate] if isinstance(node, Filter) else [expr for _, expr in node.columns]
-    return any(set(expr.columns()) & set(RESERVED) for expr in exprs)
+    return {name for expr in exprs for name in expr.columns()} & set(RESERVED)
+
+
+def _only_orders(node: DataWindowAgg, below: Project) -> bool:
+    """Whether starts in ``below`` only decide between rows of equal rank."""
+    timed = {name for name, expr in below.columns if set(expr.columns()) & set(RESERVED)}
+    readers = {a.function for a in node.aggregates if a.column in timed}
+    return not timed & set(node.keys) and readers <= _RANKED

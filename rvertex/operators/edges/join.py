@@ -13,10 +13,11 @@ With ``where`` a pair is a match only if that is true of it; null is not.
                   end 9 (of 1)                        after 9: end 9 (of 5) x=a
 
 Invariants: (1) events are handled by instant, when it is past (see
-:mod:`rvertex.operators.edges.instants`); (2) order is (time, ends first, left row, right row), rows
-by their begin; (3) a step costs time in the rows that begin or end in it and their pairs; (4) state
-is what lives: rows of both sides, and for outer joins since when there is no match: per key, or per
-left row if there is a condition. Null keys match nothing.
+:mod:`rvertex.operators.edges.instants`); (2) order is (time, ends first, matches before left rows
+that are alone), and matches come as in the inner join, by their later and their earlier row; (3) a
+step costs time in the rows that begin or end in it and their pairs; (4) state is what lives: rows
+of both sides, and for outer joins since when there is no match: per key, or per left row if there
+is a condition. Null keys match nothing.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ _SIDES: tuple[Side, Side] = ("left", "right")
 _CODES_SLACK = 1 << 17
 #: The right row of a left row that is alone.
 _ALONE = -1
+#: What rows at one instant are ordered by first: matches of the left row that comes later, of the
+#: right one, and left rows that are alone.
+_OF_LEFT, _OF_RIGHT, _OF_NONE = 0, 1, 2
+#: Among the ranks of a row: the number of its left row, which the right one follows.
+_LEFT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +223,11 @@ class EdgeJoinOperator:
         known = np.stack([lefts.known_ends(a), rights.known_ends(b)])
         least = known.min(axis=0)
         is_known = (known.max(axis=0) != INF_TIME) | (least == after(starts))
-        return Lives(starts, ends, np.where(is_known, least, INF_TIME), (a, b))
+        # The right row comes later if both begin together, since port 0 precedes port 1.
+        is_right = rights.starts(b) >= lefts.starts(a)
+        later, earlier = np.where(is_right, (b, a), (a, b))
+        ranks = (np.where(is_right, _OF_RIGHT, _OF_LEFT), later, earlier, a, b)
+        return Lives(starts, ends, np.where(is_known, least, INF_TIME), ranks)
 
     def _true(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The pairs of which the condition is true."""
@@ -236,7 +246,7 @@ class EdgeJoinOperator:
         """The begins and ends of matches in the step, by left row."""
         assert pairs is not None
         hi = self._instants.frontier
-        of = pairs.ranks[0]
+        of = pairs.ranks[_LEFT]
         begins = (lo <= pairs.starts) & (pairs.starts < hi)
         ending = (lo <= pairs.ends) & (pairs.ends < hi)
         times = np.concatenate([pairs.starts[begins], pairs.ends[ending]])
@@ -260,7 +270,9 @@ class EdgeJoinOperator:
         starts, known = np.maximum(lefts.starts(a), first), lefts.known_ends(a)
         ends = np.minimum(lefts.ends(a), last)
         known = np.where(known == after(starts), known, INF_TIME)
-        return self._events(Lives(starts, ends, known, (a, np.full(len(a), _ALONE))), lo)
+        zero = np.zeros(len(a), np.int64)
+        ranks = (zero + _OF_NONE, a, zero, a, zero + _ALONE)
+        return self._events(Lives(starts, ends, known, ranks), lo)
 
     def _matched_by(self, rows: np.ndarray) -> np.ndarray:
         """What matches of left ``rows`` are counted by."""
@@ -273,7 +285,7 @@ class EdgeJoinOperator:
     def _events(self, lives: Lives, lo: int) -> tuple[Edges, pa.RecordBatch]:
         """The events at the instants since ``lo``, and their payloads."""
         edges = lives.events(lo, self._instants.frontier)
-        columns = self._columns(self._spec.output, edges.ranks)
+        columns = self._columns(self._spec.output, edges.ranks[_LEFT:])
         names = [name for _, _, name in self._spec.output]
         return edges, pa.RecordBatch.from_arrays(columns, names=names)
 

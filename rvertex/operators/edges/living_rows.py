@@ -60,6 +60,10 @@ class LivingRows:
         """How many have no end yet."""
         return len(self) - self._dead
 
+    def living(self) -> np.ndarray:
+        """The numbers of the rows that have no end yet, increasing."""
+        return np.flatnonzero(self._ended.read()[: len(self)] == INF_TIME)
+
     def add(
         self, births: pa.RecordBatch, codes: np.ndarray, *, points_end: bool = True
     ) -> np.ndarray:
@@ -182,7 +186,7 @@ class LivingRows:
         """
         if self._dead <= self.alive + _SLACK:
             return None
-        kept = np.flatnonzero(self._ended.read() == INF_TIME)
+        kept = self.living()
         self.recode(None)
         return kept
 

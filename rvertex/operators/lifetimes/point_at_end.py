@@ -21,9 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import VE, event_schema, int64_column
+from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.lifetime import after, frontier_after, with_times
 from rvertex.events.reorder_buffer import SortedRuns
@@ -72,7 +73,8 @@ class PointAtEndOperator:
         """Hold the new ends and emit those that are past."""
         (run,) = ports
         self._frontier = frontier_after(self._frontier, ports)
-        ve = int64_column(run.events, VE)
+        # An end edge comes at the end, an interval has it as its other time.
+        ve = np.maximum(int64_column(run.events, VS), int64_column(run.events, VE))
         points = with_times(run.events, vs=ve, ve=after(ve))
         if len(ve) and ve.max() == INF_TIME:
             points = points.filter(pa.array(ve < INF_TIME))

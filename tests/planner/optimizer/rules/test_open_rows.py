@@ -6,16 +6,19 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from planner import Query, Stream, agg, col, event, tumbling, vs
+from planner import Query, Stream, agg, col, count_window, event, hopping, lit, tumbling, ve, vs
+from planner.optimizer.optimizer import RULES
+from planner.optimizer.rules import open_rows
 from planner.physical.lower import lower
 from rstream.items.edges import is_end, paired
 from tests.support.edges import joined_lives
 from tests.support.plan_runner import Schedule, answer
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Callable
 
 
 def things(seed: int, rows: int = 40) -> Stream:
@@ -33,7 +36,9 @@ def versions(seed: int) -> Stream:
     return things(seed).upserts("k", deleted=col("x") == 0)
 
 
-QUERIES = {
+TIME = pa.timestamp("us", "UTC")
+LESS = col("x") < col("x_right")
+QUERIES: dict[str, Callable[[], Stream]] = {
     "running total": lambda: things(1).group_by("k").agg(n=agg.count(), s=agg.sum("x")),
     "distinct count": lambda: things(1).group_by("k").agg(d=agg.count_distinct("x")),
     "total of all": lambda: things(2).group_by().agg(n=agg.count(), top=agg.max("x")),
@@ -48,6 +53,21 @@ QUERIES = {
         things(7).for_ever().join(things(8, 3).for_ever().select("k", y="x"), on="k", how="left")
     ),
     "first rows": lambda: things(9).group_by("k").top(2, by="x"),
+    "condition": lambda: versions(18).join(versions(19), on="k", how="left", where=LESS),
+    "no match": lambda: versions(18).join(versions(19), on="k", how="anti", where=LESS),
+    "reads its start": lambda: versions(14).with_columns(s=vs()).filter(vs() > lit(5).cast(TIME)),
+    "best": lambda: versions(20).group_by("x").agg(best=agg.max_by("k", "k"), n=agg.count()),
+    "frame": lambda: (
+        versions(21).group_by("x").rolling(rows=2).with_columns(n=agg.count(), m=agg.max("k"))
+    ),
+    "first": lambda: versions(22).deduplicate("x"),
+    "first within": lambda: versions(22).deduplicate("x", within="9us"),
+    "limit": lambda: versions(23).limit(7),
+    "last before": lambda: versions(24).join_asof(versions(25).select("k", y="x"), by="k"),
+    "nearest": lambda: versions(26).join_asof(
+        things(27).select("k", y="x"), by="k", strategy="nearest", tolerance="4us"
+    ),
+    "shifted": lambda: versions(28).shift("-3us"),
     "union": lambda: versions(10).union(versions(11)).group_by("k").agg(n=agg.count()),
 }
 
@@ -113,12 +133,11 @@ def test_a_point_joined_with_versions_is_whole() -> None:
 @pytest.mark.parametrize(
     "stream",
     [
-        versions(14).with_columns(started=vs()),
-        versions(14).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
+        versions(14).with_columns(ended=ve()),
         things(15).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
         things(15).set_duration(5).clip(things(15), on="k"),
     ],
-    ids=["reads its start", "windows of versions", "windows", "bounded"],
+    ids=["reads its end", "windows", "bounded"],
 )
 def test_readers_of_whole_rows_get_them(stream: Stream) -> None:
     plan = lower(with_changes(stream), root="r")
@@ -127,3 +146,54 @@ def test_readers_of_whole_rows_get_them(stream: Stream) -> None:
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def ending(seed: int) -> Stream:
+    """Rows that end at times which nothing tells when they begin."""
+    chance = random.Random(seed)
+    items = [
+        event(t, t + chance.randint(1, 20), k=chance.choice("abc"), z=chance.randint(0, 3))
+        for t in sorted(chance.randint(0, 60) for _ in range(30))
+    ]
+    lasting = Stream.from_items({"k": "string", "z": "int64"}, items, partitions=2)
+    return versions(seed).join(lasting, on="k")
+
+
+def cut(seed: int) -> Stream:
+    """Rows that end with the next of their key, or with a row that ends all."""
+    rows = ending(seed).select("k", "z").set_duration("30us")
+    return rows.union(rows.shift("5us")).clip(versions(seed), on="k")
+
+
+#: Steps whose rows follow from begins, or from what is alive in a window.
+READERS: dict[str, Callable[[], Stream]] = {
+    "tumbling": lambda: ending(1).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
+    "hopping": lambda: ending(2).window(hopping("15us", "6us")).agg(s=agg.sum("x"), z=agg.max("z")),
+    "offset": lambda: ending(3).window(tumbling("10us", "3us")).agg(n=agg.count_distinct("z")),
+    "median": lambda: (
+        ending(4).group_by("k").window(tumbling("10us")).agg(m=agg.quantile("x", 0.5))
+    ),
+    "interval": lambda: ending(5).join(versions(6), on="k", within=("-5us", "5us")),
+    "interval full": lambda: ending(5).join(versions(6), on="k", within=("0s", "5us"), how="full"),
+    "as of": lambda: things(7).join_asof(versions(8).select("k", y="x"), by="k"),
+    "set duration": lambda: ending(9).set_duration("4us"),
+    "for ever": lambda: ending(10).for_ever(),
+    "point at end": lambda: ending(11).point_at_end(),
+    "by number": lambda: versions(12).group_by("k").window(count_window(3)).agg(s=agg.sum("x")),
+    "in order": lambda: cut(13).window(hopping("15us", "6us")).agg(z=agg.last("z")),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_readers_of_begins_and_windows_do_not_wait_for_ends(name: str, parallelism: int) -> None:
+    query = READERS[name]().to_parquet()
+    plan = lower(query, root="r", parallelism=parallelism)
+    assert any("rows at once" in line for stage in plan.stages for line in stage.operators)
+    found = answer(plan)
+    assert len(found) > 0
+    again = answer(plan, schedule=Schedule((1, 5, 2, 0, 4), rows_max=5, restores=True))
+    assert again.equals(found)
+    rules = [rule for rule in RULES if rule is not open_rows]
+    whole = answer(lower(query, root="r", parallelism=parallelism, rules=rules))
+    assert sorted(map(repr, _rows(found))) == sorted(map(repr, _rows(whole)))

@@ -1,0 +1,163 @@
+"""Hopping windows over rows whose ends are not known yet: a window holds what is alive in it.
+
+**Rule.** As :mod:`rvertex.operators.windows.hopping` over intervals: a row is in each window that
+its lifetime overlaps. A window is emitted when its end is past; by then it is known which rows
+began before its end and which ended before its start. So no result waits for the end of a row.
+
+    tumbling 10, count     start 3 a                     after 10: [0, 10) 1
+                           start 12 b, end 15 (of 3) a   after 20: [10, 20) 2
+                           CTI(30)                       after 30: [20, 30) 1
+
+Invariants: (1) a window is emitted once, in order; (2) state is what lives, and the rows that ended
+in a window that is still open; (3) a window costs time in the rows that are in it.
+
+When the stream ends while rows live, the windows would have no end: that is an error, as for
+intervals without an end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.types import INF_TIME
+from rvertex.errors import UnboundedLifetimeError
+from rvertex.events.lifetime import with_times
+from rvertex.events.reorder_buffer import SortedRuns, concatenated
+from rvertex.events.run import Run, growing
+from rvertex.operators.edges.instants import Instants
+from rvertex.operators.edges.living_rows import LivingRows
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.windows.arithmetic import Windows
+from rvertex.operators.windows.grouping import closed_groups
+from rvertex.operators.windows.hopping import aggregated_schema, gathering
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.aggregates.spec import AggregateSpec
+    from rvertex.operators.horizon import Durations
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeWindows:
+    """Aggregates per key and window ``[k * every_us, k * every_us + size_us)``."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    keys: tuple[str, ...]
+    size_us: int
+    every_us: int
+    aggregates: tuple[AggregateSpec, ...]
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """Keys, then aggregates."""
+        return aggregated_schema(self.keys, self.aggregates, inputs)
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: rows live for any time."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """The window."""
+        return self.size_us
+
+    def open(self, inputs: Sequence[pa.Schema]) -> EdgeWindowsOperator:
+        """No row yet."""
+        (payload,) = inputs
+        return EdgeWindowsOperator(self, payload)
+
+
+class EdgeWindowsOperator:
+    """See :class:`EdgeWindows`."""
+
+    def __init__(self, spec: EdgeWindows, payload: pa.Schema) -> None:
+        made = gathering(spec.keys, spec.aggregates, payload)
+        self._grouping, self._needed, self._schema, self._finish = made
+        self._windows = Windows(spec.size_us, spec.every_us)
+        self._instants = Instants([pa.schema(list(self._needed)[2:])])
+        self._rows = LivingRows(self._needed)
+        #: End edges of rows that are in a window which is still open.
+        self._deaths = SortedRuns(self._needed)
+        self._open = self._windows.lowest
+        self._last_cti: int | None = None
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The windows whose ends are past."""
+        (run,) = ports
+        given = Run(run.events.select(self._needed.names), run.ctis)
+        (settled,) = self._instants.take([given])
+        births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
+        self._rows.add(births, np.zeros(births.num_rows, np.int64))
+        if settled.deaths.num_rows:
+            self._deaths.push(settled.deaths)
+        out: list[pa.RecordBatch] = []
+        self._close_before(self._windows.open_at(self._instants.frontier), out)
+        self._rows.forget()
+        ctis = growing(self._windows.earliest_open(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(concatenated(out, self._schema), ctis)
+
+    def snapshot(self) -> OperatorState:
+        """Living rows and what waits, by reference."""
+        frontier, tables = self._instants.save()
+        header = {"frontier": frontier, "open": self._open, "last_cti": self._last_cti}
+        return OperatorState(
+            header, {**tables, "rows": self._rows.table(), "deaths": self._deaths.table()}
+        )
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._open, self._last_cti = state.header["open"], state.header["last_cti"]
+        self._instants.restore(state.header["frontier"], state.tables)
+        self._rows.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
+        for batch in state.tables["deaths"].to_batches():
+            self._deaths.push(batch)
+
+    def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
+        """Emit the windows below ``window``."""
+        window = min(window, self._windows.highest + 1)
+        # Ends: each turn closes a window, and no row lives for ever in a stream that has ended.
+        while self._open < window:
+            start = self._open * self._windows.every
+            self._end_upto(start)
+            alive = self._rows.living()
+            starts = self._rows.starts(alive)
+            if len(alive) == 0 or starts[0] >= start + self._windows.size:
+                self._open = self._next_with(starts[:1], window)
+                continue
+            self._require_ends(alive)
+            members = alive[starts < start + self._windows.size]
+            rows = self._rows.take(members)
+            windows = np.full(len(members), self._open)
+            _, keys, lanes = closed_groups(self._grouping, rows, windows, None)
+            columns = [*keys, *self._finish(lanes)]
+            groups = len(columns[0])
+            times = [np.full(groups, t) for t in (start, start + self._windows.size)]
+            arrays = [*map(pa.array, times), *columns]
+            out.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+            self._open += 1
+
+    def _next_with(self, starts: np.ndarray, window: int) -> int:
+        """The first window up to ``window`` that has the row which begins first."""
+        if len(starts) == 0:
+            return window
+        return min(window, max(self._open + 1, int(self._windows.first_window(starts)[0])))
+
+    def _end_upto(self, time: int) -> None:
+        """End the rows that end at or before ``time``: they are in no window that is open."""
+        deaths = self._deaths.take_below(time + 1)
+        if deaths.num_rows:
+            nothing = np.zeros(deaths.num_rows, np.int64)
+            self._rows.end(deaths, nothing, np.full(deaths.num_rows, INF_TIME))
+
+    def _require_ends(self, alive: np.ndarray) -> None:
+        """Refuse rows that live for ever when the stream has ended."""
+        if self._instants.frontier == INF_TIME and len(alive) > self._deaths.table().num_rows:
+            vs = int(self._rows.starts(alive)[0])
+            count = self._windows.highest - int(self._windows.first_window(np.array([vs]))[0])
+            raise UnboundedLifetimeError(vs, int(INF_TIME), count)
