@@ -31,7 +31,7 @@ README = ROOT / "README.md"
 README_BYTES_MAX = 8_000
 COMMANDS = ("make demo", "make test")
 DEPENDENCIES = "docs/adr/0009-dependencies.md"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(
     r"(?<![\w/.])((?:rstream|rvertex|planner|jobmanager|tests|benchmarks|examples)/[\w/]+\.\w+)"

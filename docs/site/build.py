@@ -34,7 +34,7 @@ CODE = HtmlFormatter(style="friendly", nowrap=True)
 
 def pages() -> dict[Path, str]:
     """The texts of the site, by their place in the tree; the reference is made here."""
-    files = [path for f in ("*.md", "docs/**/*.md", "benchmarks/*.md") for path in ROOT.glob(f)]
+    files = [path for f in ("*.md", "docs/**/*.md", "benchmarks/**/*.md") for path in ROOT.glob(f)]
     texts = {path.relative_to(ROOT): path.read_text() for path in sorted(files)}
     return texts | {REFERENCE: reference()}
 
