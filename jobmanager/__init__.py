@@ -7,6 +7,7 @@ from jobmanager.driver.job import Job
 from jobmanager.driver.running.collecting import collect
 from jobmanager.driver.running.rows import head, show
 from jobmanager.driver.running.run import resume, run
+from jobmanager.driver.running.side_output import read_dead_letters, read_late
 from jobmanager.errors import (
     BadRowsWarning,
     JobExistsError,
@@ -17,7 +18,6 @@ from jobmanager.errors import (
     NoJobError,
     OutputTakenError,
 )
-from jobmanager.storage.side_output import read_dead_letters, read_late
 
 __all__ = [
     "BadRowsWarning",

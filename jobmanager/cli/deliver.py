@@ -55,6 +55,10 @@ def deliver(
     name: Annotated[
         str, typer.Option(help="What the delivery is called: it finds its position by that.")
     ] = "",
+    on_bad_row: Annotated[
+        Literal["fail", "dead_letter"] | None,
+        typer.Option(help="Of a row that the destination refuses: end the delivery, or keep it."),
+    ] = None,
     start: Annotated[
         int, typer.Option("--from", min=0, help="The item with which a new delivery begins.")
     ] = 0,
@@ -73,7 +77,12 @@ def deliver(
         return
     specs: tuple[SinkSpec, ...] = ()
     if to is not None:
-        specs = (_spec(to, servers, dsn, mode, format, key or [], config or [], name),)
+        given: dict[str, Any] = {"key": key or [], "name": name}
+        given |= {"mode": mode} if mode else {}
+        given |= {"on_bad_row": on_bad_row} if on_bad_row else {}
+        specs = (_spec(to, servers, dsn, format, config or [], given),)
+    elif on_bad_row is not None:
+        raise UsageError("--on-bad-row is for a destination that --to names")
     for note in sink_notes(specs):
         print(f"jobmanager: note: {note}", file=sys.stderr)
     rows = _delivered(root, specs, start, trust=trust)
@@ -122,21 +131,18 @@ def _spec(
     to: str,
     servers: str | None,
     dsn: str | None,
-    mode: str | None,
     format: KafkaFormat,
-    key: list[str],
     config: list[str],
-    name: str,
+    given: dict[str, Any],
 ) -> SinkSpec:
     kind, _, place = to.partition(":")
-    given: dict[str, Any] = {"key": key, "name": name, **({"mode": mode} if mode else {})}
     if kind == "kafka" and place and servers:
         settings = dict(item.split("=", 1) for item in config if "=" in item)
         return sinks.kafka(place, servers=servers, format=format, config=settings, **given)
     if kind == "postgres" and place and dsn:
         return sinks.postgres(dsn, place, **given)
     if to == "console":
-        return sinks.console(name=name)
+        return sinks.console(name=given["name"])
     raise UsageError(
         f"--to {to}: give kafka:TOPIC with --servers, postgres:TABLE with --dsn, or console"
     )

@@ -51,6 +51,8 @@ class CheckedOutput:
         self._gives_instants = whole_instants
         #: Items at and after ``next_seq`` of the last instant read, of which more may come.
         self._held: Items | None = None
+        #: Items at and after ``next_seq`` that were read and not given; those held follow them.
+        self._rest: Items | None = None
         self._prefix = PrefixDigest(wiring.open_store(uri))
         self._tap = OutputTap(
             vertex, stream, uri, 0, endpoints, secret, wake, wiring, self._attached
@@ -75,7 +77,7 @@ class CheckedOutput:
     @property
     def is_over(self) -> bool:
         """Whether everything was read, to the end of the output."""
-        return self._is_checked and self._tap.is_over
+        return self._is_checked and self._rest is None and self._tap.is_over
 
     def seek(self, seq: int, digest: bytes | None) -> None:
         """Go on at ``seq``; ``digest``: that of the items below, None if it is not known."""
@@ -84,7 +86,7 @@ class CheckedOutput:
         self._expected = None if digest is None else StreamDigest.from_bytes(digest)
         if is_here:
             return
-        self._held = None
+        self._held = self._rest = None
         if digest is not None and seq == 0:
             self._read = StreamDigest()
         self._is_checked = False
@@ -100,14 +102,17 @@ class CheckedOutput:
             OutputCollectedError: retention has deleted the next items.
         """
         while True:  # ends: with items, or when there are none now
-            items = self._read_checked(has_ended, max_items)
-            if items is not None and self._gives_instants:
-                items = self._whole_instants(items)
+            items, self._rest = self._rest, None
+            if items is None:
+                items = self._read_checked(has_ended, max_items)
+                if items is not None and self._gives_instants:
+                    items = self._whole_instants(items)
             if items is None:
                 return None
             if items.batch.num_rows:
                 break
             max_items = min(2 * max_items, READ_ITEMS_MAX)
+        items = self._head(items, max_items)
         assert items.first_seq == self.next_seq, (items.first_seq, self.next_seq)
         self._read.update(items.first_seq, items.batch)
         self.next_seq = items.next_seq
@@ -125,6 +130,18 @@ class CheckedOutput:
                 items = self._tap.read(has_ended, max_items)
         return items
 
+    def _head(self, items: Items, max_items: int) -> Items:
+        """The first of these items, at least one instant where instants are whole."""
+        n = max_items
+        if n >= items.batch.num_rows:
+            return items
+        if self._gives_instants:
+            times = int64_column(items.batch, VS)
+            n = int(times.searchsorted(times[n])) or int(times.searchsorted(times[0], "right"))
+        if n < items.batch.num_rows:
+            self._rest = items.from_seq(items.first_seq + n)
+        return items.head(n)
+
     def _whole_instants(self, items: Items) -> Items:
         """These items and those held, up to the last instant; that is held unless a CTI ends it."""
         if self._held is not None:
@@ -140,7 +157,7 @@ class CheckedOutput:
     def _attached(self, seq: int) -> int:
         """The tap has found who writes now: where it begins to read."""
         del seq
-        self._held = None
+        self._held = self._rest = None
         if self._is_checked:
             self._expected = self._read
         # The last item is read in any case: it may be the end of the output.

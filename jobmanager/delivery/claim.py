@@ -3,6 +3,10 @@
     deliveries/<name>/<partition>/<epoch>     who delivers; created exclusively
     deliveries/<name>/<partition>/begun       rows are at the destination
     deliveries/<name>/from                    the item with which all of its partitions begin
+    deliveries/<name>/<partition>/at          how far another process is, and when
+
+A position lies at its destination; the one in ``at`` may be behind it, never ahead. The job keeps
+what lies above it.
 
 The number of the newest file is the epoch of the delivery. A process that was stopped and wakes up
 finds a newer file; the destination refuses it too, as it keeps the epoch with the progress.
@@ -20,7 +24,11 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from jobmanager.storage.documents import json_document
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    read_json_document,
+)
 from rstream.errors import StoreError
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
 FOLDER = "deliveries"
 BEGUN = "begun"
 FROM = "from"
+AT = "at"
 _DIGITS = 10
 #: Claims that others may make between a look and one's own, before it gives up.
 TRIES_MAX = 100
@@ -115,3 +124,38 @@ class DeliveryClaim:
 
     def _name(self, epoch: int) -> str:
         return f"{self.folder}/{epoch:0{_DIGITS}d}"
+
+
+def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:
+    """Say that this delivery needs nothing below ``seq``.
+
+    Made durable at once: a position that the power takes along would hold nothing any more.
+    """
+    place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
+    store.put(place, json_document({"seq": seq, "written_us": now_us}))
+
+
+def told_position(store: BlobStore, delivery: str, partition: int) -> int:
+    """What was told last of this delivery, however long ago; 0 if nothing was."""
+    place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
+    try:
+        return int(read_json_document(store.get(place))["seq"])
+    except (FileNotFoundError, BrokenDocumentError):
+        return 0
+
+
+def told_positions(store: BlobStore, since_us: int) -> dict[int, int]:
+    """By partition the least position that was told since then."""
+    found: dict[int, int] = {}
+    for path in store.list(FOLDER):
+        *_, partition, name = path.split("/")
+        if name != AT or not partition.isdecimal():
+            continue
+        try:
+            told = read_json_document(store.get(path))
+        except (FileNotFoundError, BrokenDocumentError):
+            continue
+        if told["written_us"] >= since_us:
+            k = int(partition)
+            found[k] = min(int(told["seq"]), found.get(k, int(told["seq"])))
+    return found

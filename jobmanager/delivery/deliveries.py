@@ -13,15 +13,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.delivery.checked_output import CheckedOutput
-from jobmanager.delivery.claim import DeliveryClaim
+from jobmanager.delivery.claim import DeliveryClaim, told_position
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.partition_delivery import ENDED, PartitionDelivery
-from jobmanager.delivery.positions import told_position
+from jobmanager.delivery.refused_rows import RefusedRows
 from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.limits import limits_of
-from rvertex.sinks.spec import DeliveryPlace, check_names, keeps_keys, name_of, takes_changes
+from rvertex.sinks.spec import (
+    DeliveryPlace,
+    check_names,
+    keeps_keys,
+    keeps_refused,
+    name_of,
+    takes_changes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,6 +149,7 @@ class Deliveries:
             clock=self._wiring.clock,
             limits=limits_of(spec, self._limits),
             start_seq=self._start_seq,
+            refused=RefusedRows(self._store, name, k) if keeps_refused(spec) else None,
         )
 
     def start(self) -> None:

@@ -3,7 +3,8 @@
 The thread of a :class:`PartitionDelivery` reads what the output has, without waiting for a flush or
 a checkpoint, and commits rows together with its progress. After any failure it opens the
 destination again, which says how far it is, and goes on there. Why each row arrives once:
-docs/adr/0033-delivery.md.
+docs/adr/0033-delivery.md. With dead letters, a refused commit is tried again with half of its rows,
+and so on, until one row is refused: that row is stored and left out.
 
 Invariants: (1) rows are written in the order of the partition, and only above the position that the
 destination told, which the output has been checked against; (2) nobody waits for a delivery: it
@@ -23,6 +24,8 @@ from rvertex.sinks.errors import (
     DeliveryBegunError,
     DeliveryFencedError,
     DeliveryForgottenError,
+    RowsRefusedError,
+    TooManyRefusedError,
 )
 from rvertex.sinks.protocol import DeliveryProgress
 
@@ -32,11 +35,12 @@ if TYPE_CHECKING:
     from jobmanager.delivery.checked_output import CheckedOutput
     from jobmanager.delivery.claim import DeliveryClaim
     from jobmanager.delivery.clean_rows import CleanRows
+    from jobmanager.delivery.refused_rows import RefusedRows
     from jobmanager.delivery.wiring import Signal
     from rstream import Items
     from rstream.clock import Clock
     from rvertex.sinks.limits import DeliveryLimits
-    from rvertex.sinks.protocol import Destination
+    from rvertex.sinks.protocol import DeliveredRows, Destination
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +70,8 @@ class DeliveryView:
     #: Rows and commits of this process.
     rows: int = 0
     commits: int = 0
+    #: Rows in the dead letters of this partition, of all processes.
+    refused: int = 0
     #: Why it waits or has failed.
     error: str = ""
 
@@ -86,8 +92,12 @@ class PartitionDelivery:
         clock: Clock,
         limits: DeliveryLimits,
         start_seq: int = 0,
+        refused: RefusedRows | None = None,
     ) -> None:
-        """``has_ended``: nobody writes the output any more. ``wake``: set if there is news."""
+        """``has_ended``: nobody writes the output any more. ``wake``: set if there is news.
+
+        ``refused``: where refused rows go; None: the first one ends the delivery.
+        """
         self._label = label
         self._connect = connect
         self._output = output
@@ -102,6 +112,11 @@ class PartitionDelivery:
         self._destination: Destination | None = None
         #: Rows written since the last commit, and when that began (monotonic seconds).
         self._pending_rows = 0
+        #: These rows, where refused ones are put aside.
+        self._pending: list[DeliveredRows] = []
+        self._refused = refused
+        #: A commit takes no more rows; fewer while a refused one is looked for.
+        self._rows_max = limits.commit_rows_max
         self._committed_s = float("-inf")
         self._retry_s = limits.retry_pause_s
         self.state: DeliveryState = "opening"
@@ -110,7 +125,10 @@ class PartitionDelivery:
 
     def view(self) -> DeliveryView:
         """Where it stands; from any thread."""
-        return DeliveryView(self.state, self._delivered_seq, self._rows, self._commits, self._error)
+        refused = 0 if self._refused is None else len(self._refused.seqs)
+        return DeliveryView(
+            self.state, self._delivered_seq, self._rows, self._commits, refused, self._error
+        )
 
     def stop(self) -> None:
         """Ask it to end soon; from any thread."""
@@ -146,6 +164,8 @@ class PartitionDelivery:
                 self.state, self._error = "fenced", str(error)
         except OperatingError as error:
             self._pause(error)
+        except RowsRefusedError as error:
+            self._put_aside(error)
         except StreamEngineError as error:
             if self._claim.epoch and not self._is_still_mine():
                 # It slept, and what it needs may be gone since: its successor had it.
@@ -174,13 +194,15 @@ class PartitionDelivery:
         else:
             self._output.seek(found.next_seq, found.digest)
             self._delivered_seq = found.next_seq
-        self._pending_rows = 0
+        self._pending_rows, self._pending = 0, []
+        if self._refused is not None:
+            self._refused.load()
 
     def _deliver(self) -> None:
         while not self._is_stopped:  # until the output is over
             self._wake.clear()
             has_ended = self._has_ended()
-            left = max(self._limits.commit_rows_max - self._pending_rows, 1)
+            left = max(self._rows_max - self._pending_rows, 1)
             items = self._output.read(has_ended, left)
             self.state = "checking" if self._output.is_checking else "delivering"
             if items is not None:
@@ -201,10 +223,14 @@ class PartitionDelivery:
 
     def _write(self, items: Items) -> None:
         rows = self._clean.of(items)
+        if rows is not None and self._refused is not None:
+            rows = rows.without(self._refused.seqs)
         if rows is not None:
             assert self._destination is not None
-            self._destination.write(rows)
             self._pending_rows += rows.table.num_rows
+            if self._refused is not None:
+                self._pending.append(rows)
+            self._destination.write(rows)
 
     def _commit_if_due(self, *, is_idle: bool) -> float:
         """Commit what is due; gives how long there is nothing to do unless there is news."""
@@ -216,7 +242,7 @@ class PartitionDelivery:
             # While there is more to read it goes into the same commit: a tail gives small pieces,
             # and a commit for each would fall behind.
             wait_s = interval_s if is_idle else INTERVALS_MAX * interval_s
-            if since_s < wait_s and self._pending_rows < self._limits.commit_rows_max:
+            if since_s < wait_s and self._pending_rows < self._rows_max:
                 return max(interval_s - since_s, 0.0)
             self._commit()
         elif is_idle and self._is_progress_due(since_s):
@@ -243,13 +269,51 @@ class PartitionDelivery:
         self._delivered_seq = progress.next_seq
         self._rows += self._pending_rows
         self._commits += 1
-        self._pending_rows = 0
+        self._pending_rows, self._pending = 0, []
+        self._rows_max = min(2 * self._rows_max, self._limits.commit_rows_max)
         self._retry_s, self._error = self._limits.retry_pause_s, ""
 
     def _finish(self) -> None:
         if self._pending_rows or self._is_ahead():
             self._commit()
         self.state, self._error = "finished", ""
+
+    def _put_aside(self, error: RowsRefusedError) -> None:
+        """Store the refused row if it is known which one, else look for it in a smaller commit."""
+        refused, rows, pending = self._refused, self._pending_rows, self._pending
+        suspects = [
+            (part, int(at))
+            for part in pending
+            for at in part.rows_within(error.first_seq, error.next_seq)
+        ]
+        if refused is None or not suspects:
+            self._fail(error)
+            return
+        self._release()
+        if len(suspects) > 1:
+            if self._rows_max == 1:  # an instant is never cut
+                self._fail(error)
+            self._rows_max = max(min(rows, self._rows_max) // 2, 1)
+            return
+        if len(refused.seqs) >= self._limits.refused_rows_max:
+            self._fail(TooManyRefusedError(self._label, len(refused.seqs), error.reason))
+            return
+        try:
+            if not self._claim.is_newest():
+                raise DeliveryFencedError(self._label, self._claim.epoch)
+            ((part, at),) = suspects
+            is_end = part.ends is not None and bool(part.ends[at])
+            refused.add(
+                int(part.seqs[at]),
+                part.table.slice(at, 1),
+                error.reason,
+                is_end=is_end,
+                now_us=self._clock.now_us(),
+            )
+        except DeliveryFencedError as fenced:
+            self.state, self._error = "fenced", str(fenced)
+        except OperatingError as away:
+            self._pause(away)
 
     def _pause(self, error: StreamEngineError) -> None:
         """Wait before the next try, longer each time; an ended job does not shorten it."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.config import KEEP_ALL
 from jobmanager.delivery.ages import Ages
-from jobmanager.delivery.positions import told_positions
+from jobmanager.delivery.claim import told_positions
 from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.storage.documents import (
     BrokenDocumentError,

@@ -12,9 +12,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.delivery.claim import tell_position
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
-from jobmanager.delivery.positions import tell_position
 from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.errors import NoDeliveryError
 from jobmanager.state.job_state import OPEN_STATES

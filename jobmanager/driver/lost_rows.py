@@ -58,6 +58,7 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
     lines = [_late_line(found, root) for found in status.get("late", [])]
     is_whole = status.get("state", "finished") == "finished"
     lines += [_bad_line(found, root, is_whole=is_whole) for found in status.get("bad", [])]
+    lines += _refused_lines(status.get("deliveries", []), root)
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
         lines.append(
@@ -65,6 +66,18 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
             "(on_error; ss.read_dead_letters has the dead letters)"
         )
     return lines
+
+
+def _refused_lines(deliveries: list[dict[str, Any]], root: str) -> list[str]:
+    refused: dict[str, int] = {}
+    for row in deliveries:
+        refused[row["delivery"]] = refused.get(row["delivery"], 0) + row.get("refused", 0)
+    return [
+        f"refused rows: the destination of {name} refused {rows:,} row{'s' if rows > 1 else ''}; "
+        f"ss.read_dead_letters({root!r}, {name!r}) has {'them' if rows > 1 else 'it'}"
+        for name, rows in refused.items()
+        if rows
+    ]
 
 
 def _late(vertices: list[VertexState]) -> int:

@@ -148,6 +148,20 @@ def _dead_deliveries(status: Status) -> Iterator[Reason]:
             )
 
 
+def _refused_rows(status: Status) -> Iterator[Reason]:
+    for row in status.get("deliveries", ()):
+        if row.get("refused") and status["state"] in OPEN_STATES:
+            rows = "1 row" if row["refused"] == 1 else f"{row['refused']:,} rows"
+            yield Reason(
+                "degraded",
+                "rows refused",
+                _delivery(row),
+                f"the destination refused {rows} of the delivery {_delivery(row)}",
+                f"read them and the reasons: ss.read_dead_letters({status.get('root', 'ROOT')!r}, "
+                f"{row['delivery']!r})",
+            )
+
+
 def _failing_deliveries(status: Status) -> Iterator[Reason]:
     for row in status.get("deliveries", ()):
         if row["error"] and row["state"] in ("opening", "checking", "delivering", "waiting"):
@@ -226,5 +240,6 @@ RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _failing_deliveries,
     _sources_away,
     _odd_times,
+    _refused_rows,
     _time_held,
 )

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rstream.format.table import TableForm
-    from rvertex.sinks.spec import Deletes, KafkaFormat, KafkaMode, PostgresMode, SinkSpec
+    from rvertex.sinks.spec import (
+        Deletes,
+        KafkaFormat,
+        KafkaMode,
+        OnRefused,
+        PostgresMode,
+        SinkSpec,
+    )
 
 
 OutputMode = Literal["append", "overwrite", "error"]
@@ -106,6 +113,7 @@ class Outputs:
         format: KafkaFormat = "json",
         mode: KafkaMode = "transactions",
         upsert: bool = False,
+        on_bad_row: OnRefused = "fail",
         config: Mapping[str, Any] | None = None,
     ) -> Query:
         """Deliver the answer to a topic; see :func:`planner.api.sinks.kafka`."""
@@ -117,6 +125,7 @@ class Outputs:
                 format=format,
                 mode=mode,
                 upsert=upsert,
+                on_bad_row=on_bad_row,
                 config=config,
             )
         )
@@ -129,9 +138,12 @@ class Outputs:
         mode: PostgresMode = "append",
         key: str | Sequence[str] = (),
         deletes: Deletes = "delete",
+        on_bad_row: OnRefused = "fail",
     ) -> Query:
         """Deliver the answer to a table; see :func:`planner.api.sinks.postgres`."""
-        return self.deliver(sinks.postgres(dsn, table, mode=mode, key=key, deletes=deletes))
+        return self.deliver(
+            sinks.postgres(dsn, table, mode=mode, key=key, deletes=deletes, on_bad_row=on_bad_row)
+        )
 
     def to_function(self, fn: Callable[[int, pa.RecordBatch], None]) -> Query:
         """Deliver the answer to Python; see :func:`planner.api.sinks.function`."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from planner.durations import Duration
     from planner.logical.query import Query
-    from rvertex.sinks.spec import Deletes, KafkaFormat, KafkaMode, PostgresMode
+    from rvertex.sinks.spec import Deletes, KafkaFormat, KafkaMode, OnRefused, PostgresMode
 
 
 def kafka(
@@ -34,6 +34,7 @@ def kafka(
     format: KafkaFormat = "json",
     mode: KafkaMode = "transactions",
     upsert: bool = False,
+    on_bad_row: OnRefused = "fail",
     config: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> KafkaSink:
@@ -47,9 +48,13 @@ def kafka(
     alive, written when it begins, and a tombstone (no value) when it ends and the key has no other
     row at that instant. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``:
     what the delivery is called, by which it finds its progress; by default ``kafka:TOPIC``.
+
+    ``on_bad_row``: of a row that the broker refuses, as one that is too large. ``"fail"`` ends the
+    delivery by name; ``"dead_letter"`` keeps the row aside, with the reason, and goes on:
+    ``ss.read_dead_letters(root, name)`` reads these rows.
     """
     settings = tuple(sorted((str(k), str(v)) for k, v in (config or {}).items()))
-    return KafkaSink(topic, servers, _names(key), format, mode, settings, name, upsert)
+    return KafkaSink(topic, servers, _names(key), format, mode, settings, name, upsert, on_bad_row)
 
 
 def postgres(
@@ -59,6 +64,7 @@ def postgres(
     mode: PostgresMode = "append",
     key: str | Sequence[str] = (),
     deletes: Deletes = "delete",
+    on_bad_row: OnRefused = "fail",
     name: str = "",
 ) -> PostgresSink:
     """A table of PostgreSQL; rows and progress are written in one transaction.
@@ -66,9 +72,9 @@ def postgres(
     ``mode="upsert"``: the table holds the rows of the answer that are alive, one per ``key``. A row
     is inserted or replaced when it begins. When it ends and its key has no other row, ``deletes``
     decides: ``"delete"`` removes it, ``"mark"`` sets its end column, ``"ignore"`` keeps it as it
-    is. ``name``: as in :func:`kafka`, by default ``postgres:TABLE``.
+    is. ``name`` and ``on_bad_row``: as in :func:`kafka`; the name is ``postgres:TABLE`` by default.
     """
-    return PostgresSink(dsn, table, mode, _names(key), name, deletes)
+    return PostgresSink(dsn, table, mode, _names(key), name, deletes, on_bad_row)
 
 
 def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> FunctionSink:

@@ -133,3 +133,17 @@ class RowsRefusedError(UsageError):
     message = (
         "{destination}: refuses a row of the items [{first_seq}, {next_seq}): {reason}; {advice}"
     )
+
+
+@error_class
+class TooManyRefusedError(UsageError):
+    """The destination refuses more rows than the dead letters may take."""
+
+    destination: str
+    rows: int
+    reason: str
+
+    message = (
+        "{destination}: {rows} rows are in the dead letters and the destination refuses more "
+        "(refused_rows_max); the last reason: {reason}. Correct the query or the destination"
+    )

@@ -27,6 +27,8 @@ class DeliveryLimits:
     #: Pause after the first failure of a destination; it doubles with each further one.
     retry_pause_s: float = 0.1
     retry_pause_max_s: float = 10.0
+    #: Rows of one partition that go to the dead letters; with more, the delivery ends by name.
+    refused_rows_max: int = 10_000
     #: For a thread to leave its destination when the job is cancelled.
     stop_wait_s: float = 30.0
 

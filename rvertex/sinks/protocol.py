@@ -12,12 +12,11 @@ rows that were computed differently are never delivered on top. Source: LIVE 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,25 @@ class DeliveredRows:
     ends: np.ndarray | None = None
     #: With ``ends``: when each row begins or ends, int64[n], us; an instant is never cut.
     instants: np.ndarray | None = None
+
+    def rows_within(self, first_seq: int, next_seq: int) -> np.ndarray:
+        """The numbers of the rows of the items ``[first_seq, next_seq)``, int64[k]."""
+        return np.flatnonzero((self.seqs >= first_seq) & (self.seqs < next_seq))
+
+    def without(self, seqs: set[int]) -> DeliveredRows | None:
+        """The rows that are not of the items ``seqs``; None if there are none."""
+        kept = ~np.isin(self.seqs, np.fromiter(seqs, np.int64, len(seqs)))
+        if kept.all():
+            return self
+        if not kept.any():
+            return None
+        return replace(
+            self,
+            seqs=self.seqs[kept],
+            table=self.table.filter(pa.array(kept)),
+            ends=None if self.ends is None else self.ends[kept],
+            instants=None if self.instants is None else self.instants[kept],
+        )
 
 
 class Destination(Protocol):

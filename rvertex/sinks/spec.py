@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 KafkaFormat = Literal["json", "avro", "arrow"]
 KafkaMode = Literal["transactions", "headers"]
+#: What becomes of a row that the destination refuses: it ends the delivery, or it is kept aside.
+OnRefused = Literal["fail", "dead_letter"]
 PostgresMode = Literal["append", "upsert"]
 #: What becomes of a table's row when the row of the answer ends.
 Deletes = Literal["delete", "mark", "ignore"]
@@ -92,6 +94,7 @@ class KafkaSink:
     name: str = ""
     #: A key has one value, that of its row that is alive; a tombstone says that it has none.
     upsert: bool = False
+    on_bad_row: OnRefused = "fail"
 
     @property
     def label(self) -> str:
@@ -101,6 +104,7 @@ class KafkaSink:
         """See :class:`SinkSpec`."""
         check_choice(self.label, "format", self.format, ("json", "avro", "arrow"))
         check_choice(self.label, "mode", self.mode, ("transactions", "headers"))
+        check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
         if (reason := topic_fault(self.topic)) is not None:
             raise InvalidSinkError(self.label, reason)
         check_columns(self.label, "key", self.key, schema)
@@ -124,6 +128,7 @@ class PostgresSink:
     name: str = ""
     #: For "upsert": delete the row, or set its end and keep it, or leave it as it is.
     deletes: Deletes = "delete"
+    on_bad_row: OnRefused = "fail"
 
     @property
     def label(self) -> str:
@@ -132,6 +137,7 @@ class PostgresSink:
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
         check_choice(self.label, "mode", self.mode, ("append", "upsert"))
+        check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
         check_choice(self.label, "deletes", self.deletes, ("delete", "mark", "ignore"))
         if self.deletes != "delete" and self.mode != "upsert":
             raise InvalidSinkError(self.label, "deletes= needs mode='upsert'")
@@ -198,6 +204,12 @@ class ParquetSink:
 def name_of(spec: SinkSpec) -> str:
     """What the delivery to ``spec`` is called."""
     return spec.name or spec.label
+
+
+def keeps_refused(spec: SinkSpec) -> bool:
+    """Whether rows that the destination refuses go to dead letters."""
+    # Specs of older plans have no such field.
+    return getattr(spec, "on_bad_row", "fail") == "dead_letter"
 
 
 def keeps_keys(spec: SinkSpec) -> TypeGuard[KafkaSink | PostgresSink]:

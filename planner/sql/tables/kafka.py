@@ -141,6 +141,7 @@ class TopicSink:
     mode: str = option(
         "mode", "sink.delivery-guarantee", read=choice(_MODES), default="transactions"
     )
+    on_bad_row: str = option("on_bad_row", read=_choice_of("fail", "dead_letter"), default="fail")
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
     properties: dict[str, str] = option("properties.*", read=text, default=None, is_shown=False)
@@ -203,6 +204,7 @@ def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
             format=said.format,  # type: ignore[arg-type]
             mode=said.mode,  # type: ignore[arg-type]
             upsert=said.upsert,
+            on_bad_row=said.on_bad_row,  # type: ignore[arg-type]
             config=said.properties,
         )
         return stream.deliver(spec, start=said.start, end=said.end)

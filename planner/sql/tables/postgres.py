@@ -34,6 +34,9 @@ class TableSink:
         read=choice({name: name for name in ("delete", "mark", "ignore")}),
         default="delete",
     )
+    on_bad_row: str = option(
+        "on_bad_row", read=choice({name: name for name in ("fail", "dead_letter")}), default="fail"
+    )
     username: str | None = option("username", default=None)
     password: str | None = option("password", default=None, is_shown=False)
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
@@ -44,6 +47,7 @@ def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
     """The query that delivers to the table; a primary key makes it an upsert."""
     key = said.key or table.columns.primary_key
     deletes: Any = said.deletes
+    on_bad_row: Any = said.on_bad_row
     mode: Any = said.mode or ("upsert" if key else "append")
     with table.text.located(table.given.name):
         spec = sinks.postgres(
@@ -52,6 +56,7 @@ def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
             mode=mode,
             key=key if mode == "upsert" else (),
             deletes=deletes,
+            on_bad_row=on_bad_row,
         )
         return stream.deliver(spec, start=said.start, end=said.end)
 

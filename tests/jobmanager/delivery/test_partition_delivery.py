@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from jobmanager.delivery.claim import DeliveryClaim
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.partition_delivery import PartitionDelivery
+from jobmanager.delivery.refused_rows import RefusedRows, read_refused
 from jobmanager.delivery.wiring import ThreadWiring
 from rstream import (
     INF_TIME,
@@ -34,21 +36,23 @@ from rstream.errors import OutputCollectedError
 from rstream.format.table import TableForm
 from rstream.transport.receive import PushedReader
 from rvertex.messages import Endpoint, Locate
+from rvertex.sinks.errors import RowsRefusedError
 from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveryProgress
 from tests.support.builders import Ev, Item, cti, ev, make_items
 from tests.support.interrupted_store import Interrupted
-from tests.support.ledger import Ledger, Row
+from tests.support.ledger import Ledger, LedgerWriter, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.delivery.wiring import Signal
     from rstream import BlobStore, Clock
-    from rvertex.sinks.protocol import Destination
+    from rvertex.sinks.protocol import DeliveredRows, Destination
 
 PAYLOAD = pa.schema([("x", pa.int64())])
 FORM = TableForm("start", "end")
+FORM_FIELDS = [FORM.file_schema(item_schema(PAYLOAD)).field(n) for n in ("start", "end")]
 LIMITS = DeliveryLimits(
     commit_interval_ms=0, commit_rows_max=3, retry_pause_s=1e-4, retry_pause_max_s=1e-4
 )
@@ -145,6 +149,7 @@ def delivery(
     wake: Signal | None = None,
     wiring: ThreadWiring | None = None,
     has_edges: bool = False,
+    keeps_refused: bool = False,
 ) -> PartitionDelivery:
     """The delivery of a stream that nobody writes any more, unless ``endpoints`` say who does."""
     wake, wiring = wake or threading.Event(), wiring or ThreadWiring()
@@ -173,6 +178,7 @@ def delivery(
         clock=wiring.clock,
         limits=limits,
         start_seq=start_seq,
+        refused=RefusedRows(ROOT, uri, partition) if keeps_refused else None,
     )
 
 
@@ -503,3 +509,85 @@ def test_a_delivery_that_begins_later_goes_on_after_a_lost_answer() -> None:
     found.run()
     assert found.state == "finished", found.view()
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+
+
+class Picky(Ledger):
+    """A ledger that refuses some values: at the write, by name of its items, or at the commit."""
+
+    def __init__(self, bad: set[int], *, at_write: bool) -> None:
+        super().__init__()
+        self.bad, self.at_write = bad, at_write
+
+    def connect(self) -> PickyWriter:
+        return PickyWriter(self)
+
+
+class PickyWriter(LedgerWriter):
+    """Refuses what its ledger does not take."""
+
+    def __init__(self, ledger: Picky) -> None:
+        super().__init__(ledger)
+        self._picky = ledger
+
+    def write(self, rows: DeliveredRows) -> None:
+        bad = [x in self._picky.bad for x in rows.table.column("x").to_pylist()]
+        if self._picky.at_write and any(bad):
+            seq = int(rows.seqs[bad.index(True)])
+            raise RowsRefusedError("ledger", seq, seq + 1, "not this one")
+        super().write(rows)
+
+    def commit(self, progress: DeliveryProgress) -> None:
+        if any(row["x"] in self._picky.bad for row in self._pending):
+            raise RowsRefusedError("ledger", 0, progress.next_seq, "one of these")
+        super().commit(progress)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    bad=st.sets(st.integers(0, ROWS - 1)),
+    at_write=st.booleans(),
+    rows_max=st.integers(1, ROWS),
+    faults=st.lists(st.sampled_from(FAULTS), max_size=6),
+    stops=st.booleans(),
+)
+def test_each_row_is_delivered_or_in_the_dead_letters(
+    bad: set[int], at_write: bool, rows_max: int, faults: list[str], stops: bool
+) -> None:
+    uri, ledger, limits = written(ITEMS), Picky(bad, at_write=at_write), LIMITS
+    ledger.faults = faults
+    limits = replace(limits, commit_rows_max=rows_max)
+    if stops:  # another process finds its letters, with another size of commits
+        few = replace(limits, refused_rows_max=len(bad) // 2, commit_rows_max=ROWS)
+        first = delivery(uri, ledger, limits=few, keeps_refused=True)
+        first.run()
+        assert first.state == ("failed" if bad else "finished")
+        assert not bad or "refused_rows_max" in first.view().error
+    found = delivery(uri, ledger, limits=limits, keeps_refused=True)
+    found.run()
+    assert found.state == "finished", found.view().error
+    assert values(ledger.rows) == [x for x in range(ROWS) if x not in bad]
+    letters = read_refused(ROOT, uri, pa.schema([*FORM_FIELDS, *PAYLOAD]))
+    assert letters["x"].to_pylist() == sorted(bad)
+    assert set(letters["_reason"].to_pylist()) <= {"not this one", "one of these"}
+    assert found.view().refused == len(bad)
+
+
+def test_a_refused_row_ends_a_delivery_that_keeps_no_dead_letters() -> None:
+    ledger = Picky({4}, at_write=False)
+    found = delivery(written(ITEMS), ledger)
+    found.run()
+    assert (found.state, values(ledger.rows)) == ("failed", [0, 1, 2, 3])
+    assert "one of these" in found.view().error
+
+
+def test_a_refused_row_that_cannot_be_told_from_its_instant_ends_the_delivery() -> None:
+    """Where rows may end later, what happens at one instant arrives together or not at all."""
+    items = [ev(1, x=1), ev(2, x=2), ev(2, x=3), cti(INF_TIME)]
+    ledger = Picky({3}, at_write=False)
+    found = delivery(written(items), ledger, has_edges=True, keeps_refused=True)
+    found.run()
+    assert (found.state, values(ledger.rows)) == ("failed", [1])
+    ledger.at_write = True
+    again = delivery(written(items), ledger, has_edges=True, keeps_refused=True)
+    again.run()
+    assert (again.state, values(ledger.rows)) == ("finished", [1, 2])

@@ -16,9 +16,9 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig
 from jobmanager.delivery.checked_output import CheckedOutput
+from jobmanager.delivery.claim import tell_position, told_positions
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
-from jobmanager.delivery.positions import tell_position, told_positions
 from jobmanager.delivery.retention import AGES, OutputRetention
 from jobmanager.delivery.standalone import deliver
 from jobmanager.delivery.wiring import ThreadWiring

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import jobmanager
 from jobmanager.cli.main import app
 from jobmanager.delivery import standalone
-from jobmanager.delivery.positions import told_position, told_positions
+from jobmanager.delivery.claim import told_position, told_positions
 from jobmanager.delivery.standalone import deliver
 from jobmanager.errors import NoDeliveryError
 from jobmanager.storage.root import JobRoot

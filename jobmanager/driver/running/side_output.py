@@ -1,7 +1,7 @@
 """Side outputs of a job: late rows of its sources and rows that its operators rejected.
 
 They are in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, also while the job
-runs. A folder appears with its first row.
+runs. A folder appears with its first row. Rows that a destination refused are in ``refused``.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobmanager.delivery.deliveries import clean_rows
+from jobmanager.delivery.refused_rows import has_refused, read_refused
 from jobmanager.errors import NoJobError
 from jobmanager.storage.root import JobRoot, display_uri
 from rstream import open_store, read_events
 from rstream.errors import UsageError
 from rstream.items.batch import event_schema
 from rvertex.events.side_output import DEAD_LETTERS, LATE
+from rvertex.sinks.spec import keeps_refused, name_of
 
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
@@ -39,6 +42,10 @@ def read_late(root: str, source: str = "", *, trust: bool = False) -> pa.Table:
 def read_dead_letters(root: str, name: str = "", *, trust: bool = False) -> pa.Table:
     """The rows that an operator put aside, partition after partition, in the order found.
 
+    ``name``: of a source, of a step, or of a delivery with ``on_bad_row="dead_letter"``. Rows that
+    a destination refused have the columns of the delivered table, then ``_partition``, ``_seq``,
+    ``_is_end`` (the row had arrived, its end was refused), ``_refused_at`` and ``_reason``.
+
     Raises:
         NoJobError: the root holds no job that has started.
         UntrustedRootError: others may have written there, and not ``trust``.
@@ -52,7 +59,12 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     plan = JobRoot(root, trust=trust).read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
-    side = _side(plan, folder, name)
+    job_root = JobRoot(root, trust=trust)
+    deliveries = _refusing(plan, job_root, name) if folder == DEAD_LETTERS else []
+    side = _side(plan, folder, name, deliveries)
+    if side.removeprefix(f"{folder}/") in deliveries:
+        schema = clean_rows(plan).schema
+        return read_refused(job_root.store, side.removeprefix(f"{folder}/"), schema)
     edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
     assert edges[0].payload is not None, edges[0]
     tables = [event_schema(edges[0].payload).empty_table()]
@@ -62,13 +74,24 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _side(plan: PhysicalPlan, folder: str, name: str) -> str:
+def _refusing(plan: PhysicalPlan, root: JobRoot, name: str) -> list[str]:
+    """The deliveries whose refused rows are kept; ``name``: perhaps one that the plan lacks."""
+    named = [name_of(spec) for spec in plan.deliveries if keeps_refused(spec)]
+    is_other = bool(name) and name not in named and has_refused(root.store, name)
+    return [*named, name] if is_other else named
+
+
+def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> str:
     known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
+    known += [delivery for delivery in deliveries if delivery not in known]
     found = [side for side in known if side == name] or [side for side in known if name in side]
     if len(found) != 1:
         asked = f"{folder} {name!r}"
         if not known:
-            bad = 'on_bad_row="dead_letter" of a source, or on_error="dead_letter" of a step,'
+            bad = (
+                'on_bad_row="dead_letter" of a source or a delivery, or on_error="dead_letter" of '
+                "a step,"
+            )
             only = {LATE: 'a source with late="drop"', DEAD_LETTERS: bad}
             raise UsageError(
                 f"{asked}: only {only[folder]} makes it; this job has nothing of this kind"
