@@ -94,12 +94,13 @@ class JobFormatError(UsageError):
 
     root: str
     found: int
-    expected: int
+    oldest: int
+    newest: int
 
     message = (
-        "{root} holds a job of another version (its format is {found}, this version "
-        "has {expected}); resume it with the version that began it, or run the query "
-        "anew with another --root"
+        "{root} holds a job of another version (its format is {found}, this version reads {oldest} "
+        "to {newest}); resume it with the version that began it, or run the query anew with "
+        "another --root"
     )
 
 

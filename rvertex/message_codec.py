@@ -1,35 +1,42 @@
-"""The bytes of messages: a msgpack map ``{"v": version, "t": type, field: value...}``.
+"""The bytes of messages and stored notices: msgpack ``[version, type, {field: value...}]``.
 
-Decoding checks the version, the fields and their types, and nothing is ever unpickled.
+Messages on the wire have one version: a host and its job manager run the same release. Stored
+notices outlive a release, so a codec can accept older versions. A field that the bytes lack takes
+its default, and a field that the type lacks is ignored. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
 from typing import Any, Generic, TypeVar
 
-import msgpack
+import msgspec
 
 from rvertex.errors import InvalidMessageError
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 M = TypeVar("M")
+
+_ENVELOPE = msgspec.msgpack.Decoder(tuple[int, str, msgspec.Raw])
 
 
 class MessageCodec(Generic[M]):
     """Bytes of the messages of one closed set of types."""
 
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        self._kinds = {kind.__name__: kind for kind in kinds}
+    def __init__(
+        self, kinds: tuple[type, ...], *, version: int = PROTOCOL_VERSION, oldest: int | None = None
+    ) -> None:
+        """``oldest``: the oldest version that is read; None: ``version`` alone."""
+        self._version, self._oldest = version, version if oldest is None else oldest
+        self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
+            kind.__name__: msgspec.msgpack.Decoder(kind) for kind in kinds
+        }
+        self._encoder = msgspec.msgpack.Encoder()
 
     def encode(self, message: M) -> bytes:
         """The message as msgpack."""
-        assert type(message).__name__ in self._kinds, message
-        return msgpack.packb(  # type: ignore[no-any-return]
-            {"v": PROTOCOL_VERSION, "t": type(message).__name__, **_plain(message)}
-        )
+        kind = type(message).__name__
+        assert kind in self._decoders, message
+        return self._encoder.encode((self._version, kind, message))
 
     def decode(self, data: bytes) -> M:
         """The message in ``data``.
@@ -38,54 +45,21 @@ class MessageCodec(Generic[M]):
             InvalidMessageError: not msgpack, another version, an unknown type, a wrong field.
         """
         try:
-            fields = msgpack.unpackb(data)
-        except (ValueError, msgpack.UnpackException) as error:
-            raise InvalidMessageError(f"not msgpack: {error}") from error
-        if not isinstance(fields, dict) or fields.pop("v", None) != PROTOCOL_VERSION:
-            raise InvalidMessageError(f"not protocol version {PROTOCOL_VERSION}")
-        kind = self._kinds.get(fields.pop("t", ""))
-        if kind is None:
-            raise InvalidMessageError("unknown type of message")
-        return _build(kind, fields)  # type: ignore[no-any-return]
+            version, kind, fields = _ENVELOPE.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidMessageError(f"not a message: {error}") from error
+        if not self._oldest <= version <= self._version:
+            raise InvalidMessageError(
+                f"{kind} has version {version}, this release reads {self._read()}"
+            )
+        decoder = self._decoders.get(kind)
+        if decoder is None:
+            raise InvalidMessageError(f"unknown type of message: {kind}")
+        try:
+            return decoder.decode(fields)  # type: ignore[no-any-return]
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidMessageError(f"{kind}: {error}") from error
 
-
-def _plain(value: Any) -> Any:
-    """What msgpack can write: dataclasses as maps, also in tuples, which are all of one kind."""
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value] if value and dataclasses.is_dataclass(value[0]) else value
-    if dataclasses.is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _hints(type(value))}
-    return value
-
-
-def _build(kind: type, fields: Any) -> Any:
-    if not isinstance(fields, dict):
-        raise InvalidMessageError(f"{kind.__name__}: expected a map")
-    hints = _hints(kind)
-    if fields.keys() != hints.keys():
-        raise InvalidMessageError(f"{kind.__name__}: fields {sorted(fields)}")
-    return kind(**{name: _value(kind, name, hints[name], fields[name]) for name in hints})
-
-
-def _value(kind: type, name: str, hint: Any, value: Any) -> Any:
-    if isinstance(hint, types.GenericAlias):
-        item = typing.get_args(hint)[0]
-        if not isinstance(value, list):
-            raise InvalidMessageError(f"{kind.__name__}.{name}: expected a list")
-        if all(type(v) is item for v in value):
-            return tuple(value)
-        return tuple(_value(kind, name, item, v) for v in value)
-    if dataclasses.is_dataclass(hint):
-        return _build(hint, value)  # type: ignore[arg-type]
-    if type(value) is not hint:
-        raise InvalidMessageError(f"{kind.__name__}.{name}: expected {hint.__name__}")
-    return value
-
-
-_HINTS: dict[type, dict[str, Any]] = {}
-
-
-def _hints(kind: type) -> dict[str, Any]:
-    if kind not in _HINTS:
-        _HINTS[kind] = typing.get_type_hints(kind)
-    return _HINTS[kind]
+    def _read(self) -> str:
+        oldest, newest = self._oldest, self._version
+        return f"{newest}" if oldest == newest else f"{oldest} to {newest}"

@@ -13,6 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import streamscope
+from jobmanager.state.messages import LOG_VERSION
 from jobmanager.storage.root import FORMAT
 from planner.explain.json import VERSION
 from rstream.format.codec import FORMAT_VERSION
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 NUMBERS = {
     "package": streamscope.__version__,
     "job format": str(FORMAT),
+    "notices": str(LOG_VERSION),
     "checkpoint format": str(int(MAGIC[-2:])),
     "segment format": str(FORMAT_VERSION),
     "log format": str(LOG_FORMAT),

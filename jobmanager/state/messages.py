@@ -310,7 +310,13 @@ Instruction = (
     StartHost | Tell | Refuse | Feed | Record | DeleteFiles | DeleteLeftovers | CheckOutput | EndJob
 )
 
-LOG_CODEC: MessageCodec[Notice] = MessageCodec((*HOST_NOTICES, *typing.get_args(ShellNotice)))
+#: Raise it when a stored notice changes its meaning. A new field with a default does not count.
+LOG_VERSION = 1
+#: The oldest that is read: that of two minor releases ago.
+LOG_OLDEST = 1
+LOG_CODEC: MessageCodec[Notice] = MessageCodec(
+    (*HOST_NOTICES, *typing.get_args(ShellNotice)), version=LOG_VERSION, oldest=LOG_OLDEST
+)
 
 
 def is_logged(notice: Notice) -> bool:

@@ -9,11 +9,13 @@ version: it is read where the caller can do with whatever it says.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from typing import Any
 
 from pyspark import cloudpickle
 
+from rvertex.user_code.stored import is_record, reduced
 from rvertex.user_code.unpickle import load_shipped
 
 _CHECKSUM_BYTES = 16
@@ -66,10 +68,10 @@ def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, 
     return found
 
 
-def read_job_document(data: bytes, format: int) -> dict[str, Any]:
+def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
     """What ``job.json`` says; of an earlier version, which wrote no checksum, its format alone.
 
-    ``format``: that of this version.
+    ``formats``: the formats that this version reads.
 
     Raises:
         BrokenDocumentError: see :func:`read_json_document`.
@@ -78,14 +80,26 @@ def read_job_document(data: bytes, format: int) -> dict[str, Any]:
         return read_json_document(data)
     except NoChecksumError:
         found = read_json_document(data, may_be_plain=True).get("format", _FIRST_FORMAT)
-        if found == format:
+        if found in formats:
             raise
         return {"format": found}
 
 
+class _Writer(cloudpickle.Pickler):
+    """Pickles our records by the names of their fields, so that later releases can read them."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How ``obj`` is pickled."""
+        if is_record(obj):
+            return reduced(obj)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+
 def pickle_document(value: object) -> bytes:
     """``value`` as a pickle that classes and functions of query files are part of."""
-    data: bytes = cloudpickle.dumps(value)
+    sink = io.BytesIO()
+    _Writer(sink).dump(value)  # type: ignore[no-untyped-call]
+    data = sink.getvalue()
     return _PICKLE_MAGIC + _digest(data) + data
 
 

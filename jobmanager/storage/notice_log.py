@@ -36,6 +36,7 @@ from rstream.errors import CorruptSegmentError, StoreError
 from rstream.items.batch import EVENT, VS, only_events
 from rstream.log.durable import DurableLog, SegmentCursor
 from rstream.store.segment_names import parse_segment_name
+from rvertex.errors import InvalidMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -318,6 +319,10 @@ def _read(store: BlobStore, parts: list[LogPart]) -> Iterator[_Entry]:
             rows = only_events(items.batch)
             for at_us, data in zip(rows.column(VS), rows.column("notice"), strict=True):
                 record = data.as_py()
-                yield _Entry(at_us.as_py(), LOG_CODEC.decode(record), len(record))
+                try:
+                    notice = LOG_CODEC.decode(record)
+                except InvalidMessageError as error:
+                    raise _broken_log(store, part.epoch, error.reason) from error
+                yield _Entry(at_us.as_py(), notice, len(record))
             seq = items.next_seq
         cursor.close()

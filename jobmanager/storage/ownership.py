@@ -10,7 +10,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import JobRunningError
-from jobmanager.storage.root import display_uri
+from jobmanager.storage.documents import json_document
+from jobmanager.storage.root import FORMAT, JOB, display_uri
 from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -39,6 +40,18 @@ def owned(root: JobRoot) -> Iterator[None]:
     except BaseException:
         give_back(root)
         raise
+
+
+def upgrade(root: JobRoot) -> None:
+    """Mark the root with this release's format, so that older releases refuse it from now on.
+
+    Raises:
+        JobRunningError: another job manager has taken over.
+    """
+    settings = root.readable_settings()
+    if settings["format"] != FORMAT:
+        root.check_owner()
+        root.store.put(JOB, json_document({**settings, "format": FORMAT}))
 
 
 def is_live_here(root: JobRoot) -> bool:

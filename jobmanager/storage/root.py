@@ -58,8 +58,10 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
 
-#: Raised when anything that a job stores changes: pickled classes, notices, states of operators.
-FORMAT = 8
+#: Raise it when the former release would misread a stored form (docs/versions.md).
+FORMAT = 9
+#: The oldest format that is read: that of two minor releases ago.
+OLDEST_FORMAT = 9
 JOB = "job.json"
 QUERY = "query.pkl"
 PLAN = "plan.pkl"
@@ -150,7 +152,7 @@ class JobRoot:
             BrokenFileError: it cannot be read.
         """
         try:
-            return read_job_document(self.store.get(JOB), FORMAT)
+            return read_job_document(self.store.get(JOB), range(OLDEST_FORMAT, FORMAT + 1))
         except BrokenDocumentError as error:
             raise self._broken(JOB, str(error)) from error
         except FileNotFoundError as error:
@@ -168,8 +170,8 @@ class JobRoot:
         """
         settings = self.settings()
         found = settings.get("format", 0)
-        if found != FORMAT:
-            raise JobFormatError(display_uri(self.uri), found, FORMAT)
+        if not OLDEST_FORMAT <= found <= FORMAT:
+            raise JobFormatError(display_uri(self.uri), found, OLDEST_FORMAT, FORMAT)
         return settings
 
     def check_trusted(self) -> None:

@@ -13,7 +13,7 @@ from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.output_claim import read_success
 from jobmanager.storage.ownership import is_live_here
 from jobmanager.storage.places import placed
-from jobmanager.storage.root import FORMAT, STATUS, JobRoot, display_uri
+from jobmanager.storage.root import FORMAT, OLDEST_FORMAT, STATUS, JobRoot, display_uri
 from rstream.errors import StreamEngineError
 
 #: How a list shows a job whose files cannot be read.
@@ -69,7 +69,7 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
         if success is not None:
             told = {key: success[key] for key in _OF_AN_ANSWER if key in success}
             return {**found, **told, "state": "finished"}
-    if settings.get("format") == FORMAT:
+    if OLDEST_FORMAT <= settings.get("format", 0) <= FORMAT:
         found["state"] = _requested_end(root) or found["state"]
     found["error"] = (
         f"{here}/{STATUS} is gone or broken, and nobody works on the job; "

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 FOLDER = "_log"
 DECLARATION = "_log.json"
 LOG_FORMAT = 1
+#: The oldest that is read: logs outlive jobs, so it does not follow releases.
+OLDEST_LOG_FORMAT = 1
 #: The column with the time of arrival.
 ARRIVAL = "received_at"
 #: Rows are alive from their arrival for a microsecond.
@@ -171,7 +173,7 @@ def unpack_commit(name: str, data: bytes) -> Commit:
         silence_us=int(header["silence"]),
         changes=tuple(
             Change(str(p), int(epoch), number, int(first_seq), int(last_seq))
-            for p, epoch, number, first_seq, last_seq in header["producers"]
+            for p, epoch, number, first_seq, last_seq, *_ in header["producers"]
         ),
         rows=batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema),
     )
@@ -248,7 +250,7 @@ def declared(store: BlobStore) -> pa.Schema | None:
     """
     try:
         document = json.loads(store.get(DECLARATION))
-        if document["format"] != LOG_FORMAT:
+        if not OLDEST_LOG_FORMAT <= document["format"] <= LOG_FORMAT:
             raise CorruptLogError(
                 f"{store.uri}/{DECLARATION}",
                 f"format {document['format']}, this version reads {LOG_FORMAT}",
@@ -285,8 +287,8 @@ def _unpacked(name: str, data: bytes) -> tuple[dict[str, Any], bytes]:
     body = data[:-_CHECKSUM_BYTES]
     if not body or _checksum(body) != data[-_CHECKSUM_BYTES:]:
         raise CorruptLogError(name, "its checksum does not match")
-    header, rows = msgpack.unpackb(body)
-    if header["format"] != LOG_FORMAT:
+    header, rows, *_ = msgpack.unpackb(body)
+    if not OLDEST_LOG_FORMAT <= header["format"] <= LOG_FORMAT:
         found = header["format"]
         raise CorruptLogError(name, f"format {found}, this version reads {LOG_FORMAT}")
     return header, rows

@@ -118,7 +118,7 @@ class ProducerTable:
         """What :meth:`pack` gave."""
         known = {
             str(p): Known(int(epoch), int(number), int(time_us), tuple(map(tuple, acks)))
-            for p, epoch, number, time_us, acks in packed
+            for p, epoch, number, time_us, acks, *_ in packed
         }
         return cls(known)
 

@@ -10,7 +10,9 @@ back.
 Invariants: (1) a snapshot that was encoded is decoded as it was, but for where its tables are cut
 into chunks; (2) bytes that were cut or changed are refused by name, in the manifest and in every
 part; (3) a snapshot of a vertex that has since changed its meaning is refused (``state_schema``),
-and so is one of another format: no other checkpoint of the job could be read in its place.
+and so is one of a later format, or of one too old: no other checkpoint of the job could be read in
+its place. A header is a record: a field that it lacks takes its default, one that is unknown is
+ignored.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgpack
+import msgspec
 import pyarrow as pa
 
 from rvertex.checkpoint.chunks import KnownPieces, Piece, nothing_known, piece_of
+from rvertex.checkpoint.header import DECODER, ENCODER, Header, Inline, Part, Replay, State, Stored
 from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
 from rvertex.operators.protocol import OperatorState
 from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId
@@ -30,8 +33,10 @@ from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-#: Its number is raised with every change of the layout, and of what any operator keeps.
-MAGIC = b"SSCKPT05"
+#: Raise its number when the former release would misread the layout, or what an operator keeps.
+MAGIC = b"SSCKPT06"
+#: The oldest that is read: that of two minor releases ago.
+OLDEST = 6
 _NUMBER_BYTES = 2
 #: A piece at most this large lies in the manifest itself.
 INLINE_BYTES_MAX = 64 << 10
@@ -42,15 +47,6 @@ _ALIGNMENT_BYTES = 8
 
 #: A table of a snapshot: number of the state, name of the table.
 TableKey = tuple[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A stored piece: its path below the job's root, its bytes and their digest."""
-
-    path: str
-    size_bytes: int
-    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,27 +194,27 @@ def load_checkpoint(
         SnapshotSchemaError: the checkpoint belongs to another plan.
     """
     header, inline = _open(data, name)
-    if header["state_schema"] != state_schema:
-        raise SnapshotSchemaError(name, header["state_schema"], state_schema)
+    if header.state_schema != state_schema:
+        raise SnapshotSchemaError(name, header.state_schema, state_schema)
     parts = _fetch_parts(header, name, fetch)
     states: list[OperatorState] = []
     stored: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]] = {}
-    for number, state in enumerate(header["states"]):
+    for number, state in enumerate(header.states):
         tables: dict[str, pa.Table] = {}
-        for table_name, (schema_bytes, entries) in state["tables"].items():
+        for table_name, (schema_bytes, entries) in state.tables.items():
             schema = pa.ipc.read_schema(pa.py_buffer(schema_bytes))
             batches: list[pa.RecordBatch] = []
             pieces: list[Piece[Part]] = []
             for entry in entries:
-                if len(entry) == 2:
-                    batches.append(_batch(inline[entry[0] : entry[0] + entry[1]]))
+                if isinstance(entry, Inline):
+                    batches.append(_batch(inline[entry.offset : entry.offset + entry.size_bytes]))
                     continue
-                part, blob = parts[entry[0]]
+                part, blob = parts[entry.path]
                 batches.append(_batch(memoryview(blob)))
                 pieces.append(piece_of(batches[-1], part))
             tables[table_name] = pa.Table.from_batches(batches, schema)
             stored[number, table_name] = schema, pieces
-        states.append(OperatorState(state["header"], tables))
+        states.append(OperatorState(state.header, tables))
     return LoadedCheckpoint(_snapshot(header, tuple(states)), stored)
 
 
@@ -227,49 +223,49 @@ class _Body:
 
     def __init__(self, snapshot: Snapshot) -> None:
         replay = snapshot.replay_from
-        self._states: list[dict[str, Any]] = []
-        self._entries: list[list[Any]] = []
+        assert replay is None or not replay.input_state.tables, "positions have no tables"
+        self._entries: list[Inline | Stored] = []
         self._blobs: list[pa.Buffer] = []
         self._offset = 0
-        self._header: dict[str, Any] = {
-            "vertex": snapshot.vertex,
-            "state_schema": snapshot.state_schema,
-            "inputs": list(snapshot.inputs),
-            "outputs": list(snapshot.outputs),
-            "digests": list(snapshot.digests),
-            "events_in": snapshot.events_in,
-            "events_out": snapshot.events_out,
-            "is_final": snapshot.is_final,
-            "replay_from": None
+        self._header = Header(
+            vertex=snapshot.vertex,
+            state_schema=snapshot.state_schema,
+            inputs=snapshot.inputs,
+            outputs=snapshot.outputs,
+            digests=snapshot.digests,
+            states=[],
+            events_in=snapshot.events_in,
+            events_out=snapshot.events_out,
+            is_final=snapshot.is_final,
+            replay_from=None
             if replay is None
-            else [list(replay.inputs), replay.input_state.header],
-            "states": self._states,
-        }
-        assert replay is None or not replay.input_state.tables, "positions have no tables"
+            else Replay(replay.inputs, replay.input_state.header),
+        )
 
     def begin_state(self, header: dict[str, Any]) -> None:
-        self._states.append({"header": header, "tables": {}})
+        self._header.states.append(State(header, {}))
 
     def begin_table(self, name: str, schema: pa.Schema) -> None:
         self._entries = []
-        self._states[-1]["tables"][name] = [schema.serialize().to_pybytes(), self._entries]
+        schema_bytes = schema.serialize().to_pybytes()
+        self._header.states[-1].tables[name] = schema_bytes, self._entries
 
     def add_inline(self, data: pa.Buffer) -> None:
-        self._entries.append([self._offset, data.size])
+        self._entries.append(Inline(self._offset, data.size))
         self._blobs.append(data)
         self._offset += data.size
 
     def add_part(self, part: Part) -> None:
-        self._entries.append([part.path, part.size_bytes, part.digest])
+        self._entries.append(Stored(part.path, part.size_bytes, part.digest))
 
     def manifest(self) -> bytes:
-        header = msgpack.packb(self._header)
+        header = ENCODER.encode(self._header)
         length = len(header).to_bytes(_LENGTH_BYTES, "little")
         body = b"".join([MAGIC, length, header, *self._blobs])
         return body + _checksum(body)
 
 
-def _open(data: bytes, name: str) -> tuple[dict[str, Any], memoryview]:
+def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
     """Header and inline pieces of a manifest."""
     view = memoryview(data)
     start = len(MAGIC) + _LENGTH_BYTES
@@ -278,24 +274,33 @@ def _open(data: bytes, name: str) -> tuple[dict[str, Any], memoryview]:
         raise CorruptCheckpointError(name, "it does not begin as a checkpoint does")
     if _checksum(view[:-_CHECKSUM_BYTES]) != bytes(view[-_CHECKSUM_BYTES:]):
         raise CorruptCheckpointError(name, "its checksum does not match")
-    if magic != MAGIC:
+    if not _is_read(magic):
         raise CheckpointFormatError(name, magic.decode(errors="replace"), MAGIC.decode())
     length = int.from_bytes(view[len(MAGIC) : start], "little")
-    header = msgpack.unpackb(view[start : start + length], strict_map_key=False)
+    try:
+        header = DECODER.decode(view[start : start + length])
+    except msgspec.DecodeError as error:
+        raise CorruptCheckpointError(name, f"its header: {error}") from error
     return header, view[start + length : -_CHECKSUM_BYTES]
 
 
+def _is_read(magic: bytes) -> bool:
+    """Whether this release reads manifests that begin so."""
+    number, newest = magic[-_NUMBER_BYTES:], int(MAGIC[-_NUMBER_BYTES:])
+    return number.isdigit() and OLDEST <= int(number) <= newest
+
+
 def _fetch_parts(
-    header: dict[str, Any],
+    header: Header,
     name: str,
     fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
 ) -> dict[str, tuple[Part, bytes]]:
     wanted = {
-        entry[0]: Part(*entry)
-        for state in header["states"]
-        for _, entries in state["tables"].values()
+        entry.path: entry.part
+        for state in header.states
+        for _, entries in state.tables.values()
         for entry in entries
-        if len(entry) == 3
+        if isinstance(entry, Stored)
     }
     found: dict[str, tuple[Part, bytes]] = {}
     for (path, part), blob in zip(wanted.items(), fetch(list(wanted)), strict=True):
@@ -307,21 +312,21 @@ def _fetch_parts(
     return found
 
 
-def _snapshot(header: dict[str, Any], states: tuple[OperatorState, ...]) -> Snapshot:
-    replay = header["replay_from"]
+def _snapshot(header: Header, states: tuple[OperatorState, ...]) -> Snapshot:
+    replay = header.replay_from
     return Snapshot(
-        vertex=VertexId(header["vertex"]),
-        state_schema=header["state_schema"],
-        inputs=tuple(header["inputs"]),
-        outputs=tuple(header["outputs"]),
-        digests=tuple(header["digests"]),
+        vertex=VertexId(header.vertex),
+        state_schema=header.state_schema,
+        inputs=header.inputs,
+        outputs=header.outputs,
+        digests=header.digests,
         states=states,
-        events_in=header["events_in"],
-        events_out=header["events_out"],
-        is_final=header["is_final"],
+        events_in=header.events_in,
+        events_out=header.events_out,
+        is_final=header.is_final,
         replay_from=None
         if replay is None
-        else ReplayFrom(tuple(replay[0]), OperatorState(replay[1])),
+        else ReplayFrom(replay.inputs, OperatorState(replay.header)),
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgpack
+import msgspec
 import pyarrow as pa
 
 from rstream.items.batch import Items
@@ -239,34 +239,54 @@ def parts_of_entries(store: BlobStore, names: Sequence[str]) -> set[str]:
     return {part for entry in entries for part in entry.production.parts}
 
 
+class _Header(msgspec.Struct):
+    """The header of an entry. A field that is added has a default."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    before: tuple[int, ...]
+    is_final: bool
+    parts: tuple[str, ...]
+    #: Length of the manifest, bytes.
+    manifest: int
+    #: By output: first seq and bytes of what the step emitted.
+    result: list[tuple[int, int] | None]
+
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Header)
+
+
 class _Entry:
     """An entry that was read."""
 
     def __init__(self, name: str, data: bytes) -> None:
         length = int.from_bytes(data[:_LENGTH_BYTES], "little")
         start = _LENGTH_BYTES + length
-        self._header = header = msgpack.unpackb(data[_LENGTH_BYTES:start])
+        try:
+            self._header = header = _DECODER.decode(data[_LENGTH_BYTES:start])
+        except msgspec.DecodeError as error:
+            raise CorruptJournalError(name, f"its header: {error}") from error
         self._body = pa.py_buffer(data).slice(start)
-        self.before = tuple(header["before"])
+        self.before = header.before
         self.production = Production(
             name,
-            tuple(header["inputs"]),
-            tuple(header["outputs"]),
-            tuple(header["parts"]),
+            header.inputs,
+            header.outputs,
+            header.parts,
             len(data),
-            header["is_final"],
+            header.is_final,
         )
 
     @property
     def manifest(self) -> bytes:
         """The snapshot after the step."""
-        return self._body.slice(0, self._header["manifest"]).to_pybytes()  # type: ignore[no-any-return]
+        return self._body.slice(0, self._header.manifest).to_pybytes()  # type: ignore[no-any-return]
 
     def result(self) -> StepResult:
         """What the step put out."""
-        offset = self._header["manifest"]
+        offset = self._header.manifest
         outputs: list[Items | None] = []
-        for placed in self._header["result"]:
+        for placed in self._header.result:
             if placed is None:
                 outputs.append(None)
                 continue
@@ -305,19 +325,19 @@ def _encode(
     """Length of the header, msgpack header, manifest, the outputs as Arrow IPC."""
     blobs = [None if items is None else _ipc(items.batch) for items in result.outputs]
     rows = zip(result.outputs, blobs, strict=True)
-    header: bytes = msgpack.packb(
-        {
-            "inputs": snapshot.inputs,
-            "outputs": snapshot.outputs,
-            "before": before,
-            "is_final": snapshot.is_final,
-            "parts": parts,
-            "manifest": len(manifest),
-            "result": [
-                None if items is None or blob is None else [items.first_seq, blob.size]
+    header = _ENCODER.encode(
+        _Header(
+            inputs=snapshot.inputs,
+            outputs=snapshot.outputs,
+            before=before,
+            is_final=snapshot.is_final,
+            parts=parts,
+            manifest=len(manifest),
+            result=[
+                None if items is None or blob is None else (items.first_seq, blob.size)
                 for items, blob in rows
             ],
-        }
+        )
     )
     length = len(header).to_bytes(_LENGTH_BYTES, "little")
     rest = [blob.to_pybytes() for blob in blobs if blob is not None]

@@ -170,4 +170,4 @@ def _encode(entry: Entry) -> bytes:
 
 def _decode(data: bytes) -> Entry:
     rows = msgpack.unpackb(data, strict_map_key=False)
-    return [(first, [Drawn(*value) for value in values]) for first, values in rows]
+    return [(first, [Drawn(*value[:3]) for value in values]) for first, values, *_ in rows]

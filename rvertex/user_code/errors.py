@@ -188,3 +188,16 @@ def _is_ours(filename: str) -> bool:
     """Whether a frame belongs to the operators that call the user."""
     path = "/" + filename.replace("\\", "/")  # Cython's are relative: pyarrow/table.pxi
     return any(part in path for part in ("/rvertex/", "/pyarrow/", "<keyed state"))
+
+
+@error_class
+class StoredRecordError(UsageError):
+    """A stored plan or query has a record that this release cannot read."""
+
+    record: str
+    reason: str
+
+    message = (
+        "stored record {record}: {reason}; resume the job with the release that wrote it, or run "
+        "the query from the start with another --root"
+    )

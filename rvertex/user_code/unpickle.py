@@ -17,6 +17,7 @@ from typing import Any
 
 from rvertex.user_code.code import as_planned, as_unchanged
 from rvertex.user_code.errors import UnknownCodeError, reason_of
+from rvertex.user_code.stored import MOVED
 
 #: How the end of a host begins that cannot read its plan.
 UNLOADABLE = "the plan cannot be loaded: "
@@ -31,6 +32,7 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         """The class or function of that name; importing a module may raise anything."""
+        module_name, global_name = MOVED.get((module_name, global_name), (module_name, global_name))
         try:
             found = super().find_class(module_name, global_name)
         except Exception as error:

@@ -73,7 +73,7 @@ class LatenessCounts:
         """What ``to_bytes`` wrote."""
         if not data:
             return LatenessCounts()
-        max_us, steps, rows = msgpack.unpackb(data)
+        max_us, steps, rows, *_ = msgpack.unpackb(data)
         return LatenessCounts(max_us, np.array(steps, np.int64), np.array(rows, np.int64))
 
 

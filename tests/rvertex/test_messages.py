@@ -52,24 +52,25 @@ def test_instructions_survive_the_wire(instruction: HostInstruction) -> None:
     assert INSTRUCTION_CODEC.decode(data) == instruction
 
 
-def wire(**fields: object) -> bytes:
-    data: bytes = msgpack.packb({"v": PROTOCOL_VERSION, **fields})
+def wire(kind: str, **fields: object) -> bytes:
+    data: bytes = msgpack.packb([PROTOCOL_VERSION, kind, fields])
     return data
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\xc1", "not msgpack"),
-        (b"", "not msgpack"),
-        (msgpack.packb([1]), "protocol version"),
-        (msgpack.packb({"v": 99, "t": "StopHost"}), "protocol version"),
-        (wire(t="Nothing"), "unknown type"),
-        (wire(t="HostReady"), "unknown type"),
-        (wire(t="StopHost", host="h"), "fields"),
-        (wire(t="StopHost", host="h", flush=1), "flush: expected bool"),
-        (wire(t="Collect", host="h", marks={"a": 1}), "expected a list"),
-        (wire(t="Collect", host="h", marks=[1]), "expected a map"),
+        (b"\xc1", "not a message"),
+        (b"", "not a message"),
+        (b"\x93\x06\xa1\xff\x80", "not a message"),
+        (msgpack.packb([1]), "not a message"),
+        (msgpack.packb([99, "StopHost", {}]), "StopHost has version 99, this release reads"),
+        (wire("Nothing"), "unknown type of message: Nothing"),
+        (wire("HostReady"), "unknown type of message: HostReady"),
+        (wire("StopHost", host="h"), "missing required field `flush`"),
+        (wire("StopHost", host="h", flush=1), "Expected `bool`"),
+        (wire("Collect", host="h", marks={"a": 1}), "Expected `array`"),
+        (wire("Collect", host="h", marks=[1]), "Expected `object`"),
     ],
 )
 def test_anything_else_is_refused(data: bytes, message: str) -> None:

@@ -43,7 +43,7 @@ from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.topology import Topology
 from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import claim_output, is_complete
-from jobmanager.storage.ownership import owned
+from jobmanager.storage.ownership import owned, upgrade
 from jobmanager.storage.places import plan_at_absolute_paths, unplaced
 from jobmanager.storage.query_file import changed_note, folders_of
 from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
@@ -262,6 +262,7 @@ def _go_on(
             config = for_plan(config, options, plan)
             name, old = executor or settings["executor"], settings["master"]
             runner = open_for_job(plan, name, master, config, job_id, old, has_claimed=has_started)
+            upgrade(job_root)
         except StreamEngineError as error:
             job_root.record_failure(str(error), SystemClock().now_us())
             raise

@@ -8,11 +8,11 @@ positions do not decrease. Source: ADR 32.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import msgpack
+import msgspec
 
-from rvertex.sources.versions import FileVersion
+from rvertex.sources.versions import FileVersion  # noqa: TC001  (the decoder reads the hints)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,30 +41,17 @@ class LogEntry:
     version: FileVersion | None = None
 
 
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(list[LogEntry])
+
+
 def encode_entries(entries: Sequence[LogEntry]) -> bytes:
     """The entries as msgpack."""
-    packed: bytes = msgpack.packb([_row(entry) for entry in entries])
-    return packed
+    return _ENCODER.encode(entries)
 
 
 def decode_entries(data: bytes) -> list[LogEntry]:
-    """What :func:`encode_entries` wrote."""
-    return [_entry(row) for row in msgpack.unpackb(data)]
+    """What :func:`encode_entries` wrote.
 
-
-def _row(entry: LogEntry) -> list[Any]:
-    version = entry.version
-    return [
-        *(entry.kind, entry.partition, entry.index, entry.position),
-        *(entry.time, entry.until, entry.path),
-        None if version is None else [version.size_bytes, version.stamps],
-    ]
-
-
-def _entry(row: list[Any]) -> LogEntry:
-    kind, partition, index, position, time, until, path, told = row
-    version = None
-    if told is not None:
-        size_bytes, stamps = told
-        version = FileVersion(size_bytes, tuple((name, value) for name, value in stamps))
-    return LogEntry(kind, partition, index, position, time, until, path, version)
+    A field that is missing takes its default, one that is unknown is ignored.
+    """
+    return _DECODER.decode(data)

@@ -226,7 +226,7 @@ def test_resume_of_a_job_of_another_version(events: Path, tmp_path: Path) -> Non
     root = JobRoot(str(tmp_path / "job"))
     settings = {"id": "1", "parallelism": 2, "executor": "local", "master": "", "paced": None}
     root.create(filtered(events, tmp_path / "output"), {**settings, "format": 0}, now_us=0)
-    with pytest.raises(JobFormatError, match="its format is 0, this version has"):
+    with pytest.raises(JobFormatError, match="its format is 0, this version reads"):
         jobmanager.resume(str(tmp_path / "job"))
 
 

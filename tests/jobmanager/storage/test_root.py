@@ -109,7 +109,9 @@ def test_create_then_read(root: JobRoot) -> None:
 def test_a_job_of_another_version_is_not_read(root: JobRoot, fields: dict[str, int]) -> None:
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     root.store.put(JOB, json.dumps({**SETTINGS, **fields}).encode())
-    with pytest.raises(JobFormatError, match=rf"format is \d, .* has {FORMAT}\); resume it with"):
+    with pytest.raises(
+        JobFormatError, match=rf"format is \d+, .* reads \d to {FORMAT}\); resume it with"
+    ):
         root.readable_settings()
     with pytest.raises(JobFormatError, match=r"nightly/? holds a job of another version"):
         collect_garbage(root, JobConfig(), {}, is_dry_run=True)

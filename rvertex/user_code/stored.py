@@ -1,0 +1,65 @@
+"""Records of a stored plan or query, by the names of their fields.
+
+Python pickles a frozen dataclass as a list of values in the order of its fields. A release that
+adds a field in the middle would read each later value into the wrong field. So a stored record has
+a name for each value, and a later release reads it as follows:
+
+- a field that the record lacks takes its default;
+- a field that the class lacks is refused, unless :data:`RETIRED` lists it;
+- a class that has moved is found by :data:`MOVED`.
+
+Pickles name :func:`rebuilt` by its module: neither may move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from rvertex.user_code.errors import StoredRecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+#: Where a class or function was, module and name, and where it is now.
+MOVED: dict[tuple[str, str], tuple[str, str]] = {}
+#: Fields without a meaning today: name of the class, name of the field.
+RETIRED: set[tuple[str, str]] = set()
+
+
+def is_record(value: object) -> bool:
+    """Whether ``value`` is a dataclass of ours that leaves pickling to Python."""
+    kind = type(value)
+    is_ours = kind.__module__.partition(".")[0] in PACKAGES
+    return is_ours and is_dataclass(kind) and kind.__reduce__ is object.__reduce__
+
+
+def reduced(value: Any) -> tuple[Any, tuple[type, dict[str, Any]]]:
+    """How a record is pickled."""
+    named = {f.name: getattr(value, f.name) for f in fields(value)}
+    return rebuilt, (type(value), named)
+
+
+def rebuilt(kind: type, named: Mapping[str, Any]) -> Any:
+    """The record with these fields.
+
+    Raises:
+        StoredRecordError: this release cannot read it.
+    """
+    made: Any = object.__new__(kind)
+    declared = {f.name: f for f in fields(kind)}
+    for name in named.keys() - declared.keys():
+        if (kind.__name__, name) not in RETIRED:
+            raise StoredRecordError(kind.__name__, f"this release does not know field {name!r}")
+    for name, field in declared.items():
+        if name in named:
+            value = named[name]
+        elif field.default is not MISSING:
+            value = field.default
+        elif field.default_factory is not MISSING:
+            value = field.default_factory()
+        else:
+            raise StoredRecordError(kind.__name__, f"it lacks field {name!r}")
+        object.__setattr__(made, name, value)
+    return made
