@@ -39,6 +39,7 @@ from planner.logical.nodes import (
     Stitch,
     Union,
     WindowAgg,
+    identity_columns,
 )
 from planner.logical.table_form import fixed_length_us
 from planner.logical.traversal import NodeMap, readers, rebuilt, topological
@@ -142,7 +143,10 @@ class _Opening:
             case Lifetime(change=Shift()):
                 return self._passed(node)
             case Sorted():  # rows that come when they begin are a table, which has no order
-                return self._opened[node.input]
+                opened = self._opened[node.input]
+                # Another exchange, or a union, may follow, and is not put directly above one.
+                is_dealt = isinstance(opened, Exchange)
+                return Project(opened, identity_columns(node.schema)) if is_dealt else opened
             case DataWindowAgg(window=SnapshotWindow(), points=False, edges=False):
                 return self._aggregate(node)
             case Clip(edges=False) if fixed_length_us(node.left) is None:
