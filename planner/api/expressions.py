@@ -255,10 +255,7 @@ class Expr:
         return call("is_distinct_from", self, other)
 
     def item(self, key: ExprLike) -> Expr:
-        """The element of a list at a place, from 0 or, below, from its end; of a map by its key.
-
-        Null where there is none.
-        """
+        """A list's element by its place, from 0 or -1 backwards, or a map's by key; else null."""
         return call("item", self, key)
 
     def field(self, name: str_) -> Expr:
@@ -364,11 +361,13 @@ def least(*values: ExprLike) -> Expr:
     return _of_some("least", values)
 
 
-def concat_ws(separator: str, *texts: ExprLike) -> Expr:
-    """The texts that are not null, with ``separator`` between them."""
+def concat_ws(separator: str | Expr, *texts: ExprLike) -> Expr:
+    """The texts that are not null, with ``separator`` between them; null if that is null."""
     if not texts:
         raise InvalidPlanError("concat_ws() takes a separator and at least one text")
-    return call("concat_ws", *texts, separator=separator)
+    word = getattr(as_node(separator), "literal", None)
+    given = {"separator": word} if isinstance(word, str) else {}
+    return call("concat_ws", *(() if given else (separator,)), *texts, **given)
 
 
 def _of_some(function: str, values: tuple[ExprLike, ...], said: str = "") -> Expr:

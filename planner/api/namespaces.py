@@ -10,6 +10,7 @@ from planner.expressions.functions.texts.codes import Codes
 from planner.expressions.functions.texts.json_paths import JsonPaths
 from planner.expressions.functions.texts.likeness import Likeness
 from planner.expressions.functions.texts.parsing import Parsing
+from planner.expressions.functions.texts.places import Places
 from planner.expressions.functions.texts.text import Texts
 from planner.expressions.functions.texts.urls import Urls
 from planner.expressions.functions.texts.words import Words
@@ -17,7 +18,9 @@ from planner.expressions.nodes import Call
 from planner.expressions.suggestions import suggest_in_class
 
 
-class StringFunctions(Texts[E], Words[E], Codes[E], Likeness[E], Parsing[E], Urls[E], JsonPaths[E]):
+class StringFunctions(
+    Texts[E], Words[E], Codes[E], Likeness[E], Parsing[E], Places[E], Urls[E], JsonPaths[E]
+):
     """Functions of strings; lengths and positions count characters."""
 
     __slots__ = ()

@@ -8,6 +8,9 @@ them. Keys and states are kept *raw*: a time is the int that Arrow holds, in the
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -73,11 +76,42 @@ def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
         return write_times(values, kind)
     if holds_times(kind):
         return pa.array([write_nested(value, kind) for value in values], kind)
-    if pa.types.is_integer(kind):
-        for value in values:  # Arrow would truncate it
-            if isinstance(value, float) and not value.is_integer():
-                raise ValueError(f"{value!r} is no integer")
+    if _holds_integers(kind):
+        for value in values:
+            _check_integers(value, kind)
     return raw_column(values, kind)
+
+
+def _holds_integers(kind: pa.DataType) -> bool:
+    """Whether values of the type are integers or contain some."""
+    if pa.types.is_dictionary(kind):
+        return _holds_integers(kind.value_type)
+    if pa.types.is_nested(kind):
+        return any(_holds_integers(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_integer(kind))
+
+
+def _check_integers(value: Any, kind: pa.DataType) -> None:
+    """Refuse a number with a fraction where an integer is declared; Arrow would truncate it."""
+    if value is None or not _holds_integers(kind):
+        return
+    if pa.types.is_dictionary(kind):
+        _check_integers(value, kind.value_type)
+    elif pa.types.is_integer(kind):
+        is_number = isinstance(value, Real | Decimal) and not isinstance(value, Integral)
+        if is_number and not (math.isfinite(value) and value == int(value)):
+            raise ValueError(f"{value!r} is no integer")
+    elif pa.types.is_struct(kind):
+        by_name = value if isinstance(value, dict) else {}
+        for field in kind:
+            _check_integers(by_name.get(field.name), field.type)
+    elif pa.types.is_map(kind):
+        for key, held in value.items() if isinstance(value, dict) else value:
+            _check_integers(key, kind.key_type)
+            _check_integers(held, kind.item_type)
+    else:
+        for held in value:
+            _check_integers(held, kind.value_type)
 
 
 def key_view(kinds: Sequence[pa.DataType]) -> Callable[[Any], Any] | None:

@@ -150,7 +150,7 @@ class Family:
             spellings = (sql,) if isinstance(sql, str | Sql) else sql
             self.functions[name or made.__name__] = Function(
                 shown,
-                more.pop("resolve", None) or self.resolver(result),
+                _checked(more.pop("resolve", None) or self.resolver(result), made),
                 evaluate,
                 more.pop("show", None) or method(shown, *_options(made)),
                 spark=spark,
@@ -162,6 +162,27 @@ class Family:
             return made
 
         return entered
+
+
+def _checked(resolve: Resolver, made: Callable[..., Any]) -> Resolver:
+    """Refuse options of another type than the method declares."""
+    kinds = {
+        name: (VARYING_KINDS[str(parameter.annotation)], str(parameter.annotation))
+        for name, parameter in inspect.signature(made).parameters.items()
+        if str(parameter.annotation) in VARYING_KINDS
+    }
+
+    def resolved(call: Call) -> Node | None:
+        for name, value in call.options:
+            kind, declared = kinds.get(name, (None, ""))
+            if kind is None or (value is None and declared.endswith("None")):
+                continue
+            if not isinstance(value, kind) or isinstance(value, bool):
+                what = "a text" if kind is str else "a whole number"
+                raise InvalidPlanError(f"{call}: the {name} {value!r} is not {what}")
+        return resolve(call)
+
+    return resolved
 
 
 def _options(made: Callable[..., Any]) -> list[str]:

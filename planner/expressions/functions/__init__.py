@@ -22,6 +22,7 @@ from planner.expressions.functions.texts import (
     json_paths,
     likeness,
     parsing,
+    places,
     text,
     urls,
     words,
@@ -47,6 +48,7 @@ FUNCTIONS: dict[str, Function] = {
     **likeness.FUNCTIONS,
     **parsing.FUNCTIONS,
     **urls.FUNCTIONS,
+    **places.FUNCTIONS,
     **json_paths.FUNCTIONS,
     **varying.FUNCTIONS,
 }

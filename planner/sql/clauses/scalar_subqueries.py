@@ -156,7 +156,7 @@ def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Exp
             columns[name] = node.copy()
             column = exp.column(exp.to_identifier(name, quoted=True))
             counted = node.this if isinstance(node, exp.Filter) else node
-            if not isinstance(counted, exp.Count | exp.ApproxDistinct):
+            if not isinstance(counted, exp.Count | exp.CountIf | exp.ApproxDistinct):
                 return column
             return exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
         for key, part in list(node.args.items()):

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from rvertex.aggregates.user_defined import UserAggregate
 
 
-def _count_if(condition: Expr) -> Agg:
-    """As DuckDB's: null where it is true or false of no row."""
-    return agg.sum(when(condition).then(1).when(~condition).then(0).otherwise(None))
-
-
 #: Of one value, by sqlglot's node: its name in ``KNOWN``, "" for a second one, and what it is.
 _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.Sum: ("SUM", agg.sum),
@@ -47,7 +42,7 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.AnyValue: ("ANY_VALUE", agg.any_value),
     exp.LogicalAnd: ("BOOL_AND", agg.bool_and),
     exp.LogicalOr: ("BOOL_OR", agg.bool_or),
-    exp.CountIf: ("COUNT_IF", _count_if),
+    exp.CountIf: ("COUNT_IF", agg.count_if),
     exp.ArrayAgg: ("ARRAY_AGG", agg.array_agg),
     exp.FirstValue: ("", agg.first),
     exp.LastValue: ("", agg.last),

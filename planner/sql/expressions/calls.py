@@ -36,15 +36,6 @@ def _angle(kind: type[exp.Func]) -> Callable[[Expr], Expr]:
     return lambda x: x.angle(name)
 
 
-def _left(text: Expr, count: Expr) -> Expr:
-    return text.str.slice(0, max(0, whole(count)))
-
-
-def _right(text: Expr, count: Expr) -> Expr:
-    wanted = max(0, whole(count))
-    return text.str.slice(-wanted, None) if wanted else text.str.slice(0, 0)
-
-
 def _shifted(value: Expr, bits: Expr, *, is_left: bool) -> Expr:
     count = whole(bits, "a number of bits")
     if not 0 <= count <= _SHIFT_MAX:
@@ -148,14 +139,12 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.BitwiseLeftShift: (("this", "expression"), lambda x, n: _shifted(x, n, is_left=True)),
     exp.BitwiseRightShift: (("this", "expression"), lambda x, n: _shifted(x, n, is_left=False)),
     # Text.
-    exp.Left: (("this", "expression"), _left),
-    exp.Right: (("this", "expression"), _right),
     exp.Dayname: (("this",), lambda t: t.dt.format("%A")),
     exp.Monthname: (("this",), lambda t: t.dt.format("%B")),
     exp.Space: (("this",), _spaces),
     exp.Chr: (("expressions",), Expr.character),
     exp.BitLength: (("this",), lambda s: s.str.byte_length() * 8),
-    exp.ConcatWs: (("expressions",), lambda sep, *s: concat_ws(words(sep, "a separator"), *s)),
+    exp.ConcatWs: (("expressions",), concat_ws),
     exp.Overlay: (("this", "expression", "from_", "for_"), _overlay),
     exp.SubstringIndex: (("this", "delimiter", "count"), _substring_index),
     **times.CALLS,

@@ -6,7 +6,6 @@ what sqlglot does not know. What is in neither is an error that names the functi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,8 @@ from sqlglot import exp
 
 from planner.api.choices import when
 from planner.api.expressions import Expr, ve, vs
-from planner.errors import InvalidPlanError
 from planner.expressions.functions.calendar import UNITS
-from planner.sql.expressions import calls, catalogue, containers
+from planner.sql.expressions import calls, catalogue, containers, patterns
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 from rvertex.user_code.durations import UNITS_US
@@ -29,6 +27,8 @@ Build = Callable[..., Expr]
 
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
     **catalogue.CALLS,
+    exp.Like: (("this", "expression"), patterns.like_any),
+    exp.ILike: (("this", "expression"), patterns.ilike),
     exp.Abs: (("this",), Expr.abs),
     exp.Floor: (("this",), Expr.floor),
     exp.Ceil: (("this",), Expr.ceil),
@@ -119,64 +119,12 @@ def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
         return _WITH_LITERALS[type(node)](value, literals, node, text)
 
 
-def like(value: Expr, pattern: str, escape: str = "\\") -> Expr:
-    """``LIKE``: ``%`` is any text, ``_`` any character, ``escape`` takes the next as it is.
-
-    Raises:
-        InvalidPlanError: nothing follows the last ``escape``.
-    """
-    characters = iter(pattern)
-    pieces: list[tuple[str, bool]] = []  # with whether it stands for others
-    for character in characters:
-        if character == escape:
-            taken = next(characters, "")
-            if not taken:
-                raise InvalidPlanError(f"LIKE {pattern!r}: nothing follows the last {escape!r}")
-            pieces.append((taken, False))
-        else:
-            pieces.append((character, character in "%_"))
-    wild = [at for at, (_, is_wild) in enumerate(pieces) if is_wild]
-    plain = "".join(character for character, is_wild in pieces if not is_wild)
-    last = len(pieces) - 1
-    if not any(is_wild and character == "_" for character, is_wild in pieces):
-        if not wild:
-            return value == plain
-        if wild == [last]:
-            return value.str.starts_with(plain)
-        if wild == [0]:
-            return value.str.ends_with(plain)
-        if wild == [0, last]:
-            return value.str.contains(plain)
-    parts = (_WILD[c] if is_wild else re.escape(c) for c, is_wild in pieces)
-    return value.str.contains(rf"(?s)\A{''.join(parts)}\z", regex=True)
-
-
-def _split_part(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
-    place = given.get("part_index")
-    if not isinstance(place, int) or place < 1:
-        raise text.error(node, "SPLIT_PART takes a text, a separator and a place from 1 on")
-    part = value.str.split(given["delimiter"]).item(place - 1)
-    return when(value.is_null()).then(None).otherwise(part.fill_null(""))
-
-
 def concat(values: list[Expr]) -> Expr:
     """Texts, one after the other; null if one is."""
     first, *rest = values
     for value in rest:
         first = first + value
     return first
-
-
-def _substring(value: Expr, given: dict[str, Any], node: exp.Expr, text: SqlText) -> Expr:
-    start, length = given.get("start", 1), given.get("length")
-    if not isinstance(start, int) or start == 0 or not isinstance(length, int | None):
-        raise text.error(node, "SUBSTRING takes a start from 1 on and a length, both whole")
-    if start < 0 and (length is None or length >= 0):
-        stop = None if length is None or start + length >= 0 else start + length
-        return value.str.slice(start, stop)
-    if length is not None and length < 0:
-        raise text.error(node, "SUBSTRING takes a start from 1 on and a length, both whole")
-    return value.str.slice(start - 1, None if length is None else start - 1 + length)
 
 
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
@@ -207,19 +155,6 @@ def _truncate(value: Expr, _given: dict[str, Any], node: exp.Expr, text: SqlText
     return value.dt.truncate(f"1{unit}")
 
 
-def _trim(value: Expr, given: dict[str, Any], node: exp.Expr, _text: SqlText) -> Expr:
-    characters = given.get("expression")
-    side = node.args.get("position")
-    if side in ("LEADING", "TRAILING"):
-        sides = {"LEADING": value.str.strip_left, "TRAILING": value.str.strip_right}
-        return sides[side](characters)
-    return value.str.strip(characters)
-
-
-def _ilike(value: Expr, given: dict[str, Any], *_: object) -> Expr:
-    return like(value.str.lower(), str(given["expression"]).lower())
-
-
 def similar_pattern(pattern: str) -> str:
     """A pattern of SIMILAR TO as a regular expression."""
     return "".join(_WILD.get(c, f"\\{c}" if c in ".^$" else c) for c in pattern)
@@ -227,14 +162,9 @@ def similar_pattern(pattern: str) -> str:
 
 _WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
     exp.Round: lambda x, given, *_: x.round(given.get("decimals", 0)),
-    exp.Trim: _trim,
-    exp.Like: lambda x, given, *_: like(x, given["expression"]),
-    exp.ILike: _ilike,
     exp.SimilarTo: lambda x, given, *_: x.str.contains(
         rf"(?s)\A(?:{similar_pattern(given['expression'])})\z", regex=True
     ),
-    exp.SplitPart: _split_part,
-    exp.Substring: _substring,
     exp.DateTrunc: _truncate,
     exp.TimestampTrunc: _truncate,
 }

@@ -19,7 +19,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
 from planner.expressions.types import is_list, is_number, is_text
-from planner.sql.expressions import functions, times
+from planner.sql.expressions import functions, patterns, times
 from planner.sql.expressions.containers import nth
 from planner.sql.expressions.refusals import not_supported
 from planner.sql.expressions.windowing import OVER
@@ -262,10 +262,17 @@ class Expressions:
         like, escape = node.this, plain_value(node.args["expression"], self.text)
         if type(like) is not exp.Like or not isinstance(escape, str) or len(escape) > 1:
             raise self.text.error(node, "write s LIKE 'pattern' ESCAPE '!', with one character")
-        pattern = plain_value(like.args["expression"], self.text)
+        value, pattern = self.compile(like.this), self.compile(like.args["expression"])
         with self.text.located(node):
-            made = functions.like(self.compile(like.this), str(pattern), escape)
+            made = patterns.like_any(value, pattern, escape)
         return ~made if like.args.get("negate") else made
+
+    def _trim(self, node: exp.Expr) -> Expr:
+        functions.reject_others(node, ("this", "expression", "position"), self.text)
+        given = node.args.get("expression")
+        characters = None if given is None else self.compile(given)
+        with self.text.located(node):
+            return patterns.trim(self.compile(node.this), characters, node.args.get("position"))
 
     def _json(self, node: exp.Expr) -> Expr:
         """``s ->> '$.a'``."""
@@ -347,6 +354,7 @@ class Expressions:
         exp.DPipe: _concat,
         exp.Escape: _escape,
         exp.TryCast: _cast,
+        exp.Trim: _trim,
         exp.Subquery: _subquery,
         exp.Select: _subquery,
         exp.Exists: _exists,

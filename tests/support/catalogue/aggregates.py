@@ -30,7 +30,7 @@ ENTRIES = (
     _of("BOOL_OR", "BOOL_OR(p)"),
     _of("EVERY", "EVERY(q)", "BOOL_AND(q)"),
     _of("SOME", "SOME(q)", "BOOL_OR(q)"),
-    _of("COUNT_IF", "COUNT_IF(i > 0)"),
+    _of("COUNT_IF", "COUNT_IF(i > 0)", "COUNT(*) FILTER (WHERE i > 0)"),
     _of("MAX_BY", "MAX_BY(n, n)"),
     _of("MIN_BY", "MIN_BY(k, n)"),
     _of("VAR_SAMP", "VARIANCE(i)", "VAR_SAMP(i)"),

@@ -148,10 +148,24 @@ def translation(characters: str, others: str) -> dict[int, str | None]:
 
 def _concat_ws(values: Sequence[Value], call: Call) -> Value:
     """What is not null of each row; Arrow leaves out rows that have nothing but nulls."""
-    nothing = reduce(pc.and_, map(pc.is_null, values))
-    first = pc.if_else(nothing, pa.scalar("", _TEXT), values[0])
-    separator = pa.scalar(call.option("separator"))
-    return pc.binary_join_element_wise(first, *values[1:], separator, null_handling="skip")
+    separator = dict(call.options).get("separator")
+    texts = values if separator is not None else values[1:]
+    between = values[0] if separator is None else pa.scalar(separator)
+    nothing = reduce(pc.and_, map(pc.is_null, texts))
+    first = pc.if_else(nothing, pa.scalar("", _TEXT), texts[0])
+    filled = pc.fill_null(between, "")
+    made = pc.binary_join_element_wise(first, *texts[1:], filled, null_handling="skip")
+    return pc.if_else(pc.is_valid(between), made, pa.scalar(None, _TEXT))
+
+
+def _spark_concat_ws(call: Call, *args: str) -> str:
+    separator = dict(call.options).get("separator")
+    return f"concat_ws({', '.join(args if separator is None else (quoted(separator), *args))})"
+
+
+def _show_concat_ws(call: Call) -> str:
+    named = "separator" in dict(call.options)
+    return method("str.concat_ws", *(("separator",) if named else ()))(call)
 
 
 def _resolve_repeat(call: Call) -> Node | None:
@@ -330,6 +344,6 @@ FUNCTIONS["concat_ws"] = Function(
     "concat_ws",
     of_texts(_TEXT),
     _concat_ws,
-    method("str.concat_ws", "separator"),
-    spark="concat_ws({separator}, {args})",
+    _show_concat_ws,
+    spark=_spark_concat_ws,
 )

@@ -1,0 +1,58 @@
+"""LIKE and TRIM, which SQL writes in a special form."""
+
+from __future__ import annotations
+
+from planner.api.expressions import Expr, lit
+from planner.errors import InvalidPlanError
+from planner.expressions.functions.texts.places import like_pieces, like_regex
+from planner.expressions.nodes import Literal
+
+
+def like(value: Expr, pattern: str, escape: str = "\\") -> Expr:
+    """``LIKE`` with a literal pattern: a comparison, where there is an equal one."""
+    pieces = like_pieces(pattern, escape)
+    wild = [at for at, (_, is_wild) in enumerate(pieces) if is_wild]
+    plain = "".join(character for character, is_wild in pieces if not is_wild)
+    last = len(pieces) - 1
+    if not any(is_wild and character == "_" for character, is_wild in pieces):
+        if not wild:
+            return value == plain
+        if wild == [last]:
+            return value.str.starts_with(plain)
+        if wild == [0]:
+            return value.str.ends_with(plain)
+        if wild == [0, last]:
+            return value.str.contains(plain)
+    return value.str.contains(like_regex(pieces), regex=True)
+
+
+def like_any(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
+    """``LIKE`` with any pattern.
+
+    Raises:
+        InvalidPlanError: the pattern is a literal of another type.
+    """
+    node = pattern.node
+    if not isinstance(node, Literal):
+        return value.str.like(pattern, escape)
+    if node.literal is None:
+        raise InvalidPlanError("NULL here makes all of it NULL; a text is needed")
+    if not isinstance(node.literal, str):
+        raise InvalidPlanError("LIKE takes a text as its pattern")
+    return like(value, node.literal, escape)
+
+
+def ilike(value: Expr, pattern: Expr) -> Expr:
+    """``ILIKE``: ``LIKE`` of both in lower case."""
+    node = pattern.node
+    if isinstance(node, Literal):
+        pattern = lit(node.literal.lower() if isinstance(node.literal, str) else node.literal)
+    else:
+        pattern = pattern.str.lower()
+    return like_any(value.str.lower(), pattern)
+
+
+def trim(text: Expr, characters: Expr | None, side: str | None) -> Expr:
+    """``TRIM(BOTH 'ab' FROM s)``."""
+    named = {"LEADING": text.str.strip_left, "TRAILING": text.str.strip_right}
+    return named.get(side or "", text.str.strip)(characters)
