@@ -145,8 +145,9 @@ class _Opening:
             case Sorted():  # rows that come when they begin are a table, which has no order
                 opened = self._opened[node.input]
                 # Another exchange, or a union, may follow, and is not put directly above one.
-                is_dealt = isinstance(opened, Exchange)
-                return Project(opened, identity_columns(node.schema)) if is_dealt else opened
+                if isinstance(opened, Exchange):
+                    return Project(opened, identity_columns(node.schema))
+                return opened
             case DataWindowAgg(window=SnapshotWindow(), points=False, edges=False):
                 return self._aggregate(node)
             case Clip(edges=False) if fixed_length_us(node.left) is None:
