@@ -12,7 +12,7 @@ from rstream.items.batch import EVENT, KIND, VE, VS, int64_column, kinds
 from rstream.items.dictionaries import plain_array
 from rstream.items.edges import is_end
 from rvertex.events.lifetime import with_times
-from rvertex.sinks.protocol import DeliveredRows
+from rvertex.sinks.protocol import OP, DeliveredRows
 
 if TYPE_CHECKING:
     from rstream import Items
@@ -35,7 +35,14 @@ class CleanRows:
         #: The column that says when a row starts.
         self.start = self._form.start
         #: The columns of the rows.
-        self.schema = self._form.file_schema(items)
+        self.schema = self._plain = self._form.file_schema(items)
+        #: By which an end and a begin are an update; None: rows have no kind of change.
+        self._op_key: tuple[str, ...] | None = None
+
+    def add_op(self, key: tuple[str, ...]) -> None:
+        """Have rows that begin and end appended, each with its kind of change before it."""
+        self._op_key, self.end = key, None
+        self.schema = self._plain.insert(0, pa.field(OP, pa.string()))
 
     def of(self, items: Items) -> DeliveredRows | None:
         """The rows of ``items``; None if there are CTIs alone."""
@@ -51,9 +58,9 @@ class CleanRows:
             ends, instants = is_end(vs, ve), vs
             events = with_times(events, vs=np.minimum(vs, ve), ve=np.maximum(vs, ve))
         table = self._clean(events)
-        return DeliveredRows(
-            items.first_seq, items.next_seq, at + items.first_seq, table, ends, instants
-        )
+        seqs = at + items.first_seq
+        rows = DeliveredRows(items.first_seq, items.next_seq, seqs, table, ends, instants)
+        return rows if self._op_key is None else rows.with_op(self._op_key)
 
     def table(self, events: pa.Table) -> pa.Table:
         """Events that are no end edges, with columns ``_vs, _ve, payload``, as rows."""
@@ -64,7 +71,7 @@ class CleanRows:
     def _clean(self, events: pa.RecordBatch) -> pa.RecordBatch:
         payload = [plain_array(column) for column in events.columns[3:]]
         columns = self._form.columns(events, payload)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self._plain)
 
 
 def _free_form(taken: list[str]) -> TableForm:

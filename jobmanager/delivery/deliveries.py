@@ -24,9 +24,10 @@ from rvertex.sinks.limits import limits_of
 from rvertex.sinks.spec import (
     DeliveryPlace,
     check_names,
-    keeps_keys,
+    delivered_key,
     keeps_refused,
     name_of,
+    rows_of,
     takes_changes,
 )
 
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 _NEEDS_KEYS = (
     "rows of this output come when they begin and end later, so it goes to destinations that keep "
-    "rows by key: mode='upsert' of PostgreSQL, upsert=True of Kafka. Run the query again with this "
-    "destination to have whole rows"
+    "rows by key (mode='upsert' of PostgreSQL, upsert=True of Kafka) or append changes "
+    "(changes=True). Run the query again with this destination to have whole rows"
 )
 
 
@@ -91,13 +92,14 @@ class Deliveries:
             self._add(spec, plan)
 
     def _add(self, spec: SinkSpec, plan: PhysicalPlan) -> None:
-        rows = clean_rows(plan)
+        rows = clean_rows(plan, spec)
         spec.check(rows.schema)
         if rows.has_edges and not takes_changes(spec):
             raise InvalidSinkError(name_of(spec), _NEEDS_KEYS)
         name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
-        if keeps_keys(spec) and len(streams) > 1 and not plan.partitioning.covers(spec.key):
-            raise InvalidSinkError(name_of(spec), _moves(spec.key))
+        key = delivered_key(spec)
+        if key and len(streams) > 1 and not plan.partitioning.covers(key):
+            raise InvalidSinkError(name_of(spec), _moves(key))
         for k, (stream, uri) in enumerate(streams):
             make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
             wake, part = make()
@@ -236,11 +238,17 @@ class Deliveries:
         ]
 
 
-def clean_rows(plan: PhysicalPlan) -> CleanRows:
-    """What makes delivered rows of the output of ``plan``."""
-    has_edges = plan.changes is not None
+def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:
+    """What makes rows of the output of ``plan``, as ``spec`` wants them delivered.
+
+    Raises:
+        InvalidSinkError: a column has the name of one that is added.
+    """
     form = plan.changes or output_form(plan)
-    return CleanRows(item_schema(plan.schema), form, has_edges=has_edges)
+    rows = CleanRows(item_schema(plan.schema), form, has_edges=plan.changes is not None)
+    if spec is not None and rows_of(spec, rows.schema) is not rows.schema:
+        rows.add_op(delivered_key(spec))
+    return rows
 
 
 def output_form(plan: PhysicalPlan) -> TableForm | None:

@@ -18,7 +18,7 @@ from planner.logical.nodes import LogicalNode, Sink
 from planner.logical.query import Publishing, Query
 from planner.logical.table_form import DEFAULT, table_form
 from rstream.items.batch import item_schema
-from rvertex.sinks.spec import check_names
+from rvertex.sinks.spec import check_names, rows_of
 from rvertex.sources.versions import absolute, local_path
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Outputs:
         form = table_form(self.plan, start, end)
         columns = form.file_schema(item_schema(self.plan.schema))
         for spec in destinations:
-            spec.check(columns)
+            spec.check(rows_of(spec, columns))
         check_names(destinations)
         return replace(self._query(None, cti_every, form), deliveries=destinations)
 
@@ -114,6 +114,7 @@ class Outputs:
         mode: KafkaMode = "transactions",
         upsert: bool = False,
         on_bad_row: OnRefused = "fail",
+        changes: bool = False,
         config: Mapping[str, Any] | None = None,
     ) -> Query:
         """Deliver the answer to a topic; see :func:`planner.api.sinks.kafka`."""
@@ -126,6 +127,7 @@ class Outputs:
                 mode=mode,
                 upsert=upsert,
                 on_bad_row=on_bad_row,
+                changes=changes,
                 config=config,
             )
         )
@@ -139,10 +141,19 @@ class Outputs:
         key: str | Sequence[str] = (),
         deletes: Deletes = "delete",
         on_bad_row: OnRefused = "fail",
+        changes: bool = False,
     ) -> Query:
         """Deliver the answer to a table; see :func:`planner.api.sinks.postgres`."""
         return self.deliver(
-            sinks.postgres(dsn, table, mode=mode, key=key, deletes=deletes, on_bad_row=on_bad_row)
+            sinks.postgres(
+                dsn,
+                table,
+                mode=mode,
+                key=key,
+                deletes=deletes,
+                on_bad_row=on_bad_row,
+                changes=changes,
+            )
         )
 
     def to_function(self, fn: Callable[[int, pa.RecordBatch], None]) -> Query:

@@ -35,6 +35,7 @@ def kafka(
     mode: KafkaMode = "transactions",
     upsert: bool = False,
     on_bad_row: OnRefused = "fail",
+    changes: bool = False,
     config: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> KafkaSink:
@@ -46,15 +47,19 @@ def kafka(
     of the record's key; rows of one key stay in order. Without it, an output partition goes to one
     partition of the topic. ``upsert``: for compacted topics; the value of a key is its row that is
     alive, written when it begins, and a tombstone (no value) when it ends and the key has no other
-    row at that instant. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``:
-    what the delivery is called, by which it finds its progress; by default ``kafka:TOPIC``.
+    row at that instant. ``changes``: rows come when they begin and when they end, with a column
+    ``op``: ``+I``, ``-D``, and with ``key`` ``-U`` and ``+U``. ``format="debezium-json"``: change
+    events of Debezium. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``: what
+    the delivery is called, by which it finds its progress; by default ``kafka:TOPIC``.
 
     ``on_bad_row``: of a row that the broker refuses, as one that is too large. ``"fail"`` ends the
     delivery by name; ``"dead_letter"`` keeps the row aside, with the reason, and goes on:
     ``ss.read_dead_letters(root, name)`` reads these rows.
     """
     settings = tuple(sorted((str(k), str(v)) for k, v in (config or {}).items()))
-    return KafkaSink(topic, servers, _names(key), format, mode, settings, name, upsert, on_bad_row)
+    return KafkaSink(
+        topic, servers, _names(key), format, mode, settings, name, upsert, on_bad_row, changes
+    )
 
 
 def postgres(
@@ -65,6 +70,7 @@ def postgres(
     key: str | Sequence[str] = (),
     deletes: Deletes = "delete",
     on_bad_row: OnRefused = "fail",
+    changes: bool = False,
     name: str = "",
 ) -> PostgresSink:
     """A table of PostgreSQL; rows and progress are written in one transaction.
@@ -72,38 +78,51 @@ def postgres(
     ``mode="upsert"``: the table holds the rows of the answer that are alive, one per ``key``. A row
     is inserted or replaced when it begins. When it ends and its key has no other row, ``deletes``
     decides: ``"delete"`` removes it, ``"mark"`` sets its end column, ``"ignore"`` keeps it as it
-    is. ``name`` and ``on_bad_row``: as in :func:`kafka`; the name is ``postgres:TABLE`` by default.
+    is. ``changes``: as in :func:`kafka`, for ``mode="append"``. ``name`` and ``on_bad_row``: as in
+    :func:`kafka`; the name is ``postgres:TABLE`` by default.
     """
-    return PostgresSink(dsn, table, mode, _names(key), name, deletes, on_bad_row)
+    return PostgresSink(dsn, table, mode, _names(key), name, deletes, on_bad_row, changes)
 
 
-def function(fn: Callable[[int, pa.RecordBatch], None], *, name: str = "") -> FunctionSink:
+def function(
+    fn: Callable[[int, pa.RecordBatch], None], *, changes: bool = False, name: str = ""
+) -> FunctionSink:
     """Calls ``fn(first_seq, batch)`` with rows in the order of a partition, where the job runs.
 
     ``first_seq`` counts the items of the partition. After a failure the last call may be repeated,
     with the same number and the same rows; ranges of calls do not overlap. A function with a
     parameter ``stream`` is told which partition it is, as several call it: whoever keeps
     ``(stream, first_seq)`` has each row once. What it raises is tried again, unless no retry can
-    help: a mistake such as NameError, or an answer over HTTP such as 401 or 422.
+    help: a mistake such as NameError, or an answer over HTTP such as 401 or 422. ``changes``: as in
+    :func:`kafka`.
     """
     if not callable(fn):
         raise InvalidSinkError("function", f"it takes a function, not {fn!r}")
-    return FunctionSink(user_code(fn, "to_function", deterministic=True), name)
+    return FunctionSink(user_code(fn, "to_function", deterministic=True), name, changes)
 
 
-def console(*, name: str = "") -> ConsoleSink:
-    """Standard output of the process that delivers: columns in a terminal, else JSON lines."""
-    return ConsoleSink(name)
+def console(*, changes: bool = False, name: str = "") -> ConsoleSink:
+    """Standard output of the process that delivers: columns in a terminal, else JSON lines.
+
+    ``changes``: as in :func:`kafka`.
+    """
+    return ConsoleSink(name, changes)
 
 
 def parquet(
-    path: str, *, roll: Duration = "60s", roll_rows: int = 1_000_000, name: str = ""
+    path: str,
+    *,
+    roll: Duration = "60s",
+    roll_rows: int = 1_000_000,
+    changes: bool = False,
+    name: str = "",
 ) -> ParquetSink:
     """A folder of clean tables, on a disk or an object store; other jobs may add to it as well.
 
     A file is written when ``roll`` has gone by since the last one, or ``roll_rows`` rows have come.
+    ``changes``: as in :func:`kafka`.
     """
-    return ParquetSink(path, duration_us(roll) / 1e6, roll_rows, name)
+    return ParquetSink(path, duration_us(roll) / 1e6, roll_rows, name, changes)
 
 
 def avro_schema(query: Query) -> str:

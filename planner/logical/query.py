@@ -10,7 +10,7 @@ from planner.logical.nodes import Lifetime, LogicalNode, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
 from rvertex.operators.lifetimes.shift import Shift
-from rvertex.sinks.spec import keeps_keys, takes_changes
+from rvertex.sinks.spec import delivered_key, takes_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,9 +69,9 @@ class Query:
         """The columns by which the partitions of the answer divide rows for its deliveries.
 
         Two partitions are delivered at the same time, so rows of one key share a partition. Empty:
-        there is one partition. None: no destination keeps rows by key.
+        there is one partition. None: no destination orders rows by key.
         """
-        keys = [spec.key for spec in self.deliveries if keeps_keys(spec)]
+        keys = [key for key in map(delivered_key, self.deliveries) if key]
         if not keys:
             return None
         return tuple(n for n in keys[0] if n in self.schema.names and all(n in k for k in keys))

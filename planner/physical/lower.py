@@ -38,6 +38,7 @@ from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
 from rstream.format.codec import kept_type
 from rvertex.operators.edges.spread import EdgeSpread
+from rvertex.sinks.spec import name_of, needs_changes, takes_changes
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
 from rvertex.sources.formats.row_groups import marked
@@ -77,6 +78,7 @@ def lower(
         StreamEngineError: a file cannot be read, or has a row without a time, naming both.
     """
     _check_parallelism(parallelism)
+    _check_changes(query)
     every_us = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
     for node in topological(query.plan):
         if isinstance(node, logical.Source):
@@ -111,6 +113,26 @@ def _check_parallelism(parallelism: Parallelism) -> None:
         raise InvalidPlanError(
             f"parallelism={parallelism}: it is between 1 and {PARALLELISM_MAX}, or 'auto'"
         )
+
+
+def _check_changes(query: Query) -> None:
+    """Changes can be delivered where all of the answer's readers take them.
+
+    Raises:
+        InvalidPlanError: one needs them, and another does not take them.
+    """
+    form = query.plan.form
+    for spec in query.deliveries if not query.takes_changes else ():
+        if not needs_changes(spec):
+            continue
+        others = [name_of(other) for other in query.deliveries if not takes_changes(other)]
+        if others:
+            reason = f"{', '.join(others)} takes whole rows: deliver to it from another query"
+        elif form is not None and form.end is None:
+            reason = "the answer needs its end column: leave out end=None"
+        else:
+            reason = "the answer has to stay in the folder of the job"
+        raise InvalidPlanError(f"{name_of(spec)} takes changes, but {reason}")
 
 
 def _check_types(schema: pa.Schema) -> None:

@@ -13,10 +13,20 @@ rows that were computed differently are never delivered on top. Source: LIVE 2.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+
+from rstream.items.edges import identities, occurrences
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The column with the kind of a change, and its values, as Flink writes them.
+OP = "op"
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
+_OPS = pa.array([INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,36 @@ class DeliveredRows:
             ends=None if self.ends is None else self.ends[kept],
             instants=None if self.instants is None else self.instants[kept],
         )
+
+    def partners(self, key: Sequence[str]) -> np.ndarray:
+        """Per row the one that it is an update with, int64[n]; -1: none.
+
+        An end and a begin of one key at one instant are an update: the n-th end of the key there
+        and the n-th begin. Without a key nothing is.
+        """
+        count = self.table.num_rows
+        found = np.full(count, -1, np.int64)
+        if self.ends is None or self.instants is None or not key:
+            return found
+        columns = [*(self.table.column(name) for name in key), pa.array(self.instants)]
+        same = identities(columns, count)
+        cell = np.empty(count, np.int64)
+        for mask in (self.ends, ~self.ends):
+            cell[mask] = same[mask] * (count + 1) + occurrences(same[mask])
+        ends, begins = np.flatnonzero(self.ends), np.flatnonzero(~self.ends)
+        _, of_ends, of_begins = np.intersect1d(
+            cell[ends], cell[begins], assume_unique=True, return_indices=True
+        )
+        found[ends[of_ends]] = begins[of_begins]
+        found[begins[of_begins]] = ends[of_ends]
+        return found
+
+    def with_op(self, key: Sequence[str]) -> DeliveredRows:
+        """The rows behind a column :data:`OP`, to be appended."""
+        ends = np.zeros(self.table.num_rows, bool) if self.ends is None else self.ends
+        ops = _OPS.take(pa.array(2 * ends + (self.partners(key) >= 0)))
+        table = self.table.add_column(0, OP, ops)
+        return replace(self, table=table, ends=None, instants=None)
 
 
 class Destination(Protocol):

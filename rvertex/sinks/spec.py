@@ -10,19 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
+import pyarrow as pa
+
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.postgres_columns import columns_of, split_table
+from rvertex.sinks.protocol import OP
 from rvertex.sources.logs.kafka.options import topic_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
     from rstream.store.protocol import BlobStore
     from rvertex.user_code.code import UserCode
 
-KafkaFormat = Literal["json", "avro", "arrow"]
+KafkaFormat = Literal["json", "avro", "arrow", "debezium-json"]
 KafkaMode = Literal["transactions", "headers"]
 #: What becomes of a row that the destination refuses: it ends the delivery, or it is kept aside.
 OnRefused = Literal["fail", "dead_letter"]
@@ -95,6 +96,13 @@ class KafkaSink:
     #: A key has one value, that of its row that is alive; a tombstone says that it has none.
     upsert: bool = False
     on_bad_row: OnRefused = "fail"
+    #: Rows come when they begin and again when they end, behind a column ``op``.
+    changes: bool = False
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether a reader of the topic has one row per key."""
+        return self.upsert or self.format == "debezium-json"
 
     @property
     def label(self) -> str:
@@ -102,14 +110,19 @@ class KafkaSink:
 
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
-        check_choice(self.label, "format", self.format, ("json", "avro", "arrow"))
+        check_choice(self.label, "format", self.format, ("json", "avro", "arrow", "debezium-json"))
         check_choice(self.label, "mode", self.mode, ("transactions", "headers"))
         check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
         if (reason := topic_fault(self.topic)) is not None:
             raise InvalidSinkError(self.label, reason)
         check_columns(self.label, "key", self.key, schema)
-        if self.upsert and not self.key:
-            raise InvalidSinkError(self.label, "upsert=True needs key=[columns]")
+        is_debezium = self.format == "debezium-json"
+        if self.keeps_keys and not self.key:
+            option = "format='debezium-json'" if is_debezium else "upsert=True"
+            raise InvalidSinkError(self.label, f"{option} needs key=[columns]")
+        if self.upsert + self.changes + is_debezium > 1:
+            reason = "upsert=True, changes=True and format='debezium-json' exclude each other"
+            raise InvalidSinkError(self.label, reason)
         if self.key and self.format == "arrow":
             reason = "format='arrow' packs many rows in a record; key= is for a row in a record"
             raise InvalidSinkError(self.label, reason)
@@ -129,6 +142,13 @@ class PostgresSink:
     #: For "upsert": delete the row, or set its end and keep it, or leave it as it is.
     deletes: Deletes = "delete"
     on_bad_row: OnRefused = "fail"
+    #: Rows come when they begin and again when they end, behind a column ``op``.
+    changes: bool = False
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether the table has one row per key."""
+        return self.mode == "upsert"
 
     @property
     def label(self) -> str:
@@ -141,6 +161,8 @@ class PostgresSink:
         check_choice(self.label, "deletes", self.deletes, ("delete", "mark", "ignore"))
         if self.deletes != "delete" and self.mode != "upsert":
             raise InvalidSinkError(self.label, "deletes= needs mode='upsert'")
+        if self.changes and self.mode != "append":
+            raise InvalidSinkError(self.label, "changes=True needs mode='append'")
         check_columns(self.label, "key", self.key, schema)
         if bool(self.key) != (self.mode == "upsert"):
             reason = "mode='upsert' takes key=[columns], mode='append' takes none"
@@ -158,6 +180,8 @@ class FunctionSink:
 
     code: UserCode
     name: str = ""
+    #: Rows come when they begin and again when they end, behind a column ``op``.
+    changes: bool = False
 
     @property
     def label(self) -> str:
@@ -172,6 +196,8 @@ class ConsoleSink:
     """Standard output of the process that delivers; see :mod:`rvertex.sinks.console`."""
 
     name: str = ""
+    #: Rows come when they begin and again when they end, behind a column ``op``.
+    changes: bool = False
 
     @property
     def label(self) -> str:
@@ -190,6 +216,8 @@ class ParquetSink:
     roll_s: float = 60.0
     roll_rows: int = 1_000_000
     name: str = ""
+    #: Rows come when they begin and again when they end, behind a column ``op``.
+    changes: bool = False
 
     @property
     def label(self) -> str:
@@ -214,18 +242,27 @@ def keeps_refused(spec: SinkSpec) -> bool:
 
 def keeps_keys(spec: SinkSpec) -> TypeGuard[KafkaSink | PostgresSink]:
     """Whether it keeps one row per ``spec.key``."""
-    match spec:
-        case PostgresSink():
-            return spec.mode == "upsert"
-        case KafkaSink():
-            return spec.upsert
-        case _:
-            return False
+    return isinstance(spec, KafkaSink | PostgresSink) and spec.keeps_keys
+
+
+def delivered_key(spec: SinkSpec) -> tuple[str, ...]:
+    """The columns whose rows are delivered in one order; empty: rows of any partition may mix."""
+    if keeps_keys(spec) or (isinstance(spec, KafkaSink) and spec.changes):
+        return spec.key
+    return ()
+
+
+def needs_changes(spec: SinkSpec) -> bool:
+    """Whether its rows are changes: whole rows would be another answer."""
+    if isinstance(spec, KafkaSink) and spec.format == "debezium-json":
+        return True
+    kinds = (KafkaSink, PostgresSink, FunctionSink, ConsoleSink, ParquetSink)
+    return isinstance(spec, kinds) and spec.changes
 
 
 def takes_changes(spec: SinkSpec) -> bool:
     """Whether rows may come to it when they begin and end later."""
-    return keeps_keys(spec)
+    return keeps_keys(spec) or needs_changes(spec)
 
 
 def check_names(specs: Sequence[SinkSpec]) -> None:
@@ -238,6 +275,20 @@ def check_names(specs: Sequence[SinkSpec]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidSinkError(name, "two deliveries have this name; give one name='...'")
+
+
+def rows_of(spec: SinkSpec, schema: pa.Schema) -> pa.Schema:
+    """The columns that are delivered of an output with the columns ``schema``.
+
+    Raises:
+        InvalidSinkError: one of them is named as the column with the kind of a change.
+    """
+    if not getattr(spec, "changes", False):
+        return schema
+    if OP in schema.names:
+        reason = f"changes=True adds the column {OP!r}, and the query has one: rename it"
+        raise InvalidSinkError(name_of(spec), reason)
+    return schema.insert(0, pa.field(OP, pa.string()))
 
 
 def check_choice(label: str, what: str, given: str, choices: Sequence[str]) -> None:

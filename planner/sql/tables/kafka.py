@@ -138,6 +138,7 @@ class TopicSink:
     key: tuple[str, ...] = option("key", "key.fields", read=names, default=())
     format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
     upsert: bool = changelog_option()
+    changes: bool = option("changes", read=truth, default=False)
     mode: str = option(
         "mode", "sink.delivery-guarantee", read=choice(_MODES), default="transactions"
     )
@@ -203,8 +204,9 @@ def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
             key=key,
             format=said.format,  # type: ignore[arg-type]
             mode=said.mode,  # type: ignore[arg-type]
-            upsert=said.upsert,
+            upsert=said.upsert and said.format != "debezium-json",
             on_bad_row=said.on_bad_row,  # type: ignore[arg-type]
+            changes=said.changes,
             config=said.properties,
         )
         return stream.deliver(spec, start=said.start, end=said.end)

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from planner.api import sinks
 from planner.logical.table_form import DEFAULT
-from planner.sql.tables.options import choice, names, null_or_text, option
+from planner.sql.tables.options import choice, names, null_or_text, option, truth
 from planner.sql.tables.table import Connector, Sink
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class TableSink:
     on_bad_row: str = option(
         "on_bad_row", read=choice({name: name for name in ("fail", "dead_letter")}), default="fail"
     )
+    changes: bool = option("changes", read=truth, default=False)
     username: str | None = option("username", default=None)
     password: str | None = option("password", default=None, is_shown=False)
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
@@ -57,6 +58,7 @@ def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
             key=key if mode == "upsert" else (),
             deletes=deletes,
             on_bad_row=on_bad_row,
+            changes=said.changes,
         )
         return stream.deliver(spec, start=said.start, end=said.end)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rstream.items.edges import identities
 from rvertex.sinks.errors import RowsRefusedError
@@ -38,13 +39,13 @@ class Record(NamedTuple):
 class RecordEncoder:
     """Makes the records of one delivery."""
 
-    def __init__(self, sink: KafkaSink, schema: pa.Schema) -> None:
-        """``schema``: the columns of the rows.
+    def __init__(self, sink: KafkaSink, schema: pa.Schema, end: str | None = None) -> None:
+        """``schema``: the columns of the rows. ``end``: the one with ends that come later.
 
         Raises:
             InvalidSinkError: the format has no type for a column.
         """
-        self._sink = sink
+        self._sink, self._end = sink, end
         self._avro = AvroEncoder(sink.label, schema) if sink.format == "avro" else None
 
     def of(self, rows: DeliveredRows) -> Iterator[Record]:
@@ -53,6 +54,11 @@ class RecordEncoder:
         Raises:
             RowsRefusedError: a row without a key, where a key has one value.
         """
+        if self._sink.keeps_keys:
+            self._check_keys(rows)
+        if self._sink.format == "debezium-json":
+            yield from self._events(rows)
+            return
         if self._sink.upsert:
             rows = self._net(rows)
         if self._sink.format == "arrow":
@@ -64,12 +70,39 @@ class RecordEncoder:
         for value, key, seq in zip(values, self._keys(rows.table), rows.seqs.tolist(), strict=True):
             yield Record(value, key, seq, seq + 1)
 
+    def _check_keys(self, rows: DeliveredRows) -> None:
+        if any(rows.table.column(name).null_count for name in self._sink.key):
+            reason = f"a key is null, and a row needs one: {', '.join(self._sink.key)}"
+            raise RowsRefusedError(self._sink.label, rows.first_seq, rows.next_seq, reason)
+
+    def _events(self, rows: DeliveredRows) -> Iterator[Record]:
+        """A change event for each begin, and for each end without a begin of its key."""
+        table = rows.table
+        if self._end is not None:  # a row that ends is the row that began
+            at = table.schema.get_field_index(self._end)
+            field = table.schema.field(at)
+            open_ends = pa.nulls(table.num_rows, field.type)
+            if rows.ends is not None and rows.ends.any():
+                open_ends = pc.if_else(pa.array(rows.ends), open_ends, table.column(at))
+                table = table.set_column(at, field, open_ends)
+        values, keys = self._values(table), self._keys(table)
+        partner = rows.partners(self._sink.key).tolist()
+        starts = rows.instants
+        for i, seq in enumerate(rows.seqs.tolist()):
+            is_end = rows.ends is not None and bool(rows.ends[i])
+            if is_end and partner[i] >= 0:
+                continue
+            op = "d" if is_end else "c" if partner[i] < 0 else "u"
+            before = values[i] if is_end else b"null" if op == "c" else values[partner[i]]
+            after = b"null" if is_end else values[i]
+            ms = b"null" if starts is None else b"%d" % (starts[i] // 1000)
+            parts = (before, after, op.encode(), ms)
+            value = b'{"before":%b,"after":%b,"op":"%b","ts_ms":%b}' % parts
+            yield Record(value, keys[i], seq, seq + 1)
+
     def _net(self, rows: DeliveredRows) -> DeliveredRows:
         """Rows without the ends at whose instants their keys get other rows."""
         keys = [rows.table.column(name) for name in self._sink.key]
-        if any(key.null_count for key in keys):
-            reason = f"a key is null, and upsert=True needs one: {', '.join(self._sink.key)}"
-            raise RowsRefusedError(self._sink.label, rows.first_seq, rows.next_seq, reason)
         if rows.ends is None or rows.instants is None:
             return rows
         same = identities([*keys, pa.array(rows.instants)], rows.table.num_rows)

@@ -36,7 +36,7 @@ class KafkaTransactions:
     def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
         self._sink, self._place = sink, place
         self._link = client.Link(sink)
-        self._records = RecordEncoder(sink, place.schema)
+        self._records = RecordEncoder(sink, place.schema, place.end)
         self._group: client.ProgressGroup | None = None
         self._producer: Producer | None = None
         self._epoch = 0

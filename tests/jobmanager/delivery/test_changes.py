@@ -9,6 +9,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import streamscope as ss
@@ -214,3 +215,115 @@ def test_a_topic_that_changes_a_table(
     run(people.to_postgres(postgres.dsn, table, mode="upsert", key="id"), tmp_path)
     assert sorted(postgres.query(f"SELECT id, name FROM {table}")) == sorted(alive.items())
     assert 0 < len(alive) < 6
+
+
+def replayed(changes: list[tuple[str, Any, Any]]) -> dict[Any, Any]:
+    """The table that a reader of changes ``(op, key, value)`` has; each fits the one before."""
+    table: dict[Any, Any] = {}
+    for op, key, value in changes:
+        if op == "+I":
+            assert key not in table
+        else:
+            assert key in table or op == "+U"
+        if op in ("-D", "-U"):
+            assert table.pop(key) == value
+        else:
+            table[key] = value
+    return table
+
+
+def _change_of(row: dict[str, Any]) -> tuple[str, Any, Any]:
+    return (row["op"], row["item"], row["price"])
+
+
+def versions() -> tuple[ss.Stream, dict[str, int]]:
+    current = prices(5).upserts("item", deleted=ss.col("gone")).select("item", "price")
+    rows = ss.collect(current, executor="local").to_pylist()
+    return current, {r["item"]: r["price"] for r in rows if r["_ve"] == 2**63 - 1}
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_changes_that_are_appended(parallelism: int, tmp_path: Path) -> None:
+    current, alive = versions()
+    folder = str(tmp_path / "changes")
+    query = current.deliver(ss.sinks.parquet(folder, roll="0s", changes=True))
+    root = str(tmp_path / "root")
+    ss.run(query, root=root, executor="local", parallelism=parallelism).wait()
+    table = pq.read_table(folder)
+    assert table.column_names == ["op", "start", "end", "item", "price"]
+    rows = table.to_pylist()
+    assert {r["op"] for r in rows} == {"+I", "-D"}
+    rows.sort(key=lambda r: (r["start"] if r["op"] == "+I" else r["end"], r["op"] == "+I"))
+    assert replayed([_change_of(r) for r in rows]) == alive
+    whole = ss.collect(current, executor="local").num_rows
+    assert sum(r["op"] == "+I" for r in rows) == whole > len(alive) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["transactions", "headers"])
+@pytest.mark.parametrize("form", ["json", "debezium-json"])
+def test_changes_in_a_topic(form: Any, mode: Any, tmp_path: Path, broker: Broker) -> None:
+    topic = broker.create_topic(f"changes-{mode}-{form}", 2)
+    current, alive = versions()
+    query = current.to_kafka(
+        topic, servers=broker.servers, key="item", mode=mode, format=form, changes=form == "json"
+    )
+    run(query, tmp_path)
+    changes = []
+    for record in broker.read_committed(topic):
+        assert record.value is not None
+        row = json.loads(record.value)
+        if form == "json":
+            changes.append(_change_of(row))
+            continue
+        key = (record.key or b"").decode()
+        sides = [("-U", "+U"), ("-D", "+I")][row["op"] != "u"]
+        changes += [
+            (op, key, side["price"])
+            for op, side in zip(sides, (row["before"], row["after"]), strict=True)
+            if side is not None
+        ]
+    assert replayed(changes) == alive
+    assert {op for op, _, _ in changes} == {"+I", "-U", "+U", "-D"}
+    if form == "debezium-json":  # it is read as the table that it was
+        schema = {"item": "string", "price": "int64"}
+        again = ss.Stream.from_kafka(
+            topic,
+            servers=broker.servers,
+            schema=schema,
+            format=form,
+            key="item",
+            vs="ts_ms",
+            delay="60s",
+            until="latest",
+        )
+        found = ss.collect(again, executor="local").to_pylist()
+        assert {r["item"]: r["price"] for r in found if r["_ve"] == 2**63 - 1} == alive
+
+
+def test_rows_that_are_whole_are_inserted(tmp_path: Path) -> None:
+    counts = orders(1).group_by("k").window(ss.tumbling("10s")).agg(n=ss.agg.count())
+    folder = str(tmp_path / "changes")
+    run(counts.deliver(ss.sinks.parquet(folder, roll="0s", changes=True)), tmp_path)
+    rows = pq.read_table(folder).to_pylist()
+    assert {r["op"] for r in rows} == {"+I"}
+    assert len(rows) == ss.collect(counts, executor="local").num_rows
+
+
+def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
+    current, _ = versions()
+    changes = ss.sinks.parquet(str(tmp_path / "changes"), changes=True)
+    with pytest.raises(
+        ss.UsageError, match="console takes whole rows: deliver to it from another query"
+    ):
+        run(current.deliver(changes, ss.sinks.console()), tmp_path)
+    with pytest.raises(ss.UsageError, match="leave out end=None"):
+        run(prices(1).with_columns(at=ss.vs()).deliver(changes, end=None), tmp_path)
+    with pytest.raises(ss.UsageError, match="the query has one: rename it"):
+        current.with_columns(op=ss.lit(1)).deliver(changes)
+    for options in ({"upsert": True, "changes": True}, {"format": "debezium-json"}):
+        key = "item" if "upsert" in options else ()
+        with pytest.raises(ss.UsageError, match=r"exclude each other|needs key"):
+            current.to_kafka("t", servers="x", key=key, **options)  # type: ignore[arg-type]
+    with pytest.raises(ss.UsageError, match="changes=True needs mode='append'"):
+        current.to_postgres("dbname=x", "t", mode="upsert", key="item", changes=True)
