@@ -16,6 +16,15 @@ from planner.api.expressions import (
     ve,
     vs,
 )
+from planner.api.grouped.matching.expressions import (
+    classifier,
+    final,
+    match_number,
+    next_row,
+    prev,
+    rows_of,
+    running,
+)
 from planner.api.grouped.sessions import session
 from planner.api.inputs.items import cti, event
 from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
@@ -58,6 +67,7 @@ __all__ = [
     "WindowedStream",
     "agg",
     "asc",
+    "classifier",
     "coalesce",
     "col",
     "concat_ws",
@@ -66,11 +76,17 @@ __all__ = [
     "cumulating",
     "desc",
     "event",
+    "final",
     "greatest",
     "hopping",
     "least",
     "list_of",
     "lit",
+    "match_number",
+    "next_row",
+    "prev",
+    "rows_of",
+    "running",
     "session",
     "sinks",
     "snapshot",

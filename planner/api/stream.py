@@ -11,7 +11,10 @@ from html import escape
 from typing import TYPE_CHECKING, TypeVar
 
 from planner.api import names as naming
+from planner.api.agg import Ordering
+from planner.api.expressions import Expr
 from planner.api.grouped.frames import Frames, RowFrame
+from planner.api.grouped.matching.building import Asked, match_node
 from planner.api.grouped.sessions import SessionBy
 from planner.api.grouped.steps import OrderedSteps, Rolling, RunningGroups, Windows
 from planner.api.inputs.files import FileInputs
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.api.agg import OrderLike
-    from planner.api.expressions import Expr, ExprLike
+    from planner.api.expressions import ExprLike
 
 __all__ = ["GroupedStream", "Query", "Stream", "WindowedStream"]
 
@@ -185,6 +188,46 @@ class Stream(
             raise InvalidPlanError(f"join_asof() takes another stream, not {other!r}")
         keys = (by, left_by, right_by)
         return Stream(as_of_nodes(self.plan, other.plan, keys, strategy, tolerance, how))
+
+    def match(
+        self,
+        pattern: str,
+        *,
+        partition_by: str | Sequence[str] = (),
+        order_by: OrderLike | Sequence[OrderLike] = (),
+        define: Mapping[str, Expr] | None = None,
+        measures: Mapping[str, ExprLike] | None = None,
+        rows: str = "one",
+        after_match: str = "past_last_row",
+        within: Duration | None = None,
+        subset: Mapping[str, Sequence[str]] | None = None,
+    ) -> Stream:
+        """Rows of a partition that follow one another as ``pattern`` says: MATCH_RECOGNIZE.
+
+        Rows are in order of time; of those that start together ``order_by`` says which comes first,
+        then the order of the stream does. ``define`` has a condition for each variable of the
+        pattern; one without takes any row. See :func:`rows_of`, :func:`prev`, :func:`classifier`.
+
+        ``rows``: "one" row per match, with the keys and ``measures``; "all" rows of a match with
+        all columns, "all_without_empty" leaves out empty matches, "all_with_unmatched" adds the
+        rows in no match. ``after_match``: "past_last_row", "to_next_row", "to_first A" or
+        "to_last A". ``within``: the last row starts at most that much later than the first.
+        Each result is a point at the start of the last row of its match.
+        """
+        keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+        order = (order_by,) if isinstance(order_by, str | Expr | Ordering) else tuple(order_by)
+        asked = Asked(
+            pattern=pattern,
+            keys=keys,
+            order=order,
+            define=define or {},
+            measures=measures or {},
+            rows=rows,
+            after=after_match,
+            within=within,
+            subset=subset or {},
+        )
+        return Stream(match_node(self.plan, asked))
 
     def shift(self, duration: Duration) -> Stream:
         """Move events later by ``duration``, or earlier if it is negative."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.logical.event_time import never_ends
-from planner.logical.nodes import Clip, DataWindowAgg, Join, Source, Stitch
+from planner.logical.nodes import Clip, DataWindowAgg, Join, Match, Source, Stitch
 from planner.logical.table_form import fixed_length_us
 from planner.logical.traversal import NodeMap, topological
 from planner.logical.windows import SnapshotWindow
+from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
@@ -23,6 +24,14 @@ _WAYS_OUT = (
     "when they begin, deliver to a destination that keeps rows by key (to_postgres(mode='upsert'), "
     "to_kafka(upsert=True)), join events with them, or ask for windows"
 )
+_MATCH = (
+    "without WITHIN a match may stay open for ever over a source without an end, keep its rows and "
+    "hold back later results; write WITHIN INTERVAL '1' HOUR, or within='1h'"
+)
+_NEXT = (
+    "NEXT waits for the next row of its key, which may never come over a source without an end, "
+    "and holds back later results; write PREV in the later row"
+)
 
 
 def waiting_notes(plan: LogicalNode) -> list[str]:
@@ -31,13 +40,20 @@ def waiting_notes(plan: LogicalNode) -> list[str]:
     notes = []
     for node in topological(plan):
         is_endless[node] = _is_live(node) or any(is_endless[child] for child in node.inputs)
-        if is_endless[node] and _waits(node):
-            notes.append(f"{node.describe()}: {_WAYS_OUT}")
+        if is_endless[node]:
+            notes += [f"{node.describe()}: {reason}" for reason in _reasons(node)]
     return notes
 
 
 def _is_live(node: LogicalNode) -> bool:
     return isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded
+
+
+def _reasons(node: LogicalNode) -> list[str]:
+    if not isinstance(node, Match):
+        return [_WAYS_OUT] if _waits(node) else []
+    reasons = [] if node.spec.within_us < INF_TIME else [_MATCH]
+    return reasons if node.spec.context[1] == 0 else [*reasons, _NEXT]
 
 
 def _waits(node: LogicalNode) -> bool:

@@ -11,12 +11,12 @@ from planner.expressions.functions import (
     containers,
     logic,
     numbers,
-    ranked,
     temporal,
     trying,
     user,
     varying,
 )
+from planner.expressions.functions.of_rows import ranked, row_patterns
 from planner.expressions.functions.texts import (
     codes,
     json_paths,
@@ -51,6 +51,7 @@ FUNCTIONS: dict[str, Function] = {
     **places.FUNCTIONS,
     **json_paths.FUNCTIONS,
     **varying.FUNCTIONS,
+    **row_patterns.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

@@ -30,6 +30,7 @@ from planner.logical.nodes.lifetimes import (
     Sorted,
     Stitch,
 )
+from planner.logical.nodes.match import Match
 from planner.logical.nodes.node import LogicalNode, OneInput, Step
 from planner.logical.nodes.over import Over
 from planner.logical.nodes.recover import Recover
@@ -57,6 +58,7 @@ __all__ = [
     "LifetimeChange",
     "Limited",
     "LogicalNode",
+    "Match",
     "OneInput",
     "Over",
     "Phase",

@@ -57,7 +57,7 @@ class Filter(_RowStep):
 
     @property
     def codes(self) -> tuple[UserCode, ...]:
-        return _codes(self.predicate)
+        return codes_of(self.predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Project(_RowStep):
 
     @property
     def codes(self) -> tuple[UserCode, ...]:
-        return tuple(code for _, expr in self.columns for code in _codes(expr))
+        return tuple(code for _, expr in self.columns for code in codes_of(expr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,9 @@ def _column(name: str, node: Node) -> str:
     return f"{name} = {bare(node)}"
 
 
-def _codes(expr: Node) -> tuple[UserCode, ...]:
+def codes_of(expr: Node) -> tuple[UserCode, ...]:
+    """All code of the user's that an expression calls."""
     if not isinstance(expr, Call):
         return ()
-    inner = tuple(code for arg in expr.args for code in _codes(arg))
+    inner = tuple(code for arg in expr.args for code in codes_of(arg))
     return (expr.option("code"), *inner) if expr.function == USER else inner

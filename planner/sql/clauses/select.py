@@ -32,6 +32,7 @@ from planner.sql.clauses.set_operations import set_operation
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
 from planner.sql.reading.grammar import WindowTable
+from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
     OF_LIMIT,
     OF_VALUES,
@@ -39,6 +40,7 @@ from planner.sql.windows.in_windows import (
     rows_of_comparison,
     rows_of_union,
 )
+from planner.sql.windows.row_patterns import match_table
 from planner.sql.windows.window_tables import window_table
 
 if TYPE_CHECKING:
@@ -60,7 +62,6 @@ _WHAT = {
     "windows": "WINDOW",
     "locks": "FOR UPDATE",
     "into": "SELECT INTO",
-    "match": "MATCH_RECOGNIZE",
     "connect": "CONNECT BY",
     "pivots": "PIVOT",
     "sort": "SORT BY: a stream is ordered by time",
@@ -262,6 +263,8 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
         raise text.error(alias, "name the columns in a SELECT")
     if isinstance(node, WindowTable):
         return window_table(node, names)
+    if isinstance(node, MatchTable):
+        return match_table(node, _relation(node.this, names), names)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise text.error(node, "FROM takes the name of a stream or a subquery")
     if node.args.get("db") is not None:

@@ -18,6 +18,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.hints import CLAUSES
+from planner.sql.reading.row_patterns import MatchTable, RowOf, RowPatterns, Semantics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,6 +116,9 @@ class StreamDialect(Dialect):
             WindowTable: lambda self, node: f"{node.name}({self.expressions(node, flat=True)})",
             TableArgument: lambda self, node: f"TABLE {self.sql(node, 'this')}",
             Descriptor: lambda self, node: f"DESCRIPTOR({self.sql(node, 'this')})",
+            MatchTable: lambda self, node: f"{self.sql(node, 'this')} MATCH_RECOGNIZE (...)",
+            RowOf: lambda self, node: f"{node.args['kind']}({self.sql(node, 'this')})",
+            Semantics: lambda self, node: f"{node.args['kind']} {self.sql(node, 'this')}",
             Emit: lambda self, node: f"EMIT {self.sql(node, 'this')}",
             Watermark: lambda self, node: f"WATERMARK FOR {self.sql(node, 'this')}",
             Metadata: lambda self, node: f"METADATA {self.sql(node, 'this')}".rstrip(),
@@ -127,7 +131,7 @@ def as_sql(node: exp.Expr) -> str:
     return node.sql(dialect=StreamDialect)
 
 
-class StreamParser(Parser):
+class StreamParser(RowPatterns):
     """The grammar of sqlglot's own dialect, with the differences that the module names."""
 
     CONSTRAINT_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -225,7 +229,7 @@ class StreamParser(Parser):
         return found
 
     def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
-        if self._emit_word():
+        if self._emit_word() or self._is_match():
             return None
         self._check_clause()
         return super()._parse_table_alias(*args, **options)
@@ -242,7 +246,10 @@ class StreamParser(Parser):
             self.raise_error(f"{word.text.upper()} is not supported; {hint}", word)
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
-        return self._parse_window_table() or super()._parse_table(*args, **options)
+        found = self._parse_window_table() or super()._parse_table(*args, **options)
+        while found is not None and self._is_match():  # ends: the text does
+            found = self._parse_match_table(found)
+        return found
 
     def _parse_window_table(self) -> exp.Expr | None:
         """A window function, alone or in ``TABLE(...)``; None: there is none."""

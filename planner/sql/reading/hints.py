@@ -32,10 +32,6 @@ _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
 #: Clauses of other engines behind a table, which would be read as its alias: the word, and the
 #: words that follow it where it is one.
 CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
-    "MATCH_RECOGNIZE": (
-        ("(",),
-        "LAG reads the row before, and a KeyedProcess in Python matches patterns",
-    ),
     "WINDOW": (("TUMBLING", "HOPPING", "SESSION"), _GROUPED),
     "WITHIN": (("(", "1"), _WITHIN),
     "PREWHERE": ((), "write WHERE"),

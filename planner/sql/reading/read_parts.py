@@ -20,6 +20,7 @@ from planner.sql.reading.grammar import (
     Watermark,
     WindowTable,
 )
+from planner.sql.reading.row_patterns import Definition, MatchTable, RowOf, Semantics, Subset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +74,11 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     WindowTable: (*_LIST, "alias"),
     TableArgument: _LIST,
     Descriptor: ("this",),
+    MatchTable: tuple(MatchTable.arg_types),
+    Semantics: ("this", "kind"),
+    RowOf: (*_TWO, "kind"),
+    Subset: _LIST,
+    Definition: _TWO,
     exp.Kwarg: _TWO,
     exp.TableAlias: ("this", "columns"),
     exp.Join: ("this", "side", "kind", "on", "using", "method"),

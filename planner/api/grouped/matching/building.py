@@ -1,0 +1,293 @@
+"""Builds the plan of a match: names become numbers, and what is read of rows becomes columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from planner.api import names as naming
+from planner.api.agg import Ordering, asc
+from planner.api.grouped.aggregation import free_column
+from planner.api.grouped.matching.pattern_text import read_pattern
+from planner.api.grouped.ordering import ordered
+from planner.durations import positive_duration_us
+from planner.errors import InvalidPlanError
+from planner.expressions.functions.of_rows.row_patterns import ROW_PATTERN
+from planner.expressions.nodes import Call, Column, Node, cast_to, checked_name
+from planner.logical.event_time import is_start
+from planner.logical.nodes import LogicalNode, Match, Project, identity_columns
+from rstream.types import INF_TIME
+from rvertex.operators.ordered.matching.match import MatchRows
+from rvertex.operators.ordered.matching.navigation import Leaf
+from rvertex.operators.ordered.matching.pattern import compiled, has_exclusion
+from rvertex.operators.ordered.matching.rows import Skip
+from rvertex.operators.ordered.matching.spec import Condition, Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.api.agg import OrderLike
+    from planner.api.expressions import Expr, ExprLike
+    from planner.durations import Duration
+    from rvertex.operators.ordered.matching.pattern import Pattern
+    from rvertex.operators.ordered.matching.spec import Rows
+
+#: What ``rows`` may say: the rows that come out, and whether empty matches do.
+ROWS: dict[str, tuple[Rows, bool]] = {
+    "one": ("one", True),
+    "all": ("all", True),
+    "all_without_empty": ("all", False),
+    "all_with_unmatched": ("unmatched", True),
+}
+_SKIPS = ("past_last_row", "to_next_row", "to_first", "to_last")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a match is asked for; see :meth:`Stream.match`."""
+
+    pattern: str
+    keys: Sequence[str]
+    order: Sequence[OrderLike]
+    define: Mapping[str, Expr]
+    measures: Mapping[str, ExprLike]
+    rows: str
+    after: str
+    within: Duration | None
+    subset: Mapping[str, Sequence[str]]
+
+
+def match_node(below: LogicalNode, asked: Asked) -> LogicalNode:
+    """The plan of a match.
+
+    Raises:
+        InvalidPlanError: something that is asked for is not there, or cannot be.
+    """
+    for key in asked.keys:
+        naming.require(below.schema, key, "match")
+        naming.require_groupable(key, Column(key, below.schema.field(key).type))
+    pattern, variables = read_pattern(asked.pattern)
+    names = _Variables(variables, asked.subset)
+    plan = _ordered(below, asked)
+    reading = _Reading(plan, names)
+    conditions: list[Condition | None] = [None] * len(variables)
+    for name, value in asked.define.items():
+        conditions[names.defined(name)] = reading.condition(name, value)
+    condition_leaves, reading.leaves = tuple(reading.leaves), []
+    measures = tuple(reading.measure(name, value) for name, value in asked.measures.items())
+    rows, shows_empty = _rows_of(asked, pattern)
+    kept = tuple(asked.keys) if rows == "one" else tuple(below.schema.names)
+    naming.require_distinct([*kept, *asked.measures], "match")
+    compiled(pattern)  # refuses what is too large
+    spec = MatchRows(
+        keys=tuple(asked.keys),
+        pattern=pattern,
+        names=variables,
+        conditions=tuple(conditions),
+        condition_leaves=condition_leaves,
+        measures=measures,
+        measure_leaves=tuple(reading.leaves),
+        kept=kept,
+        rows=rows,
+        shows_empty=shows_empty,
+        skip=_skip_of(asked.after, names),
+        within_us=INF_TIME
+        if asked.within is None
+        else positive_duration_us(asked.within, what="within"),
+    )
+    inputs = tuple(reading.inputs.items())
+    is_changed = len(inputs) > len(plan.schema)
+    made: LogicalNode = Match(
+        Project(plan, inputs) if is_changed else plan, spec, " ".join(asked.pattern.split())
+    )
+    return made
+
+
+def _ordered(below: LogicalNode, asked: Asked) -> LogicalNode:
+    """The rows in their order: by time, then as is asked, then as they come."""
+    order = list(asked.order)
+    if order:
+        first = order[0] if isinstance(order[0], Ordering) else asc(order[0])
+        node = naming.resolved(first.expr, below.schema)
+        if not is_start(below, node):
+            raise InvalidPlanError(
+                f"match(order_by={node}): rows are in order of their time; order by the stream's "
+                "time first, or leave it out, then by what tells rows apart that start together"
+            )
+        if first.is_descending:
+            raise InvalidPlanError(f"match(order_by={node}): time goes upwards")
+    return ordered(below, order[1:], tuple(asked.keys)) if order[1:] else below
+
+
+def _rows_of(asked: Asked, pattern: Pattern) -> tuple[Rows, bool]:
+    if asked.rows not in ROWS:
+        known = ", ".join(map(repr, ROWS))
+        raise InvalidPlanError(f"match(rows={asked.rows!r}): it is one of {known}")
+    rows, shows_empty = ROWS[asked.rows]
+    if rows == "unmatched" and has_exclusion(pattern):
+        raise InvalidPlanError("{- -} leaves rows out, so unmatched rows cannot be told apart")
+    if not asked.measures and not asked.keys and rows == "one":
+        raise InvalidPlanError("match() gives no columns; name some measures")
+    return rows, shows_empty
+
+
+class _Variables:
+    """The variables of a pattern and their subsets."""
+
+    def __init__(self, names: Sequence[str], subsets: Mapping[str, Sequence[str]]) -> None:
+        self._numbers: dict[str, tuple[int, ...]] = {
+            name: (number,) for number, name in enumerate(names)
+        }
+        for name, parts in subsets.items():
+            if self._known(name) is not None:
+                raise InvalidPlanError(f"subset {name!r}: there is a variable of that name")
+            members = sorted({self.defined(part) for part in parts})
+            if not members:
+                raise InvalidPlanError(f"subset {name!r} has no variables")
+            self._numbers[name] = tuple(members)
+
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """The variables of a name: one, or those of a subset."""
+        known = self._known(name)
+        if known is None:
+            near = get_close_matches(name, self._numbers, n=1, cutoff=0.6)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise InvalidPlanError(
+                f"no variable {name!r} in the pattern{hint} The variables are: "
+                f"{', '.join(self._numbers)}"
+            )
+        return self._numbers[known]
+
+    def defined(self, name: str) -> int:
+        """The variable of a name that is no subset."""
+        numbers = self.numbers(name)
+        if len(numbers) > 1:
+            raise InvalidPlanError(f"{name!r} is a subset; define its variables")
+        return numbers[0]
+
+    def _known(self, name: str) -> str | None:
+        """The name as the pattern has it: upper and lower case are told apart where they differ."""
+        if name in self._numbers:
+            return name
+        found = [known for known in self._numbers if known.upper() == name.upper()]
+        return found[0] if len(found) == 1 else None
+
+
+@dataclass
+class _Reading:
+    """What conditions and measures read."""
+
+    below: LogicalNode
+    names: _Variables
+    leaves: list[Leaf] = field(default_factory=list)
+    inputs: dict[str, Node] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inputs = dict(identity_columns(self.below.schema))
+
+    def condition(self, name: str, value: Expr) -> Condition:
+        """The condition of a variable."""
+        node = naming.resolved(value, self.below.schema)
+        if node.type == pa.null():
+            node = cast_to(node, pa.bool_())
+        if node.type != pa.bool_():
+            raise InvalidPlanError(f"define {name}: {node} is {node.type}, not bool")
+        test = self._read(node, f"define {name}", is_condition=True)
+        used = dict.fromkeys(int(column.removeprefix("leaf")) for column in test.columns())
+        return Condition(test, tuple(used))
+
+    def measure(self, name: str, value: ExprLike) -> Measure:
+        """A measure."""
+        checked_name(name)
+        node = naming.resolved(value, self.below.schema)
+        if node.type is None or pa.types.is_null(node.type):
+            raise InvalidPlanError(f"measure {name!r} is always null; give it a type")
+        read = self._read(node, f"measure {name!r}", is_condition=False)
+        return Measure(name, node.type, read)
+
+    def _read(self, node: Node, where: str, *, is_condition: bool) -> Node:
+        """The expression over leaves."""
+        if isinstance(node, Column):
+            return self._leaf(Leaf("row", _type_of(node), None, node.name))
+        if not isinstance(node, Call):
+            return node
+        if node.function != ROW_PATTERN:
+            args = (self._read(arg, where, is_condition=is_condition) for arg in node.args)
+            return replace(node, args=tuple(args))
+        options = dict(node.options)
+        if is_condition and options.get("semantics") == "final":
+            raise InvalidPlanError(f"{where}: FINAL is for measures; a condition sees rows so far")
+        return self._leaf(self._of_call(node, options, where))
+
+    def _of_call(self, node: Call, options: dict[str, object], where: str) -> Leaf:
+        kind, type_ = options["kind"], _type_of(node)
+        if kind == "match_number":
+            return Leaf("match_number", type_)
+        variable = options["variable"]
+        variables = None if variable is None else self.names.numbers(str(variable))
+        is_final = options["semantics"] == "final"
+        if kind == "classifier":
+            return Leaf("classifier", type_, variables, is_final=is_final)
+        column = self._column(node.args[0], where) if node.args else None
+        if kind == "row":
+            offset, move = options["offset"], options["move"]
+            assert isinstance(offset, int), offset
+            assert isinstance(move, int), move
+            return Leaf(
+                *("row", type_, variables, column, bool(options["from_first"])),
+                *(offset, move, is_final),
+            )
+        function, argument = str(options["function"]), options["argument"]
+        if node.args:
+            naming.require_aggregable(function, where, node.args[0])
+        return Leaf(
+            *("aggregate", type_, variables, column),
+            is_final=is_final,
+            function=function,
+            argument=argument,  # type: ignore[arg-type]
+        )
+
+    def _column(self, node: Node, where: str) -> str:
+        """The column of a value of a row, which is added where it is not there yet."""
+        if _reads_pattern(node):
+            raise InvalidPlanError(f"{where}: {node} stands inside of another value of a row")
+        if isinstance(node, Column):
+            return node.name
+        known = next((name for name, have in self.inputs.items() if have == node), None)
+        if known is None:
+            known = free_column("read", [*self.inputs])
+            self.inputs[known] = node
+        return known
+
+    def _leaf(self, leaf: Leaf) -> Node:
+        if leaf not in self.leaves:
+            self.leaves.append(leaf)
+        return Column(f"leaf{self.leaves.index(leaf)}", leaf.type)
+
+
+def _skip_of(after: str, names: _Variables) -> Skip:
+    words = after.split(maxsplit=1)
+    word = words[0].lower() if words else ""
+    if word not in _SKIPS or (len(words) == 2) != word.startswith(("to_first", "to_last")):
+        raise InvalidPlanError(
+            f"match(after_match={after!r}): it is 'past_last_row', 'to_next_row', 'to_first A' or "
+            "'to_last A'"
+        )
+    if len(words) == 1:
+        return Skip("past" if word == "past_last_row" else "next")
+    name = words[1].strip()
+    return Skip(word.removeprefix("to_"), names.numbers(name), name)
+
+
+def _type_of(node: Column | Call) -> pa.DataType:
+    assert node.type is not None, node
+    return node.type
+
+
+def _reads_pattern(node: Node) -> bool:
+    if not isinstance(node, Call):
+        return False
+    return node.function == ROW_PATTERN or any(map(_reads_pattern, node.args))

@@ -1,0 +1,156 @@
+"""Reads a row pattern: ``A B+? (C | D){2,3} {- E -} PERMUTE(F, G)``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from planner.errors import InvalidPlanError
+from rvertex.operators.ordered.matching.pattern import (
+    VARIABLES_MAX,
+    Alternation,
+    Exclusion,
+    Pattern,
+    Permutation,
+    Repetition,
+    Sequence,
+    Var,
+)
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<name>[^\W\d]\w*|"[^"]+"|`[^`]+`)|(?P<mark>\{-|-\}|[(){}|,*+?^$])|(?P<number>\d+))"""
+)
+_ANCHOR = (
+    "{} is not supported: a partition of a stream has no last row, and its first row is not kept; "
+    "leave it out"
+)
+
+
+@dataclass
+class _Reader:
+    text: str
+    tokens: list[str]
+    at: int = 0
+    names: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def next(self) -> str:
+        """The token at hand; empty at the end."""
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self, token: str) -> bool:
+        """Pass a token, if it stands here."""
+        found = self.next == token
+        self.at += found
+        return found
+
+    def expect(self, token: str) -> None:
+        """Pass a token that has to stand here."""
+        if not self.take(token):
+            found = repr(self.next) if self.next else "the end"
+            raise self.error(f"expected {token!r}, found {found}")
+
+    def error(self, reason: str) -> InvalidPlanError:
+        """What is wrong with the pattern."""
+        return InvalidPlanError(f"pattern ({self.text.strip()}): {reason}")
+
+    def alternation(self) -> Pattern:
+        """Parts between bars."""
+        parts = [self.sequence()]
+        while self.take("|"):  # ends: tokens do
+            parts.append(self.sequence())
+        return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
+
+    def sequence(self) -> Pattern:
+        """Parts one after the other."""
+        parts: list[Pattern] = []
+        while self.next and self.next not in ("|", ")", "-}", ","):  # ends: tokens do
+            parts.append(self.quantified())
+        if not parts:
+            raise self.error("a part is missing; the empty pattern is ()")
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def quantified(self) -> Pattern:
+        """A part and how often it is repeated."""
+        part = self.primary()
+        mark = self.next
+        if mark not in ("*", "+", "?", "{"):
+            return part
+        self.at += 1
+        least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(mark) or self.bounds()
+        return Repetition(part, least, most, greedy=not self.take("?"))
+
+    def bounds(self) -> tuple[int, int | None]:
+        """``n}``, ``n,}``, ``,m}`` or ``n,m}``."""
+        least = self.number()
+        if self.take("}"):
+            if not least:
+                raise self.error("{n} takes a number of at least 1")
+            return least, least
+        self.expect(",")
+        most = self.number()
+        self.expect("}")
+        if most is not None and (most < (least or 0) or most == 0):
+            raise self.error(f"{{{least or 0},{most}}}: the second number is the greater one")
+        if least is None and most is None:
+            raise self.error("{,} takes a number; write * for any")
+        return least or 0, most
+
+    def number(self) -> int | None:
+        """A number, if it stands here."""
+        if not self.next.isdigit():
+            return None
+        self.at += 1
+        return int(self.tokens[self.at - 1])
+
+    def primary(self) -> Pattern:
+        """A variable, a group, an exclusion or a permutation."""
+        token = self.next
+        if token in ("^", "$"):
+            raise self.error(_ANCHOR.format(token))
+        if self.take("("):
+            if self.take(")"):
+                return Sequence(())
+            inner = self.alternation()
+            self.expect(")")
+            return inner
+        if self.take("{-"):
+            inner = self.alternation()
+            self.expect("-}")
+            return Exclusion(inner)
+        if not (token[:1].isalpha() or token[:1] in ("_", '"', "`")):
+            raise self.error(f"{token!r} stands where a variable or a group has to")
+        self.at += 1
+        if token.upper() == "PERMUTE" and self.take("("):
+            parts = [self.alternation()]
+            while self.take(","):  # ends: tokens do
+                parts.append(self.alternation())
+            self.expect(")")
+            return Permutation(tuple(parts))
+        return Var(self.names.setdefault(token.strip('"`'), len(self.names)))
+
+
+def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
+    """The pattern, and the names of its variables by number.
+
+    Raises:
+        InvalidPlanError: it cannot be read.
+    """
+    if not isinstance(text, str):
+        raise InvalidPlanError(f"a pattern is text such as 'A B+ C', not {text!r:.80}")
+    tokens: list[str] = []
+    at = 0
+    while text[at:].strip():  # ends: at grows
+        found = _TOKEN.match(text, at)
+        if found is None:
+            sign = text[at:].strip()[0]
+            raise InvalidPlanError(f"pattern ({text.strip()}): {sign!r} cannot be read here")
+        tokens.append(found.group().strip())
+        at = found.end()
+    reader = _Reader(text, tokens)
+    pattern = reader.alternation()
+    if reader.next:
+        raise reader.error(f"{reader.next!r} cannot be read here")
+    if len(reader.names) > VARIABLES_MAX:
+        raise reader.error(f"it has {len(reader.names)} variables; at most {VARIABLES_MAX} fit")
+    return pattern, tuple(reader.names)

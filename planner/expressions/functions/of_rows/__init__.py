@@ -1,0 +1,1 @@
+"""Functions of rows that aggregates and row patterns are made of."""

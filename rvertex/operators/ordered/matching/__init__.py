@@ -1,0 +1,1 @@
+"""MATCH_RECOGNIZE: patterns over the rows of a key."""

@@ -1,0 +1,320 @@
+"""Searches for a pattern whose conditions are known of each row: an automaton built as it runs.
+
+A *state* is the list of instructions at which threads wait for a row, the preferred first. A row
+takes a state to the next one: each thread whose variable the row may be mapped to goes on, in
+order; one that has matched ends all threads after it. States and steps are kept, so a row costs a
+look into a table. The match is known when no thread is left that is preferred to the one that
+matched last. Which rows were mapped to which variables is found by walking back over the states.
+
+A search from the next start often meets the states of the one before it at the same row. From there
+on both are the same, so it goes on where the former one stopped: rows are not read again and again.
+
+Invariants: (1) the match found is the preferred one, whatever the cutting, as a search that lacks
+rows waits; (2) the table is emptied when it has ``STATES_MAX`` states, which changes no answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rstream.types import INF_TIME
+from rvertex.operators.ordered.matching.pattern import Accept, Take, closures, compiled, least_rows
+
+if TYPE_CHECKING:
+    from rvertex.operators.ordered.matching.pattern import Instruction
+    from rvertex.operators.ordered.matching.rows import Found, KeyRows, Searching
+
+#: States that the table keeps.
+STATES_MAX = 10_000
+_NONE = -1
+
+
+class State:
+    """Threads waiting for a row: their Take instructions, the preferred first."""
+
+    __slots__ = ("steps", "takes")
+
+    def __init__(self, takes: tuple[int, ...]) -> None:
+        self.takes = takes
+        #: Symbol -> the step of a row with these conditions.
+        self.steps: dict[int, Step] = {}
+
+
+class Step:
+    """From a state to the next one."""
+
+    __slots__ = ("accepted", "parents", "state")
+
+    def __init__(self, state: State | None, accepted: int, parents: tuple[int, ...]) -> None:
+        #: None: no thread is left.
+        self.state = state
+        #: The thread of the state before that has matched with this row; -1: none.
+        self.accepted = accepted
+        #: The thread of the state before from which each thread has come.
+        self.parents = parents
+
+
+class Search:
+    """The search of a key that is open, and what the ones before it have left.
+
+    ``trace``: by place, the state before the row. Those of the search lie from its start up to
+    ``at``; from ``valid`` on, those of the last search that went up to the end of ``trace``, which
+    ended in ``end``. ``last``, ``thread``: the last row of the match so far and the thread that
+    matched it; the place before the start is an empty match, None is none.
+    """
+
+    __slots__ = (
+        *("at", "end", "end_last", "end_thread", "is_open", "last"),
+        *("state", "thread", "trace", "valid"),
+    )
+
+    def __init__(self) -> None:
+        self.trace: list[State] = []
+        self.valid = 0
+        self.end: State | None = None
+        self.end_last: int | None = None
+        self.end_thread = _NONE
+        self.is_open = False
+        self.at = 0
+        self.state: State | None = None
+        self.last: int | None = None
+        self.thread = _NONE
+
+    def open(self, begin: int, state: State, last: int | None) -> None:
+        """Begin at a row."""
+        self.is_open, self.at, self.state, self.last, self.thread = True, begin, state, last, _NONE
+        if begin > len(self.trace):
+            self.trace += [state] * (begin - len(self.trace))
+        self.valid = max(self.valid, begin)
+
+    def meet(self) -> None:
+        """Go on where the former search stopped, whose state this row has."""
+        if self.end_last is not None and self.end_last >= self.at:
+            self.last, self.thread = self.end_last, self.end_thread
+        self.at, self.state = len(self.trace), self.end
+
+    def leave(self, begin: int) -> None:
+        """What the search from ``begin`` on leaves to the next ones."""
+        self.is_open = False
+        if self.at < len(self.trace):
+            self.valid = max(self.valid, self.at)
+            return
+        self.valid, self.end = begin, self.state
+        self.end_last, self.end_thread = self.last, self.thread
+
+    def move(self, rows: int) -> None:
+        """Count places from a row that is ``rows`` later."""
+        del self.trace[:rows]
+        self.at = max(0, self.at - rows)
+        self.valid = max(0, self.valid - rows)
+        if self.last is not None:
+            self.last -= rows
+        if self.end_last is not None:
+            self.end_last -= rows
+
+
+class Automaton:
+    """Finds matches in the rows of keys."""
+
+    def __init__(self, asked: Searching) -> None:
+        self._asked = asked
+        self.program = compiled(asked.pattern)
+        self._least = least_rows(asked.pattern)
+        self._states: dict[tuple[int, ...], State] = {}
+        self._after = _closures(self.program)
+        begin = closures(self.program, 0)
+        accept = next((i for i, at in enumerate(begin) if self._is_accept(at)), None)
+        self._matches_empty = accept is not None
+        self._start = State(begin if accept is None else begin[:accept])
+        #: The conditions of which one has to hold for a match to begin at a row.
+        self._first = 0
+        for at in self._start.takes:
+            self._first |= 1 << self.variable_of(at)
+
+    def variable_of(self, at: int) -> int:
+        """The variable of the Take instruction ``at``."""
+        take = self.program[at]
+        assert isinstance(take, Take), take
+        return take.variable
+
+    def scan(self, rows: KeyRows, frontier: int, found: list[Found]) -> None:
+        """Find what is known when no row before ``frontier`` can come any more."""
+        if rows.search is None:
+            rows.search = Search()
+        search: Search = rows.search
+        while True:  # ends: each round goes on behind the start, or returns
+            if not search.is_open and not self._open(rows, search, found):
+                return
+            due = self._last_time(rows)
+            if not self._run(rows, search, due) and not self._is_over(rows, frontier, due):
+                return
+            self._close(rows, search, found)
+
+    def _last_time(self, rows: KeyRows) -> int:
+        """The time up to which rows belong to the match of a search that is open."""
+        if self._asked.within_us == INF_TIME:
+            return INF_TIME - 1
+        return min(rows.times[rows.begin] + self._asked.within_us, INF_TIME - 1)
+
+    @staticmethod
+    def _is_over(rows: KeyRows, frontier: int, due: int) -> bool:
+        """Whether no row can come up to ``due``, and none is there whose conditions are open."""
+        known = len(rows.symbols)
+        return frontier > due and (known == len(rows.times) or rows.times[known] > due)
+
+    def due(self, rows: KeyRows) -> int:
+        """The time after which a search that is open ends; INF_TIME: rows have to come first."""
+        due, known = self._last_time(rows), len(rows.symbols)
+        return due if known == len(rows.times) or rows.times[known] > due else INF_TIME
+
+    def hold(self, rows: KeyRows) -> int:
+        """No match that is still to be found ends before this time; INF_TIME: it ends later."""
+        count = len(rows.symbols)
+        bound = rows.times[count] if count < len(rows.times) else INF_TIME
+        search: Any = rows.search
+        if search is None or not search.is_open:
+            return bound
+        if self._asked.tells_unmatched:
+            return rows.times[rows.begin]
+        if search.last is not None:
+            last_at: int = search.last
+            bound = min(bound, rows.times[max(last_at, rows.begin)])
+            if self._asked.skip.to == "past":
+                return bound
+        at = max(rows.second, rows.begin + 1)
+        while at < count and not self._may_begin(rows.symbols[at]):
+            at += 1
+        rows.second = at
+        last = at + max(self._least, 1) - 1
+        return min(bound, rows.times[last]) if last < count else bound
+
+    def _may_begin(self, symbol: int) -> bool:
+        return self._matches_empty or bool(symbol & self._first)
+
+    def _open(self, rows: KeyRows, search: Search, found: list[Found]) -> bool:
+        begin = self._next_begin(rows, found)
+        if begin is None:
+            return False
+        search.open(begin, self._start, begin - 1 if self._matches_empty else None)
+        return True
+
+    def _next_begin(self, rows: KeyRows, found: list[Found]) -> int | None:
+        """The next row at which a match may begin; None: there is none."""
+        symbols, at, count, first = rows.symbols, rows.begin, len(rows.symbols), self._first
+        if not self._matches_empty:
+            while at < count and not symbols[at] & first:
+                if self._asked.tells_unmatched:
+                    rows.begin = at
+                    self._tell_unmatched(rows, found)
+                at += 1
+        rows.begin = at
+        return at if at < count else None
+
+    def _run(self, rows: KeyRows, search: Search, due: int) -> bool:
+        """Follow the rows; whether the match, or that there is none, is known."""
+        symbols, times, trace = rows.symbols, rows.times, search.trace
+        at, state, valid = search.at, search.state, search.valid
+        count, traced = len(symbols), len(trace)
+        while state is not None and state.takes:
+            if at < traced and at >= valid and trace[at] is state:
+                search.at = at
+                search.meet()
+                at, state = search.at, search.state
+                continue
+            if at >= count or times[at] > due:
+                break
+            symbol = symbols[at]
+            step = state.steps.get(symbol) or self._step(state, symbol)
+            if at < traced:
+                trace[at] = state
+            else:
+                trace.append(state)
+                traced += 1
+            if step.accepted >= 0:
+                search.last, search.thread = at, step.accepted
+            state = step.state
+            at += 1
+        search.at, search.state = at, state
+        return state is None or not state.takes or at < count
+
+    def _close(self, rows: KeyRows, search: Search, found: list[Found]) -> None:
+        search.leave(rows.begin)
+        takes = [] if search.last is None else self._takes(rows, search)
+        self._tell(rows, search.last, takes, found)
+
+    def _tell(self, rows: KeyRows, last: int | None, takes: list[int], found: list[Found]) -> None:
+        """Tell the match that was found, and go on behind it."""
+        asked = self._asked
+        if last is None:
+            if asked.tells_unmatched:
+                self._tell_unmatched(rows, found)
+            rows.begin += 1
+            return
+        rows.matches += 1
+        found.append(rows.found(len(takes), takes, asked.context, rows.matches))
+        if takes:
+            rows.covered = max(rows.covered, rows.numbers[last])
+        rows.begin += asked.skip.after(takes, self.variable_of)
+
+    def _tell_unmatched(self, rows: KeyRows, found: list[Found]) -> None:
+        number = rows.numbers[rows.begin]
+        if number > rows.covered:
+            found.append(rows.found(0, [], self._asked.context, 0)._replace(match=None))
+
+    def _takes(self, rows: KeyRows, search: Search) -> list[int]:
+        """The instruction that mapped each row of the match."""
+        assert search.last is not None
+        at, thread, trace = search.last, search.thread, search.trace
+        takes: list[int] = []
+        while at >= rows.begin:  # ends: at falls
+            takes.append(trace[at].takes[thread])
+            at -= 1
+            if at >= rows.begin:
+                before = trace[at]
+                step = before.steps.get(rows.symbols[at]) or self._step(before, rows.symbols[at])
+                thread = step.parents[thread]
+        takes.reverse()
+        return takes
+
+    def _step(self, state: State, symbol: int) -> Step:
+        """The step of a row, computed and kept."""
+        takes: list[int] = []
+        parents: list[int] = []
+        seen: set[int] = set()
+        accepted = _NONE
+        for thread, at in enumerate(state.takes):
+            if not symbol >> self.variable_of(at) & 1:
+                continue
+            for after in self._after[at]:
+                if self._is_accept(after):
+                    accepted = thread
+                    break
+                if after not in seen:
+                    seen.add(after)
+                    takes.append(after)
+                    parents.append(thread)
+            if accepted >= 0:
+                break
+        step = Step(self._state(tuple(takes)), accepted, tuple(parents))
+        state.steps[symbol] = step
+        return step
+
+    def _state(self, takes: tuple[int, ...]) -> State | None:
+        if not takes:
+            return None
+        known = self._states.get(takes)
+        if known is None:
+            if len(self._states) >= STATES_MAX:
+                self._states.clear()
+                self._start.steps.clear()
+            known = self._states[takes] = State(takes)
+        return known
+
+    def _is_accept(self, at: int) -> bool:
+        return isinstance(self.program[at], Accept)
+
+
+def _closures(program: tuple[Instruction, ...]) -> dict[int, tuple[int, ...]]:
+    """For each Take, the Take and Accept instructions that follow it."""
+    takes = (at for at, one in enumerate(program) if isinstance(one, Take))
+    return {at: closures(program, at + 1) for at in takes}

@@ -1,0 +1,181 @@
+"""Which variables a row may be mapped to: the bits of one integer per row, its *symbol*.
+
+Conditions that look at the row and its neighbours alone are evaluated for all rows of a run at
+once. Of the others the bit is set, and they are asked when a search has come to the row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.events.arrays import as_one_array
+from rvertex.operators.ordered.matching.navigation import Reader, Spans
+from rvertex.operators.ordered.matching.pattern import VARIABLES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from rvertex.operators.ordered.matching.automaton import Automaton
+    from rvertex.operators.ordered.matching.navigation import Leaf
+    from rvertex.operators.ordered.matching.rows import KeyRows
+    from rvertex.operators.ordered.matching.spec import Condition, MatchParts
+    from rvertex.operators.ordered.matching.store import RowStore
+    from rvertex.operators.ordered.matching.threads import Link, Question
+
+
+class Conditions:
+    """The conditions of a pattern's variables."""
+
+    def __init__(
+        self,
+        spec: MatchParts,
+        asking: frozenset[int],
+        automaton: Automaton,
+        rows: pa.Schema,
+        store: RowStore,
+    ) -> None:
+        assert len(spec.names) <= VARIABLES_MAX, spec.names
+        self._spec, self._store, self._variable_of = spec, store, automaton.variable_of
+        known = [
+            (variable, condition)
+            for variable, condition in enumerate(spec.conditions)
+            if condition is not None and variable not in asking
+        ]
+        self._known: list[tuple[int, Condition]] = known
+        self._always = (1 << len(spec.names)) - 1 - sum(1 << variable for variable, _ in known)
+        of_known = {i for _, condition in known for i in condition.leaves}
+        self._leaves = {i: spec.condition_leaves[i] for i in sorted(of_known)}
+        moves = [0, *(leaf.move for leaf in self._leaves.values())]
+        #: How many rows before and behind a row the known conditions and all others read.
+        self._before, self._behind = -min(moves), spec.context[1]
+        self._is_by_row = not self._behind and not self._before
+        payload = pa.schema(list(rows)[2:])
+        self._readers = {
+            variable: Reader(_picked(spec, variable), spec.names, payload) for variable in asking
+        }
+
+    def of_fresh(self, rows: pa.RecordBatch, order: np.ndarray) -> list[int] | None:
+        """The symbols of new rows, in ``order``; None: they need their neighbours."""
+        if not self._is_by_row:
+            return None
+        columns = {i: rows.column(leaf.column) for i, leaf in self._leaves.items()}
+        symbols: list[int] = self._symbols(columns, rows.num_rows)[order].tolist()
+        return symbols
+
+    def know(self, keys: Collection[KeyRows], *, is_end: bool) -> None:
+        """The symbols of all rows whose neighbours have come; ``is_end``: none come any more."""
+        if self._is_by_row:
+            return
+        numbers: list[int] = []
+        first: list[int] = []
+        asked: list[int] = []
+        changed: list[tuple[KeyRows, int]] = []
+        for rows in keys:
+            known = len(rows.symbols)
+            upto = len(rows.numbers) if is_end else len(rows.numbers) - self._behind
+            if upto <= known:
+                continue
+            begin = max(0, known - self._before)
+            at = len(numbers)
+            numbers += rows.numbers[begin:]
+            first += [at] * (len(rows.numbers) - begin)
+            asked += range(at + known - begin, at + upto - begin)
+            changed.append((rows, upto - known))
+        if not asked:
+            return
+        symbols = self._symbols(self._moved(numbers, first, asked), len(asked)).tolist()
+        at = 0
+        for rows, count in changed:
+            rows.symbols += symbols[at : at + count]
+            at += count
+
+    def answers(self, questions: Sequence[Question]) -> list[bool]:
+        """Whether the condition of each question is true."""
+        answers = [False] * len(questions)
+        by_variable: dict[int, list[int]] = {}
+        for i, question in enumerate(questions):
+            by_variable.setdefault(self._variable_of(question.link[2]), []).append(i)
+        for variable, places in by_variable.items():
+            condition = self._spec.conditions[variable]
+            assert condition is not None, variable
+            spans = self._spans([questions[i] for i in places])
+            batch = self._readers[variable].columns(spans, self._store)
+            names = [*(f"leaf{i}" for i in condition.leaves), "count"]
+            renamed = pa.RecordBatch.from_arrays(batch.columns, names=names)
+            true = _is_true(condition.test.evaluate(renamed))
+            for i, answer in zip(places, true.tolist(), strict=True):
+                answers[i] = answer
+        return answers
+
+    def _spans(self, questions: Sequence[Question]) -> Spans:
+        before, behind = self._spec.context
+        numbers: list[int] = []
+        labels: list[int] = []
+        low: list[int] = []
+        high: list[int] = []
+        match: list[int] = []
+        for rows, link in questions:
+            first, last = rows.begin, rows.begin + link[1] - 1
+            mapped: list[int] = []
+            at: Link | None = link
+            while at is not None:  # ends: a link is a finite list
+                mapped.append(self._variable_of(at[2]))
+                at = at[0]
+            lo, hi = first - before, last + 1 + behind
+            known = rows.numbers[max(lo, 0) : hi]
+            known = [-1] * max(-lo, 0) + known
+            numbers += known + [-1] * (hi - lo - len(known))
+            labels += [-1] * before
+            low.append(len(labels))
+            labels += reversed(mapped)
+            high.append(len(labels))
+            labels += [-1] * behind
+            match.append(rows.matches + 1)
+        ends = np.array(high, np.int64)
+        return Spans(
+            np.array(numbers, np.int64),
+            np.array(labels, np.int64),
+            np.array(low, np.int64),
+            ends,
+            ends,
+            np.array(match, np.int64),
+        )
+
+    def _moved(self, numbers: list[int], first: list[int], asked: list[int]) -> dict[int, pa.Array]:
+        """The columns of the leaves, for the rows at the places ``asked``."""
+        places = self._store.places(np.array(numbers, np.int64))
+        starts, at = np.array(first, np.int64), np.array(asked, np.int64)
+        table = self._store.table()
+        columns: dict[int, pa.Array] = {}
+        for i, leaf in self._leaves.items():
+            moved = at + leaf.move
+            is_there = (moved >= 0) & (moved < len(places))
+            moved = np.where(is_there, moved, 0)
+            is_there &= starts[moved] == starts[at]
+            taken = table.column(leaf.column).take(pa.array(places[moved], mask=~is_there))
+            columns[i] = as_one_array(taken)
+        return columns
+
+    def _symbols(self, columns: dict[int, pa.Array], rows: int) -> np.ndarray:
+        symbols = np.full(rows, self._always, np.int64)
+        names = [*(f"leaf{i}" for i in columns), "count"]
+        batch = pa.RecordBatch.from_arrays([*columns.values(), pa.nulls(rows)], names=names)
+        for variable, condition in self._known:
+            symbols |= _is_true(condition.test.evaluate(batch)).astype(np.int64) << variable
+        return symbols
+
+
+def _picked(spec: MatchParts, variable: int) -> list[Leaf]:
+    condition = spec.conditions[variable]
+    assert condition is not None, variable
+    return [spec.condition_leaves[i] for i in condition.leaves]
+
+
+def _is_true(values: pa.Array) -> np.ndarray:
+    filled = pc.fill_null(values, False)
+    found: np.ndarray = filled.to_numpy(zero_copy_only=False)
+    return found.astype(bool)

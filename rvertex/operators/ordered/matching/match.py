@@ -1,0 +1,227 @@
+"""MATCH: rows of a key that follow one another as a pattern says.
+
+**Rule.** The rows of a key are in order of their starts, those that start together in sequence
+order; how long they live is ignored. From the first row on the preferred match is looked for
+(:mod:`rvertex.operators.ordered.matching.pattern`); if a row begins none, the next one is tried;
+after a match the search goes on where ``skip`` says. With ``within_us`` the last row of a match
+starts at most that much later than its first.
+
+A match is a point at the start of its last row, whether it gives one row or all of its rows; an
+empty match, and a row in no match, are points at the start of the row. Rows come out by time, then
+by the last row of their match, its first row, and their place in it.
+
+Worked, ``A B+``, A where x is 1, B where x is 2:
+
+    row          match
+    [1, 2) x=1   begins
+    [3, 4) x=2
+    [5, 6) x=2   ends: known when the next row of the key comes, a point [5, 6)
+    [7, 8) x=3
+
+A match that could still grow holds back what starts later, up to ``within_us``; so does a row whose
+conditions read rows that have not come. A row that may begin a match, without more, holds back
+nothing.
+
+Invariants: (1) what is found in a key follows from its rows alone, and from the end; (2) rows are
+kept while an open search, PREV or a measure may need them; (3) a row is taken once: searches go on
+where they stopped, however the input is cut; after a restore they are repeated from their start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.items.dictionaries import plain_array
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import OperatorTypeError, UnknownColumnError
+from rvertex.events.group_scan import heads_of
+from rvertex.events.lifetime import frontier_after
+from rvertex.events.reorder_buffer import SortedRuns
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.keys.key_table import KeyTable
+from rvertex.operators.cti_hold import HeldCtis
+from rvertex.operators.ordered.matching.automaton import Automaton
+from rvertex.operators.ordered.matching.conditions import Conditions
+from rvertex.operators.ordered.matching.keys import OpenKeys
+from rvertex.operators.ordered.matching.results import ORDER, Results
+from rvertex.operators.ordered.matching.rows import Searching
+from rvertex.operators.ordered.matching.spec import MatchParts
+from rvertex.operators.ordered.matching.store import RowStore
+from rvertex.operators.ordered.matching.threads import Threads
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+    from rvertex.operators.ordered.matching.rows import Found, KeyRows
+    from rvertex.operators.protocol import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRows(MatchParts):
+    """Matches per key. Output: the columns ``kept``, then the measures."""
+
+    holds_ctis: ClassVar[bool] = True
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The kept columns, then the measures.
+
+        Raises:
+            UnknownColumnError: a column that the input does not have.
+            OperatorTypeError: two columns of one name.
+        """
+        (payload,) = inputs
+        read = [leaf.column for leaf in (*self.condition_leaves, *self.measure_leaves)]
+        for name in (*self.keys, *self.kept, *(name for name in read if name is not None)):
+            if name not in payload.names and name not in (VS, VE):
+                raise UnknownColumnError("match", name, tuple(payload.names))
+        kept = [payload.field(name) for name in self.kept]
+        made = [pa.field(measure.name, measure.type) for measure in self.measures]
+        for field in made:
+            if field.name in self.kept:
+                raise OperatorTypeError("match", f"there is a column {field.name!r}")
+        return pa.schema([*kept, *made])
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: where a search begins follows from the matches before it."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Points."""
+        return 1
+
+    def open(self, inputs: Sequence[pa.Schema]) -> Operator:
+        """No row yet."""
+        (payload,) = inputs
+        return MatchOperator(self, payload, self.output_schema(inputs))
+
+
+class MatchOperator:
+    """See :class:`MatchRows`."""
+
+    def __init__(self, spec: MatchRows, payload: pa.Schema, output: pa.Schema) -> None:
+        self._spec = spec
+        leaves = (*spec.condition_leaves, *spec.measure_leaves)
+        read = {leaf.column for leaf in leaves} | {*spec.keys, *spec.kept}
+        self._needed = event_schema(pa.schema([f for f in payload if f.name in read]))
+        self._keys = KeyTable(tuple(payload.field(key).type for key in spec.keys))
+        asked = Searching(
+            spec.pattern, spec.skip, spec.within_us, spec.context, spec.rows == "unmatched"
+        )
+        asking = spec.asking
+        self._threads = Threads(asked, asking) if asking else None
+        self._automaton = self._threads or Automaton(asked)
+        self._store = RowStore(self._needed)
+        self._conditions = Conditions(spec, asking, self._automaton, self._needed, self._store)
+        self._results = Results(spec, self._automaton, self._needed, self._store, output)
+        counts = any(leaf.kind == "match_number" for leaf in leaves)
+        self._open = OpenKeys(
+            self._automaton, spec.context[0], keeps_all=counts or asked.tells_unmatched
+        )
+        self._output = event_schema(output)
+        self._waiting = SortedRuns(self._results.schema)
+        self._held = HeldCtis(keeps_own=False)
+        self._frontier: int = MIN_TIME
+        #: The number of the next row.
+        self._next = 0
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The matches that are known, once nothing can come before them."""
+        return self._held.follow(ports, self._process)
+
+    def snapshot(self) -> OperatorState:
+        """Keys, rows that are kept, and results that wait."""
+        header = {"frontier": self._frontier, "next": self._next, "held": self._held.save()}
+        tables = {**self._keys.save(), **self._store.save(), **self._open.save()}
+        return OperatorState(header, {**tables, "waiting": self._waiting.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``; searches that were open begin anew at their first row."""
+        self._frontier, self._next = state.header["frontier"], state.header["next"]
+        self._held.load(state.header["held"])
+        self._keys.restore(state.tables)
+        self._store.restore(state.tables, self._next)
+        self._open.restore(state.tables)
+        for batch in state.tables["waiting"].to_batches():
+            self._waiting.push(batch)
+        found = self._scanned(self._open.all())
+        assert not found, "an open search has ended by itself"
+
+    def _process(self, ports: Sequence[Run]) -> Run:
+        (run,) = ports
+        self._frontier = frontier_after(self._frontier, ports)
+        touched = self._taken(run.events) if run.events.num_rows else {}
+        due = (
+            self._open.all()
+            if self._frontier == INF_TIME
+            else self._open.due_before(self._frontier)
+        )
+        touched |= {rows.code: rows for rows in due}
+        self._conditions.know(touched.values(), is_end=self._frontier == INF_TIME)
+        found = self._scanned(list(touched.values()))
+        if found:
+            self._waiting.push(self._results.of(found))
+        self._tidy(run.events.num_rows, list(touched.values()))
+        return self._released()
+
+    def _taken(self, events: pa.RecordBatch) -> dict[int, KeyRows]:
+        """Give each row to its key."""
+        rows = events.select(self._needed.names)
+        columns = [plain_array(events.column(key)) for key in self._spec.keys]
+        codes = self._keys.codes(columns, rows.num_rows)
+        order = np.argsort(codes, kind="stable")
+        key = codes[order]
+        starts = np.flatnonzero(heads_of(key))
+        bounds = [*starts.tolist(), len(key)]
+        numbers = (self._next + order).tolist()
+        times = int64_column(rows, VS)[order].tolist()
+        self._store.begin(rows, self._next)
+        self._next += rows.num_rows
+        symbols = self._conditions.of_fresh(rows, order)
+        touched: dict[int, KeyRows] = {}
+        for at, code in enumerate(key[starts].tolist()):
+            lo, hi = bounds[at], bounds[at + 1]
+            known = touched[code] = self._open.rows_of(code)
+            known.numbers += numbers[lo:hi]
+            known.times += times[lo:hi]
+            if symbols is not None:
+                known.symbols += symbols[lo:hi]
+        return touched
+
+    def _scanned(self, keys: list[KeyRows]) -> list[Found]:
+        """Scan the rows of keys, and what was found in them."""
+        found: list[Found] = []
+        if self._threads is not None:
+            self._threads.scan_all(keys, self._frontier, found, self._conditions.answers)
+        else:
+            for rows in keys:
+                self._automaton.scan(rows, self._frontier, found)
+        for rows in keys:
+            self._open.settle(rows)
+        return found
+
+    def _tidy(self, new: int, touched: list[KeyRows]) -> None:
+        """Forget rows and keys that nothing needs."""
+        first = self._next - new
+        kept = [n for rows in touched for n in rows.numbers if n >= first] if new else []
+        self._store.end(np.sort(np.array(kept, np.int64)))
+        if self._store.is_crowded:
+            self._store.keep(self._open.numbers())
+        if self._keys.is_crowded():
+            self._keys.keep(self._open.renumber())
+
+    def _released(self) -> Run:
+        bound = min(self._frontier, self._open.hold)
+        rows = self._waiting.take_below(bound)
+        ends, starts, places = (rows.column(name).to_numpy() for name in ORDER)
+        order = np.lexsort((places, starts, ends, int64_column(rows, VS)))
+        events = rows.select(self._output.names).take(pa.array(order))
+        assert events.schema.names[:2] == [VS, VE], events.schema
+        ctis = np.array([bound], np.int64) if bound > MIN_TIME else NO_CTIS
+        return Run(events, ctis)

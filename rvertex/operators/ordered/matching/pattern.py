@@ -1,0 +1,235 @@
+"""Row patterns, and the program that a pattern compiles to.
+
+A pattern is a regular expression over *variables*; a row may be mapped to a variable if the
+variable's condition is true of it. Of all ways to match from a row on, the *preferred* one counts:
+an alternation tries its parts from left to right, a greedy quantifier tries one more repetition
+first, a reluctant one tries to stop first. A repetition without an upper limit ends when one of its
+rounds maps no row.
+
+The program is a list of instructions, run by threads in order of preference
+(:mod:`rvertex.operators.ordered.matching.automaton`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from rvertex.errors import OperatorTypeError
+
+#: Instructions of a program; ``A{1000}`` needs a thousand.
+PROGRAM_MAX = 10_000
+#: Variables of a PERMUTE: six have 720 orders.
+PERMUTE_MAX = 6
+#: Variables that a pattern may have; a row's conditions are the bits of one integer.
+VARIABLES_MAX = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A row mapped to the variable number ``index``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Parts one after the other; without parts, the empty pattern."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """One of the parts, the first that leads to a match."""
+
+    parts: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """``least`` to ``most`` rounds (None: no limit)."""
+
+    part: Pattern
+    least: int
+    most: int | None
+    greedy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """``{- part -}``: its rows are no rows of the output."""
+
+    part: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """All parts, each once, in any order; earlier parts first are preferred."""
+
+    parts: tuple[Pattern, ...]
+
+
+Pattern = Var | Sequence | Alternation | Repetition | Exclusion | Permutation
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Map the row to a variable and go to the next instruction."""
+
+    variable: int
+    is_excluded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Go on at the targets, the preferred one first; one target is a jump."""
+
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The pattern has matched."""
+
+
+Instruction = Take | Fork | Accept
+
+
+@dataclass(slots=True)
+class _Compiler:
+    code: list[Instruction] = field(default_factory=list)
+    is_excluded: bool = False
+
+    def emit(self, instruction: Instruction) -> int:
+        if len(self.code) >= PROGRAM_MAX:
+            raise OperatorTypeError(
+                "match", f"the pattern has more than {PROGRAM_MAX:,} steps; use smaller quantifiers"
+            )
+        self.code.append(instruction)
+        return len(self.code) - 1
+
+    def add(self, part: Pattern) -> None:
+        match part:
+            case Var(index):
+                self.emit(Take(index, self.is_excluded))
+            case Sequence(parts):
+                for inner in parts:
+                    self.add(inner)
+            case Alternation(parts):
+                self._add_alternation(parts)
+            case Permutation(parts):
+                if len(parts) > PERMUTE_MAX:
+                    reason = f"PERMUTE takes at most {PERMUTE_MAX} parts, not {len(parts)}"
+                    raise OperatorTypeError("match", reason)
+                self._add_alternation(tuple(map(Sequence, itertools.permutations(parts))))
+            case Exclusion(inner):
+                before, self.is_excluded = self.is_excluded, True
+                self.add(inner)
+                self.is_excluded = before
+            case Repetition():
+                self._add_repetition(part)
+
+    def _add_alternation(self, parts: tuple[Pattern, ...]) -> None:
+        fork = self.emit(Fork(()))
+        targets: list[int] = []
+        ends: list[int] = []
+        for part in parts:
+            targets.append(len(self.code))
+            self.add(part)
+            ends.append(self.emit(Fork(())))
+        self.code[fork] = Fork(tuple(targets))
+        for end in ends:
+            self.code[end] = Fork((len(self.code),))
+
+    def _add_repetition(self, part: Repetition) -> None:
+        for _ in range(part.least):
+            self.add(part.part)
+        if part.most is None:
+            self._add_loop(part)
+            return
+        forks: list[int] = []
+        for _ in range(part.most - part.least):
+            forks.append(self.emit(Fork(())))
+            self.add(part.part)
+        for fork in forks:
+            self.code[fork] = self._choice(fork + 1, len(self.code), part.greedy)
+
+    def _add_loop(self, part: Repetition) -> None:
+        fork = self.emit(Fork(()))
+        self.add(part.part)
+        self.emit(Fork((fork,)))
+        self.code[fork] = self._choice(fork + 1, len(self.code), part.greedy)
+
+    @staticmethod
+    def _choice(more: int, out: int, greedy: bool) -> Fork:
+        return Fork((more, out) if greedy else (out, more))
+
+
+def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
+    """The program of a pattern; it begins at 0.
+
+    Raises:
+        OperatorTypeError: it is too large.
+    """
+    compiler = _Compiler()
+    compiler.add(pattern)
+    compiler.emit(Accept())
+    return tuple(compiler.code)
+
+
+def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
+    """The Take and Accept instructions reached from ``start`` without a row, in preference."""
+    found: list[int] = []
+    seen: set[int] = set()
+    todo = [start]
+    while todo:  # ends: an instruction is visited once
+        at = todo.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        match program[at]:
+            case Fork(targets):
+                todo += reversed(targets)
+            case _:
+                found.append(at)
+    return tuple(found)
+
+
+def least_rows(pattern: Pattern) -> int:
+    """The fewest rows of a match."""
+    match pattern:
+        case Var():
+            return 1
+        case Sequence(parts) | Permutation(parts):
+            return sum(map(least_rows, parts))
+        case Alternation(parts):
+            return min(map(least_rows, parts))
+        case Repetition(part, least):
+            return least * least_rows(part)
+        case Exclusion(part):
+            return least_rows(part)
+
+
+def variables_of(pattern: Pattern) -> frozenset[int]:
+    """The variables that stand in it."""
+    match pattern:
+        case Var(index):
+            return frozenset([index])
+        case Sequence(parts) | Permutation(parts) | Alternation(parts):
+            return frozenset[int]().union(*map(variables_of, parts))
+        case Repetition(part) | Exclusion(part):
+            return variables_of(part)
+
+
+def has_exclusion(pattern: Pattern) -> bool:
+    """Whether rows of a match may be left out."""
+    match pattern:
+        case Exclusion():
+            return True
+        case Sequence(parts) | Permutation(parts) | Alternation(parts):
+            return any(map(has_exclusion, parts))
+        case Repetition(part):
+            return has_exclusion(part)
+        case Var():
+            return False

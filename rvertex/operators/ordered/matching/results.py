@@ -1,0 +1,124 @@
+"""The rows that matches give: kept columns and measures, each a point at the end of its match."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, event_schema
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.operators.ordered.matching.navigation import Reader, Spans
+from rvertex.operators.ordered.matching.pattern import Take
+from rvertex.operators.protocol import evaluate_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.ordered.matching.automaton import Automaton
+    from rvertex.operators.ordered.matching.rows import Found
+    from rvertex.operators.ordered.matching.spec import MatchParts
+    from rvertex.operators.ordered.matching.store import RowStore
+
+#: Columns by which results of one start are ordered: last row, first row and place in the match.
+ORDER = ("\0end", "\0start", "\0place")
+
+
+class Results:
+    """Makes rows of what was found. ``schema``: the output's, and :data:`ORDER`."""
+
+    def __init__(
+        self,
+        spec: MatchParts,
+        automaton: Automaton,
+        rows: pa.Schema,
+        store: RowStore,
+        output: pa.Schema,
+    ) -> None:
+        self._spec, self._store = spec, store
+        takes = [one if isinstance(one, Take) else Take(0, False) for one in automaton.program]
+        self._variables = np.array([take.variable for take in takes], np.int64)
+        self._excluded = np.array([take.is_excluded for take in takes], bool)
+        self._reader = Reader(spec.measure_leaves, spec.names, pa.schema(list(rows)[2:]))
+        orders = [(name, pa.int64()) for name in ORDER]
+        self.schema = pa.schema([*event_schema(output), *orders])
+
+    def of(self, found: Sequence[Found]) -> pa.RecordBatch:
+        """The rows of matches whose rows the store has."""
+        before, _ = self._spec.context
+        lengths = np.array([len(one.takes) for one in found], np.int64)
+        sizes = np.array([len(one.numbers) for one in found], np.int64)
+        rows = np.fromiter(chain.from_iterable(one.numbers for one in found), np.int64)
+        takes = np.fromiter(chain.from_iterable(one.takes for one in found), np.int64)
+        low = np.cumsum(sizes) - sizes + before
+        end = low + lengths
+        places = np.repeat(low, lengths) + _within(lengths)
+        labels = np.full(len(rows), -1, np.int64)
+        labels[places] = self._variables[takes]
+        at = np.array([one.at for one in found], np.int64)
+        match = np.array([one.match or 0 for one in found], np.int64)
+        is_unmatched = np.array([one.match is None for one in found], bool)
+        last = np.where(lengths > 0, rows[np.maximum(end - 1, 0)], at)
+        if self._spec.rows == "one":
+            of, row, high = np.arange(len(found)), at, end
+        else:
+            of, row, high = self._all_rows(rows, takes, lengths, places, low, at, is_unmatched)
+        spans = Spans(rows, labels, low[of], high, end[of], match[of])
+        order = (last[of], at[of], high - low[of])
+        return self._batch(spans, row, order, is_unmatched[of])
+
+    def _all_rows(
+        self,
+        rows: np.ndarray,
+        takes: np.ndarray,
+        lengths: np.ndarray,
+        places: np.ndarray,
+        low: np.ndarray,
+        at: np.ndarray,
+        is_unmatched: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A result for each row of a match that is not excluded, and for those without rows.
+
+        Returns: the match of each, its row, and where its span ends.
+        """
+        kept = ~self._excluded[takes]
+        of = np.repeat(np.arange(len(lengths)), lengths)[kept]
+        alone = lengths == 0
+        if not self._spec.shows_empty:
+            alone &= is_unmatched
+        (single,) = np.nonzero(alone)
+        inner = places[kept]
+        return (
+            np.concatenate([of, single]),
+            np.concatenate([rows[inner], at[single]]),
+            np.concatenate([inner + 1, low[single]]),
+        )
+
+    def _batch(
+        self,
+        spans: Spans,
+        row: np.ndarray,
+        order: tuple[np.ndarray, np.ndarray, np.ndarray],
+        is_unmatched: np.ndarray,
+    ) -> pa.RecordBatch:
+        table = self._store.table()
+        ends = table.column(VS).take(pa.array(self._store.places(order[0])))
+        starts = numbers(as_one_array(ends))
+        place = pa.array(self._store.places(row))
+        kept = [as_one_array(table.column(name).take(place)) for name in self._spec.kept]
+        leaves = self._reader.columns(spans, self._store)
+        made = evaluate_all([measure.value for measure in self._spec.measures], leaves)
+        if is_unmatched.any():
+            present = pa.array(np.arange(len(row)), mask=is_unmatched)
+            made = [column.take(present) for column in made]
+        times = [pa.array(starts), pa.array(starts + 1)]
+        columns = [*times, *kept, *made, *map(pa.array, order)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _within(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ... for each of the lengths."""
+    places: np.ndarray = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return places

@@ -1,0 +1,87 @@
+"""Rows by their numbers: those that searches keep, and those of the run at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.events.group_arrays import GroupArray
+from rvertex.events.reorder_buffer import empty_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ROWS_MIN = 4096
+
+
+class RowStore:
+    """Rows of ``schema``. Numbers rise; those of the run at hand follow one another."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        #: Merged as they come, like the digits of a binary counter.
+        self._chunks: list[pa.RecordBatch] = []
+        self._numbers = GroupArray(np.int64, 0)
+        self._fresh = empty_batch(schema)
+        self._first = 0
+        self._kept = 0
+
+    def begin(self, rows: pa.RecordBatch, first: int) -> None:
+        """Take the rows of a run, the first of which has the number ``first``."""
+        self._fresh, self._first = rows, first
+
+    def places(self, asked: np.ndarray) -> np.ndarray:
+        """Where the rows of these numbers are; -1 for the number -1."""
+        known = self._numbers.read()
+        places: np.ndarray = np.where(
+            asked >= self._first, len(known) + asked - self._first, np.searchsorted(known, asked)
+        )
+        return np.where(asked < 0, -1, places)
+
+    def table(self) -> pa.Table:
+        """All rows, by place."""
+        return pa.Table.from_batches([*self._chunks, self._fresh], self._schema)
+
+    def end(self, kept: np.ndarray) -> None:
+        """Keep the rows of the run at hand that have the numbers ``kept``, in order."""
+        if len(kept):
+            rows = self._fresh.take(pa.array(kept - self._first))
+            count = len(self._numbers)
+            self._numbers.writable(count + len(kept))[count:] = kept
+            self._chunks.append(rows)
+            while len(self._chunks) > 1 and (
+                self._chunks[-2].num_rows <= 2 * self._chunks[-1].num_rows
+            ):
+                last = self._chunks.pop()
+                self._chunks[-1] = pa.concat_batches([self._chunks[-1], last])
+        self._first += self._fresh.num_rows
+        self._fresh = empty_batch(self._schema)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many rows came since the last :meth:`keep` that looking at all is paid for."""
+        return len(self._numbers) > 2 * self._kept + _ROWS_MIN
+
+    def keep(self, kept: np.ndarray) -> None:
+        """Forget all rows but those of the numbers ``kept``, in order. No run is at hand."""
+        places = self._numbers.read().searchsorted(kept)
+        table = pa.Table.from_batches(self._chunks, self._schema).take(pa.array(places))
+        self._chunks = table.combine_chunks().to_batches()
+        self._numbers.adopt(np.array(kept, np.int64))
+        self._kept = len(kept)
+
+    def save(self) -> dict[str, pa.Table]:
+        """All rows, by reference."""
+        return {
+            "rows": pa.Table.from_batches(self._chunks, self._schema),
+            "numbers": pa.table({"number": self._numbers.shared()}),
+        }
+
+    def restore(self, tables: Mapping[str, pa.Table], first: int) -> None:
+        """Continue from what ``save`` returned; ``first``: the number of the next row."""
+        self._chunks = tables["rows"].to_batches()
+        self._numbers.adopt(numbers(as_one_array(tables["numbers"].column(0))))
+        self._first = first
