@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from jobmanager.delivery.output_tap import LOOK_INTERVAL_S, OutputTap, first_kept
 from jobmanager.delivery.wiring import ThreadWiring
-from rstream.items.batch import EVENT, KIND, SEQ, kinds
+from rstream.items.batch import EVENT, KIND, SEQ, VE, VS, int64_column, kinds
+from rstream.items.edges import is_end
+from rvertex.sinks.protocol import DELETE, INSERT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,14 +31,16 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream import Items
 
-PARTITION = "partition"
+PARTITION, OP = "partition", "_op"
 
 
 class Subscription:
     """An iterator of the output's batches; close it, or use it in a ``with`` block.
 
     A batch has the columns ``partition`` int32, ``_seq``, ``_vs``, ``_ve`` and those of the query,
-    and is of one partition. With ``progress`` the CTIs come too, told apart by ``_kind``.
+    and is of one partition. With ``progress`` the CTIs come too (``_kind`` 1). Where rows come
+    when they begin, a column ``_op`` follows ``_ve``: ``+I`` for a row that begins, ``-D`` for one
+    that began at ``_ve`` and ends at ``_vs``.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Subscription:
         self._has_ended = has_ended
         self._raise_failure = raise_failure
         self._progress = progress
+        self._has_edges = plan.changes is not None
         self._turn = 0
         self.is_open = True
         endpoints.listen(id(self), self._wake.set)
@@ -127,21 +132,29 @@ class Subscription:
         n = len(self._taps)
         for k in ((self._turn + i) % n for i in range(n)):
             while (items := self._taps[k].read(has_ended)) is not None:
-                batch = _delivered(k, items, progress=self._progress)
+                batch = _delivered(k, items, progress=self._progress, has_edges=self._has_edges)
                 if batch.num_rows:
                     self._turn = k + 1
                     return batch
         return None
 
 
-def _delivered(partition: int, items: Items, *, progress: bool) -> pa.RecordBatch:
+def _delivered(partition: int, items: Items, *, progress: bool, has_edges: bool) -> pa.RecordBatch:
     """The items as a subscriber gets them."""
     batch, n = items.batch, items.batch.num_rows
+    is_event = kinds(batch) == EVENT
+    if has_edges:
+        batch = batch.add_column(batch.schema.get_field_index(VE) + 1, OP, _ops(batch, is_event))
     seq = pa.array(np.arange(items.first_seq, items.next_seq))
     numbered = batch.add_column(0, SEQ, seq)
     numbered = numbered.add_column(0, PARTITION, pa.array(np.full(n, partition, np.int32)))
     if progress:
         return numbered
-    is_event = kinds(batch) == EVENT
     events = numbered if is_event.all() else numbered.filter(pa.array(is_event))
     return events.drop_columns([KIND])
+
+
+def _ops(batch: pa.RecordBatch, is_event: np.ndarray) -> pa.Array:
+    """How the row of each item changes; null of CTIs."""
+    ends = is_end(int64_column(batch, VS), int64_column(batch, VE))
+    return pa.array([INSERT, DELETE]).take(pa.array(ends.astype(np.int8), mask=~is_event))

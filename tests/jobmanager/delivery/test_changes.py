@@ -327,3 +327,33 @@ def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
             current.to_kafka("t", servers="x", key=key, **options)  # type: ignore[arg-type]
     with pytest.raises(ss.UsageError, match="changes=True needs mode='append'"):
         current.to_postgres("dbname=x", "t", mode="upsert", key="item", changes=True)
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_subscription_says_how_rows_change(progress: bool, tmp_path: Path) -> None:
+    current, alive = versions()
+    query = current.deliver(ss.sinks.parquet(str(tmp_path / "changes"), changes=True))
+    job = ss.run(query, root=str(tmp_path / "root"), executor="local", parallelism=2)
+    table: dict[Any, Any] = {}
+    ops = set()
+    with job.subscribe(progress=progress) as subscription:
+        for batch in subscription:
+            assert batch.schema.names.index("_op") == batch.schema.names.index("_ve") + 1
+            for row in batch.to_pylist():
+                ops.add(row["_op"])
+                if row["_op"] == "-D":
+                    assert row["_ve"] < row["_vs"]
+                    assert table.pop(row["item"]) == row["price"]
+                elif row["_op"] == "+I":
+                    assert row["item"] not in table
+                    table[row["item"]] = row["price"]
+    job.wait()
+    assert table == alive
+    assert ops == {"+I", "-D", *([None] if progress else [])}
+
+
+def test_a_subscription_to_whole_rows_is_as_ever(tmp_path: Path) -> None:
+    job = ss.run(prices(1).to_parquet(), root=str(tmp_path / "root"), executor="local")
+    with job.subscribe() as subscription:
+        names = {tuple(batch.schema.names) for batch in subscription}
+    assert names == {("partition", "_seq", "_vs", "_ve", *PRICES)}
