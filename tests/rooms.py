@@ -76,7 +76,9 @@ ROOMS = (
     *("jobmanager/options.py", "jobmanager/spark_daemon.py"),
     *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
     *("jobmanager/driver", "jobmanager/driver/running"),
-    *("jobmanager/batch", "jobmanager/intake", "jobmanager/cli", "jobmanager"),
+    *("jobmanager/batch", "jobmanager/intake"),
+    *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/page"),
+    *("jobmanager/cli", "jobmanager"),
 )
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (

@@ -49,8 +49,9 @@ FENCES = {
     ),
     "networkx": ("planner/physical/plan.py",),
     "sqlglot": ("planner/sql/*",),
-    "starlette": ("jobmanager/intake/app.py",),
-    "uvicorn": ("jobmanager/intake/server.py",),
+    "starlette": ("jobmanager/intake/app.py", "jobmanager/cli/page/app.py"),
+    "uvicorn": ("jobmanager/intake/listening.py",),
+    "prometheus_client": ("jobmanager/cli/page/metrics.py",),
     "pyarrow.flight": ("rstream/transport/flight.py", "jobmanager/intake/flight.py"),
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),

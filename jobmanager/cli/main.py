@@ -25,15 +25,16 @@ from jobmanager.cli import (
 from jobmanager.cli.batch import print_batch
 from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
-from jobmanager.cli.leaving import leave
 from jobmanager.cli.listing import list_jobs
 from jobmanager.cli.logs import logs as show_logs
+from jobmanager.cli.page.verbs import doctor, serve
 from jobmanager.cli.requests import status_of
 from jobmanager.cli.results import (
     EXIT_DEGRADED,
     EXIT_FAILED,
     EXIT_USAGE,
     follow,
+    leave,
     print_end,
     print_result,
 )
@@ -316,6 +317,8 @@ for _verb in (
     table,
     deliver,
     show_logs,
+    doctor,
+    serve,
 ):
     app.command()(_reports_errors(_verb))
 

@@ -17,16 +17,25 @@ from jobmanager.errors import (
     NotRunningError,
 )
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.storage.root import CANCEL, DRAIN, FINISH, STOP, JobRoot
+from jobmanager.storage.root import CANCEL, DRAIN, FINISH, RETRY, STOP, JobRoot
 from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.clock import SystemClock
+from rstream.errors import UsageError
+
+#: What can be asked of a running job, as the errors say it.
+_REQUESTS = {
+    CANCEL: CANCEL,
+    STOP: STOP,
+    FINISH: FINISH,
+    RETRY: "retry the deliveries of",
+    "drain": "drain a host of",
+}
 
 
 def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
     """Ask a running job to end; what is durable stays, and resume can go on with it."""
-    found = _running_status(root, CANCEL)
-    JobRoot(root).request(CANCEL)
-    print(json.dumps({"job": found["job"], "cancel": "requested"}) if as_json else "requested")
+    told = ask(root, CANCEL)
+    print(json.dumps({"job": _job(root), "cancel": told}) if as_json else told)
 
 
 def stop(
@@ -37,14 +46,8 @@ def stop(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a running job to stop with its state kept: resume goes on exactly where it was."""
-    found = status_of(root)
-    if found["state"] != "stopped" or finish:
-        found = _running_status(root, FINISH if finish else STOP)
-        if finish:
-            check_can_finish(JobRoot(root).read_plan(), root)
-        JobRoot(root).request(FINISH if finish else STOP)
-    told = "stopped" if found["state"] == "stopped" else "requested"
-    print(json.dumps({"job": found["job"], "stop": told}) if as_json else told)
+    told = ask(root, FINISH if finish else STOP)
+    print(json.dumps({"job": _job(root), "stop": told}) if as_json else told)
 
 
 def drain(
@@ -54,18 +57,49 @@ def drain(
 ) -> None:
     """Ask a running job to move everything off a host, without a gap, and to let it go."""
     try:
-        found = _running_status(root, "drain a host of")
+        told = ask(root, "drain", host)
     except NoJobError:
         if JobRoot(host).read_status():
             turned = f"it is a job's folder; the host comes first: drain {root} {host}"
             raise CannotDrainError(host, turned) from None
         raise
-    reasons = {row["host"]: row["cannot_drain"] for row in found.get("hosts", [])}
+    print(json.dumps({"job": _job(root), "drain": host}) if as_json else told)
+
+
+def ask(root: str, what: str, host: str = "") -> str:
+    """Ask something of a running job: cancel, stop, finish, retry, or drain of a ``host``.
+
+    Returns: ``requested``; of a job that has stopped already and is to stop, ``stopped``.
+
+    Raises:
+        UsageError: there is no such request.
+        NoJobManagerError, NotRunningError: nobody works on the job.
+        CannotDrainError, CannotFinishError: the job cannot do it.
+    """
+    if what not in _REQUESTS:
+        raise UsageError(f"{what!r} can be asked of no job; there are {', '.join(_REQUESTS)}")
+    if what == STOP and status_of(root)["state"] == "stopped":
+        return "stopped"
+    found = _running_status(root, _REQUESTS[what])
+    if what == "drain":
+        _check_can_drain(found, host)
+        JobRoot(root).request(DRAIN + host)
+        return "requested"
+    if what == FINISH:
+        check_can_finish(JobRoot(root).read_plan(), root)
+    JobRoot(root).request(what)
+    return "requested"
+
+
+def _check_can_drain(status: dict[str, Any], host: str) -> None:
+    reasons = {row["host"]: row["cannot_drain"] for row in status.get("hosts", [])}
     if reasons.get(host, "?"):
         unknown = f"the job has no such host, its hosts are {', '.join(reasons)}"
         raise CannotDrainError(host, reasons.get(host, unknown))
-    JobRoot(root).request(DRAIN + host)
-    print(json.dumps({"job": found["job"], "drain": host}) if as_json else "requested")
+
+
+def _job(root: str) -> str:
+    return str(status_of(root)["job"])
 
 
 def status_of(root: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -184,6 +185,7 @@ def _host(
         "machine": host.machine,
         "pid": host.pid or None,
         "address": host.address,
+        "memory": asdict(host.memory) if is_open and host.memory is not None else None,
         "cannot_drain": why_not(host) if is_open else "the job has ended",
     }
 

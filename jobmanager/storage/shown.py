@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from pathlib import Path
 from typing import Any
 
+from jobmanager.errors import CannotListError
 from jobmanager.state.health import with_health
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
@@ -13,9 +16,10 @@ from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.output_claim import read_success
 from jobmanager.storage.ownership import is_live_here
 from jobmanager.storage.places import placed
-from jobmanager.storage.root import FORMAT, OLDEST_FORMAT, STATUS, JobRoot, display_uri
+from jobmanager.storage.root import FORMAT, JOB, OLDEST_FORMAT, STATUS, JobRoot, display_uri
 from rstream.errors import StreamEngineError
 
+_LOCAL = "file://"
 #: How a list shows a job whose files cannot be read.
 BROKEN = "broken"
 #: The state of an open job whose manager is gone; of a job of which no file tells the state, and on
@@ -88,3 +92,38 @@ def _requested_end(root: JobRoot) -> str:
     if isinstance(last, StopRequested):
         return "stopped"
     return "cancelled" if isinstance(last, CancelRequested) else ""
+
+
+def roots_in(folder: str) -> tuple[list[str], dict[str, str]]:
+    """The roots, and the folders that may be some, by why they cannot be looked into.
+
+    Raises:
+        CannotListError: the folder itself cannot be, or is no local one.
+    """
+    folder = folder.removeprefix(_LOCAL)
+    if "://" in folder:
+        raise CannotListError(folder, "it is no local folder; jobmanager status ROOT shows one job")
+    roots, unread, here = [], {}, Path(folder)
+    try:
+        folders = [here, *sorted(here / entry.name for entry in os.scandir(here) if _may_be(entry))]
+    except FileNotFoundError:
+        return [], {}
+    except OSError as error:
+        raise CannotListError(folder, error.strerror or str(error)) from error
+    for path in folders:
+        try:
+            (path / JOB).stat()
+            roots.append(str(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            unread[str(path)] = error.strerror or str(error)
+    return roots, unread
+
+
+def _may_be(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or cannot be asked what it is."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return True

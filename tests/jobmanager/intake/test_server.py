@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
-from jobmanager.intake.server import _STOPS, _Server
+from jobmanager.intake.listening import STOPS, Server
 from rstream import open_log
 from tests.rstream.transport.test_flight import write_certificate
 from tests.support.intake import DOORS, TOKEN, IntakeProcess, run_intake, write_config
@@ -305,11 +305,11 @@ def status(server: IntakeProcess) -> int:
 
 def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
     """Else nobody could end a process that takes long to close its logs."""
-    running = _Server(uvicorn.Config(lambda: None))
-    before = [signal.getsignal(number) for number in _STOPS]
+    running = Server(uvicorn.Config(lambda: None))
+    before = [signal.getsignal(number) for number in STOPS]
     with running.capture_signals():
-        assert {signal.getsignal(number) for number in _STOPS} == {running.handle_exit}
-    assert [signal.getsignal(number) for number in _STOPS] == before
+        assert {signal.getsignal(number) for number in STOPS} == {running.handle_exit}
+    assert [signal.getsignal(number) for number in STOPS] == before
 
 
 @pytest.mark.slow

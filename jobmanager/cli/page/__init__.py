@@ -1,0 +1,1 @@
+"""What shows jobs to people and programs: the page, the metrics, the doctor."""

@@ -1,0 +1,196 @@
+"""What the page knows of the jobs in a folder: looked at once for all viewers, read from files.
+
+A look reads the status file of each job, at most every :data:`LOOK_EVERY_S`; jobs are not asked and
+do not notice. What lies deeper (plan, log, rows) is read when somebody asks for it.
+
+Invariant: :attr:`Board.jobs` is replaced, never changed, so any thread may read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.cli.page.doctor import Case, findings
+from jobmanager.cli.page.layout import laid_out
+from jobmanager.delivery.answer import Answer, read_table
+from jobmanager.errors import NoJobError
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.sentences import sentence
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.shown import BROKEN, roots_in, shown_status
+from jobmanager.storage.side_output import read_dead_letters, read_late
+from planner.explain.json import document
+from rstream.errors import StreamEngineError
+from rvertex import messages as sent
+from rvertex.sinks.json_text import json_text, plain_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rstream.clock import Clock
+
+LOOK_EVERY_S = 1.0
+#: Looks that are remembered, for rates and small plots.
+LOOKS_MAX = 300
+#: The latest sentences of a log, and rows, that one answer has.
+SENTENCES_MAX, ROWS_MAX = 1_000, 1_000
+#: What is in a sentence each few seconds says nothing on a timeline.
+_ROUTINE = (sent.CheckpointTaken,)
+_COUNTS = ("events_in", "events_out", "late_events", "bad_rows", "restarts")
+
+
+@dataclass(frozen=True, slots=True)
+class SeenJob:
+    """A job as of the last look."""
+
+    root: str
+    status: dict[str, Any]
+    before: dict[str, Any]
+    #: Of each look: when (us since 1970), then what :data:`_COUNTS` names, then the largest lag.
+    looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
+
+
+class Board:
+    """The jobs whose roots lie in ``folder``, or the one job whose root it is."""
+
+    def __init__(self, folder: str, clock: Clock) -> None:
+        self._folder, self._clock = folder, clock
+        self.jobs: dict[str, SeenJob] = {}
+        self.unread: dict[str, str] = {}
+        self._plans: dict[str, dict[str, Any]] = {}
+
+    def look(self) -> None:
+        """Read all statuses anew.
+
+        Raises:
+            CannotListError: the folder cannot be looked into.
+        """
+        roots, self.unread = roots_in(self._folder)
+        now_us = self._clock.now_us()
+        jobs = {}
+        for root in roots:
+            name = Path(root).name
+            jobs[name] = self._seen(root, self.jobs.get(name), now_us)
+        self.jobs = jobs
+
+    def _seen(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
+        try:
+            status = shown_status(JobRoot(root), now_us)
+        except StreamEngineError as error:
+            status = {"job": Path(root).name, "state": BROKEN, "root": root, "error": str(error)}
+            status |= {"health": "degraded", "reasons": []}
+        if before is None or before.root != root:
+            before = SeenJob(root, status, status)
+        lags = [v["cti_lag_s"] for v in status.get("vertices", ()) if v["cti_lag_s"] is not None]
+        looks = before.looks
+        if status["state"] in OPEN_STATES or not looks:
+            counts = [status.get(key, 0) for key in _COUNTS]
+            looks = deque([*looks, [now_us, *counts, max(lags, default=None)]], LOOKS_MAX)
+        return SeenJob(root, status, before.status, looks)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The jobs as a list shows them, those that need somebody first."""
+        order = {"degraded": 0, "waiting": 1, "ok": 2}
+        found = [
+            {
+                key: seen.status.get(key)
+                for key in ("state", "health", "reasons", "error", "written_us", *_COUNTS)
+            }
+            | {"name": name, "outputs": freshness(seen.status), "looks": list(seen.looks)[-60:]}
+            for name, seen in self.jobs.items()
+        ]
+        return sorted(found, key=lambda row: (order[row["health"]], row["name"]))
+
+    def job(self, name: str) -> SeenJob:
+        """A job by the name of its folder.
+
+        Raises:
+            NoJobError: there is none, as of the last look.
+        """
+        if name not in self.jobs:
+            raise NoJobError(name)
+        return self.jobs[name]
+
+    def details(self, name: str) -> dict[str, Any]:
+        """The status of a job with its looks."""
+        seen = self.job(name)
+        return {"name": name, "status": seen.status, "looks": list(seen.looks)} | {
+            "outputs": freshness(seen.status)
+        }
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """The plan of a job as a graph with places, and where it can be read as text."""
+        root = self.job(name).root
+        if name not in self._plans:
+            plan = JobRoot(root).read_plan()
+            if plan is None:
+                raise NoJobError(root)
+            shown = document(plan)
+            self._plans = {**self._plans, name: shown | {"stages": laid_out(shown["stages"])}}
+        return self._plans[name]
+
+    def timeline(self, name: str) -> list[dict[str, Any]]:
+        """What happened to a job, the latest last; checkpoints are left out."""
+        found = []
+        for at_us, notice in read_notices(JobRoot(self.job(name).root).store):
+            text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
+            if text:
+                found.append({"at_us": at_us, "kind": type(notice).__name__, "text": text})
+        return found[-SENTENCES_MAX:]
+
+    def findings(self, name: str) -> list[dict[str, Any]]:
+        """What the doctor says."""
+        seen = self.job(name)
+        notices = []
+        with contextlib.suppress(StreamEngineError):
+            notices = read_notices(JobRoot(seen.root).store)
+        case = Case(seen.before, seen.status, self._clock.now_us(), notices)
+        keys = ("gravity", "kind", "about", "what", "advice", "since_us")
+        return [{key: getattr(found, key) for key in keys} for found in findings(case)]
+
+    def table(self, name: str, kind: str, rows: int) -> list[dict[str, Any]]:
+        """Rows of a job: ``output``, ``table`` (those alive now), ``late`` or ``dead_letters``."""
+        root, rows = self.job(name).root, min(rows, ROWS_MAX)
+        return [_shown(row) for row in plain_rows(_table(root, kind, rows).slice(0, rows))]
+
+
+def _table(root: str, kind: str, rows: int) -> pa.Table:
+    if kind == "output":
+        plan = JobRoot(root).read_plan()
+        if plan is None:
+            raise NoJobError(root)
+        return Answer(plan).first(rows)
+    return {"table": read_table, "late": read_late, "dead_letters": read_dead_letters}[kind](root)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, str]:
+    """A row of texts, so that a browser rounds no number."""
+    return {k: value if isinstance(value, str) else json_text(value) for k, value in row.items()}
+
+
+def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """How far each output is: the watermark of what writes it, and where deliveries stand."""
+    vertices = status.get("vertices", [])
+    last = vertices[-1]["stage"] if vertices else ""
+    sinks = [row for row in vertices if row["stage"] == last]
+    found = []
+    if sinks:
+        furthest_behind = min(sinks, key=lambda row: row["cti_us"])
+        found.append(
+            {
+                "output": "the answer",
+                "watermark_us": furthest_behind["cti_us"],
+                "lag_s": furthest_behind["cti_lag_s"],
+                "state": furthest_behind["state"],
+            }
+        )
+    for row in status.get("deliveries", ()):
+        name = f"{row['delivery']}, partition {row['partition']}"
+        lag = {"lag_items": row["lag_items"], "error": row["error"]}
+        found.append({"output": name, "state": row["state"], **lag})
+    return found

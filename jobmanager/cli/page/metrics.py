@@ -1,0 +1,262 @@
+"""The metrics of a job, one declaration each, as Prometheus reads them.
+
+Each is read from a status (:mod:`jobmanager.driver.report`), which a job writes anyway, so a scrape
+costs the job nothing. Names and units follow the conventions of Prometheus: seconds, bytes, and
+``_total`` for what only grows; a counter begins again at 0 when a job does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+
+from jobmanager.state.job_state import OPEN_STATES
+from rstream.types import INF_TIME, MIN_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+Status = dict[str, Any]
+#: The values of a metric's labels besides ``job``, and the value of the metric.
+Sample = tuple[tuple[str, ...], float]
+
+PREFIX = "streamscope_"
+_US_PER_S = 1_000_000
+_HEALTH = {"ok": 0, "waiting": 1, "degraded": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of each job: ``samples`` finds its values in a status."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    #: Besides ``job``.
+    labels: tuple[str, ...]
+    help: str
+    samples: Callable[[Status], Iterable[Sample]]
+
+
+def _one(key: str) -> Callable[[Status], Iterator[Sample]]:
+    """The value of a key of the status, if it has one."""
+
+    def samples(status: Status) -> Iterator[Sample]:
+        if status.get(key) is not None:
+            yield (), float(status[key])
+
+    return samples
+
+
+def _each(
+    rows: str, labels: tuple[str, ...], key: str, *, scale: float = 1.0
+) -> Callable[[Status], Iterator[Sample]]:
+    """The value of ``key`` of each row of a list in the status that has one."""
+
+    def samples(status: Status) -> Iterator[Sample]:
+        for row in status.get(rows, ()):
+            if row.get(key) is not None:
+                yield tuple(str(row[label]) for label in labels), row[key] * scale
+
+    return samples
+
+
+def _each_log(key: str) -> Callable[[Status], Iterator[Sample]]:
+    """The value of ``key`` of each partition of each live log."""
+
+    def samples(status: Status) -> Iterator[Sample]:
+        for vertex in status.get("vertices", ()):
+            for log in vertex.get("logs", ()):
+                if log.get(key) is not None and log["state"] != "ended":
+                    yield (vertex["stage"], str(log["partition"])), float(log[key])
+
+    return samples
+
+
+def _memory(key: str) -> Callable[[Status], Iterator[Sample]]:
+    def samples(status: Status) -> Iterator[Sample]:
+        for host in status.get("hosts", ()):
+            if host.get("memory"):
+                yield (host["host"],), float(host["memory"][key])
+
+    return samples
+
+
+def _is_up(status: Status) -> Iterator[Sample]:
+    yield (), float(status["state"] in OPEN_STATES)
+
+
+def _health(status: Status) -> Iterator[Sample]:
+    yield (), float(_HEALTH[status["health"]])
+
+
+def _reasons(status: Status) -> Iterator[Sample]:
+    kinds = sorted({(row["health"], row["kind"]) for row in status.get("reasons", ())})
+    for health, kind in kinds:
+        count = sum((r["health"], r["kind"]) == (health, kind) for r in status["reasons"])
+        yield (health, kind), float(count)
+
+
+def _watermarks(status: Status) -> Iterator[Sample]:
+    for row in status.get("vertices", ()):
+        if row["cti_us"] not in (MIN_TIME, INF_TIME):
+            yield (row["stage"], row["vertex"]), row["cti_us"] / _US_PER_S
+
+
+def _dead_deliveries(status: Status) -> Iterator[Sample]:
+    for row in status.get("deliveries", ()):
+        labels = row["delivery"], str(row["partition"])
+        yield labels, float(row["state"] == "failed")
+
+
+_VERTEX = ("stage", "vertex")
+_DELIVERY = ("delivery", "partition")
+_LOG = ("stage", "partition")
+
+METRICS = (
+    Metric("up", "gauge", (), "1 while a job manager works on the job, else 0.", _is_up),
+    Metric("health", "gauge", (), "0 ok, 1 waiting, 2 degraded.", _health),
+    Metric("reasons", "gauge", ("health", "kind"), "Reasons of the health, by kind.", _reasons),
+    Metric(
+        "status_written_seconds",
+        "gauge",
+        (),
+        "When the job last wrote its status, in seconds since 1970.",
+        lambda status: [((), status["written_us"] / _US_PER_S)] if status.get("written_us") else [],
+    ),
+    Metric("events_in", "counter", (), "Events that the sources read.", _one("events_in")),
+    Metric("events_out", "counter", (), "Events of the output.", _one("events_out")),
+    Metric("late_events", "counter", (), "Events behind the watermark.", _one("late_events")),
+    Metric("bad_rows", "counter", (), "Rows that could not be read.", _one("bad_rows")),
+    Metric(
+        "poisoned_events",
+        "counter",
+        (),
+        "Events on which user code failed and that were passed over.",
+        _one("poisoned_events"),
+    ),
+    Metric("restarts", "counter", (), "Restarts of vertices.", _one("restarts")),
+    Metric(
+        "vertex_events_in",
+        "counter",
+        _VERTEX,
+        "Events that a vertex consumed.",
+        _each("vertices", _VERTEX, "events_in"),
+    ),
+    Metric(
+        "vertex_events_out",
+        "counter",
+        _VERTEX,
+        "Events that a vertex emitted.",
+        _each("vertices", _VERTEX, "events_out"),
+    ),
+    Metric(
+        "vertex_restarts",
+        "counter",
+        _VERTEX,
+        "Restarts of a vertex.",
+        _each("vertices", _VERTEX, "restarts"),
+    ),
+    Metric(
+        "vertex_watermark_seconds",
+        "gauge",
+        _VERTEX,
+        "The watermark (CTI) of a vertex, in seconds since 1970.",
+        _watermarks,
+    ),
+    Metric(
+        "vertex_watermark_lag_seconds",
+        "gauge",
+        _VERTEX,
+        "Event time from the newest event read by any source to the vertex's watermark.",
+        _each("vertices", _VERTEX, "cti_lag_s"),
+    ),
+    Metric(
+        "vertex_unflushed_bytes",
+        "gauge",
+        _VERTEX,
+        "Output that is in memory: not flushed yet, or not read yet.",
+        _each("vertices", _VERTEX, "tail_bytes"),
+    ),
+    Metric(
+        "log_lag_rows",
+        "gauge",
+        _LOG,
+        "Rows of a log's partition that are not read yet.",
+        _each_log("lag_rows"),
+    ),
+    Metric(
+        "log_lag_seconds",
+        "gauge",
+        _LOG,
+        "From the newest event time read from a log's partition to now.",
+        _each_log("lag_s"),
+    ),
+    Metric(
+        "log_holds_time_back",
+        "gauge",
+        _LOG,
+        "1 for the partition whose time is the furthest behind.",
+        _each_log("holds_back"),
+    ),
+    Metric(
+        "delivery_rows",
+        "counter",
+        _DELIVERY,
+        "Rows delivered by this process.",
+        _each("deliveries", _DELIVERY, "rows"),
+    ),
+    Metric(
+        "delivery_commits",
+        "counter",
+        _DELIVERY,
+        "Commits at the destination by this process.",
+        _each("deliveries", _DELIVERY, "commits"),
+    ),
+    Metric(
+        "delivery_lag_items",
+        "gauge",
+        _DELIVERY,
+        "Items of the output that are not delivered yet.",
+        _each("deliveries", _DELIVERY, "lag_items"),
+    ),
+    Metric("delivery_failed", "gauge", _DELIVERY, "1 after it ended.", _dead_deliveries),
+    Metric(
+        "host_memory_used_bytes",
+        "gauge",
+        ("host",),
+        "Memory of the host's process.",
+        _memory("used_bytes"),
+    ),
+    Metric(
+        "host_memory_limit_bytes",
+        "gauge",
+        ("host",),
+        "The limit of that memory, as the machine or its container sets it.",
+        _memory("limit_bytes"),
+    ),
+)
+
+
+class _Families:
+    """What Prometheus's client asks of a registry."""
+
+    def __init__(self, jobs: Sequence[tuple[str, Status]]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Any]:
+        """A family for each metric, with the samples of all jobs."""
+        for metric in METRICS:
+            make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = make(PREFIX + metric.name, metric.help, labels=("job", *metric.labels))
+            for job, status in self._jobs:
+                for labels, value in metric.samples(status):
+                    family.add_metric((job, *labels), value)
+            yield family
+
+
+def exposition(jobs: Sequence[tuple[str, Status]]) -> bytes:
+    """The text that Prometheus scrapes: the metrics of jobs, each a name and a status."""
+    return generate_latest(_Families(jobs))

@@ -1,0 +1,46 @@
+"""Serves the page until it is told to stop."""
+
+from __future__ import annotations
+
+import json
+
+from jobmanager.cli.page.app import VIEWERS_MAX, make_app
+from jobmanager.cli.page.board import Board
+from jobmanager.intake.errors import IntakeConfigError
+from jobmanager.intake.listening import Server, is_loopback, listen, server_options, url_of
+from jobmanager.intake.tokens import read_tokens
+from rstream.clock import SystemClock
+from rstream.transport.tls import check_tls
+
+#: Requests that are open at a time, those of the viewers included.
+_CONNECTIONS_MAX = VIEWERS_MAX + 100
+_SHUTDOWN_WAIT_S = 2
+
+
+def serve_page(folder: str, *, host: str, port: int, token_file: str | None, as_json: bool) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        CannotListError: the folder cannot be looked into.
+        IntakeConfigError: anybody could read the jobs, or the address cannot be had.
+        TlsError: the folder with the keys cannot be used.
+    """
+    check_tls()
+    tokens = read_tokens(token_file)
+    is_local = is_loopback(host)
+    if not is_local and not tokens:
+        reason = "other machines reach this address: give --token-file"
+        raise IntakeConfigError(f"--host {host}", reason)
+    board = Board(folder, SystemClock())
+    board.look()
+    listener = listen(host, port, "--port")
+    try:
+        url = url_of(host, listener.getsockname()[1])
+        print(json.dumps({"listening": url}) if as_json else f"page: {url}", flush=True)
+        app = make_app(board, tokens, is_local=is_local)
+        options = server_options(
+            app, connections_max=_CONNECTIONS_MAX, shutdown_wait_s=_SHUTDOWN_WAIT_S
+        )
+        Server(options).run(sockets=[listener])
+    finally:
+        listener.close()

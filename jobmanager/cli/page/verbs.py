@@ -1,0 +1,95 @@
+"""The verbs ``serve`` and ``doctor``."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.page.doctor import Case, Finding, findings
+from jobmanager.cli.requests import status_of
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.shown import roots_in
+from rstream.clock import SystemClock
+from rstream.errors import UsageError
+
+DEFAULT_PORT = 8470
+#: From the first look at a job that runs to the second.
+_LOOK_S = 2.0
+EXIT_DEGRADED = 3
+
+
+def serve(
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR | ROOT", help="A folder with jobs, or one job.")
+    ] = "streamscope-jobs",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")
+    ] = DEFAULT_PORT,
+    token_file: Annotated[
+        str | None,
+        typer.Option(help="Bearer tokens, one a line, of those who may change jobs."),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Serve a page that shows jobs, and their metrics for Prometheus at /metrics."""
+    try:
+        from jobmanager.cli.page.server import serve_page
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed: pip install 'streamscope[serve]'"
+        raise UsageError(reason) from error
+    serve_page(folder, host=host, port=port, token_file=token_file, as_json=as_json)
+
+
+def doctor(
+    folder: Annotated[
+        str, typer.Argument(metavar="ROOT | DIR", help="A job, or a folder with jobs.")
+    ] = "streamscope-jobs",
+    as_json: options.AsJson = False,
+) -> None:
+    """Say what is wrong with a job: since when, why, and what to do."""
+    roots, _ = roots_in(folder)
+    found = _examined(roots or [folder])
+    if as_json:
+        print(json.dumps({root: [asdict(f) for f in rows] for root, rows in found.items()}))
+    else:
+        for root, rows in found.items():
+            print(f"{root}: {_counted(rows)}")
+            for row in rows:
+                print(f"  {_line(row)}")
+                if row.advice:
+                    print(f"    {row.advice}")
+    if any(row.gravity == "degraded" for rows in found.values() for row in rows):
+        raise typer.Exit(EXIT_DEGRADED)
+
+
+def _examined(roots: list[str]) -> dict[str, list[Finding]]:
+    before = {root: status_of(root) for root in roots}
+    if any(status["state"] in OPEN_STATES for status in before.values()):
+        time.sleep(_LOOK_S)
+    now_us = SystemClock().now_us()
+    return {
+        root: findings(Case(status, status_of(root), now_us, read_notices(JobRoot(root).store)))
+        for root, status in before.items()
+    }
+
+
+def _counted(rows: list[Finding]) -> str:
+    if not rows:
+        return "healthy"
+    return f"{len(rows)} finding{'s' if len(rows) > 1 else ''}"
+
+
+def _line(row: Finding) -> str:
+    since = ""
+    if row.since_us:
+        since = f" (since {datetime.fromtimestamp(row.since_us // 1_000_000, UTC):%F %T} UTC)"
+    return f"{row.gravity}: {row.what}{since}"

@@ -1,0 +1,64 @@
+"""What happened to a job, a sentence for each notice of its log. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.state import messages as own
+from rvertex import messages as told
+
+if TYPE_CHECKING:
+    from jobmanager.state.messages import Notice
+
+
+def sentence(notice: Notice) -> str:
+    """The sentence of a notice; empty for one that only keeps the books."""
+    return _of_vertices(notice) or _of_the_job(notice)
+
+
+def _of_vertices(notice: Notice) -> str:
+    match notice:
+        case told.VertexStarted(host=host, vertex=vertex, epoch=epoch, inputs=inputs):
+            at = ", ".join(map(str, inputs))
+            return f"{vertex} runs on {host} as instance {epoch}, reading from {at}"
+        case told.CheckpointTaken(vertex=vertex, inputs=inputs, size_bytes=size):
+            at = ", ".join(map(str, inputs))
+            return f"{vertex} has a checkpoint at {at} ({size:,} bytes)"
+        case told.VertexFinished(vertex=vertex):
+            return f"{vertex} has finished"
+        case told.VertexFailed(vertex=vertex, family=family, message=message):
+            return f"{vertex} failed ({family}): {message}"
+        case told.ItemsLost(vertex=vertex, stream=stream, seq=seq):
+            return f"{vertex} needs item {seq} of {stream}, lost: its writer recomputes it"
+        case own.StragglerFound(vertex=vertex):
+            return f"{vertex} is behind its siblings and gets a second instance"
+        case own.RestartDue(vertex=vertex):
+            return f"{vertex} is started again"
+        case _:
+            return ""
+
+
+def _of_the_job(notice: Notice) -> str:
+    match notice:
+        case own.JobStarted(hosts=hosts):
+            return f"the job begins with {hosts} host{'s' if hosts > 1 else ''}"
+        case own.JobResumed(hosts=hosts):
+            return f"a new job manager goes on with {hosts} host{'s' if hosts > 1 else ''}"
+        case told.HostReady(host=host, pid=pid, machine=machine):
+            return f"host {host} is there: process {pid} on {machine}"
+        case own.HostLost(host=host, reason=reason):
+            return f"host {host} is lost: {reason}"
+        case own.CancelRequested():
+            return "somebody cancels the job"
+        case own.StopRequested():
+            return "the job is to stop with its state kept"
+        case own.FinishRequested():
+            return "the sources are to end"
+        case own.DrainRequested(host=host):
+            return f"host {host} is to be empty"
+        case own.OutputDamaged(stream=stream, seq=seq, reason=reason):
+            return f"output {stream} is damaged from item {seq} on: {reason}"
+        case own.OutputRestored():
+            return "the output is whole again"
+        case _:
+            return ""

@@ -1,0 +1,178 @@
+"""The doctor names the cause of each prepared trouble, and finds nothing in healthy jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobmanager.cli.page.doctor import Case, findings
+from jobmanager.state import messages as own
+from rvertex import messages as sent
+from tests.jobmanager.cli.page.cases import NOW_US, S, delivery, host, log, status, vertex
+
+HEALTHY = status()
+
+
+def taken(ago_s: int, name: str = "s01.0") -> tuple[int, Any]:
+    return NOW_US - ago_s * S, sent.CheckpointTaken(
+        name, 1, "c", (0,), (0,), 10, reads=(0,), parts=(), taken_us=0, asked=False
+    )
+
+
+def reason(health: str, kind: str) -> dict[str, Any]:
+    words = {"reason": f"{kind} it is", "advice": "do it", "since_us": 5, "about": "x"}
+    return {"health": health, "kind": kind, **words}
+
+
+def busy(name: str) -> dict[str, Any]:
+    return status(vertices=[vertex(name, events_in=6_000)])
+
+
+TROUBLES: dict[str, tuple[Case, str, str]] = {
+    "a health reason": (
+        Case(HEALTHY, status(health="degraded", reasons=[reason("degraded", "state")]), NOW_US),
+        "degraded",
+        "state it is",
+    ),
+    "time that is held": (
+        Case(HEALTHY, status(reasons=[reason("ok", "time held")]), NOW_US),
+        "note",
+        "time held it is",
+    ),
+    "a lag that grows": (
+        Case(
+            status(vertices=[vertex("s00.0", logs=[log(0, 2_000)])]),
+            status(vertices=[vertex("s00.0", logs=[log(0, 9_000)])]),
+            NOW_US,
+        ),
+        "waiting",
+        "partition 0 of s00 falls behind: 2,000 rows were left, now 9,000",
+    ),
+    "a delivery that falls behind": (
+        Case(
+            status(deliveries=[delivery(lag_items=2_000)]),
+            status(deliveries=[delivery(lag_items=8_000)]),
+            NOW_US,
+        ),
+        "waiting",
+        "the delivery postgres:t, partition 0 falls behind",
+    ),
+    "a hot key": (
+        Case(
+            HEALTHY,
+            status(vertices=[vertex("s01.0", events_in=90_000), vertex("s01.1")]),
+            NOW_US,
+        ),
+        "note",
+        "s01.0 got 90,000 events and the other vertices of its stage 5,000 each",
+    ),
+    "checkpoints that stopped": (
+        Case(
+            status(vertices=[vertex("s01.0")]),
+            busy("s01.0"),
+            NOW_US,
+            [taken(310), taken(305), taken(300)],
+        ),
+        "waiting",
+        "s01.0 had its last checkpoint 300 s ago",
+    ),
+    "memory that runs out": (
+        Case(HEALTHY, status(hosts=[host(free_bytes=200 << 20)]), NOW_US),
+        "waiting",
+        "host h0.0 on m has 200 MiB of memory left; its process uses 1,024 MiB",
+    ),
+    "output that nobody reads": (
+        Case(HEALTHY, status(vertices=[vertex("s01.0", tail_bytes=60 << 20)]), NOW_US),
+        "note",
+        "s01.0 holds 60 MiB of output in memory",
+    ),
+    "poisoned events": (Case(HEALTHY, status(poisoned_events=3), NOW_US), "note", "3 events"),
+    "a clock that is ahead": (
+        Case(HEALTHY, status(written_us=NOW_US + 90 * S), NOW_US),
+        "note",
+        "the clock of m is 90 s ahead",
+    ),
+    "a job manager that is silent": (
+        Case(HEALTHY, status(written_us=NOW_US - 30 * S), NOW_US),
+        "waiting",
+        "has not written its status for 30 s",
+    ),
+    "a vertex that failed at night": (
+        Case(
+            HEALTHY,
+            HEALTHY,
+            NOW_US,
+            [(NOW_US - 3_600 * S, sent.VertexFailed("s01.0", 1, "user", "ValueError: 7", ""))],
+        ),
+        "note",
+        "s01.0 failed (user): ValueError: 7",
+    ),
+    "a host that was lost at night": (
+        Case(HEALTHY, HEALTHY, NOW_US, [(NOW_US - 60 * S, own.HostLost("h0.0", "killed"))]),
+        "note",
+        "host h0.0 was lost: killed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
+    case, gravity, words = TROUBLES[name]
+    (found,) = findings(case)
+    assert (found.gravity, words in found.what) == (gravity, True), found
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(HEALTHY, HEALTHY, NOW_US),
+        Case(HEALTHY, status(state="finished"), NOW_US + 10**6 * S),
+        Case(status(vertices=[]), status(vertices=[], hosts=[], deliveries=[]), NOW_US),
+        # a lag that shrinks, one that is small, one that is not known yet
+        Case(
+            status(vertices=[vertex("s00.0", logs=[log(0, 9_000), log(1, 5), log(2, None)])]),
+            status(vertices=[vertex("s00.0", logs=[log(0, 2_000), log(1, 900), log(2, 9_000)])]),
+            NOW_US,
+        ),
+        # few events are not skewed, nor are many that are even
+        Case(
+            HEALTHY,
+            status(vertices=[vertex("a.0", events_in=9), vertex("a.1", events_in=0)]),
+            NOW_US,
+        ),
+        Case(
+            HEALTHY,
+            status(vertices=[vertex(f"a.{k}", events_in=50_000 + k) for k in range(4)]),
+            NOW_US,
+        ),
+        # checkpoints in time, or of a vertex that got nothing
+        Case(status(vertices=[vertex("s01.0")]), busy("s01.0"), NOW_US, [taken(9), taken(5)]),
+        Case(busy("s01.0"), busy("s01.0"), NOW_US, [taken(310), taken(300)]),
+        # what failed the day before yesterday
+        Case(
+            HEALTHY,
+            HEALTHY,
+            NOW_US,
+            [(NOW_US - 200_000 * S, sent.VertexFailed("s01.0", 1, "user", "ValueError: 7", ""))],
+        ),
+        # the memory of a job that has ended
+        Case(HEALTHY, status(state="finished", hosts=[host(free_bytes=1)]), NOW_US),
+    ],
+)
+def test_nothing_is_found_in_a_healthy_job(case: Case) -> None:
+    assert findings(case) == []
+
+
+def test_the_gravest_comes_first() -> None:
+    case = Case(
+        HEALTHY,
+        status(
+            health="degraded",
+            reasons=[reason("degraded", "state")],
+            hosts=[host(1)],
+            poisoned_events=3,
+        ),
+        NOW_US,
+    )
+    assert [found.gravity for found in findings(case)] == ["degraded", "waiting", "note"]
