@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from jobmanager.cli.page.doctor import Case, findings
 from jobmanager.cli.page.layout import laid_out
 from jobmanager.delivery.answer import Answer, read_table
+from jobmanager.driver.running.side_output import read_dead_letters, read_late
 from jobmanager.errors import NoJobError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.sentences import sentence
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import BROKEN, roots_in, shown_status
-from jobmanager.storage.side_output import read_dead_letters, read_late
 from planner.explain.json import document
 from rstream.errors import StreamEngineError
 from rvertex import messages as sent

@@ -180,7 +180,9 @@ def test_success_mark_and_plain_parquet(expected: jobmanager.Job) -> None:
 
 def test_a_root_holds_one_job(events: Path, tmp_path: Path) -> None:
     run_local(two_exchanges(events), tmp_path / "job")
-    with pytest.raises(JobExistsError, match=r"already holds a job \(finished\); its output st"):
+    with pytest.raises(
+        JobExistsError, match=r"already holds a job \(finished\); its output is kept"
+    ):
         run_local(two_exchanges(events), tmp_path / "job")
 
 
