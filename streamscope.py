@@ -19,10 +19,10 @@ _PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 
 
 def _refuse_foreign_packages() -> None:
-    """Look up where the four packages lie, without importing them, and refuse any not ours.
+    """Find the four packages without importing them, and reject foreign ones.
 
     Raises:
-        ImportError: a package is missing, or lies elsewhere than this file.
+        ImportError: a package is missing, or is not beside this file.
     """
     here = os.path.dirname(os.path.realpath(__file__))
     for name in _PACKAGES:
@@ -49,7 +49,7 @@ def _file_of(name: str) -> str | None:
 
 
 def _conflict(name: str, found: str) -> str:
-    """Which package stands in the way, and what to do about it."""
+    """The message that names the conflicting package, and the remedy."""
     owners = _other_owners(name)
     if owners:
         whose = f"it belongs to the installed distribution {' and '.join(owners)}"
@@ -72,7 +72,7 @@ def _other_owners(name: str) -> list[str]:
 
 
 def _overwritten(error: ImportError) -> str | None:
-    """What to say if another distribution wrote its files over those of ours."""
+    """The message if another distribution has overwritten our files."""
     for name in _PACKAGES:
         if _other_owners(name):
             return f"{_conflict(name, _file_of(name) or name)} ({error})"

@@ -137,7 +137,7 @@ class CorruptSegmentError(IntegrityError):
 
 @error_class
 class SegmentFormatError(UsageError):
-    """A segment is of a later version than this one can read; nothing is wrong with it."""
+    """A segment was written by a later version; it is not damaged."""
 
     path: str
     found: int

@@ -96,7 +96,7 @@ def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
     """A checkpoint is durable: it may start newcomers, and make older ones obsolete."""
     vertex = job.vertices[notice.vertex]
     instance = job.instance(notice.vertex, notice.epoch)
-    if instance is None:  # what others know is looked after with their checkpoints
+    if instance is None:  # other instances delete their parts with their own checkpoints
         unknown = [p for p in notice.parts if p not in vertex.parts]
         own = tuple(p for p in (notice.name, *unknown) if not is_shared(p))
         if own:

@@ -1,7 +1,7 @@
-"""Lack of memory: told from other losses of hosts, with the vertex that needs most. Pure.
+"""Detects lack of memory among losses of hosts, and the vertex that needs most. Pure.
 
-The system ends a process without a word, so the job manager only sees that a line broke. What the
-host last reported of its memory, and what Spark or the kernel say, tell why.
+The system kills a process without a message, so the job manager only sees a broken connection. The
+host's last report of its memory, and messages of Spark or the kernel, show the reason.
 """
 
 from __future__ import annotations

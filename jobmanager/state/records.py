@@ -117,8 +117,8 @@ class InstanceState:
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
     tail_bytes: int = 0
-    #: Of a live source: its partitions; what it waits for besides rows; and how many partitions
-    #: the whole log has, 0 if that is not known.
+    #: Of a live source: its partitions; the reason it waits, besides rows; and the number of
+    #: partitions of the whole log, 0 if unknown.
     logs: tuple[LogProgress, ...] = ()
     waiting: str = ""
     log_partitions: int = 0

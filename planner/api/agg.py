@@ -173,7 +173,7 @@ def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
 
 
 def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
-    """How many different values, exactly; of several columns together, where none is null."""
+    """The exact number of distinct values or tuples; rows with a null do not count."""
     if not more:
         return _of("count_distinct", column)
     several = [col(part) if isinstance(part, str) else part for part in (column, *more)]
@@ -284,7 +284,7 @@ def quantile(column: str | Expr, q: float) -> Agg:
 
 
 def mode(column: str | Expr) -> Agg:
-    """The most frequent value, of several such the least; NaN is greater than every number."""
+    """The most frequent value; ties return the smallest. NaN is greater than every number."""
     return _of("mode", column)
 
 

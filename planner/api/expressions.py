@@ -176,7 +176,7 @@ class Expr:
         return call("sqrt", self)
 
     def trunc(self, digits: int = 0) -> Expr:
-        """Without what stands behind ``digits`` after the point."""
+        """Cut the digits after the first ``digits`` behind the point."""
         return call("trunc", self, digits=digits)
 
     def sign(self) -> Expr:

@@ -20,7 +20,7 @@ LABEL_CHARACTERS_MAX = 40
 
 
 def checked_label(label: str) -> str:
-    """A label that may stand in stream ids and paths."""
+    """A label that is valid in stream ids and paths."""
     good = label and all(c.isascii() and (c.isalnum() or c in "-_") for c in label)
     if not good or len(label) > LABEL_CHARACTERS_MAX:
         raise InvalidPlanError(

@@ -58,10 +58,10 @@ class Outputs:
         """The answer as a folder of Parquet files, ``path`` or ``output`` in the job's folder.
 
         The files are a table of events: the columns ``start`` and ``end`` of their lifetimes (of
-        windows ``window_start`` and ``window_end``), then those of the query. ``start`` and ``end``
-        give other names; None leaves a column out where the rest tells it, as a column ``vs()``
-        tells the start and a window of fixed size the end. ``technical_columns``: a row for every
-        item instead, CTIs included, with ``_seq, _kind, _vs, _ve``.
+        windows ``window_start`` and ``window_end``), then the query's. ``start`` and ``end``
+        rename these; None omits one that follows from the rest: the start from a column ``vs()``,
+        the end from a window of fixed size. ``technical_columns``: a row for every item instead,
+        CTIs included, with ``_seq, _kind, _vs, _ve``.
 
         ``mode="error"``: the folder is the job's own, and new. ``mode="append"``: it may have files
         of others; rows are added while the job runs, each once. ``mode="overwrite"``: when the job

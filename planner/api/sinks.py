@@ -41,19 +41,19 @@ def kafka(
 ) -> KafkaSink:
     """A topic of Kafka, which must exist.
 
-    ``mode="transactions"``: rows and progress in one transaction; who reads committed records sees
-    each row once. ``mode="headers"``: without transactions; records carry the headers ``stream``
-    and ``seq``, by which a reader drops the few that come again after a failure. ``key``: columns
-    of the record's key; rows of one key stay in order. Without it, an output partition goes to one
+    ``mode="transactions"``: rows and progress in one transaction; readers of committed records get
+    each row once. ``mode="headers"``: without transactions; records have the headers ``stream``
+    and ``seq``, so a reader can drop repeated records after a failure. ``key``: columns of the
+    record's key; rows of one key stay in order. Without it, an output partition goes to one
     partition of the topic. ``upsert``: for compacted topics; the value of a key is its row that is
     alive, written when it begins, and a tombstone (no value) when it ends and the key has no other
     row at that instant. ``changes``: rows come when they begin and when they end, with a column
     ``op``: ``+I``, ``-D``, and with ``key`` ``-U`` and ``+U``. ``format="debezium-json"``: change
-    events of Debezium. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``: what
-    the delivery is called, by which it finds its progress; by default ``kafka:TOPIC``.
+    events of Debezium. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``: the
+    delivery's name, which identifies its progress; by default ``kafka:TOPIC``.
 
-    ``on_bad_row``: of a row that the broker refuses, as one that is too large. ``"fail"`` ends the
-    delivery by name; ``"dead_letter"`` keeps the row aside, with the reason, and goes on:
+    ``on_bad_row``: for rows that the broker rejects, such as too large ones. ``"fail"`` ends the
+    delivery; ``"dead_letter"`` keeps the row with the reason and continues:
     ``ss.read_dead_letters(root, name)`` reads these rows.
     """
     settings = tuple(sorted((str(k), str(v)) for k, v in (config or {}).items()))
@@ -91,9 +91,9 @@ def function(
 
     ``first_seq`` counts the items of the partition. After a failure the last call may be repeated,
     with the same number and the same rows; ranges of calls do not overlap. A function with a
-    parameter ``stream`` is told which partition it is, as several call it: whoever keeps
-    ``(stream, first_seq)`` has each row once. What it raises is tried again, unless no retry can
-    help: a mistake such as NameError, or an answer over HTTP such as 401 or 422. ``changes``: as in
+    parameter ``stream`` also gets the partition, since several call it: store ``(stream,
+    first_seq)`` to process each row once. A call that raises is retried, unless no retry can help:
+    a mistake such as NameError, or an HTTP status such as 401 or 422. ``changes``: as in
     :func:`kafka`.
     """
     if not callable(fn):

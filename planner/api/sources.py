@@ -68,7 +68,7 @@ _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """What users say of files: in Python (:meth:`planner.Stream.from_parquet`) and in SQL alike."""
+    """The options of files, for Python (:meth:`planner.Stream.from_parquet`) and SQL."""
 
     #: None only for text, whose times are line numbers.
     vs: TimeColumn | None
@@ -117,7 +117,7 @@ TEXT = FileOptions(vs=None, delay="0s")
 
 
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
-    """A source node over files; looks at the first of them for its columns."""
+    """A source node over files; reads the first file's columns."""
     path, shown = _path_of(paths)
     options = tuple(sorted((*given.reader_options(format), *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
@@ -195,7 +195,7 @@ def without_nulls(plan: LogicalNode, columns: Sequence[str]) -> LogicalNode:
 
 
 def checked_delimiter(given: str) -> None:
-    """What stands between the fields of CSV.
+    """The delimiter of CSV fields.
 
     Raises:
         InvalidPlanError: nothing that can.

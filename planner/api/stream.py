@@ -80,7 +80,7 @@ class Stream(
         return self.plan.schema
 
     def name(self, label: str) -> Stream:
-        """A name for what was built last, as plans and progress show it."""
+        """Name the last step, for plans and progress."""
         return Stream(replace(self.plan, label=naming.checked_label(label)))
 
     def filter(self, predicate: ExprLike) -> Stream:
@@ -152,11 +152,11 @@ class Stream(
         condition on a match, over the columns that a pair has.
 
         ``within=(lo, hi)`` compares starts in place of lifetimes, the *interval join*: a row of
-        ``other`` matches if it starts ``lo`` to ``hi`` later than that of this stream, both
-        included; negative is earlier. Without keys the bounds alone decide. A pair is a point at
-        the later of both starts. ``how`` may be "right", "full" and "semi" too (the events of this
-        stream that have a match). Each row without a match comes out once, as a point at the last
-        instant at which a match could have come.
+        ``other`` matches if it starts ``lo`` to ``hi`` after this stream's event, inclusive;
+        negative is before it. Keys are optional. A pair is a point at the later of both starts.
+        ``how`` may also be "right", "full" and "semi" (this stream's events with a match). A row
+        without a match is emitted once, as a point at the last instant at which a match was
+        possible.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join() takes another stream, not {other!r}")
@@ -176,13 +176,13 @@ class Stream(
         tolerance: Duration | None = None,
         how: str = "left",
     ) -> Stream:
-        """Each event, as it is, with the event of ``other`` that started nearest to its start.
+        """Each event with the event of ``other`` that started nearest to its start.
 
         ``strategy``: "backward" takes the last at or before the start, "forward" the first at or
-        after it, "nearest" the one least far, of several the last. None is farther than
-        ``tolerance``; the last two need one, as so long an event waits. ``by``: what both have
-        equal, null matching nothing. Without a match the columns of ``other`` are null;
-        ``how="inner"`` leaves such events out. Names of columns are those of :meth:`join`.
+        after it, "nearest" the nearest, on ties the latest. ``tolerance`` bounds the distance; the
+        last two strategies need it, because an event waits this long. ``by``: equal columns; null
+        matches nothing. Without a match the columns of ``other`` are null; ``how="inner"`` drops
+        such events. Columns are named as in :meth:`join`.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join_asof() takes another stream, not {other!r}")
@@ -251,7 +251,7 @@ class Stream(
         return self._changed(Chop(length, duration_us(offset, what="offset")))
 
     def stitch(self, on: str | Sequence[str] | None = None) -> Stream:
-        """One event for those of a key whose lifetimes touch or overlap, with the first's payload.
+        """Merge events of a key whose lifetimes touch or overlap; the first one's payload stays.
 
         ``on`` names the key columns; None: all of them. Null is a key like any other.
         """
@@ -278,7 +278,7 @@ class Stream(
         keys: Mapping[str, int] | None = None,
         max_duration: Duration | None = None,
     ) -> Stream:
-        """What the planner cannot know of a source, told right behind ``from_...``.
+        """Statistics of a source for the planner; call it right behind ``from_...``.
 
         ``rate``: events per second of event time; ``keys``: how many different values a column has;
         both guide the cost model alone. ``max_duration`` is a promise that is checked: no event

@@ -58,11 +58,11 @@ class UserSteps(Generic[MadeStream]):
         """``function`` of many events at once, row by row, giving the columns of ``schema``.
 
         It gets a RecordBatch with ``_vs``, ``_ve`` and all columns, and returns a RecordBatch, a
-        Table, a data frame or a dict of columns: one row for each that came, or with a column
-        ``_row`` any number of rows, each naming the row it is of (counted from 0, in order). Rows
-        keep the lifetime of the row they are of. Which rows come together is not promised.
-        ``on_error`` says what becomes of rows on which it raises: "fail", "skip" or "dead_letter".
-        ``check_cuts`` compares its results under several cuttings while it runs.
+        Table, a data frame or a dict of columns: one row per input row, or any number of rows with
+        a column ``_row``, the input row of each (counted from 0, ascending). A result has the
+        lifetime of its input row. Batches may have any size. ``on_error`` is for rows on which it
+        raises: "fail", "skip" or "dead_letter". ``check_cuts`` compares its results for several
+        batch sizes while it runs.
         """
         code = _code(function, "apply", deterministic)
         made = _schema(schema, "apply")
@@ -115,7 +115,7 @@ class GroupedUserSteps(Generic[MadeStream]):
     ) -> MadeStream:
         """An object of ``process`` per key, with state and timers; see :class:`KeyedProcess`.
 
-        The columns are the keys, then those of ``process.output``.
+        The columns are the keys, then ``process.output``.
         """
         spec = _processing(self.keys, process, on_error, deterministic)
         return self._stream_of(UserStep(self.plan, spec, self.keys))

@@ -37,7 +37,7 @@ class LogRetention:
         self._newest_us: dict[SeqRange, int] = {}
 
     def mark(self, now_us: int) -> int:
-        """Below this seq no row is needed; it does not fall below what was collected."""
+        """The seq below which no row is needed; never below the collected rows."""
         self._segments.refresh()
         chain, _ = self._segments.layout()
         mark = self._segments.mark

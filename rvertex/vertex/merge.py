@@ -37,9 +37,9 @@ from rvertex.vertex.spec import Position
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Read-ahead of one channel, unless a host says otherwise.
+#: Default read-ahead of one channel.
 PENDING_BYTES_MAX = 16 << 20
-#: With at most so many CTIs, what stands between them is joined as slices.
+#: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2
 _ROWS_PER_SLICE = 4096
 

@@ -1,4 +1,4 @@
-"""Builds aggregations: checks what is asked per group, and computes what the functions take."""
+"""Builds aggregations: checks the functions per group, and computes their arguments."""
 
 from __future__ import annotations
 

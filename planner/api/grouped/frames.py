@@ -40,7 +40,7 @@ class RowFrame:
 
 
 def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
-    """The frame that ends with a row: so many rows, or all that started in so long a time."""
+    """The frame that ends with a row: its last ``rows`` rows, or all of its last ``period``."""
     if rows is not None and period is not None:
         raise InvalidPlanError("rolling() takes rows=... or period=..., not both")
     if period is not None:
@@ -109,26 +109,26 @@ class _Steps:
         self._frames: dict[RowFrame, list[Aggregate]] = {}
         self._taken: list[str] = [*below.schema.names]
 
-    def aggregated(self, name: str, asked: Agg, frame: RowFrame) -> Expr:
-        """What stands for an aggregate over a frame."""
-        if frame.first is None and FUNCTIONS[asked.function].is_holistic(asked.argument):
+    def aggregated(self, name: str, aggregate: Agg, frame: RowFrame) -> Expr:
+        """The column of an aggregate over a frame."""
+        if frame.first is None and FUNCTIONS[aggregate.function].is_holistic(aggregate.argument):
             raise InvalidPlanError(
-                f"{name}={asked.function}(...) needs all rows of its frame at once, so the "
+                f"{name}={aggregate.function}(...) needs all rows of its frame at once, so the "
                 "frame needs a beginning: rolling(rows=...) or rolling(period=...)"
             )
-        return col(self._add(name, asked, frame))
+        return col(self._add(name, aggregate, frame))
 
-    def lagged(self, name: str, asked: Lag) -> Expr:
-        """What stands for the value of a row before."""
-        frame = RowFrame(True, asked.rows, asked.rows)
-        value = col(self._add(name, Agg("first", asked.expr), frame))
-        if asked.default is None:
+    def lagged(self, name: str, lag: Lag) -> Expr:
+        """The column of an earlier row's value."""
+        frame = RowFrame(True, lag.rows, lag.rows)
+        value = col(self._add(name, Agg("first", lag.expr), frame))
+        if lag.default is None:
             return value
         there = col(self._add(f"{name}_there", Agg("count", None), frame))
-        return when(there > 0).then(value).otherwise(asked.default)
+        return when(there > 0).then(value).otherwise(lag.default)
 
     def over(self, keys: tuple[str, ...]) -> LogicalNode:
-        """The plan with all that was asked for."""
+        """The plan with all added columns."""
         plan: LogicalNode = Project(self._below, tuple(self._inputs.items()))
         for frame, aggregates in self._frames.items():
             peers = () if frame.rows or frame.first is not None else self._by
@@ -136,10 +136,10 @@ class _Steps:
             plan = Over(plan, keys, frame.rows, frame.first, frame.last, made, peers=peers)
         return plan
 
-    def _add(self, name: str, asked: Agg, frame: RowFrame) -> str:
+    def _add(self, name: str, aggregate: Agg, frame: RowFrame) -> str:
         output = free_column(f"over_{name}", [*self._taken, *self._inputs])
         self._taken.append(output)
-        made = aggregate_of(output, asked, self._below.schema, self._inputs)
+        made = aggregate_of(output, aggregate, self._below.schema, self._inputs)
         self._taken += [n for n in self._inputs if n not in self._taken]
         self._frames.setdefault(frame, []).append(made)
         return output

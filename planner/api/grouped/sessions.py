@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionBy:
-    """A window per period of activity of a key, of which each event says how long it lasts."""
+    """A window per period of activity of a key, with a gap from each event."""
 
     gap: Expr
     max_us: int | None
@@ -55,7 +55,7 @@ def session(gap: Expr, max: Duration | None = None, *, running: bool = False) ->
 def session(
     gap: Duration | Expr, max: Duration | None = None, *, running: bool = False
 ) -> SessionWindow | RunningSession | SessionBy:
-    """A window from a key's first event until nothing has come for ``gap``.
+    """A window from a key's first event until no event arrives for ``gap``.
 
     An event that starts ``gap`` or more after the last instant of those before it begins another
     session; so does one that starts ``max`` or more after the session's start. The window ends
@@ -65,10 +65,9 @@ def session(
     event keeps its key active for its own gap. Null, and less than a microsecond, is none: such an
     event keeps it active while it lives.
 
-    ``running``: results of the session so far, one at each start of its events. Each lives until
-    the next, the last one until the session ends, and comes out when the next has come or the gap
-    has passed, so a session that goes on holds back no more than its gap. Functions that need all
-    events at once, as ``quantile``, are refused.
+    ``running``: emit the session's result so far at the start of each of its events. Each result
+    lives until the next, the last one until the session ends. It waits for the next event, at most
+    for the gap. Functions that need all events at once, such as ``quantile``, are an error.
     """
     if not isinstance(gap, Expr):
         return windows.session(gap, max, running=running)

@@ -45,9 +45,9 @@ class Versions(Generic[MadeStream]):
     ) -> MadeStream:
         """The first event of each key: one of equal ``on`` in ``within``, or one for ever.
 
-        An event is left out if one of its key that was kept started less than ``within`` before.
-        What is kept comes at once. Null is a key like any other. Without ``within`` every key is
-        remembered for as long as the stream goes on.
+        Drop an event if a kept event of its key started less than ``within`` before. Kept events
+        are emitted at once. Null is a key like any other. Without ``within`` the state has all keys
+        of the stream.
         """
         return self._stream_of(deduplicated(self.plan, several(on, more), within))
 
@@ -56,10 +56,10 @@ class Versions(Generic[MadeStream]):
     ) -> MadeStream:
         """Each row as a version of its key: it lives until the next one of its key starts.
 
-        So what is alive is the table as it was at each instant, and joins, running aggregates and
-        windows follow its updates. Of versions that start together the last counts. A version for
-        which ``deleted`` is true ends the one before it, and is not there itself. Rows of a null
-        key end nothing and last for ever; of those that start together the last counts, too.
+        The live rows are the table at each instant, so joins, running aggregates and windows follow
+        its updates. If versions start together, the last one counts. A version with a true
+        ``deleted`` ends the previous one and is dropped. Rows with a null key never end; if they
+        start together, the last one counts, too.
         """
         return self._stream_of(versions(self.plan, several(key, more), deleted))
 
@@ -87,9 +87,9 @@ class OrderedSteps(Versions[MadeStream]):
     def limit(self, n: int) -> MadeStream:
         """The first ``n`` events in the order of the stream.
 
-        That is the order of time; ``sort`` decides about those that start together. They are the
-        same ones on every run, whatever fails. To look at data, :func:`streamscope.head` and
-        :func:`streamscope.show` are quicker: a query with a limit still reads its input to the end.
+        The order is by time; ``sort`` orders events with the same start. Every run returns the same
+        events, after failures, too. To see data, :func:`streamscope.head` and
+        :func:`streamscope.show` are faster: a query with a limit still reads its whole input.
         The first rows of each key or window are ``group_by(...).top(n, by)``.
         """
         return self._stream_of(limited(self.plan, n))
@@ -108,10 +108,9 @@ class RunningGroups(Generic[MadeStream]):
     def agg(self, *unnamed: Agg, **aggregates: Agg) -> MadeStream:
         """Running results: at each instant the aggregates of the key's events that are alive then.
 
-        A point counts from its start on, for ever, as a row of a table that only grows. A result
-        lives until the next change of its key, and is final then: what is still to change when the
-        stream ends lives for ever. As with :func:`planner.snapshot`, a key that does not change
-        holds back the results of others that start later.
+        A point counts from its start and stays, like a row of a table that only grows. A result
+        lives until the next change of its key. The last result of a key never ends. As with
+        :func:`planner.snapshot`, later results of other keys wait for a key that does not change.
         """
         return self._stream_of(running(self.plan, self.keys, aggregates, unnamed))
 
@@ -151,13 +150,12 @@ class Rolling(Generic[MadeFrames]):
         period: Duration | None = None,
         order_by: OrderLike | Sequence[OrderLike] = (),
     ) -> MadeFrames:
-        """For each row the last ``rows`` rows of its key, or those that started in ``period``.
+        """For each row the last ``rows`` rows of its key, or the rows of the last ``period``.
 
-        Both end with the row itself and go by starts, however long rows live; without either the
-        frame holds all rows of the key so far. ``period="1h"`` is the hour up to and with the row's
-        start, and holds all rows that start together with it. Of rows that start together
-        ``order_by`` says which comes first, from the least on; where that leaves two equal, the
-        order of the stream does. Follow it with ``.with_columns(total=agg.sum("x"))``.
+        Both include the row itself and use starts, not lifetimes. Without either the frame has all
+        earlier rows of the key. ``period="1h"`` is the hour up to the row's start, inclusive, with
+        all rows of that start. ``order_by`` orders rows with the same start, ascending; ties keep
+        the order of the stream. Follow it with ``.with_columns(total=agg.sum("x"))``.
         """
         by = (order_by,) if isinstance(order_by, str | Expr | agg.Ordering) else order_by
         return self._frames_of(frame_of(rows, period), tuple(by))

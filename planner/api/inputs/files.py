@@ -58,14 +58,14 @@ class FileInputs:
 
         ``path`` may be a pattern, such as ``"data/2026-*/*.parquet"``, and a list of all these.
 
-        ``vs`` is the column (or expression) of the event's start; ``ve`` that of its end (null: it
-        has none), a length such as ``"+1h"``, or None for point events. Rows may be in any order:
-        ``delay="auto"`` looks at all times once, when the job is planned, and no row is late. A
-        ``delay`` that is given says how far rows may be out of order; later ones are dropped
-        (:func:`jobmanager.read_late` has them), adjusted or an error as ``late`` says.
-        ``delay="p99"`` estimates it: as much as 99 % of the 16,384 rows before needed, anew every
-        1,024 rows of a partition; the first 1,024 wait for each other. ``schema`` overrides
-        column types; where it is one of Arrow, a field that is not nullable has to have a value.
+        ``vs`` is the column (or expression) of the event's start; ``ve`` is its end (null:
+        no end), a length such as ``"+1h"``, or None for point events. Rows may be in any order:
+        ``delay="auto"`` reads all times when the job is planned, so no row is late. Any other
+        ``delay`` is how far rows may be out of order; ``late`` drops later rows
+        (:func:`jobmanager.read_late` returns them), adjusts them or raises an error.
+        ``delay="p99"`` estimates the delay every 1,024 rows of a partition, enough for 99 % of the
+        last 16,384 rows; the first 1,024 wait for each other. ``schema`` overrides column types;
+        in an Arrow schema, a field that is not nullable must have a value.
 
         A row is bad if it has no usable time, a value that is not of its column's type or lacks one
         that it has to have, or (CSV, JSON) is no row at all. It is an error that names file, row,

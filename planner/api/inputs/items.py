@@ -1,4 +1,4 @@
-"""Events and CTIs that stand in the query itself."""
+"""Events and CTIs that are part of the query."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ _NAMES_OF_METADATA = tuple(name.removeprefix(_METADATA_PREFIX) for name in METAD
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """What users say of a topic: in Python (:meth:`planner.Stream.from_kafka`) and SQL alike."""
+    """The options of a topic, for Python (:meth:`planner.Stream.from_kafka`) and SQL."""
 
     servers: str
     #: A column, an expression, or "timestamp": the record's, unless a column has that name.
@@ -186,7 +186,7 @@ class KafkaTopics:
 
 
 def kafka_source(topic: str, given: KafkaOptions) -> Source:
-    """A source node over a topic; no broker is asked before the job is planned."""
+    """A source node over a topic; contacts no broker before the job is planned."""
     _check(topic, given)
     values, avro_schema = _values(topic, given)
     values = nullable(values)

@@ -1,4 +1,4 @@
-"""Tables: rows without times of their own, alive from the first day of the calendar on."""
+"""Tables: rows without times, alive from the first day of the calendar."""
 
 from __future__ import annotations
 

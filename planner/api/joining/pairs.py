@@ -96,7 +96,7 @@ def read_columns(condition: Node, columns: OutputColumns) -> OutputColumns:
 
 
 def pair_columns(left: LogicalNode, right: LogicalNode, dropped: tuple[str, ...]) -> OutputColumns:
-    """The columns of a pair; those of the right get a suffix where their name is taken."""
+    """The columns of a pair; right columns get a suffix if their name is taken."""
     columns: list[tuple[Side, str, str]] = [("left", name, name) for name in left.schema.names]
     taken = set(left.schema.names)
     for name in right.schema.names:
