@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _CAPACITY_MIN = 64
 _GARBAGE_ROWS_MIN = 1 << 16
+#: With at most so many rows for each that is taken, chunks are taken from as a whole.
+_DENSE = 16
 
 
 class GroupArray:
@@ -102,10 +104,12 @@ class ArrowStore:
         at = self._at.read() if codes is None else self._at.read()[codes]
         if not self._chunks:
             return pa.nulls(len(at), self._kind)
-        missing = at < 0
-        rows = pa.array(at, mask=missing) if missing.any() else pa.array(at)
-        taken = pa.chunked_array(self._chunks).take(rows)
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        if self._rows <= _DENSE * len(at):
+            missing = at < 0
+            rows = pa.array(at, mask=missing) if missing.any() else pa.array(at)
+            taken = pa.chunked_array(self._chunks).take(rows)
+            return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        return self._few(at)
 
     def save(self) -> list[pa.Array | pa.ChunkedArray]:
         """Chunks and where each group's value is in them, by reference."""
@@ -120,3 +124,21 @@ class ArrowStore:
         """One value per group, in code order."""
         self._chunks, self._rows = [values], len(values)
         self._at.adopt(np.arange(len(values)))
+
+    def _few(self, at: np.ndarray) -> pa.Array:
+        """The values in rows ``at``, null where that is negative.
+
+        Arrow's take of a chunked array costs time in all chunks, not in what is taken.
+        """
+        starts = np.cumsum([0, *(len(chunk) for chunk in self._chunks)])
+        chunk = np.searchsorted(starts, at, side="right") - 1
+        order = np.argsort(chunk, kind="stable")
+        bounds = np.searchsorted(chunk[order], np.arange(-1, len(self._chunks) + 1))
+        parts = [pa.nulls(int(bounds[1]), self._kind)]
+        for i, values in enumerate(self._chunks):
+            wanted = order[bounds[i + 1] : bounds[i + 2]]
+            if len(wanted):
+                parts.append(values.take(pa.array(at[wanted] - starts[i])))
+        place = np.empty(len(at), np.int64)
+        place[order] = np.arange(len(at))
+        return pa.concat_arrays(parts).take(pa.array(place))

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+import pytest
 from hypothesis import given
 
 from rstream.types import INF_TIME
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.errors import UnboundedLifetimeError
 from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.edges.clip import EdgeClip
+from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.edges.spread import EdgeSpread
+from rvertex.operators.edges.windows import EdgeWindows
+from rvertex.operators.joins.as_of import AsOfJoin
+from rvertex.operators.lifetimes.begins import Begins
 from rvertex.operators.lifetimes.clip import Clip
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
+from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.stitch import Stitch
+from rvertex.operators.ordered.deduplicate import Deduplicate
+from rvertex.operators.ordered.limit import Limit
+from rvertex.operators.windows.hopping import WindowAggregate
+from rvertex.operators.windows.running.frames import FrameAggregate
 from tests.support.builders import cti, ev, make_run
 from tests.support.edges import (
     PAYLOAD,
@@ -25,6 +41,10 @@ from tests.support.edges import (
     sorted_rows,
 )
 from tests.support.operator_harness import assert_cut_invariant
+
+if TYPE_CHECKING:
+    from rvertex.operators.edges.join import Columns
+    from rvertex.operators.joins.as_of import Strategy
 
 FOREVER = int(INF_TIME)
 ON = ("k",)
@@ -75,3 +95,82 @@ def test_every_row_has_a_start_and_an_end(rows: list[Row], ctis: list[int]) -> N
     ends = sum(row.ve != FOREVER for row in rows)
     assert [e["_ve"] < e["_vs"] for e in out.events.to_pylist()].count(True) == ends
     assert out.events.num_rows == len(rows) + ends
+
+
+@given(some_rows(), some_ctis)
+def test_begins_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
+    ctis = ending(ctis)
+    out = assert_cut_invariant(Begins(), [edge_run(rows, ctis)], [PAYLOAD])
+    whole = answer_of(SetDuration(1), [closed_run(rows, ctis)], [PAYLOAD])
+    assert meant(out) == meant(whole)
+
+
+@given(some_rows(), some_ctis)
+def test_points_at_ends_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
+    ctis = ending(ctis)
+    out = assert_cut_invariant(PointAtEnd(), [edge_run(rows, ctis)], [PAYLOAD])
+    whole = answer_of(PointAtEnd(), [closed_run(rows, ctis)], [PAYLOAD])
+    assert meant(out) == meant(whole)
+
+
+SUMS = (AggregateSpec("count", None, "n"), AggregateSpec("sum", "x", "s"))
+KEEPING = {
+    "first": Deduplicate(ON, int(INF_TIME)),
+    "first within": Deduplicate(ON, 4),
+    "rows": FrameAggregate(ON, True, 2, 0, SUMS),
+    "time": FrameAggregate(ON, False, 3, 0, SUMS),
+    "so far": FrameAggregate(ON, False, None, 0, SUMS),
+    "limit": Limit(4),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+@given(rows=some_rows(), ctis=some_ctis)
+def test_steps_over_begins_mean_those_of_intervals(
+    name: str, rows: list[Row], ctis: list[int]
+) -> None:
+    """Of equal rows that begin together any may be the first, so here they end together."""
+    ends = {(row.vs, row.k, row.x): row for row in rows}
+    rows = [ends[row.vs, row.k, row.x] for row in rows]
+    ctis = ending(ctis)
+    spec = KEEPING[name]
+    out = assert_cut_invariant(EdgeOfBegins(spec), [edge_run(rows, ctis)], [PAYLOAD])
+    whole = answer_of(spec, [closed_run(rows, ctis)], [PAYLOAD])
+    assert meant(out) == meant(whole)
+
+
+@pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
+@given(left=some_rows(), right=some_rows(), ctis=some_ctis)
+def test_as_of_joins_mean_those_of_intervals(
+    strategy: Strategy, left: list[Row], right: list[Row], ctis: list[int]
+) -> None:
+    ctis = ending(ctis)
+    columns: Columns = (("left", "k", "k"), ("left", "x", "x"), ("right", "x", "y"))
+    whole = AsOfJoin(ON, ON, columns, strategy, 3, True)
+    numbered = replace(whole, output=(*columns, ("left", NUMBER, NUMBER)))
+    schemas = [PAYLOAD, PAYLOAD]
+    runs = [edge_run(left, ctis), closed_run(right, ctis)]
+    out = assert_cut_invariant(EdgeOfBegins(numbered), runs, schemas)
+    closed = [closed_run(left, ctis), closed_run(right, ctis)]
+    assert meant(out) == meant(answer_of(whole, closed, schemas))
+
+
+@pytest.mark.parametrize(("size", "every"), [(4, 4), (6, 2), (2, 5)])
+@given(rows=some_rows(), ctis=some_ctis)
+def test_windows_of_what_is_alive_are_those_of_intervals(
+    size: int, every: int, rows: list[Row], ctis: list[int]
+) -> None:
+    rows = [row for row in rows if row.ve != FOREVER]
+    ctis = ending(ctis)
+    spec = EdgeWindows(ON, size, every, SUMS)
+    out = assert_cut_invariant(spec, [edge_run(rows, ctis)], [PAYLOAD])
+    whole = WindowAggregate(ON, size, every, SUMS, False)
+    assert meant(out) == meant(answer_of(whole, [closed_run(rows, ctis)], [PAYLOAD]))
+
+
+def test_windows_come_while_a_row_lives() -> None:
+    operator = EdgeWindows((), 10, 10, SUMS).open([PAYLOAD])
+    out = operator.process([make_run([ev(3, FOREVER, k=1, x=2), cti(30)], PAYLOAD)])
+    assert [(e["_vs"], e["n"]) for e in out.events.to_pylist()] == [(0, 1), (10, 1), (20, 1)]
+    with pytest.raises(UnboundedLifetimeError):
+        operator.process([make_run([cti(FOREVER)], PAYLOAD)])
