@@ -25,17 +25,22 @@ from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
 from planner.sql.expressions.time_between import are_points, bounded, refuse_points, within
-from planner.sql.windows.in_windows import windows_of_kept_rows
+from planner.sql.windows.in_windows import CROSSED, crosses, windows_of_pairs
 from planner.sql.windows.window_tables import in_whole_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import InWindows, Rows
 
 _PARTS = ("expressions", "from_", "joins", "where")
+_POINTS = (
+    "rows of windows are compared here with rows that are in none and are over at once: give both "
+    "sides the same windows, as in TABLE(TUMBLE(TABLE b, DESCRIPTOR(ts), size)), and compare them: "
+    "a.window_start = b.window_start AND a.window_end = b.window_end"
+)
 
 
 def with_marks(
@@ -94,17 +99,34 @@ def _marked(
         times = matches.stitch(on=theirs).with_columns(lit(True).alias(name))
         joined = ours.join(times, left_on=on, right_on=theirs, how="left")
         kept = joined.select(*outer.stream.schema.names, name)
-    lives = _lives(outer, inner_scope, select)
+    lives = _lives(test, outer, inner_scope, select, names)
     return replace(outer.with_stream(kept), hidden=(*outer.hidden, name), in_windows=lives)
 
 
-def _lives(outer: Scope, inner: Scope, select: exp.Select) -> InWindows:
+def _lives(
+    test: exp.Expr, outer: Scope, inner: Scope, select: exp.Select, names: Names
+) -> InWindows:
     """How rows live that are kept or left out by what the subquery finds."""
     where = select.args.get("where")
     parts = and_parts(where.this) if where is not None else []
-    return windows_of_kept_rows(
-        outer, inner, [part for part in parts if names_outer(part, inner, outer)]
-    )
+    return _kept(test, outer, inner, [p for p in parts if names_outer(p, inner, outer)], names)
+
+
+def _kept(
+    test: exp.Expr, outer: Scope, inner: Scope, conditions: Sequence[exp.Expr], names: Names
+) -> InWindows:
+    """The windows of the rows that a subquery keeps or drops for its rows.
+
+    Raises:
+        SqlError: windows overlap and may differ, or one side is in windows and the other is points.
+    """
+    lives = windows_of_pairs(outer, outer, inner, conditions)
+    if crosses(lives, outer, inner):
+        raise names.text.error(test, CROSSED.replace("the join", "the subquery"))
+    sides = [(side.in_windows.has_rows, side.stream.plan.is_point) for side in (outer, inner)]
+    if sorted(sides) == [(False, True), (True, False)]:
+        raise names.text.error(test, _POINTS)
+    return lives
 
 
 def not_in(
@@ -135,7 +157,7 @@ def not_in(
         kept = ours.join(found, left_on=mine, right_on="value", how="anti")
         kept = kept.join(unknown, left_on=one, right_on="one", how="anti")
         kept = kept.join(found, left_on=nothing, right_on="one", how="anti")
-        lives = windows_of_kept_rows(outer, inner, ())
+        lives = _kept(node, outer, inner, (), names)
         return replace(outer, stream=kept.select(*outer.stream.schema.names), in_windows=lives)
 
 
@@ -182,7 +204,7 @@ def exists(
             joined = _while_matched(ours, joined, [*on, *marks], taken)
         if not negated or ours is not outer.stream:
             joined = joined.select(*outer.stream.schema.names)
-    return replace(outer, stream=joined, in_windows=_lives(outer, inner_scope, select))
+    return replace(outer, stream=joined, in_windows=_lives(test, outer, inner_scope, select, names))
 
 
 def _near(

@@ -21,6 +21,7 @@ from planner.sql.expressions.time_between import bounds_of_where, is_bounded
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
     CROSSED,
+    crosses,
     is_any_bound,
     is_bound_of,
     joins_previous_windows,
@@ -173,8 +174,7 @@ def _of_windows(
         if joins_previous_windows(part, left, right):
             raise names.text.error(part, _APART)
     lives = windows_of_pairs(pairs, left, right, met)
-    both = (left.in_windows, right.in_windows)
-    if lives.is_crossed and all(one.has_rows and not one.is_crossed for one in both):
+    if crosses(lives, left, right):
         raise names.text.error(clause, CROSSED)
     return replace(pairs, window=left.window or right.window, in_windows=lives)
 

@@ -36,12 +36,13 @@ from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
     OF_LIMIT,
     OF_VALUES,
+    crosses,
     refuse_windows,
     rows_of_comparison,
     rows_of_union,
 )
 from planner.sql.windows.row_patterns import match_table
-from planner.sql.windows.window_tables import window_table
+from planner.sql.windows.window_tables import compared_in_windows, window_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +57,10 @@ _SELECT_PARTS = (
     *("laterals", "qualify", "order", "limit", "offset", "emit"),
 )
 _QUALIFY = "QUALIFY cannot be combined with GROUP BY; put the GROUP BY in a subquery in FROM"
+_CROSSED = (
+    "these windows overlap, and {} compares rows whose windows are not the same: add window_start "
+    "and window_end to both SELECTs"
+)
 _TABLE_PARTS = ("this", "alias", "joins", "version")
 _WHAT = {
     "sample": "TABLESAMPLE",
@@ -137,10 +142,15 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
         branches = [part for branch in branches for part in _branches(branch)]
     first = rows_of_query(branches[0], names, named=named)
     others = [rows_of_query(branch, names, named=False) for branch in branches[1:]]
+    if not isinstance(node, exp.Union):
+        first, others[0] = compared_in_windows(first, others[0])
     made = set_operation(node, first.stream, [rows.stream for rows in others], names)
     if isinstance(node, exp.Union):
         return rows_of_union([first, *others], made)
-    return rows_of_comparison(first, others[0], made)
+    found = rows_of_comparison(first, others[0], made)
+    if crosses(found.in_windows, first, others[0]):
+        raise names.text.error(node, _CROSSED.format(type(node).__name__.upper()))
+    return found
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:

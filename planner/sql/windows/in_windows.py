@@ -204,9 +204,10 @@ def windows_of_pairs(
     return _windows_of_both(pairs, left, right, same)
 
 
-def windows_of_kept_rows(outer: Scope, inner: Scope, conditions: Iterable[exp.Expr]) -> InWindows:
-    """The windows of the rows that EXISTS or IN keeps or drops for rows of ``inner``."""
-    return windows_of_pairs(outer, outer, inner, conditions)
+def crosses(lives: InWindows, left: Scope | Rows, right: Scope | Rows) -> bool:
+    """Whether ``lives``, made of both, pairs rows of windows that overlap and are not the same."""
+    both = (left.in_windows, right.in_windows)
+    return lives.is_crossed and all(one.has_rows and not one.is_crossed for one in both)
 
 
 def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
@@ -270,7 +271,7 @@ def rows_of_union(branches: Sequence[Rows], made: Stream) -> Rows:
     lives = [rows.in_windows for rows in branches]
     return Rows(
         made,
-        _common_bounds(branches),
+        common_bounds(branches),
         InWindows(
             tuple(dict.fromkeys(window for live in lives for window in live.windows)),
             all(live.is_whole for live in lives),
@@ -283,13 +284,13 @@ def rows_of_union(branches: Sequence[Rows], made: Stream) -> Rows:
 
 def rows_of_comparison(left: Rows, right: Rows, made: Stream) -> Rows:
     """The rows of EXCEPT or INTERSECT, which compare all columns."""
-    bounds = _common_bounds([left, right])
+    bounds = common_bounds([left, right])
     same = {bound.kind for bound in bounds.values() if bound.window is not None or bound.is_life}
     mine, theirs = scope_of_rows(left, ""), scope_of_rows(right, "")
     return Rows(made, bounds, _windows_of_both(mine, mine, theirs, same))
 
 
-def _common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
+def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
     """The bound that each column is in all branches, by its name in the first."""
     bounds: dict[str, Bound] = {}
     for columns in zip(*(rows.stream.schema.names for rows in branches), strict=True):

@@ -36,10 +36,11 @@ from planner.sql.expressions.scope import (
     Visible,
     WindowInFrom,
     scope_of,
+    scope_of_rows,
 )
 from planner.sql.expressions.windowing import length
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
-from planner.sql.windows.in_windows import BOUNDS, lies_within, same_kinds
+from planner.sql.windows.in_windows import BOUNDS, common_bounds, lies_within, same_kinds
 from rstream.items.batch import VS
 
 if TYPE_CHECKING:
@@ -161,11 +162,27 @@ def in_whole_windows(
 
     Otherwise a row would be without a match until that starts, and come out twice.
     """
+    is_joined = any(same_kinds(part, left, right) for part in conditions)
+    return _both_whole(left, right, is_joined=is_joined)
+
+
+def compared_in_windows(left: Rows, right: Rows) -> tuple[Rows, Rows]:
+    """Both sides of EXCEPT or INTERSECT within windows, whose rows then live equally long."""
+    bounds = common_bounds([left, right]).values()
+    sides = (scope_of_rows(left, ""), scope_of_rows(right, ""))
+    made = _both_whole(*sides, is_joined=any(bound.window is not None for bound in bounds))
+    mine, theirs = (
+        replace(rows, stream=side.stream, in_windows=side.in_windows)
+        for rows, side in zip((left, right), made, strict=True)
+    )
+    return mine, theirs
+
+
+def _both_whole(left: Scope, right: Scope, *, is_joined: bool) -> tuple[Scope, Scope]:
     windows = {window for side in (left, right) for window in side.in_windows.windows}
     window = windows.pop() if len(windows) == 1 else None
     if window is None or left.in_windows.windows != right.in_windows.windows:
         return left, right
-    is_joined = any(same_kinds(part, left, right) for part in conditions)
     if not is_joined and window.size_us > window.every_us:
         return left, right
     return _whole(left, window), _whole(right, window)

@@ -213,3 +213,30 @@ def test_rows_of_hop_are_joined_in_their_windows() -> None:
             sql(text.format(join, on), streams())
         bounds = " AND a.window_start = b.window_start AND a.window_end = b.window_end"
         sql(text.format(join, on) + bounds, streams())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a.k FROM {a} a WHERE EXISTS (SELECT 1 FROM {b} b WHERE b.k = a.k)",
+        "SELECT a.k FROM {a} a WHERE NOT EXISTS (SELECT 1 FROM {b} b WHERE b.k = a.k)",
+        "SELECT a.k FROM {a} a WHERE EXISTS (SELECT 1 FROM {b} b WHERE b.k > a.k)",
+        "SELECT a.k FROM {a} a WHERE a.k = 7 OR EXISTS (SELECT 1 FROM {b} b WHERE b.k = a.k)",
+        "SELECT a.k FROM {a} a WHERE a.k IN (SELECT b.k FROM {b} b)",
+        "SELECT a.k FROM {a} a WHERE a.k NOT IN (SELECT b.k FROM {b} b)",
+        "SELECT k FROM {a} EXCEPT SELECT k FROM {b}",
+        "SELECT k FROM {a} INTERSECT SELECT k FROM {b}",
+    ],
+)
+def test_windows_that_overlap_are_not_compared_without_their_bounds(text: str) -> None:
+    """An instant lies in several of them, so a row would be kept for a row of another window."""
+    with pytest.raises(SqlError, match=r"these windows overlap.*add.*window_start"):
+        sql(text.format(a=of("a", 10, 5), b=of("b", 10, 5)), streams())
+
+
+@pytest.mark.parametrize("test", ["EXISTS", "NOT EXISTS"])
+@pytest.mark.parametrize(("ours", "theirs"), [(of("a", 10, 5), "b"), ("a", of("b", 10, 5))])
+def test_windows_are_not_compared_with_points(test: str, ours: str, theirs: str) -> None:
+    text = f"SELECT a.k FROM {ours} a WHERE {test} (SELECT 1 FROM {theirs} b WHERE b.k = a.k)"
+    with pytest.raises(SqlError, match="are in none and are over at once"):
+        sql(text, streams())
