@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import importlib.util
 import os.path
-from importlib import metadata
-from typing import NoReturn
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 __version__ = "0.2.0"
 
 _DISTRIBUTION = "streamscope"
-_PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+#: The cheapest to import comes first.
+_PACKAGES = ("rstream", "rvertex", "jobmanager", "planner")
 
 
 def _refuse_foreign_packages() -> None:
@@ -80,7 +84,7 @@ def _overwritten(error: ImportError) -> str | None:
 
 
 _refuse_foreign_packages()
-try:
+if TYPE_CHECKING:
     from jobmanager import (
         BadRowsWarning,
         Comparison,
@@ -102,6 +106,7 @@ try:
         resume,
         run,
         show,
+        status,
     )
     from planner import (
         EvaluationError,
@@ -154,7 +159,6 @@ try:
         when,
     )
     from planner.explain.text import explain
-    from planner.expressions.suggestions import missing
     from rstream import (
         INF_TIME,
         MIN_TIME,
@@ -177,10 +181,6 @@ try:
         read_events,
     )
     from rvertex import RVertex, Snapshot, merge
-except ImportError as error:
-    if explained := _overwritten(error):
-        raise ImportError(explained, name=error.name, path=error.path) from error
-    raise
 
 __all__ = [
     "INF_TIME",
@@ -269,6 +269,7 @@ __all__ = [
     "sinks",
     "snapshot",
     "sql",
+    "status",
     "struct",
     "tumbling",
     "udf",
@@ -278,5 +279,36 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing("streamscope", name, __all__)
+#: Names that no package has among its own, and where they are.
+_ELSEWHERE = {"explain": "planner.explain.text", "sql": "planner.sql.entry"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
+    if name not in __all__:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from planner.expressions.suggestions import missing
+
+        raise missing("streamscope", name, __all__)
+    try:
+        value = globals()[name] = getattr(_home_of(name), name)
+    except ImportError as error:
+        if explained := _overwritten(error):
+            raise ImportError(explained, name=error.name, path=error.path) from error
+        raise
+    return value
+
+
+def _home_of(name: str) -> ModuleType:
+    """The module that has a public name."""
+    if name in _ELSEWHERE:
+        return import_module(_ELSEWHERE[name])
+    for package in map(import_module, _PACKAGES):
+        if name in getattr(package, "__all__", ()):
+            return package
+    raise ImportError(f"no package of streamscope has {name!r}: install streamscope again")
+
+
+def __dir__() -> list[str]:
+    return __all__

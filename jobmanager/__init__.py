@@ -1,23 +1,30 @@
 """Lifecycle of a running plan: start, track, recover, collect, report."""
 
-from jobmanager.batch.validate import Comparison, collect_batch
-from jobmanager.config import JobConfig
-from jobmanager.delivery.answer import read_table
-from jobmanager.driver.job import Job
-from jobmanager.driver.running.collecting import collect
-from jobmanager.driver.running.rows import head, show
-from jobmanager.driver.running.run import resume, run
-from jobmanager.driver.running.side_output import read_dead_letters, read_late
-from jobmanager.errors import (
-    BadRowsWarning,
-    JobExistsError,
-    JobFailedError,
-    JobFormatError,
-    JobRunningError,
-    LateRowsWarning,
-    NoJobError,
-    OutputTakenError,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rstream.lazy import found_in
+
+if TYPE_CHECKING:
+    from jobmanager.batch.validate import Comparison, collect_batch
+    from jobmanager.config import JobConfig
+    from jobmanager.delivery.answer import read_table
+    from jobmanager.driver.job import Job
+    from jobmanager.driver.running.collecting import collect
+    from jobmanager.driver.running.rows import head, show
+    from jobmanager.driver.running.run import resume, run
+    from jobmanager.driver.running.side_output import read_dead_letters, read_late
+    from jobmanager.errors import (
+        BadRowsWarning,
+        JobExistsError,
+        JobFailedError,
+        JobFormatError,
+        JobRunningError,
+        LateRowsWarning,
+        NoJobError,
+        OutputTakenError,
+    )
 
 __all__ = [
     "BadRowsWarning",
@@ -40,4 +47,37 @@ __all__ = [
     "resume",
     "run",
     "show",
+    "status",
 ]
+#: Where the names are defined; a module is imported when one of its names is first used.
+_HOMES = {
+    "jobmanager.storage.shown": ("status",),
+    "jobmanager.batch.validate": ("Comparison", "collect_batch"),
+    "jobmanager.config": ("JobConfig",),
+    "jobmanager.delivery.answer": ("read_table",),
+    "jobmanager.driver.job": ("Job",),
+    "jobmanager.driver.running.collecting": ("collect",),
+    "jobmanager.driver.running.rows": ("head", "show"),
+    "jobmanager.driver.running.run": ("resume", "run"),
+    "jobmanager.driver.running.side_output": ("read_dead_letters", "read_late"),
+    "jobmanager.errors": (
+        "BadRowsWarning",
+        "JobExistsError",
+        "JobFailedError",
+        "JobFormatError",
+        "JobRunningError",
+        "LateRowsWarning",
+        "NoJobError",
+        "OutputTakenError",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    value = found_in(__name__, _HOMES, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -71,11 +71,13 @@ def test_one_module_has_what_queries_and_jobs_need() -> None:
             assert getattr(streamscope, name) is getattr(package, name)
 
 
-def imported(*ahead: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What ``import streamscope`` says with ``ahead`` before this project on the path."""
+def imported(
+    *ahead: Path, folder: Path, use: str = "__version__"
+) -> subprocess.CompletedProcess[str]:
+    """The output of an import and the ``use`` of a name, with ``ahead`` first on the path."""
     path = os.pathsep.join(str(entry) for entry in (*ahead, ROOT))
     return subprocess.run(
-        [sys.executable, "-c", "import streamscope; print(streamscope.__version__)"],
+        [sys.executable, "-c", f"import streamscope; print(streamscope.{use})"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
@@ -140,5 +142,5 @@ def test_an_overwritten_package_is_told_of(tmp_path: Path) -> None:
         foreign(site, name)
     (site / "streamscope.py").write_text((ROOT / "streamscope.py").read_text())
     recorded(site)
-    message = imported(site, folder=tmp_path).stderr.splitlines()[-1]
+    message = imported(site, folder=tmp_path, use="run").stderr.splitlines()[-1]
     assert "pip uninstall day-planner" in message

@@ -62,7 +62,7 @@ FENCES = {
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
 CLOUDPICKLE = (
-    "jobmanager/storage/documents.py",
+    "jobmanager/storage/pickled.py",
     "jobmanager/storage/query_file.py",
     "planner/user_code.py",
 )

@@ -9,14 +9,8 @@ version: it is read where the caller can do with whatever it says.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from typing import Any
-
-from pyspark import cloudpickle
-
-from rvertex.user_code.stored import is_record, reduced
-from rvertex.user_code.unpickle import load_shipped
 
 _CHECKSUM_BYTES = 16
 _FIELD = b',\n"checksum": "'
@@ -85,21 +79,11 @@ def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
         return {"format": found}
 
 
-class _Writer(cloudpickle.Pickler):
-    """Pickles our records by the names of their fields, so that later releases can read them."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        """How ``obj`` is pickled."""
-        if is_record(obj):
-            return reduced(obj)
-        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
-
-
 def pickle_document(value: object) -> bytes:
     """``value`` as a pickle that classes and functions of query files are part of."""
-    sink = io.BytesIO()
-    _Writer(sink).dump(value)  # type: ignore[no-untyped-call]
-    data = sink.getvalue()
+    from jobmanager.storage.pickled import pickled
+
+    data = pickled(value)
     return _PICKLE_MAGIC + _digest(data) + data
 
 
@@ -120,6 +104,8 @@ def read_pickle_document(data: bytes, *, to_run: bool = False) -> Any:
         raise BrokenDocumentError("it does not begin as it was written")
     if _digest(data[start:]) != data[len(_PICKLE_MAGIC) : start]:
         raise BrokenDocumentError("its checksum does not match")
+    from rvertex.user_code.unpickle import load_shipped
+
     return load_shipped(data[start:], to_run=to_run)
 
 

@@ -44,10 +44,8 @@ from jobmanager.storage.documents import (
     read_json_document,
     read_pickle_document,
 )
-from jobmanager.storage.inputs import checked_inputs
 from jobmanager.storage.liveness import is_owned
 from jobmanager.storage.places import placed, plan_in, plan_without_place, unplaced
-from jobmanager.storage.query_file import changed_note, module_places
 from jobmanager.storage.trust import check_trusted
 from rstream.errors import OperatingError, StoreError
 from rstream.store.blobs import FsspecBlobs, open_store, unsynced
@@ -101,7 +99,7 @@ class JobRoot:
         self.epoch, self._claim = 0, b""  # the job manager's; 0: it owns nothing
 
     def without_fsync(self) -> None:
-        """Leave it to the system when what is put on a local disk is written."""
+        """Let the system decide when files on a local disk are written."""
         self.store, self.is_synced = unsynced(self.store), False
 
     def make_private(self) -> None:
@@ -129,10 +127,11 @@ class JobRoot:
 
     def _query_note(self) -> str:
         """That the file of the job's query has changed, or nothing."""
-        try:
+        from jobmanager.storage.query_file import changed_note
+
+        with contextlib.suppress(NoJobError, BrokenFileError):
             return changed_note(self.settings().get("query_file")) or ""
-        except (NoJobError, BrokenFileError):
-            return ""
+        return ""
 
     def create(self, query: Query, settings: dict[str, Any], *, now_us: int) -> None:
         """Record a new job before anything of it runs; it replaces one that never started.
@@ -205,6 +204,8 @@ class JobRoot:
         return plan_in(self._unpickled(PLAN, to_run=to_run), display_uri(self.uri))
 
     def _unpickled(self, name: str, *, to_run: bool) -> Any:
+        from jobmanager.storage.query_file import module_places
+
         self.check_trusted()
         put_on_path(*module_places(self._document(JOB)))
         try:
@@ -225,6 +226,8 @@ class JobRoot:
         Raises:
             InputsChangedError: one has changed; where changes are accepted, the plan is replaced.
         """
+        from jobmanager.storage.inputs import checked_inputs
+
         found, notes = checked_inputs(plan, accepts_changes=accepts_changes)
         if found is not plan:
             self.replace_plan(found)
@@ -275,11 +278,7 @@ class JobRoot:
             return {}
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replace the status (atomically); an owner's tells its epoch.
-
-        It is only shown, and often rewritten: it is not synced. Of a job that has ended nothing is
-        asked any more.
-        """
+        """Replace the status (atomically), without a sync. Requests to a job that ended go."""
         if self.epoch and status.get("state") not in OPEN_STATES:
             for request in self.requests():
                 self.forget_request(request)
@@ -302,7 +301,7 @@ class JobRoot:
         self.store.put(f"{REQUESTS}/{what}", b"")
 
     def requests(self) -> list[str]:
-        """What was asked of this job manager or one before it."""
+        """The open requests to this job manager or an earlier one."""
         return [path.rsplit("/", 1)[-1] for path in self.store.list(REQUESTS)]
 
     def forget_request(self, what: str) -> None:

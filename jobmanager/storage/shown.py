@@ -10,13 +10,12 @@ from typing import Any
 from jobmanager.errors import CannotListError
 from jobmanager.state.health import with_health
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
 from jobmanager.storage.liveness import is_owned
-from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.output_claim import read_success
 from jobmanager.storage.ownership import is_live_here
 from jobmanager.storage.places import placed
 from jobmanager.storage.root import FORMAT, JOB, OLDEST_FORMAT, STATUS, JobRoot, display_uri
+from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 
 _LOCAL = "file://"
@@ -43,6 +42,16 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
         found["state"] = INTERRUPTED
         found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
     return with_health(found)
+
+
+def status(root: str) -> dict[str, Any]:
+    """Where the job in the folder ``root`` stands, from any process and without its plan.
+
+    Raises:
+        NoJobError: the root holds no job.
+        BrokenFileError: a file that says so cannot be read.
+    """
+    return shown_status(JobRoot(root), SystemClock().now_us())
 
 
 def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
@@ -84,6 +93,9 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
 
 def _requested_end(root: JobRoot) -> str:
     """How the job ended if a user asked for it; empty if none did or the log cannot be read."""
+    from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
+    from jobmanager.storage.notice_log import read_notices
+
     last: object = None
     with contextlib.suppress(StreamEngineError):
         for _, notice in read_notices(root.store):

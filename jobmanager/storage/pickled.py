@@ -1,0 +1,27 @@
+"""Pickles of plans and queries, in which our records name their fields."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from pyspark import cloudpickle
+
+from rvertex.user_code.stored import is_record, reduced
+
+
+class _Writer(cloudpickle.Pickler):
+    """Pickles our records by the names of their fields, so that later releases can read them."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How ``obj`` is pickled."""
+        if is_record(obj):
+            return reduced(obj)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+
+def pickled(value: object) -> bytes:
+    """``value`` as a pickle that classes and functions of query files are part of."""
+    sink = io.BytesIO()
+    _Writer(sink).dump(value)  # type: ignore[no-untyped-call]
+    return sink.getvalue()

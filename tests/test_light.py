@@ -1,0 +1,43 @@
+"""What an import costs: the large libraries are imported by the names that use them.
+
+Counts modules, because times depend on the machine. Cannot catch: one module that is slow.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.rooms import ROOT
+
+HEAVY = {"pyspark", "pandas", "networkx", "sqlglot", "pyarrow", "fsspec", "confluent_kafka"}
+MODULES = "print(*sys.modules)"
+
+
+def modules_of(code: str) -> set[str]:
+    """The modules that a new process has after ``code``."""
+    run = [sys.executable, "-c", f"import sys; {code}; {MODULES}"]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed", "most"),
+    [
+        ("import streamscope", set(), 150),
+        ("import streamscope; streamscope.JobFailedError", set(), 250),
+        ("import streamscope; streamscope.status", {"pyarrow", "fsspec"}, 600),
+    ],
+)
+def test_an_import_is_light(code: str, allowed: set[str], most: int) -> None:
+    found = modules_of(code)
+    assert {name.partition(".")[0] for name in found} & HEAVY <= allowed
+    assert len(found) <= most
+
+
+@pytest.mark.parametrize("package", ["rstream", "rvertex", "jobmanager", "streamscope"])
+def test_every_public_name_is_found(package: str) -> None:
+    names = f"[getattr({package}, name) for name in {package}.__all__]"
+    assert package in modules_of(f"import {package}; {names}")
