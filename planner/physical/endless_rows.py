@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _WAYS_OUT = (
     "rows come when they end, and over a source without an end some may never come. To have them "
     "when they begin, deliver to a destination that keeps rows by key (to_postgres(mode='upsert'), "
-    "to_kafka(upsert=True)), join events with them, or ask for windows"
+    "to_kafka(upsert=True)) or takes changes (changes=True), join events with them, or ask for "
+    "windows"
 )
 _MATCH = (
     "without WITHIN a match may stay open for ever over a source without an end, keep its rows and "

@@ -157,7 +157,7 @@ def refuse_edges(path: str, batch: pa.RecordBatch) -> None:
     ends = is_end(int64_column(batch, VS), int64_column(batch, VE))
     if ends.any():
         reason = (
-            "the job delivers to a destination that keeps rows by key, so its output has start and "
+            "the job delivers changes, so its output has start and "
             "end edges; read it with ss.read_table, or write the query with to_parquet() as well"
         )
         raise SourceSchemaError(path, VE, reason)

@@ -9,6 +9,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -357,3 +358,23 @@ def test_a_subscription_to_whole_rows_is_as_ever(tmp_path: Path) -> None:
     with job.subscribe() as subscription:
         names = {tuple(batch.schema.names) for batch in subscription}
     assert names == {("partition", "_seq", "_vs", "_ve", *PRICES)}
+
+
+def test_changes_arrive_once_though_a_destination_fails(tmp_path: Path) -> None:
+    """Calls are repeated with the same rows, so who keeps them by place has each change once."""
+    current, alive = versions()
+    calls: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    failures = []
+
+    def take(first_seq: int, batch: pa.RecordBatch, stream: str) -> None:
+        rows = batch.to_pylist()
+        assert calls.setdefault((stream, first_seq), rows) == rows
+        if len(failures) < 4 and len(calls) % 2:
+            failures.append(first_seq)
+            raise OSError("the destination is away")
+
+    run(current.deliver(ss.sinks.function(take, changes=True)), tmp_path)
+    changes = [_change_of(row) for place in sorted(calls) for row in calls[place]]
+    assert failures
+    assert replayed(changes) == alive
+    assert sum(op == "+I" for op, _, _ in changes) == ss.collect(current, executor="local").num_rows
