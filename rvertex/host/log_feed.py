@@ -254,17 +254,15 @@ class LogFeed:
     def _files(self) -> list[LogEntry]:
         if not isinstance(self.reader, FileLog) or self._finish_s is not None:
             return []
-        next_indexes = [self._intake.next_index(k) for k in range(len(self._partitions))]
+        indexes = [self._intake.next_index(k) for k in range(len(self._partitions))]
         entries = []
         for file in self.reader.found():
             k = file.partition
             if self._is_over(k):
                 continue
-            entry = LogEntry(
-                "file", k, next_indexes[k], file.position, 0, 0, file.path, file.version
-            )
+            entry = LogEntry("file", k, indexes[k], file.position, 0, 0, file.path, file.version)
             entries.append(entry)
-            next_indexes[k] += 1
+            indexes[k] += 1
         return entries
 
     def _joins(self) -> list[LogEntry]:

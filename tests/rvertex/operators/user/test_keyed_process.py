@@ -185,7 +185,7 @@ def test_rows_that_start_later_wait_and_the_past_is_refused() -> None:
         ev(5, 11, k="a", m=1),
         cti(9),
     ]
-    with pytest.raises(UserCodeError, match=r"emit\(vs=-1\) at 0: what is past"):
+    with pytest.raises(UserCodeError, match=r"emit\(vs=-1\) at 0: rows cannot start in the past"):
         run_items(spec, [ev(0, k="a", x=9)])
 
 
