@@ -47,8 +47,15 @@ HOME = ("a", "b", "c")
 class Run:
     """A job manager and its log, as a driver has them; every notice is durable at once."""
 
-    def __init__(self, store: BlobStore, config: JobConfig = CONFIG, *, name: str = "m") -> None:
-        self.root = JobRoot(store, pid=1, machine=name)
+    def __init__(
+        self,
+        store: BlobStore,
+        config: JobConfig = CONFIG,
+        *,
+        name: str = "m",
+        kind: type[JobRoot] = JobRoot,
+    ) -> None:
+        self.root = kind(store, pid=1, machine=name)
         self.root.claim(1_000_000)
         self.background = InlineBackground()
         self.log = NoticeLog(self.root, ManualClock(7), config, self.background)
