@@ -156,14 +156,20 @@ def run(
     py_files: options.PyFiles = None,
     batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
     settings: options.Settings = None,
+    dialect: options.DialectOption = None,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Run a query to its end, or with --continue day by day, and show its progress."""
     before = days.check_call(target, root, continue_root, batch=batch, finish=finish)
-    query = None if target is None else load_query(target, settings or (), py_files or ())
+    query = None if target is None else load_query(target, settings or (), py_files or (), dialect)
     if batch:
         raise typer.Exit(print_batch(query, root, master, parallelism, shared_root, as_json))
+    kept: dict[str, Any] = {
+        "retain": retain,
+        "retention": retention,
+        "side_retention": side_retention,
+    }
     with ProgressView(starting(executor)) as view:
         job = jobs.run(
             query,
@@ -180,9 +186,7 @@ def run(
             replicas=replicas,
             checkpoint_interval=checkpoint_interval,
             checkpoint_bytes=checkpoint_bytes,
-            retain=retain,
-            retention=retention,
-            side_retention=side_retention,
+            **kept,
             compact_output=compact_output,
             verify=verify,
             fsync=fsync,
@@ -258,11 +262,12 @@ def explain(
     ] = "text",
     mermaid: Annotated[bool, typer.Option(help="The same as --format mermaid.")] = False,
     settings: options.Settings = None,
+    dialect: options.DialectOption = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show the plan of a query, its rules and its costs, without running it."""
     config = configured(JobConfig(), parallelism, None, paced)
-    query, is_paced = load_query(target, settings or ()), config.host.pace > 0
+    query, is_paced = load_query(target, settings or (), dialect=dialect), config.host.pace > 0
     plan = lower(query, root="ROOT", parallelism=config.parallelism, is_paced=is_paced)
     if as_json:
         print(json.dumps(plan_document(plan)))
@@ -279,10 +284,11 @@ def validate(
     parallelism: options.Parallelism = 2,
     paced: options.Paced = None,
     settings: options.Settings = None,
+    dialect: options.DialectOption = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run a query as a stream and as a Spark batch, and show the first difference."""
-    query = load_query(target, settings or ())
+    query = load_query(target, settings or (), dialect=dialect)
     found = run_both(query, executor=executor, master=master, parallelism=parallelism, paced=paced)
     print(json.dumps(found.to_json()) if as_json else found)
     if not found.is_equal:

@@ -33,6 +33,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="What ${NAME} is in the paths of FILE.sql."),
 ]
+DialectOption = Annotated[
+    Literal["flink", "spark", "postgres", "duckdb", "ksqldb"] | None,
+    typer.Option("--dialect", help="The dialect of FILE.sql, where engines differ."),
+]
 Root = Annotated[str, typer.Argument(metavar="ROOT", help="The root of the job.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the last line is the result.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Log every notice to standard error.")]

@@ -26,10 +26,15 @@ if TYPE_CHECKING:
 DEFAULT_NAME = "query"
 
 
-def load_query(target: str, settings: Sequence[str] = (), modules: Sequence[str] = ()) -> Query:
+def load_query(
+    target: str,
+    settings: Sequence[str] = (),
+    modules: Sequence[str] = (),
+    dialect: str | None = None,
+) -> Query:
     """The query of a file; ``settings`` are the ``NAME=VALUE`` that a file in SQL may use.
 
-    ``modules``: what it imports.
+    ``modules``: what it imports. ``dialect``: of a file in SQL, as ``"flink"``.
 
     Raises:
         QueryFileError: no such file or name, or the file itself fails.
@@ -38,9 +43,10 @@ def load_query(target: str, settings: Sequence[str] = (), modules: Sequence[str]
     put_on_path(checked_modules(modules))
     variables = dict(_setting(text) for text in settings)
     if Path(target).suffix.lower() == ".sql":
-        return _as_query(_from_sql(Path(target), variables), target, "query")
-    if variables:
-        raise QueryFileError(target, "--set is for files in SQL")
+        return _as_query(_from_sql(Path(target), variables, dialect), target, "query")
+    if variables or dialect:
+        name = "--set" if variables else "--dialect"
+        raise QueryFileError(target, f"{name} is for files in SQL")
     return _from_python(target)
 
 
@@ -131,14 +137,14 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _from_sql(path: Path, variables: dict[str, str]) -> Query | Stream:
+def _from_sql(path: Path, variables: dict[str, str], dialect: str | None) -> Query | Stream:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise QueryFileError(str(path), "no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise QueryFileError(str(path), f"cannot be read: {error}") from None
-    return sql(text, variables=variables)
+    return sql(text, variables=variables, dialect=dialect)
 
 
 def _from_python(target: str) -> Query:

@@ -19,16 +19,20 @@ def sql(
     functions: Mapping[str, Callable[..., Expr]] | None = None,
     aggregates: Mapping[str, UserAggregate] | None = None,
     variables: Mapping[str, str] | None = None,
+    dialect: str | None = None,
 ) -> Query | Stream:
     """The Stream of a SELECT, or the Query of an INSERT INTO.
 
     ``streams`` are the streams the text may name besides those it creates, ``functions`` and
     ``aggregates`` what it may call besides those of SQL, ``variables`` the values of ``${name}`` in
-    paths and other options of CREATE STREAM.
+    paths and other options of CREATE STREAM. ``dialect`` is ``"flink"``, ``"spark"``,
+    ``"postgres"``, ``"duckdb"`` or ``"ksqldb"`` for a text that was written for one of these.
 
     Raises:
         SqlError: with line, column and a mark under what is wrong.
     """
     from planner.sql.statements import compile_text
 
-    return compile_text(text, streams or {}, functions or {}, aggregates or {}, variables or {})
+    return compile_text(
+        text, streams or {}, functions or {}, aggregates or {}, variables or {}, dialect
+    )

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.clauses.select import compile_query, rows_of_query
+from planner.sql.client import is_sink_of_query, refuse_local_times, tell
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.names import Names
+from planner.sql.reading.engines import PLAIN, engine_of
 from planner.sql.reading.parsing import parse
+from planner.sql.reading.pasted import ClientStatement
 from planner.sql.reading.read_parts import check_complete, check_parts
+from planner.sql.reading.rewriting import rewritten
 from planner.sql.tables.declarations import Declaration, declared
 
 if TYPE_CHECKING:
@@ -30,7 +34,20 @@ if TYPE_CHECKING:
 
 #: What has options, what is a SELECT with a name, and both in messages.
 _TABLES = ("STREAM", "SOURCE", "TABLE", "SINK")
-_QUERIES = ("STREAM", "VIEW")
+_QUERIES = ("STREAM", "VIEW", "TABLE")
+#: Options of other engines' CREATE ... AS SELECT that say how a query is stored.
+_WITHOUT_EFFECT = (
+    *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
+    *("kafka_topic", "retention_ms", "timestamp", "retain history"),
+)
+_NO_OPTIONS = (
+    "CREATE {0} ... AS SELECT names a query, which is not written, and takes no options: declare "
+    "a SINK with them, and INSERT INTO it SELECT * FROM {1}"
+)
+_ONE = (
+    "one text is one job, which has one SELECT or INSERT INTO; this is another: put it into a text "
+    "of its own, with the same declarations, or UNION ALL the rows and tell them apart by a column"
+)
 _LISTED = "STREAM, SOURCE, TABLE, SINK and VIEW"
 
 
@@ -40,9 +57,10 @@ def compile_text(
     functions: Mapping[str, Callable[..., Expr]],
     aggregates: Mapping[str, UserAggregate],
     variables: Mapping[str, str],
+    dialect: str | None = None,
 ) -> Query | Stream:
     """The stream or query of a text; see :func:`planner.sql.entry.sql`."""
-    text, statements = parse(sql)
+    text, statements = parse(sql, engine_of(dialect))
     return compile_statements(text, statements, streams, functions, aggregates, variables)
 
 
@@ -60,7 +78,8 @@ def compile_statements(
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
     compiler = _Statements(Names(text, makers, own, folds), variables or {})
     try:
-        return _answer(compiler, [marked(statement, folds) for statement in statements], own)
+        told = [marked(rewritten(statement, text), folds) for statement in statements]
+        return _answer(compiler, told, own)
     except RecursionError:
         raise text.error_at((0, 1), "this is nested too deeply") from None
 
@@ -73,14 +92,18 @@ def _answer(
     answer: Query | Stream | None = None
     for statement in statements:
         check_complete(statement, text)
-        if isinstance(statement, exp.Create):
+        if isinstance(statement, ClientStatement):
+            compiler.told(statement)
+            continue
+        compiler.check_times(statement)
+        if isinstance(statement, exp.Create) and not is_sink_of_query(statement):
             if answer is not None:
                 raise text.error(statement, f"CREATE {statement.kind} comes before the SELECT")
             compiler.create(statement)
             continue
         if answer is not None:
             place = text.statement(statement)
-            raise text.error_at(place, "one text has one SELECT or INSERT INTO; this is another")
+            raise text.error_at(place, _ONE)
         answer = compiler.answer(statement)
     for statement in statements:
         check_parts(statement, own, text)
@@ -96,22 +119,22 @@ class _Statements:
     def __init__(self, names: Names, variables: Mapping[str, str]) -> None:
         self.text, self._names, self._variables = names.text, names, variables
         self._declared: dict[str, Declaration] = {}
+        self._zone = ""
 
     def create(self, node: exp.Create) -> None:
         """Take note of a table or a named query."""
         table = node.this.this if isinstance(node.this, exp.Schema) else node.this
-        kind = str(node.args.get("kind"))
+        kind = str(node.args.get("kind")).upper()
         if kind not in _TABLES and kind not in _QUERIES:
             reason = f"CREATE {kind} is not supported; there are CREATE {_LISTED}"
             raise self.text.error(node, reason)
-        for part in ("exists", "replace"):
-            if node.args.get(part):
-                raise self.text.error(node, f"CREATE {kind} takes no OR REPLACE or IF NOT EXISTS")
         name = table.name
-        if name in self._names.streams:
+        if name in self._names.streams and not node.args.get("replace"):
+            if node.args.get("exists"):
+                return
             raise self.text.error(table, f"there is a stream {name!r} already")
         if node.args.get("expression") is None and kind in _TABLES:
-            declaration = declared(node, self.text, self._variables)
+            declaration = declared(node, self.text, self._variables, self._declared)
             self._declared[name] = declaration
             made: list[Stream] = []
             self._add(name, lambda: _once(made, declaration.source))
@@ -122,8 +145,10 @@ class _Statements:
         """``CREATE STREAM | VIEW name [(columns)] AS SELECT ...``."""
         if kind not in _QUERIES or node.args.get("expression") is None:
             raise self.text.error(table, f"write CREATE VIEW {table.name} AS SELECT ...")
-        if node.args.get("properties"):
-            raise self.text.error(table, f"CREATE {kind} ... AS SELECT takes no options")
+        options = node.args.get("properties")
+        for option in () if options is None else options.expressions:
+            if self.text.engine is PLAIN or option.name.lower() not in _WITHOUT_EFFECT:
+                raise self.text.error(option, _NO_OPTIONS.format(kind, table.name))
         rows = rows_of_query(node.args["expression"], self._names)
         return rows.called(self._listed(rows.stream, node.this))
 
@@ -145,10 +170,29 @@ class _Statements:
         """What the SELECT or INSERT INTO gives."""
         if isinstance(node, exp.Insert):
             return self._insert(node)
+        if isinstance(node, exp.Create):
+            return self._sink_of_query(node)
         if isinstance(node, exp.Query):
             return compile_query(node, self._names)
         place = self.text.statement(node)
         raise self.text.error_at(place, "a statement is CREATE, SELECT or INSERT INTO")
+
+    def _sink_of_query(self, node: exp.Create) -> Query:
+        """``CREATE SINK s AS SELECT ... WITH (...)``, as RisingWave has it."""
+        query = node.args["expression"].pop()
+        self.create(node)
+        target = exp.Table(this=node.this.this.copy())
+        return self._insert(exp.Insert(this=target, expression=query))
+
+    def told(self, node: ClientStatement) -> None:
+        """Do what is told to a client: show what there is, or set what has a meaning here."""
+        zone = tell(node, self._names, self._declared, self.answer)
+        self._zone = self._zone if zone is None else zone
+
+    def check_times(self, statement: exp.Expr) -> None:
+        """Refuse times of a zone that the session has and this does not."""
+        if self._zone:
+            refuse_local_times(statement, self._zone, self._names)
 
     def _insert(self, node: exp.Insert) -> Query:
         schema = node.this

@@ -26,6 +26,7 @@ from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
 from planner.sql.expressions.time_between import are_points, bounded, refuse_points, within
 from planner.sql.windows.in_windows import CROSSED, crosses, windows_of_pairs
+from planner.sql.windows.kept_rows import kept_sides
 from planner.sql.windows.window_tables import in_whole_windows
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _marked(
     """The events with a column that is true while the EXISTS is, else null."""
     select = _select_of(test, names)
     inner_scope = from_(select, names)
+    outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
     asked = _correlated(select, inner_scope, outer, names)
     inner, keys, others = asked.inner, asked.keys, asked.others
     if are_points(outer, inner):
@@ -107,9 +109,14 @@ def _lives(
     test: exp.Expr, outer: Scope, inner: Scope, select: exp.Select, names: Names
 ) -> InWindows:
     """How rows live that are kept or left out by what the subquery finds."""
+    parts = [part for part in _conditions(select) if names_outer(part, inner, outer)]
+    return _kept(test, outer, inner, parts, names)
+
+
+def _conditions(select: exp.Select) -> list[exp.Expr]:
+    """The sides of the ANDs in its WHERE."""
     where = select.args.get("where")
-    parts = and_parts(where.this) if where is not None else []
-    return _kept(test, outer, inner, [p for p in parts if names_outer(p, inner, outer)], names)
+    return and_parts(where.this) if where is not None else []
 
 
 def _kept(
@@ -145,6 +152,7 @@ def not_in(
     with names.text.located(node):
         rows = query(select, names)
         inner = scope_of_rows(rows, "")
+        outer, inner = kept_sides(outer, inner, (), names)
         refuse_points(outer, inner, node, names, "NOT EXISTS with")
         outer, inner = in_whole_windows(outer, inner, ())
         found = inner.stream
@@ -172,10 +180,9 @@ def exists(
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     _check_list(select, inner_scope, outer, names)
+    outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
     if negated:
-        where = select.args.get("where")
-        parts = and_parts(where.this) if where is not None else []
-        outer, inner_scope = in_whole_windows(outer, inner_scope, parts)
+        outer, inner_scope = in_whole_windows(outer, inner_scope, _conditions(select))
     asked = _correlated(select, inner_scope, outer, names)
     inner, keys, others = asked.inner, asked.keys, asked.others
     if are_points(outer, inner):

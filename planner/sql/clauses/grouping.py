@@ -18,7 +18,12 @@ from planner.api.grouped.sessions import SessionBy
 from planner.expressions.nodes import Column, Node, resolve
 from planner.logical.windows import CumulatingWindow, RunningSession, SessionWindow, Window
 from planner.sql.clauses.grouping_keys import split_group, without_aliases
-from planner.sql.expressions.aggregates import Aggregates, has_aggregate, is_aggregate
+from planner.sql.expressions.aggregates import (
+    Aggregates,
+    averages_whole,
+    has_aggregate,
+    is_aggregate,
+)
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, WindowInFrom, free_name
 from planner.sql.expressions.windowing import OVER, is_window, window_of
@@ -32,6 +37,7 @@ from planner.sql.windows.in_windows import (
     window_bounds,
     window_key,
 )
+from planner.sql.windows.kept_rows import lasting_results
 from planner.sql.windows.window_tables import bound_of, ends_within, of_each_window
 from rstream.items.batch import VS
 
@@ -84,6 +90,8 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
     window_node, key_nodes = (
         (None, []) if clause is None else split_group(clause, items, scope, names)
     )
+    if window_node is None:
+        scope = lasting_results(key_nodes, scope, names)
     grouping = _Grouping(names, scope)
     if window_node is not None and not is_window(window_node):
         grouping.window = scope.window
@@ -312,7 +320,8 @@ class _Grouping:
     def replacement(self, node: exp.Expr) -> Expr | None:
         """The column for a part of the SELECT list: an aggregate, a bound or a key."""
         if is_aggregate(node):
-            return col(self.aggregates[node][0])
+            found = col(self.aggregates[node][0])
+            return found.cast("int64") if averages_whole(node, self.before) else found
         if self._is_bound(node) and self.start is not None:
             if node.name == "window_start":
                 return col(self.start)

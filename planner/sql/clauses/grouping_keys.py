@@ -25,13 +25,18 @@ def split_group(
 ) -> tuple[exp.Expr | None, list[exp.Expr]]:
     """The window if there is one, and the keys: expressions, names of the list, or places in it."""
     text = names.text
-    for part in ("totals", "all"):
-        if clause.args.get(part):
-            raise text.error(clause, f"GROUP BY {part.replace('_', ' ').upper()} is not supported")
-    windows = [part for part in clause.expressions if is_window(part)]
+    if clause.args.get("totals"):
+        raise text.error(clause, "GROUP BY ... WITH TOTALS is not supported")
+    if clause.args.get("all"):
+        if clause.expressions:
+            raise text.error(clause, "GROUP BY ALL stands alone: it has all keys of the list")
+        parts = [item.node for item in items if _is_key(item.node)]
+    else:
+        parts = list(clause.expressions)
+    windows = [part for part in parts if is_window(part)]
     if len(windows) > 1:
         raise text.error(windows[1], "GROUP BY takes one window")
-    parts = [part for part in clause.expressions if part not in windows]
+    parts = [part for part in parts if part not in windows]
     keys = [listed(part, items, scope, text.error) for part in parts]
     if not windows and scope.window is not None:
         return _split_bounds(clause, keys, scope, names)
@@ -65,6 +70,11 @@ def _split_bounds(
                 "in SESSION(TABLE t PARTITION BY ..., DESCRIPTOR(ts), gap)",
             )
     return bounds[0], keys
+
+
+def _is_key(node: exp.Expr) -> bool:
+    """Whether GROUP BY ALL takes it: it is no aggregate and reads a column."""
+    return not has_aggregate(node) and node.find(exp.Column) is not None
 
 
 def listed(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.expressions.scope import Rows
+from planner.sql.expressions.scope import Rows, free_name
 from planner.sql.windows.in_windows import bound_of_expression, window_bounds
 
 if TYPE_CHECKING:
@@ -36,11 +36,15 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
         if isinstance(part, exp.Star) or (
             isinstance(part, exp.Column) and isinstance(part.this, exp.Star)
         ):
-            items += _star(part, scope, text)
+            merges = any(join.args.get("using") for join in node.args.get("joins") or ())
+            items += _star(part, scope, text, merges=merges or not text.engine.name)
         else:
             inner = part.this if isinstance(part, exp.Alias) else part
             default = None if named else f"column_{len(items) + 1}"
-            items.append(Item(_name(part, text, default), inner))
+            called = _name(part, text, default, len(items) + 1)
+            if not isinstance(part, exp.Alias | exp.Column) and text.engine.called is not None:
+                called = free_name(called, {item.name for item in items})
+            items.append(Item(called, inner))
     seen: set[str] = set()
     for item in items:
         if item.name in seen:
@@ -49,7 +53,7 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
     return items
 
 
-def _star(node: exp.Expr, scope: Scope, text: SqlText) -> list[Item]:
+def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[Item]:
     relation = node.table if isinstance(node, exp.Column) else ""
     star = node.this if isinstance(node, exp.Column) else node
     for part in ("replace", "rename", "ilike"):
@@ -66,10 +70,14 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText) -> list[Item]:
     if relation:
         names = {c.column: c.name for c in scope.visible_in(relation)}
         return [Item(names[column], node, True, column) for column in columns]
-    return [Item(column, node, True, column) for column in columns]
+    if merges:
+        return [Item(column, node, True, column) for column in columns]
+    taken: set[str] = set()  # other engines give a key of both sides twice
+    every = [c.column for c in scope.visible_in("") if c.name not in excluded]
+    return [Item(free_name(column, taken), node, True, column) for column in every]
 
 
-def _name(node: exp.Expr, text: SqlText, default: str | None) -> str:
+def _name(node: exp.Expr, text: SqlText, default: str | None, place: int) -> str:
     if isinstance(node, exp.Alias):
         return node.alias
     inner = node
@@ -77,6 +85,9 @@ def _name(node: exp.Expr, text: SqlText, default: str | None) -> str:
         inner = inner.this
     if isinstance(inner, exp.Column):
         return inner.name
+    if text.engine.called is not None:
+        function = text.spelled(inner).lower() if isinstance(inner, exp.Func) else ""
+        return text.engine.called(text.written(inner), function, place)
     if isinstance(inner, exp.Anonymous):
         return inner.name.lower()
     if isinstance(inner, exp.AggFunc) and "start" in inner.meta:

@@ -21,7 +21,7 @@ from planner.expressions.nodes import resolve
 from planner.expressions.types import common_type
 from planner.logical.event_time import is_start
 from planner.sql.clauses.ranking import column_at, orderings
-from planner.sql.expressions.aggregates import Aggregates
+from planner.sql.expressions.aggregates import Aggregates, averages_whole
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.reading.errors import sql_type
@@ -79,7 +79,10 @@ def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Ite
     for item in items:
         whole = exp.Paren(this=item.node.copy())
         for node in () if item.star else list(whole.find_all(exp.Window)):
-            node.replace(column_at(found[node], names.text.place(node)))
+            column = column_at(found[node], names.text.place(node))
+            if averages_whole(node, Expressions(names.text, scope, names.functions)):
+                column = exp.cast(column, "BIGINT")
+            node.replace(column)
         made.append(item if item.star else replace(item, node=whole.this))
     return made, scope
 

@@ -273,7 +273,7 @@ def orderings(order: exp.Expr, scope: Scope, names: Names) -> list[Ordering]:
 
 
 def limited(
-    node: exp.Select, stream: Stream, items: list[Item], scope: Scope, names: Names
+    node: exp.Query, stream: Stream, items: list[Item], scope: Scope, names: Names
 ) -> Stream:
     """ORDER BY ... LIMIT: the first rows of those that are alive, at each instant."""
     text = names.text

@@ -29,6 +29,7 @@ from planner.sql.windows.in_windows import (
     with_nearest,
     with_nulls,
 )
+from planner.sql.windows.kept_rows import kept_sides, with_time_bounds
 from planner.sql.windows.window_tables import in_whole_windows, with_rows_of_windows
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def joined(
         order += right.relations
         if clause.side or clause.kind.upper() == "ANTI":
             scope, right = in_whole_windows(scope, right, _conditions_of(clause))
+        clause, scope, right = _lasting(clause, scope, right, conditions, names)
         pairs = join(clause, scope, right, names, conditions)
         if clause.method.upper() == "ASOF":
             scope = replace(with_nearest(pairs, scope), window=scope.window)
@@ -112,6 +114,15 @@ def joined(
         order.append(scope.columns[-1].relation)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
+
+
+def _lasting(
+    clause: exp.Join, scope: Scope, right: Scope, conditions: list[exp.Expr], names: Names
+) -> tuple[exp.Join, Scope, Scope]:
+    """The join and its sides, whose rows last where the dialect's do."""
+    clause = with_time_bounds(clause, scope, right, names)
+    asked = [*_conditions_of(clause), *([] if clause.side else conditions)]
+    return clause, *kept_sides(scope, right, asked, names, clause)
 
 
 def refuse_version(node: exp.Table, names: Names) -> None:
@@ -146,6 +157,7 @@ def _with_all(
         left.remove(found)
         clause, right = found
         met = list(conditions)
+        scope, right = kept_sides(scope, right, conditions, names, clause)
         keys = _meeting(scope, right, conditions, names)
         for part in keys:
             conditions.remove(part)

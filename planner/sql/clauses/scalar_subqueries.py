@@ -19,6 +19,7 @@ from planner.sql.clauses.joins import all_of, and_parts
 from planner.sql.expressions.aggregates import has_aggregate, is_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
+from planner.sql.windows.kept_rows import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,6 +124,7 @@ def _value(
     select.set("group", exp.Group(expressions=[b.copy() for b in by]) if by else None)
     _placed(select, text.place(node))
     found = query(select, names)
+    outer = outer.with_stream(kept(outer.stream, names))
     compile_ = Expressions(names.text, outer, names.functions).compile
     mine = [compile_(part) for part, _ in keys] or [lit(1)]
     if not keys:
@@ -132,8 +134,8 @@ def _value(
     with text.located(node):
         ours, on = with_key_columns(outer.stream, mine, "@outer_key", taken)
         pairs = ours.join(found, left_on=on, right_on=theirs, how=how)
-        kept = pairs.select(*outer.stream.schema.names, *columns)
-    scope = replace(outer.with_stream(kept), hidden=(*outer.hidden, *columns))
+        valued = pairs.select(*outer.stream.schema.names, *columns)
+    scope = replace(outer.with_stream(valued), hidden=(*outer.hidden, *columns))
     made = exp.Paren(this=made)
     _placed(made, text.place(node))
     return made, scope

@@ -29,8 +29,10 @@ from planner.sql.clauses.ranking import bounds_of_uses, limited, listed_orders, 
 from planner.sql.clauses.relations import joined, refuse_version
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
+from planner.sql.expressions.refusals import reject
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
+from planner.sql.expressions.values import values_relation
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
@@ -41,6 +43,8 @@ from planner.sql.windows.in_windows import (
     rows_of_comparison,
     rows_of_union,
 )
+from planner.sql.windows.kept_rows import kept
+from planner.sql.windows.pivots import pivoted
 from planner.sql.windows.row_patterns import match_table
 from planner.sql.windows.window_tables import compared_in_windows, window_table
 
@@ -61,27 +65,11 @@ _CROSSED = (
     "these windows overlap, and {} compares rows whose windows are not the same: add window_start "
     "and window_end to both SELECTs"
 )
+_LATERAL = (
+    "LATERAL of a subquery is not supported; for the first rows of each key write ROW_NUMBER() "
+    "OVER (PARTITION BY k ORDER BY x) with a bound in the WHERE around it, else a JOIN"
+)
 _TABLE_PARTS = ("this", "alias", "joins", "version")
-_WHAT = {
-    "sample": "TABLESAMPLE",
-    "windows": "WINDOW",
-    "locks": "FOR UPDATE",
-    "into": "SELECT INTO",
-    "connect": "CONNECT BY",
-    "pivots": "PIVOT",
-    "sort": "SORT BY: a stream is ordered by time",
-    "distribute": "DISTRIBUTE BY: who computes what follows from the keys",
-    "cluster": "CLUSTER BY: who computes what follows from the keys",
-    "kind": "SELECT AS STRUCT or VALUE",
-    "operation_modifiers": "a word before the columns",
-    "system_time": "FOR SYSTEM_TIME",
-    "version": "FOR VERSION",
-    "hint": "a hint",
-    "hints": "a hint",
-    "joins": "a join in parentheses",
-    "by_name": "UNION ALL BY NAME",
-    "for_": "FOR",
-}
 
 
 def compile_query(node: exp.Expr, names: Names) -> Stream:
@@ -97,7 +85,7 @@ def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
     bounds = names.bounds
     names = _with_definitions(node, replace(names, bounds={}))
     if isinstance(node, exp.Subquery):
-        _reject(node, ("this", "alias", "with_"), names)
+        reject(node, ("this", "alias", "with_"), names)
         return rows_of_query(node.this, replace(names, bounds=bounds), named=named)
     if isinstance(node, exp.Select):
         return _select(node, names, bounds, named=named)
@@ -136,7 +124,7 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
     """Columns are matched by place, as SQL does; they are called as in the first."""
-    _reject(node, ("this", "expression", "with_", "distinct"), names)
+    reject(node, ("this", "expression", "with_", "distinct", "order", "limit", "offset"), names)
     branches = [node.this, node.args["expression"]]
     if isinstance(node, exp.Union):
         branches = [part for branch in branches for part in _branches(branch)]
@@ -146,23 +134,25 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
         first, others[0] = compared_in_windows(first, others[0])
     made = set_operation(node, first.stream, [rows.stream for rows in others], names)
     if isinstance(node, exp.Union):
-        return rows_of_union([first, *others], made)
-    found = rows_of_comparison(first, others[0], made)
-    if crosses(found.in_windows, first, others[0]):
-        raise names.text.error(node, _CROSSED.format(type(node).__name__.upper()))
-    return found
+        rows = rows_of_union([first, *others], made)
+    else:
+        rows = rows_of_comparison(first, others[0], made)
+        if crosses(rows.in_windows, first, others[0]):
+            raise names.text.error(node, _CROSSED.format(type(node).__name__.upper()))
+    items = [Item(name, exp.column(name), star=True, column=name) for name in made.schema.names]
+    return _ordered(node, rows, items, Scope(made, ()), names)
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
     """The SELECTs of a chain of UNION ALL."""
     plain = isinstance(node, exp.Union) and not node.args.get("distinct")
-    if not plain or node.args.get("with_"):
+    if not plain or any(node.args.get(part) for part in ("with_", "order", "limit", "offset")):
         return [node]
     return [*_branches(node.this), *_branches(node.args["expression"])]
 
 
 def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Rows:
-    _reject(node, _SELECT_PARTS, names)
+    reject(node, _SELECT_PARTS, names)
     text = names.text
     if node.args.get("from_") is None:
         raise text.error(node, "SELECT needs FROM")
@@ -192,7 +182,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     return _ordered(node, listed_rows(found, items, scope), items, scope, names)
 
 
-def _ordered(node: exp.Select, rows: Rows, items: list[Item], source: Scope, names: Names) -> Rows:
+def _ordered(node: exp.Query, rows: Rows, items: list[Item], source: Scope, names: Names) -> Rows:
     """ORDER BY and LIMIT; the list is made of ``source``."""
     stream, order = rows.stream, node.args.get("order")
     if node.args.get("limit") is not None or node.args.get("offset") is not None:
@@ -229,7 +219,7 @@ def _distinct(node: exp.Select, stream: Stream, names: Names) -> Stream:
     if clause.args.get("on"):
         raise names.text.error(clause, "DISTINCT ON is not supported; there is MAX_BY(x, rank)")
     with names.text.located(node):
-        return stream.stitch()
+        return kept(stream, names).stitch()
 
 
 def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
@@ -259,6 +249,17 @@ def _semi(clause: exp.Join, scope: Scope, names: Names) -> Scope:
 
 
 def _relation(node: exp.Expr, names: Names) -> Scope:
+    """A relation of FROM, pivoted if it says so."""
+    if not node.args.get("pivots"):
+        return _plain_relation(node, names)
+    base = node.copy()
+    base.set("pivots", None)
+    rows = pivoted(_plain_relation(base, names), node, names, rows_of_query)
+    alias = node.args["pivots"][0].args.get("alias")
+    return scope_of_rows(rows, _UNNAMED if alias is None else alias.name)
+
+
+def _plain_relation(node: exp.Expr, names: Names) -> Scope:
     text = names.text
     alias = node.args.get("alias")
     columns = [] if alias is None else alias.columns
@@ -269,18 +270,22 @@ def _relation(node: exp.Expr, names: Names) -> Scope:
     if isinstance(node, exp.Unnest):
         reason = "UNNEST takes the list of a row: FROM t CROSS JOIN UNNEST(list) AS u (x)"
         raise text.error(node, reason)
-    if columns and alias is not None:
+    if columns and alias is not None and not isinstance(node, exp.Values):
         raise text.error(alias, "name the columns in a SELECT")
     if isinstance(node, WindowTable):
         return window_table(node, names)
     if isinstance(node, MatchTable):
         return match_table(node, _relation(node.this, names), names)
+    if isinstance(node, exp.Values):
+        return values_relation(node, names)
+    if isinstance(node, exp.Lateral):
+        raise text.error(node, _LATERAL)
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
         raise text.error(node, "FROM takes the name of a stream or a subquery")
     if node.args.get("db") is not None:
         raise text.error(node, "the name of a stream has one part")
     refuse_version(node, names)
-    _reject(node, _TABLE_PARTS, names)
+    reject(node, _TABLE_PARTS, names)
     return scope_of_rows(names.rows(node), node.alias or node.name)
 
 
@@ -377,14 +382,3 @@ def _is_exists(node: exp.Expr) -> bool:
     inner = node.this if isinstance(node, exp.Not) else node
     inner = inner.this if isinstance(inner, exp.Paren) else inner
     return isinstance(inner, exp.Exists)
-
-
-def _reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
-    """Refuse each part of ``node`` that is not in ``supported``."""
-    for part, value in node.args.items():
-        if part in supported or not value:
-            continue
-        at = value[0] if isinstance(value, list) else value
-        what = _WHAT.get(part, part.strip("_").upper())
-        place = at if isinstance(at, exp.Expr) else node
-        raise names.text.error(place, f"{what} is not supported" if ":" not in what else what)

@@ -15,6 +15,7 @@ from planner.api.expressions import Expr, col, lit
 from planner.api.grouped.aggregation import free_column
 from planner.api.names import aligned, text_of
 from planner.api.stream import Stream
+from planner.sql.windows.kept_rows import kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,8 @@ def set_operation(
         columns = [col(mine).alias(name) for mine, name in pairs]
         renamed.append(stream if found == wanted else stream.select(*columns))
     is_distinct = bool(node.args.get("distinct"))
+    if kind != "UNION" or is_distinct:
+        first, *renamed = (kept(stream, names) for stream in (first, *renamed))
     if kind == "UNION":
         with names.text.located(node):
             whole = first.union(*renamed)

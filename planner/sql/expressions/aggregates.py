@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.api import agg
@@ -244,3 +245,14 @@ def said(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()
     return node.sql_name() if isinstance(node, exp.Func) else as_sql(node)
+
+
+def averages_whole(node: exp.Expr, compiler: Expressions) -> bool:
+    """Whether it is an average of whole numbers, which is one in this dialect."""
+    inner = node.this if isinstance(node, exp.Filter | exp.Window) else node
+    inner = inner.this if isinstance(inner, exp.Filter) else inner
+    if not isinstance(inner, exp.Avg) or not compiler.text.engine.averages_whole:
+        return False
+    of = inner.this.expressions[0] if isinstance(inner.this, exp.Distinct) else inner.this
+    kind = compiler.compile(of).output_type(compiler.scope.stream.schema)
+    return bool(pa.types.is_integer(kind))

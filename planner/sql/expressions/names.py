@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from planner.sql.expressions.scope import Rows
+from planner.sql.reading.parsing import ANY_CASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ class Names:
 
     def stream(self, node: exp.Table) -> Stream:
         """The stream of that name."""
-        make = self.streams.get(node.name)
+        make = self.streams.get(self.called(node))
         if make is None:
             near = get_close_matches(node.name, self.streams, n=1, cutoff=0.6)
             hint = f"; did you mean {near[0]!r}?" if near else "."
@@ -46,10 +47,18 @@ class Names:
             )
         return make()
 
+    def called(self, node: exp.Table) -> str:
+        """The name that a table of a statement means; its own if there is none."""
+        name = node.name
+        if name in self.streams or not node.meta.get(ANY_CASE):
+            return name
+        found = [known for known in self.streams if known.lower() == name.lower()]
+        return found[0] if len(found) == 1 else name
+
     def rows(self, node: exp.Table) -> Rows:
         """The stream of that name, with what it keeps of windows."""
         stream = self.stream(node)
-        known = self.queries.get(node.name)
+        known = self.queries.get(self.called(node))
         return Rows(stream) if known is None else known
 
     def adding(self, name: str, rows: Rows) -> Names:

@@ -10,6 +10,7 @@ from planner.sql.expressions.windowing import is_window
 from planner.sql.reading.hints import HINTS
 
 if TYPE_CHECKING:
+    from planner.sql.expressions.names import Names
     from planner.sql.reading.errors import SqlError
     from planner.sql.reading.parsing import SqlText
 
@@ -21,6 +22,27 @@ _QUANTIFIED: dict[tuple[type[exp.Expr], type[exp.Expr]], str] = {
 _COMPARED_WITH: dict[type[exp.Expr], str] = {
     exp.Any: "write EXISTS (SELECT 1 FROM b WHERE {0}) in WHERE",
     exp.All: "write NOT EXISTS (SELECT 1 FROM b WHERE NOT COALESCE({0}, FALSE)) in WHERE",
+}
+
+_WHAT = {
+    "sample": "TABLESAMPLE",
+    "windows": "WINDOW",
+    "locks": "FOR UPDATE",
+    "into": "SELECT INTO",
+    "connect": "CONNECT BY",
+    "pivots": "PIVOT",
+    "sort": "SORT BY: a stream is ordered by time",
+    "distribute": "DISTRIBUTE BY: who computes what follows from the keys",
+    "cluster": "CLUSTER BY: who computes what follows from the keys",
+    "kind": "SELECT AS STRUCT or VALUE",
+    "operation_modifiers": "a word before the columns",
+    "system_time": "FOR SYSTEM_TIME",
+    "version": "FOR VERSION",
+    "hint": "a hint",
+    "hints": "a hint",
+    "joins": "a join in parentheses",
+    "by_name": "UNION ALL BY NAME",
+    "for_": "FOR",
 }
 
 
@@ -44,3 +66,14 @@ def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
         hint = _quantified(node, text)
     what = "the function " if isinstance(node, exp.Func) and said.isidentifier() else ""
     return text.error(node, f"{what}{said} is not supported" + (f"; {hint}" if hint else ""))
+
+
+def reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
+    """Refuse each part of ``node`` that is not in ``supported``."""
+    for part, value in node.args.items():
+        if part in supported or not value:
+            continue
+        at = value[0] if isinstance(value, list) else value
+        what = _WHAT.get(part, part.strip("_").upper())
+        place = at if isinstance(at, exp.Expr) else node
+        raise names.text.error(place, f"{what} is not supported" if ":" not in what else what)

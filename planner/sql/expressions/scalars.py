@@ -19,7 +19,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
 from planner.expressions.types import is_list, is_number, is_text
-from planner.sql.expressions import functions, patterns, times
+from planner.sql.expressions import functions, of_engine, patterns, times
 from planner.sql.expressions.containers import nth
 from planner.sql.expressions.refusals import not_supported
 from planner.sql.expressions.windowing import OVER
@@ -111,7 +111,11 @@ class Expressions:
             return lit(float(exact))
         if binary is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
-            return binary(left, right)
+            schema = self.scope.stream.schema
+            other = of_engine.divided(node, left, right, schema, self.text.engine)
+            if other is None:
+                other = of_engine.times_interval(node, left, right, schema)
+            return binary(left, right) if other is None else other
         if isinstance(node, exp.AggFunc | exp.Filter):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
         method = self._METHODS.get(type(node))
@@ -182,7 +186,11 @@ class Expressions:
         if type(node) is exp.TryCast:
             return self.compile(node.this).try_cast(to)
         moment = time_literal(node, to, self.text)
-        return lit(moment) if moment is not None else self.compile(node.this).cast(to)
+        if moment is not None:
+            return lit(moment)
+        return of_engine.cast(
+            node, self.compile(node.this), to, self.scope.stream.schema, self.text
+        )
 
     def _case(self, node: exp.Case) -> Expr:
         of = None if node.this is None else self.compile(node.this)
@@ -293,7 +301,9 @@ class Expressions:
             reason = f"{self.text.spelled(node)}: of {of_what}; a list has places, a map has keys"
             raise self.text.error(node, reason)
         with self.text.located(node):
-            return held.item(asked) if pa.types.is_map(kind) else nth(held, asked)
+            if pa.types.is_map(kind):
+                return held.item(asked)
+            return nth(held, asked + 1 if self.text.engine.lists_from_zero else asked)
 
     def _dot(self, node: exp.Dot) -> Expr:
         """``list[1].field``."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.expressions.nodes import Column
+from planner.sql.reading.parsing import ANY_CASE
 from rstream.items.batch import VE, VS
 
 if TYPE_CHECKING:
@@ -117,7 +118,14 @@ class Scope:
         name, relation = node.name, node.table
         if not relation and (name in (VS, VE) or name in self.hidden):
             return (name,)
-        found = (c for c in self.columns if c.name == name and relation in ("", c.relation))
+        found = [c for c in self.columns if c.name == name and relation in ("", c.relation)]
+        if not found and node.meta.get(ANY_CASE):
+            name, relation = name.lower(), relation.lower()
+            found = [
+                c
+                for c in self.columns
+                if c.name.lower() == name and relation in ("", c.relation.lower())
+            ]
         return tuple(dict.fromkeys(c.column for c in found))
 
     def parts(self, node: exp.Column) -> tuple[exp.Column, list[str]]:

@@ -18,14 +18,15 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.hints import CLAUSES
+from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, option_of
 from planner.sql.reading.row_patterns import MatchTable, RowOf, RowPatterns, Semantics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from planner.sql.reading.engines import Engine
 
 E = TypeVar("E", bound=exp.Expr)
-#: What is read as CREATE TABLE.
-TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
 #: Window functions that may stand in FROM.
 WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 
@@ -106,6 +107,7 @@ class StreamDialect(Dialect):
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
             **tokens.Tokenizer.KEYWORDS,
             **{kind.name: kind for kind in _UNSIGNED},
+            **dict.fromkeys(("EXPLAIN", "EXECUTE"), TokenType.VAR),
         }
 
     class Generator(PlainGenerator):
@@ -126,6 +128,22 @@ class StreamDialect(Dialect):
         }
 
 
+class _SmallNulls(StreamDialect):
+    NULL_ORDERING = "nulls_are_small"
+
+
+class _LargeNulls(StreamDialect):
+    NULL_ORDERING = "nulls_are_large"
+
+
+def dialect_of(engine: Engine) -> Dialect:
+    """The grammar's dialect, which says where nulls stand in ORDER BY."""
+    for kind in (_SmallNulls, _LargeNulls):
+        if engine.nulls == kind.NULL_ORDERING:
+            return kind()
+    return StreamDialect()
+
+
 def as_sql(node: exp.Expr) -> str:
     """The SQL of a node, for messages."""
     return node.sql(dialect=StreamDialect)
@@ -137,6 +155,9 @@ class StreamParser(RowPatterns):
     CONSTRAINT_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **Parser.CONSTRAINT_PARSERS,
         "METADATA": lambda self: self.parse_metadata(),
+        "KEY": lambda self: self.expression(
+            exp.CommentColumnConstraint(this=exp.Literal.string(""))
+        ),
     }
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -161,15 +182,17 @@ class StreamParser(RowPatterns):
         name = self._curr
         if name and name.token_type is TokenType.WITH:
             return super()._parse_property()
+        if name and name.text.upper() in CLAUSES_OF_TABLES:
+            made: exp.Expr | list[exp.Expr] = CLAUSES_OF_TABLES[name.text.upper()](self)
+            return made
         if not (name and self._next and self._next.token_type is TokenType.EQ):
             return None
         self._advance(2)
         value = self._parse_disjunction()
         if value is None:
             self.raise_error("an option needs a value")
-        option = exp.Property(this=exp.var(name.text), value=value)
-        option.update_positions(name)
-        return option
+        assert value is not None, name
+        return option_of(name, value)
 
     def _parse_field_def(self) -> exp.Expr | None:
         if not self._match_text_seq("WATERMARK", "FOR"):
@@ -210,11 +233,14 @@ class StreamParser(RowPatterns):
         return None
 
     def _emit_word(self) -> str | None:
-        """What EMIT says, if it stands here."""
+        """What EMIT says, if it stands here; ``ON WINDOW CLOSE`` is FINAL."""
         first, second = self._curr, self._next
         if not (first and second and first.text.upper() == "EMIT"):
             return None
         word = second.text.upper()
+        if word == "ON":
+            ends = [token.text.upper() for token in self._tokens[self._index + 2 :][:2]]
+            return "FINAL" if ends == ["WINDOW", "CLOSE"] else None
         return word if word in ("CHANGES", "FINAL") else None
 
     def _parse_query_modifiers(self, this: Any) -> Any:
@@ -225,8 +251,17 @@ class StreamParser(RowPatterns):
             emit = Emit(this=exp.var(word))
             emit.update_positions(self._curr)
             found.set("emit", emit)
-            self._advance(2)
+            self._advance(2 if self._next.text.upper() == word else 4)
         return found
+
+    def _parse_table_hints(self) -> list[exp.Expr] | None:
+        """WITH behind a table of a CREATE are the options of what is created."""
+        is_create = self._tokens[0].token_type is TokenType.CREATE
+        return None if is_create else super()._parse_table_hints()
+
+    def _parse_statement(self) -> exp.Expr | None:
+        """What a client is told, as SET and SHOW; ``EXECUTE STATEMENT SET BEGIN`` is read over."""
+        return client_statement(self) or super()._parse_statement()
 
     def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
         if self._emit_word() or self._is_match():
@@ -261,7 +296,7 @@ class StreamParser(RowPatterns):
             self._retreat(before)
             return None
         self._advance(2)
-        arguments = self._parse_csv(self._parse_window_argument)
+        arguments = _by_place(self._parse_csv(self._parse_window_argument))
         self._match_r_paren()
         if is_wrapped:
             self._match_r_paren()
@@ -317,6 +352,19 @@ class StreamParser(RowPatterns):
         return super()._parse_as_command(start)
 
 
+def _by_place(arguments: list[exp.Expr]) -> list[exp.Expr]:
+    """RisingWave's ``TUMBLE(t, ts, size)``: the first is a table, the second its time."""
+    if len(arguments) < 2 or not all(isinstance(part, exp.Column) for part in arguments[:2]):
+        return arguments
+    named, time, *lengths = arguments
+    table = exp.Table(this=named.this.copy())
+    table.meta.update(named.meta | named.this.meta)
+    made = [TableArgument(this=table, expressions=[]), Descriptor(this=time)]
+    for part, of in zip(made, (named, time), strict=True):
+        part.update_positions(of.this)
+    return [*made, *lengths]
+
+
 def _is_clause(after: Token | None) -> bool:
     """Whether a word that begins a clause is followed by what belongs to it, and is no alias."""
     return after is not None and after.token_type not in _BEHIND_ALIASES
@@ -331,24 +379,3 @@ def _with_unit(node: exp.Expr | None) -> exp.Expr | None:
             text.meta.update(unit.this.meta)
             node.set("expressions", [text, *others])
     return node
-
-
-def adapted(tokens: list[Token]) -> Iterator[Token]:
-    """Our words after ``CREATE`` mean a table to sqlglot; ``SESSION(`` is a function here.
-
-    All streams of a text are temporary, so the word says nothing.
-    """
-    before: Token | None = None
-    for at, token in enumerate(tokens):
-        after = tokens[at + 1] if at + 1 < len(tokens) else None
-        kind = token.token_type
-        if before and before.token_type is TokenType.CREATE:
-            if kind is TokenType.TEMPORARY:
-                continue
-            kind = TokenType.TABLE if token.text.upper() in TABLE_WORDS else kind
-        if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
-            kind = TokenType.VAR
-        if kind is TokenType.ROW and after and after.token_type is TokenType.LT:
-            kind = TokenType.STRUCT
-        before = token
-        yield Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)

@@ -51,6 +51,8 @@ _TYPES: dict[str, pa.DataType] = {
     "DATE": pa.date32(),
     "TIMESTAMP": TIMESTAMP_UTC,
     "TIMESTAMPTZ": TIMESTAMP_UTC,
+    "TIMESTAMPLTZ": TIMESTAMP_UTC,
+    "TIMESTAMPNTZ": TIMESTAMP_UTC,
     "DATETIME": TIMESTAMP_UTC,
 }
 _CUT = "has no length here; cut text with SUBSTRING(x, 1, n), and write VARCHAR"
@@ -106,7 +108,12 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
     """The Arrow type of a type in SQL."""
     name = str(getattr(node.this, "value", node.this))
     if name == "DECIMAL":
-        return _decimal(node, at, text)
+        bare = text.engine.decimal if not node.expressions else None
+        return _decimal(node, at, text) if bare is None else bare
+    if name == "FLOAT" and text.engine.float_is_double:
+        return pa.float64()
+    if text_length(node) is not None and text.engine.varchar_cast != "refuse":
+        return pa.string()
     if node.args.get("nested") and name in ("ARRAY", "MAP", "STRUCT"):
         return _nested(name, node, at, text)
     is_fine = name.startswith("TIMESTAMP") and [part.name for part in node.expressions] == ["6"]
@@ -117,6 +124,14 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
         known = ", ".join(dict.fromkeys([*_TYPES, "DECIMAL(p, s)"]))
         raise text.error(at, f"no type {as_sql(node)}; the types are: {known}")
     return found
+
+
+def text_length(node: exp.DataType) -> int | None:
+    """The n of ``VARCHAR(n)``; None: there is none."""
+    name = str(getattr(node.this, "value", node.this))
+    digits = [part.name for part in node.expressions]
+    is_one = name == "VARCHAR" and len(digits) == 1 and digits[0].isdecimal()
+    return int(digits[0]) if is_one else None
 
 
 def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:

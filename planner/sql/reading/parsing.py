@@ -19,8 +19,10 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.errors import ExpressionTypeError
+from planner.sql.reading.adapting import adapted
+from planner.sql.reading.engines import PLAIN
 from planner.sql.reading.errors import SqlError, sql_type
-from planner.sql.reading.grammar import StreamDialect, StreamParser, adapted, as_sql
+from planner.sql.reading.grammar import StreamParser, as_sql, dialect_of
 from planner.sql.reading.hints import SPARK_WINDOW
 from rstream.errors import UsageError
 from rstream.secret_values import with_stars
@@ -28,7 +30,11 @@ from rstream.secret_values import with_stars
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from planner.sql.reading.engines import Engine
+
 Place = tuple[int, int]
+#: In the notes of a node: its name matches in any case.
+ANY_CASE = "any_case"
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
@@ -80,6 +86,7 @@ class SqlText:
 
     text: str
     tokens: tuple[Token, ...]
+    engine: Engine = PLAIN
 
     def error(self, node: exp.Expr, reason: str) -> SqlError:
         """``reason`` with the place of ``node``."""
@@ -151,6 +158,10 @@ class SqlText:
                 return name if name in (*node.sql_names(), *Parser.FUNCTION_PARSERS) else None
         return None
 
+    def written(self, node: exp.Expr) -> str:
+        """The node as sqlglot writes it, in lower case."""
+        return as_sql(node).lower()
+
     def statement(self, node: exp.Expr) -> Place:
         """The first word of the statement that ``node`` is."""
         end = self.place(node)[1]
@@ -203,18 +214,18 @@ class SqlText:
         return min(places, default=None)
 
 
-def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
+def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
     """The statements of a text.
 
     Raises:
         SqlError: it is no SQL.
     """
-    dialect = StreamDialect()
+    dialect = dialect_of(engine)
     try:
         tokens = tuple(adapted(dialect.tokenize(text)))
     except TokenError as error:
         _raise_token_error(SqlText(text, ()), error)
-    source = SqlText(text, tokens)
+    source = SqlText(text, tokens, engine)
     for before, token in itertools.pairwise(tokens):
         place = (token.start, token.end + 1)
         if before.token_type is token.token_type is TokenType.COMMA:
@@ -228,7 +239,18 @@ def parse(text: str) -> tuple[SqlText, list[exp.Expr]]:
         _raise_parse_error(source, error)
     except RecursionError:
         raise source.error_at((0, 1), "this is nested too deeply") from None
-    return source, [statement for statement in parsed if statement is not None]
+    found = [statement for statement in parsed if statement is not None]
+    if engine.ignores_case:
+        for statement in found:
+            _mark_names(statement)
+    return source, found
+
+
+def _mark_names(statement: exp.Expr) -> None:
+    """Names without quotes match in any case."""
+    for node in statement.find_all(exp.Column, exp.Table):
+        if isinstance(node.this, exp.Identifier) and not node.this.quoted:
+            node.meta[ANY_CASE] = True
 
 
 def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:

@@ -20,6 +20,7 @@ from planner.sql.reading.grammar import (
     Watermark,
     WindowTable,
 )
+from planner.sql.reading.pasted import ClientStatement
 from planner.sql.reading.row_patterns import Definition, MatchTable, RowOf, Semantics, Subset
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ _LIST = ("this", "expressions")
 #: Kind of node -> the parts of it that the translation reads.
 READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     # Statements.
-    exp.Create: ("this", "expression", "kind", "properties"),
+    exp.Create: ("this", "expression", "kind", "properties", "exists", "replace"),
+    ClientStatement: ("this", "expressions", "query"),
     exp.Insert: (*_TWO, "with_"),
     exp.Schema: _LIST,
     exp.ColumnDef: ("this", "kind", "constraints"),
@@ -64,12 +66,21 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side"),
     exp.Lag: ("this", "offset", "default"),
     **dict.fromkeys((exp.RowNumber, exp.Rank, exp.DenseRank), ()),
-    **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), (*_TWO, "with_", "distinct")),
-    exp.Subquery: ("this", "alias", "with_"),
+    **dict.fromkeys(
+        (exp.Union, exp.Except, exp.Intersect),
+        (*_TWO, "with_", "distinct", "order", "limit", "offset"),
+    ),
+    exp.Values: ("expressions", "alias"),
+    exp.Subquery: ("this", "alias", "with_", "pivots"),
+    exp.Pivot: (
+        *("expressions", "fields", "unpivot", "alias", "columns", "pivot_column_naming"),
+        *("value_columns_first",),
+    ),
+    exp.PivotAlias: ("this", "alias"),
     exp.With: ("expressions",),
     exp.CTE: ("this", "alias"),
     exp.From: ("this",),
-    exp.Table: ("this", "alias", "version"),
+    exp.Table: ("this", "alias", "version", "pivots"),
     exp.Version: ("this", "expression", "kind"),
     WindowTable: (*_LIST, "alias"),
     TableArgument: _LIST,
@@ -83,7 +94,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.TableAlias: ("this", "columns"),
     exp.Join: ("this", "side", "kind", "on", "using", "method"),
     exp.Where: ("this",),
-    exp.Group: ("expressions",),
+    exp.Group: ("expressions", "all"),
     **dict.fromkeys((exp.GroupingSets, exp.Rollup, exp.Cube, exp.Tuple), ("expressions",)),
     **dict.fromkeys((exp.Grouping, exp.GroupingId), ("expressions",)),
     exp.Having: ("this",),

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.reading.grammar import Metadata, Watermark, as_sql
-from planner.sql.reading.literals import data_type, interval_us
+from planner.sql.reading.literals import data_type, interval_us, text_length
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from planner.sql.reading.parsing import SqlText
@@ -47,8 +49,10 @@ class Columns:
     not_null: tuple[str, ...] = ()
 
 
-def columns_of(schema: exp.Expr, text: SqlText) -> Columns:
+def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Columns:
     """The columns of a declaration; none if ``schema`` is a name alone.
+
+    ``base``: those of a table that it is LIKE.
 
     Raises:
         SqlError: something else stands there.
@@ -78,16 +82,32 @@ def columns_of(schema: exp.Expr, text: SqlText) -> Columns:
                 keys.append((part.name,))
         else:
             raise text.error(part, "a column is a name and a type")
-    delay_us = 0 if watermark is None else _delay_us(watermark, names, text)
+    delay_us = 0 if watermark is None else _delay_us(watermark, [*base, *names], text)
     if len(keys) > 1:
         raise text.error(schema, "a table has one PRIMARY KEY; of several columns: (a, b)")
     key = keys[0] if keys else ()
     for name in key:
-        if name not in names:
+        if name not in (*base, *names):
             raise text.error(schema, f"PRIMARY KEY ({name}): there is no such column")
     required = tuple(name for name, node in nodes.items() if _is_required(node))
     return Columns(
         tuple(names), types, nodes, computed, metadata, watermark, delay_us, key, required
+    )
+
+
+def columns_with(base: Columns, more: Columns) -> Columns:
+    """The columns of a table that is LIKE another, with its own behind them."""
+    mark = base if more.watermark is None else more
+    return Columns(
+        (*base.names, *(name for name in more.names if name not in base.names)),
+        {**base.types, **more.types},
+        {**base.nodes, **more.nodes},
+        {**base.computed, **more.computed},
+        {**base.metadata, **more.metadata},
+        mark.watermark,
+        mark.delay_us,
+        more.primary_key or base.primary_key,
+        (*base.not_null, *(name for name in more.not_null if name not in base.not_null)),
     )
 
 
@@ -139,6 +159,10 @@ def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.Da
         if int(digits[0]) > _MICROSECOND_DIGITS:
             raise text.error(column, f"{as_sql(kind)}: times have microseconds here; TIMESTAMP(6)")
         kind = exp.DataType(this=kind.this)
+    if text_length(kind) is not None and text.engine.varchar_column == "refuse":
+        raise text.error(
+            column, f"{as_sql(kind)}: a length is not checked; write VARCHAR, or check it in WHERE"
+        )
     return data_type(kind, column, text)
 
 

@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import exp
 
+from planner.sql.reading.pasted import COMMENT, LIKE, PARTITIONED
 from planner.sql.tables import console, filesystem, kafka, postgres
-from planner.sql.tables.columns import columns_of
+from planner.sql.tables.columns import columns_of, columns_with
+from planner.sql.tables.lasting import CHANGELOG
 from planner.sql.tables.options import Given, knows, read_options, spellings, unknown_option
 from planner.sql.tables.table import Connector, Table
 
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.logical.query import Query
     from planner.sql.reading.parsing import SqlText
+    from planner.sql.tables.columns import Columns
 
-_CONNECTOR = "connector"
+_CONNECTOR, _TIME = "connector", "timestamp"
 #: By the name in ``WITH (connector = '...')``; one that is not named is the first.
 CONNECTORS: dict[str, Connector] = {
     connector.name: connector
@@ -66,7 +70,8 @@ class Declaration:
             raise self.table.text.error(
                 self.table.columns.watermark, "a target of INSERT INTO has no WATERMARK"
             )
-        if self.table.word == "STREAM" and self.table.columns.names:
+        is_ours = not self.table.text.engine.name
+        if is_ours and self.table.word == "STREAM" and self.table.columns.names:
             raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
         self._check_direction(sink.options, "what is read", not_of="a target of INSERT INTO")
         said = read_options(sink.options, given, self.table.title)
@@ -82,7 +87,12 @@ class Declaration:
                 raise self.table.given.error(name, reason)
 
 
-def declared(node: exp.Create, text: SqlText, variables: Mapping[str, str]) -> Declaration:
+def declared(
+    node: exp.Create,
+    text: SqlText,
+    variables: Mapping[str, str],
+    known: Mapping[str, Declaration],
+) -> Declaration:
     """What a CREATE without AS says.
 
     Raises:
@@ -96,17 +106,47 @@ def declared(node: exp.Create, text: SqlText, variables: Mapping[str, str]) -> D
     places: dict[str, exp.Expr] = {}
     for part in parts:
         key = part.this.name.lower() if isinstance(part, exp.Property) else ""
+        if key in (COMMENT, PARTITIONED):
+            continue
         if key in options:
             raise text.error(part, f"{key} is given twice")
         options[key], places[key] = part.args["value"], part
+    base = places.pop(LIKE, None)
+    if base is None:
+        columns = columns_of(schema, text)
+    else:
+        like = known.get(options.pop(LIKE).name)
+        if like is None:
+            raise text.error(base, "LIKE takes a table that was declared before")
+        of = like.table.columns
+        columns = columns_with(of, columns_of(schema, text, of.names))
+        options = {**like.table.given.values, **options}
+    is_table = str(node.args["kind"]).upper() == "TABLE" and text.engine.name == "ksqldb"
+    if is_table and columns.primary_key:
+        options.setdefault(CHANGELOG, exp.Literal.string("upsert"))
+    if isinstance(options.get(_TIME), exp.Literal):
+        options[_TIME] = _time_of(options[_TIME], columns)
     given = Given(text, variables, name, options)
     connector = _connector(given)
     records = [side.options for side in (connector.source, connector.sink) if side is not None]
     for key, part in places.items():
         if key != _CONNECTOR and not any(knows(record, key) for record in records):
-            known = (_CONNECTOR, *(s for record in records for s in spellings(record)))
-            raise text.error(part, unknown_option(key, known))
-    return Declaration(Table(str(node.args["kind"]), given, columns_of(schema, text)), connector)
+            names = (_CONNECTOR, *(s for record in records for s in spellings(record)))
+            raise text.error(part, unknown_option(key, names))
+    return Declaration(Table(str(node.args["kind"]), given, columns), connector)
+
+
+def _time_of(written: exp.Expr, columns: Columns) -> exp.Expr:
+    """KsqlDB's ``TIMESTAMP = 'column'``: a number is of milliseconds."""
+    column = exp.column(written.name)
+    kind = columns.types.get(written.name)
+    found: exp.Expr = column
+    if kind is not None and pa.types.is_integer(kind):
+        call = [column, exp.Literal.number(3)]
+        found = exp.Anonymous(this="TO_TIMESTAMP_LTZ", expressions=call)
+    for part in found.walk():
+        part.meta.update(written.meta)
+    return found
 
 
 def _connector(given: Given) -> Connector:

@@ -52,17 +52,19 @@ class FileSource:
     """Options of files that are read."""
 
     path: str = option("path")
-    format: str | None = option("format", default=None)
-    vs: exp.Expr | None = option("vs", read=node, default=None)
+    format: str | None = option("format", "value_format", default=None)
+    vs: exp.Expr | None = option("vs", "timestamp", read=node, default=None)
     ve: exp.Expr | None = option("ve", read=node, default=None)
     upserts: bool = changelog_option()
     deleted: exp.Expr | None = deleted_option()
     delay: int | str = option("delay", read=delay, default=AUTO)
     late: LatePolicy = option("late", read=choice(_LATE), default="drop")
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
-    delimiter: str | None = option("delimiter", "csv.field-delimiter", default=None)
+    delimiter: str | None = option("delimiter", "csv.field-delimiter", "sep", default=None)
     null_values: str | None = option("null_values", "csv.null-literal", default=None)
     encoding: str | None = option("encoding", default=None)
+    has_header: bool = option("header", read=truth, default=True)
+    has_no_header: bool = option("without_header", read=truth, default=False)
     on_bad_row: OnBadRow = option(
         "on_bad_row", "on_error", read=choice(_ON_BAD_ROW), default="fail"
     )
@@ -86,7 +88,8 @@ class FileSink:
     """Options of a folder that is written."""
 
     path: str | None = option("path", default=None)
-    format: str = option("format", default="parquet")
+    format: str = option("format", "value_format", default="parquet")
+    kind: str = option("type", read=choice({"append-only": ""}), default="")
     cti_every: int | None = option("cti_every", read=duration, default=None)
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
     end: str | None = option("end", read=null_or_text, default=DEFAULT)
@@ -95,10 +98,15 @@ class FileSink:
 def read_files(table: Table, said: FileSource) -> Stream:
     """The stream of the files."""
     format_ = _format(table, said)
+    if said.has_no_header or not said.has_header:
+        name = "without_header" if said.has_no_header else "header"
+        raise table.given.error(name, "a CSV file has a line with the names of its columns here")
     if format_ in ("text", _RSTREAM):
         return _fixed_source(table, said, format_)
     if said.vs is None and table.columns.watermark is None and not said.static:
-        raise table.no_time()
+        if not table.text.engine.keeps_rows or _live(said)["follow"]:
+            raise table.no_time()
+        said = replace(said, static=True)
     if format_ != "csv":
         for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
             if name in table.given.values:
@@ -148,10 +156,10 @@ def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
     if table.columns.primary_key:
         reason = "a folder keeps every version of a row, with its lifetime: leave PRIMARY KEY out"
         raise given.error("", f"{reason}; the connectors postgres and kafka write by key")
-    if said.format not in ("parquet", _RSTREAM):
+    if said.format.lower() not in ("parquet", _RSTREAM):
         raise given.error("format", "a target of INSERT INTO is 'parquet' or 'rstream'")
     with table.text.located(given.name):
-        if said.format != _RSTREAM:
+        if said.format.lower() != _RSTREAM:
             return stream.to_parquet(
                 said.path, cti_every=said.cti_every, start=said.start, end=said.end
             )
@@ -206,6 +214,7 @@ def _with_types(found: pa.Schema, types: dict[str, pa.DataType]) -> pa.Schema:
 def _format(table: Table, said: FileSource) -> Format:
     if said.format is not None:
         formats: dict[str, Format] = {f: f for f in (*SUFFIXES, "text", _RSTREAM)}
+        formats["delimited"] = "csv"
         if said.format.lower() not in formats:
             known = ", ".join(formats)
             raise table.given.error("format", f"no format {said.format!r}; there are {known}")

@@ -223,7 +223,7 @@ def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) ->
     if _comes_of_windows(left) != _comes_of_windows(right):
         one, other = (left, right) if _comes_of_windows(left) else (right, left)
         plan = other.stream.plan
-        if not _is_always(plan):
+        if not is_always_alive(plan):
             refused = refused or (_OF_POINTS if plan.is_point else _OF_VERSIONS)
         is_whole = one.in_windows.is_whole and not any(_is_nullable(c) for c in pairs.columns)
     return InWindows(
@@ -348,11 +348,11 @@ def _is_nullable(column: Visible) -> bool:
     return column.bound is not None and column.bound.is_nullable
 
 
-def _is_always(plan: LogicalNode) -> bool:
+def is_always_alive(plan: LogicalNode) -> bool:
     """Whether its rows are alive at all times, as those of a table without times."""
     if not isinstance(plan, Source):
         is_kept = plan.keeps_lifetimes or isinstance(plan, Join | Union)
-        return is_kept and all(map(_is_always, plan.inputs))
+        return is_kept and all(map(is_always_alive, plan.inputs))
     if plan.spec.items is None:
         return is_table(plan.spec)
     events = only_events(plan.spec.items)

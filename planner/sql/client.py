@@ -1,0 +1,114 @@
+"""What a text tells its client: SET, SHOW, DESCRIBE, EXPLAIN, and where a set of statements begins.
+
+SHOW, DESCRIBE and EXPLAIN print. SET takes what has no effect here, or the zone UTC, as times of
+declared columns are UTC; another zone is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.logical.traversal import topological
+from planner.sql.reading.errors import sql_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.api.stream import Query, Stream
+    from planner.sql.expressions.names import Names
+    from planner.sql.reading.pasted import ClientStatement
+    from planner.sql.tables.declarations import Declaration
+
+#: Settings of other engines that say how a job runs, not what it answers: their beginnings.
+_WITHOUT_EFFECT = (
+    *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
+    *("table.optimizer", "restart-strategy", "streaming_", "cluster", "spark.sql.shuffle"),
+    *("spark.sql.streaming.checkpoint", "auto.offset.reset", "processing.guarantee"),
+    *("application_name", "search_path", "client_min_messages", "background_ddl"),
+)
+_ZONES = ("table.local-time-zone", "timezone", "spark.sql.session.timezone", "time zone")
+_UTC = ("utc", "gmt", "z", "etc/utc", "+00:00")
+#: Functions that make times of the session's zone.
+_LOCAL = ("TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "UNIX_TIMESTAMP", "CURRENT_TIMESTAMP")
+_SET = (
+    "SET {0} is not known here: options of a job are those of `jobmanager sql`, as --parallelism; "
+    "leave it out if it does not change the answer"
+)
+_ZONE = (
+    "the session's time zone is UTC here, not {0!r}: write ts AT TIME ZONE {0!r} where a local "
+    "time is needed"
+)
+
+
+def is_sink_of_query(node: exp.Expr) -> bool:
+    """Whether it is ``CREATE SINK s AS SELECT ...``, which is an answer."""
+    kind = str(node.args.get("kind")).upper()
+    return (
+        isinstance(node, exp.Create) and kind == "SINK" and node.args.get("expression") is not None
+    )
+
+
+def tell(
+    node: ClientStatement,
+    names: Names,
+    declared: Mapping[str, Declaration],
+    answer: Callable[[exp.Expr], Query | Stream],
+) -> str | None:
+    """Do what the statement says.
+
+    Returns:
+        The session's time zone where it sets one.
+
+    Raises:
+        SqlError: the setting is not known, or would change the answer.
+    """
+    word = node.name
+    if word == "SET":
+        return _set(node, names)
+    if word == "SHOW":
+        print("\n".join(sorted({*names.streams, *declared})))
+    elif word == "DESCRIBE":
+        stream = names.stream(node.expressions[0])
+        for field in stream.schema:
+            print(f"{field.name}  {sql_type(str(field.type))}")
+    elif word == "EXPLAIN":
+        query = node.args["query"]
+        if not isinstance(query, exp.Query | exp.Insert):
+            raise names.text.error(node, "EXPLAIN takes a SELECT or INSERT INTO")
+        print(explained(answer(query)))
+    return None
+
+
+def explained(made: Query | Stream) -> str:
+    """The logical plan, a line for each step."""
+    return "\n".join(node.describe() for node in topological(made.plan))
+
+
+def refuse_local_times(statement: exp.Expr, zone: str, names: Names) -> None:
+    """Refuse times whose fields depend on the session's zone, which are UTC here.
+
+    Raises:
+        SqlError: the statement has some.
+    """
+    for node in statement.find_all(exp.DataType, exp.Func):
+        kind = str(getattr(node.this, "value", node.this)) if type(node) is exp.DataType else ""
+        name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+        if kind in ("TIMESTAMPTZ", "TIMESTAMPLTZ") or name in _LOCAL:
+            raise names.text.error(node, _ZONE.format(zone))
+
+
+def _set(node: ClientStatement, names: Names) -> str | None:
+    key, value = (str(part.name) for part in node.expressions)
+    called = key.lower()
+    if called in _ZONES or called.startswith("timezone"):
+        zone = value or key
+        if zone.lower() in _UTC:
+            return ""
+        if names.text.engine.name != "flink":  # there TIMESTAMP has no zone
+            raise names.text.error(node, _ZONE.format(zone))
+        return zone
+    if not called.startswith(_WITHOUT_EFFECT):
+        raise names.text.error(node, _SET.format(key))
+    return None

@@ -1,0 +1,80 @@
+"""Division and casts as the dialect of a text has them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.api.choices import when
+from planner.api.expressions import Expr, lit
+from planner.expressions.nodes import Literal
+from planner.expressions.types import is_text
+from planner.sql.reading.literals import text_length
+
+if TYPE_CHECKING:
+    from planner.sql.reading.engines import Engine
+    from planner.sql.reading.parsing import SqlText
+
+_NO_EPOCH = (
+    "a number and a time are not cast to each other in {0}: write UNIX_TIMESTAMP(t) or "
+    "EXTRACT(EPOCH FROM t), and TO_TIMESTAMP(n) of seconds"
+)
+
+
+def times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
+    """``INTERVAL '1 second' * x`` of a float, to the microsecond; None: it is another product."""
+    if type(node) is not exp.Mul:
+        return None
+    for span, factor in ((left, right), (right, left)):
+        kinds = (span.output_type(schema), factor.output_type(schema))
+        if pa.types.is_duration(kinds[0]) and pa.types.is_floating(kinds[1]):
+            if not isinstance(span.node, Literal) or not isinstance(span.node.literal, timedelta):
+                return None
+            us = span.node.literal // timedelta(microseconds=1)
+            return (factor * us).round().cast("int64") * lit(timedelta(microseconds=1))
+    return None
+
+
+def divided(
+    node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
+) -> Expr | None:
+    """A division of whole numbers; None: it is as without a dialect."""
+    if not isinstance(node, exp.Div | exp.IntDiv | exp.Mod):
+        return None
+    kinds = [side.output_type(schema) for side in (left, right)]
+    if not all(map(pa.types.is_integer, kinds)) or not engine.cuts_to_zero:
+        return None
+    if isinstance(node, exp.Div) and not engine.divides_whole:
+        return None
+    if isinstance(node, exp.Mod):
+        rest = left % right  # has the sign of the divisor
+        is_other = (rest != 0) & ((left < 0) != (right < 0))
+        return when(is_other).then(rest - right).otherwise(rest)
+    whole = left // right  # rounds down
+    is_below = ((left < 0) != (right < 0)) & (whole * right != left)
+    return when(is_below).then(whole + 1).otherwise(whole)
+
+
+def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: SqlText) -> Expr:
+    """A cast whose meaning differs between engines."""
+    engine = text.engine
+    kind = value.output_type(schema)
+    types = pa.types
+    if engine.name and types.is_timestamp(kind) and types.is_integer(to):
+        if engine.epoch_us is None:
+            raise text.error(node, _NO_EPOCH.format(engine.name))
+        return (value.dt.epoch_us() // engine.epoch_us).cast(to)
+    if engine.name and types.is_integer(kind) and types.is_timestamp(to):
+        if engine.epoch_us is None:
+            raise text.error(node, _NO_EPOCH.format(engine.name))
+        return (value * engine.epoch_us).cast(to)
+    made = value.cast(to)
+    if is_text(to) and types.is_timestamp(kind) and engine.plain_times:
+        made = made.str.replace(r"\.?0*Z$", "", regex=True)
+    length = text_length(node.to)
+    if length is not None and engine.varchar_cast == "cut":
+        made = made.str.slice(0, length)
+    return made

@@ -1,0 +1,175 @@
+"""Tokens of a text as the grammar takes them: words of our own and of other engines.
+
+``CREATE STREAM`` and ``CREATE SINK`` are tables to sqlglot, ``CREATE MATERIALIZED VIEW`` is a view.
+ksqlDB's ``WINDOW TUMBLING (SIZE 1 MINUTE)`` in front of GROUP BY becomes a key of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: What is read as CREATE TABLE.
+TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
+#: Words behind CREATE that change nothing: all names of a text are temporary, a query is kept.
+_SILENT = ("TEMPORARY", "TEMP", "MATERIALIZED")
+_WINDOWS = {"TUMBLING": "TUMBLE", "HOPPING": "HOP", "SESSION": "SESSION"}
+#: How long ksqlDB keeps windows, and how late rows may be: here the stream's delay says it.
+_KEPT = ("RETENTION", "GRACE")
+
+
+def adapted(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens, with our words after ``CREATE``, and windows as keys."""
+    words = _created(_with_bounds(_with_windows(list(tokens))))
+    for at, token in enumerate(words):
+        after = words[at + 1] if at + 1 < len(words) else None
+        kind = token.token_type
+        if kind is TokenType.WINDOW and after and after.token_type is TokenType.L_PAREN:
+            kind = TokenType.VAR  # Spark's function
+        if kind is TokenType.SESSION and after and after.token_type is TokenType.L_PAREN:
+            kind = TokenType.VAR
+        if kind is TokenType.ROW and after and after.token_type is TokenType.LT:
+            kind = TokenType.STRUCT
+        yield _like(token, kind, token.text)
+
+
+def _like(token: Token, kind: TokenType, text: str) -> Token:
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def _created(tokens: list[Token]) -> list[Token]:
+    """The words behind CREATE; ``CREATE SINK s FROM q`` is ``AS SELECT * FROM q``."""
+    found: list[Token] = []
+    is_behind = False  # only CREATE, OR and REPLACE have come since
+    for at, token in enumerate(tokens):
+        word = token.text.upper()
+        if is_behind and word in _SILENT:
+            continue
+        if is_behind and word in TABLE_WORDS:
+            token = _like(token, TokenType.TABLE, token.text)
+        elif token.token_type is TokenType.FROM and _is_sink(tokens, at):
+            for kind, text in ((TokenType.ALIAS, "AS"), (TokenType.SELECT, "SELECT")):
+                found.append(_like(token, kind, text))
+            found.append(_like(token, TokenType.STAR, "*"))
+        is_behind = token.token_type is TokenType.CREATE or (
+            is_behind and word in ("OR", "REPLACE")
+        )
+        found.append(token)
+    return found
+
+
+def _is_sink(tokens: list[Token], at: int) -> bool:
+    """Whether FROM follows ``CREATE SINK [IF NOT EXISTS] name``."""
+    words = [token.text.upper() for token in tokens[max(0, at - 6) : at]]
+    if words[-5:-1] == ["SINK", "IF", "NOT", "EXISTS"]:
+        return True
+    return len(words) > 1 and words[-2] == "SINK"
+
+
+def _with_windows(tokens: list[Token]) -> list[Token]:
+    """``WINDOW TUMBLING (...) ... GROUP BY k`` as ``... GROUP BY TUMBLE(...), k``."""
+    found: list[Token] = []
+    waiting: list[Token] = []
+    at = 0
+    while at < len(tokens):  # ends: each pass takes a token
+        token = tokens[at]
+        end = _window_end(tokens, at)
+        if end:
+            waiting = _window_call(tokens[at + 1 : end])
+            at = end
+            continue
+        found.append(token)
+        if waiting and token.token_type is TokenType.GROUP_BY:
+            found += [*waiting, _like(waiting[-1], TokenType.COMMA, ",")]
+            waiting = []
+        at += 1
+    return found
+
+
+def _with_bounds(tokens: list[Token]) -> list[Token]:
+    """KsqlDB's ``JOIN b WITHIN 1 HOUR ON c`` as ``JOIN b ON WITHIN_TIME('1 HOUR') AND c``."""
+    found: list[Token] = []
+    at = 0
+    while at < len(tokens):  # ends: each pass takes a token
+        end = _within_end(tokens, at)
+        if not end:
+            found.append(tokens[at])
+            at += 1
+            continue
+        on, opened = tokens[end], _like(tokens[at], TokenType.L_PAREN, "(")
+        found += [on, _like(tokens[at], TokenType.VAR, "WITHIN_TIME"), opened]
+        found += _lengths(tokens[at + 1 : end])
+        found += [_like(on, TokenType.R_PAREN, ")"), _like(on, TokenType.AND, "AND")]
+        at = end + 1
+    return found
+
+
+def _within_end(tokens: list[Token], at: int) -> int:
+    """The ON behind ``WITHIN ...``; 0: there is none."""
+    if tokens[at].text.upper() != "WITHIN" or at + 1 == len(tokens):
+        return 0
+    if tokens[at + 1].token_type not in (TokenType.NUMBER, TokenType.L_PAREN):
+        return 0
+    for end in range(at + 1, min(at + 14, len(tokens))):
+        if tokens[end].token_type is TokenType.ON:
+            return end
+    return 0
+
+
+def _lengths(tokens: list[Token]) -> list[Token]:
+    """``10 MINUTES`` or ``(1 HOUR, 2 HOURS)`` as texts; GRACE PERIOD is the stream's delay."""
+    found: list[Token] = []
+    for token in tokens:
+        if token.text.upper() == "GRACE":
+            break
+        if token.token_type is TokenType.NUMBER:
+            found.append(_like(token, TokenType.STRING, token.text))
+        elif token.token_type is TokenType.COMMA:
+            found.append(token)
+        elif found and token.token_type not in (TokenType.L_PAREN, TokenType.R_PAREN):
+            last = found[-1]
+            found[-1] = _like(last, TokenType.STRING, f"{last.text} {token.text}")
+    return found
+
+
+def _window_end(tokens: list[Token], at: int) -> int:
+    """Behind ``WINDOW TUMBLING (...)`` at this place; 0: there is none."""
+    words = [token.text.upper() for token in tokens[at : at + 3]]
+    if len(words) < 3 or words[0] != "WINDOW" or words[1] not in _WINDOWS or words[2] != "(":
+        return 0
+    end = at + 2
+    depth = 0
+    while end < len(tokens):  # ends: the text does
+        depth += tokens[end].token_type is TokenType.L_PAREN
+        depth -= tokens[end].token_type is TokenType.R_PAREN
+        end += 1
+        if depth == 0:
+            return end
+    return 0
+
+
+def _window_call(tokens: list[Token]) -> list[Token]:
+    """``TUMBLING (SIZE 1 MINUTE, RETENTION 1 DAY)`` as ``TUMBLE('1 MINUTE')``."""
+    name, opened, *inner, closed = tokens
+    parts: list[list[Token]] = [[]]
+    for token in inner:
+        if token.token_type is TokenType.COMMA:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    lengths: list[Token] = []
+    for part in parts:
+        words = [token.text.upper() for token in part]
+        if not words or words[0] in _KEPT:
+            continue
+        skipped = 1 if words[0] == "SIZE" else 2 if words[:2] == ["ADVANCE", "BY"] else 0
+        text = " ".join(token.text for token in part[skipped:])
+        lengths.append(_like(part[-1], TokenType.STRING, text))
+    made = [_like(name, TokenType.VAR, _WINDOWS[name.text.upper()]), opened]
+    for length in lengths:
+        made += [length, _like(length, TokenType.COMMA, ",")]
+    return [*(made[:-1] if lengths else made), closed]

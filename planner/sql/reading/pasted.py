@@ -1,0 +1,195 @@
+"""Clauses and statements of other engines that the grammar of sqlglot reads in another way.
+
+Behind a CREATE TABLE: ``COMMENT``, ``PARTITIONED BY``, ``USING``, ``OPTIONS``, ``LOCATION``,
+``FORMAT ... ENCODE ...`` and ``LIKE``. As statements: ``SET``, ``SHOW`` and the like.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Names of options that say what has no effect on a source, as where it is put into folders.
+COMMENT, PARTITIONED, LIKE = "comment of", "partitioned by", "like"
+
+
+class ClientStatement(exp.Expression):
+    """``this``: its first word; ``expressions`` and ``query``: what it is about."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "query": False}
+
+
+def option_of(name: Token, value: exp.Expr, called: str | None = None) -> exp.Expr:
+    """An option in ``WITH``, at the place of its name."""
+    option = exp.Property(this=exp.var(called or name.text), value=value)
+    option.update_positions(name)
+    return option
+
+
+def _comment(parser: Any) -> exp.Expr:
+    name = parser._curr
+    parser._advance()
+    parser._match(TokenType.EQ)
+    return option_of(name, parser._parse_string(), COMMENT)
+
+
+def _partitioned(parser: Any) -> exp.Expr:
+    name = parser._curr
+    parser._advance()
+    parser._match_text_seq("BY")
+    columns = parser._parse_wrapped_csv(parser._parse_id_var)
+    return option_of(name, exp.Tuple(expressions=columns), PARTITIONED)
+
+
+def _using(parser: Any) -> exp.Expr:
+    name = parser._curr
+    parser._advance()
+    word = parser._parse_var(any_token=True)
+    return option_of(name, _text(word), "format")
+
+
+def _location(parser: Any) -> exp.Expr:
+    name = parser._curr
+    parser._advance()
+    return option_of(name, parser._parse_string(), "path")
+
+
+def _options(parser: Any) -> list[exp.Expr]:
+    """``OPTIONS (path 'x', 'header' = 'true')``."""
+    parser._advance()
+    found: list[exp.Expr] = parser._parse_wrapped_csv(lambda: _one_option(parser))
+    return found
+
+
+def _one_option(parser: Any) -> exp.Expr:
+    name = parser._curr
+    parser._advance()
+    words = [name.text]
+    while parser._match(TokenType.DOT):  # ends: the text does
+        words.append(parser._curr.text)
+        parser._advance()
+    parser._match(TokenType.EQ)
+    return option_of(name, parser._parse_disjunction(), ".".join(words))
+
+
+def _format(parser: Any) -> list[exp.Expr]:
+    """``FORMAT PLAIN ENCODE CSV (delimiter = ',')``; ``FORMAT = 'x'`` is an option as any."""
+    name = parser._curr
+    if parser._next and parser._next.token_type is TokenType.EQ:
+        parser._advance(2)
+        return [option_of(name, parser._parse_disjunction())]
+    parser._advance()
+    form = parser._parse_var(any_token=True).name.upper()
+    if not parser._match_text_seq("ENCODE"):
+        parser.raise_error("write FORMAT PLAIN ENCODE JSON", name)
+    encoded = parser._parse_var(any_token=True)
+    made = [option_of(name, _text(encoded), "format")]
+    if form == "UPSERT":
+        made.append(option_of(name, exp.Literal.string("upsert"), "changelog.mode"))
+    elif form not in ("PLAIN", "APPEND_ONLY"):
+        parser.raise_error(f"FORMAT {form} is not supported; there are PLAIN and UPSERT", name)
+    if parser._match(TokenType.L_PAREN, advance=False):
+        made += parser._parse_wrapped_csv(lambda: _one_option(parser))
+    return made
+
+
+def _like(parser: Any) -> exp.Expr:
+    name = parser._curr
+    parser._advance()
+    table = parser._parse_table_parts()
+    if parser._match(TokenType.L_PAREN):
+        parser.raise_error("LIKE takes all of a table: leave the options in parentheses out", name)
+    return option_of(name, table, LIKE)
+
+
+def _text(word: exp.Expr) -> exp.Expr:
+    made = exp.Literal.string(word.name.lower())
+    made.meta.update(word.meta)
+    return made
+
+
+#: By the word that they begin with.
+CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
+    "COMMENT": _comment,
+    "PARTITIONED": _partitioned,
+    "PARTITIONED BY": _partitioned,
+    "USING": _using,
+    "LOCATION": _location,
+    "OPTIONS": _options,
+    "FORMAT": _format,
+    "LIKE": _like,
+}
+_SHOWN = ("TABLES", "VIEWS", "STREAMS", "SOURCES", "SINKS", "MATERIALIZED", "FUNCTIONS", "COLUMNS")
+
+
+def client_statement(parser: Any) -> exp.Expr | None:
+    """A statement that is no query and creates nothing; None: it is another."""
+    first, second = parser._curr, parser._next
+    if first is None:
+        return None
+    word = first.text.upper()
+    follows = "" if second is None else second.text.upper()
+    if word == "EXECUTE" and follows == "STATEMENT":
+        parser._advance(3)
+        if parser._match_text_seq("BEGIN") and not parser._curr:
+            return _told(first, "BEGIN")
+        return None
+    if word == "BEGIN":
+        parser._advance(3 if follows == "STATEMENT" else 1)
+        return None if parser._curr else _told(first, "BEGIN")
+    if word == "END" and not follows:
+        parser._advance()
+        return _told(first, "END")
+    if word == "SET":
+        return _set(parser, first)
+    if word == "SHOW" and follows in _SHOWN:
+        return _rest(parser, first, "SHOW")
+    if word in ("DESCRIBE", "DESC") and second is not None:
+        parser._advance()
+        parser._match_text_seq("EXTENDED")
+        return _told(first, "DESCRIBE", [parser._parse_table_parts()])
+    if word == "EXPLAIN":
+        parser._advance()
+        parser._match_text_seq("PLAN", "FOR")
+        made = _told(first, "EXPLAIN")
+        made.set("query", parser._parse_statement())
+        return made
+    is_index = word == "CREATE" and follows == "INDEX"
+    return _rest(parser, first, "CREATE INDEX") if is_index else None
+
+
+def _told(first: Token, word: str, parts: list[exp.Expr] | None = None) -> ClientStatement:
+    made = ClientStatement(this=exp.var(word), expressions=parts or [])
+    made.update_positions(first)
+    return made
+
+
+def _rest(parser: Any, first: Token, word: str) -> ClientStatement:
+    """All words up to the end of the statement."""
+    words: list[exp.Expr] = []
+    parser._advance()
+    while parser._curr:  # ends: the statement does
+        words.append(exp.var(parser._curr.text))
+        parser._advance()
+    return _told(first, word, words)
+
+
+def _set(parser: Any, first: Token) -> ClientStatement:
+    """``SET 'key' = 'value'``, ``SET key = value``, ``SET key TO value``."""
+    parser._advance()
+    words = []
+    while parser._curr and parser._curr.text not in ("=", "TO", "to"):  # ends: the text does
+        words.append(parser._curr.text)
+        parser._advance()
+    parser._advance()
+    value = [token.text for token in parser._tokens[parser._index :]]
+    while parser._curr:  # ends: the statement does
+        parser._advance()
+    return _told(
+        first, "SET", [exp.Literal.string("".join(words)), exp.Literal.string("".join(value))]
+    )

@@ -1,0 +1,315 @@
+"""Spellings of other engines as those that are compiled, tree for tree.
+
+``WINDOW w AS (...)``, ``DISTINCT ON``, ``= ANY`` and ``> ALL`` of subqueries, and windows among the
+keys of GROUP BY that name their time: ``TUMBLE(ts, size)`` of Flink and ``window(ts, size)`` of
+Spark. Each says exactly the same as what it becomes; what would not is left, and refused later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
+
+if TYPE_CHECKING:
+    from planner.sql.reading.errors import SqlError
+    from planner.sql.reading.parsing import SqlText
+
+_START_WORDS = ("TUMBLE_START", "HOP_START", "SESSION_START")
+_END_WORDS = ("TUMBLE_END", "HOP_END", "SESSION_END")
+_TIME_WORDS = ("TUMBLE_ROWTIME", "HOP_ROWTIME", "SESSION_ROWTIME")
+#: Function of the time among the keys -> that in FROM, and whether its slide stands first there.
+_GROUPED = {
+    "TUMBLE": "TUMBLE",
+    "HOP": "HOP",
+    "SESSION": "SESSION",
+    "WINDOW": "WINDOW",
+    "SESSION_WINDOW": "SESSION",
+}
+_MILLISECONDS = {"ROWTIME": "vs", "WINDOWSTART": "window_start", "WINDOWEND": "window_end"}
+_ONE_TABLE = (
+    "a window over a column of times is of one table in FROM: write TUMBLE('10 minutes') among the "
+    "keys, which takes the stream's own time, or FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))"
+)
+_WHOLE = "a window is two columns here: write window_start and window_end"
+
+
+def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
+    """The statement in the spellings that are compiled.
+
+    Raises:
+        SqlError: a spelling is used for what has no other.
+    """
+    whole = exp.Paren(this=statement)
+    for select in list(whole.find_all(exp.Select)):
+        _name_windows(select, text)
+        _group_windows(select, text)
+        _distinct_on(select, text)
+        if text.engine.name == "ksqldb":
+            _ksqldb(select)
+    for node in list(whole.find_all(exp.Any, exp.All)):
+        _quantified(node)
+    found: exp.Expr = whole.this
+    found.parent = None
+    return found
+
+
+def _ksqldb(select: exp.Select) -> None:
+    """ROWTIME and the bounds of windows in milliseconds; EMIT CHANGES of rows says nothing."""
+    group = select.args.get("group")
+    is_windowed = group is not None and any(is_window_call(k) for k in group.expressions)
+    if "emit" in select.args and not is_windowed:
+        select.set("emit", None)
+    for call in select.find_all(exp.Anonymous):
+        if call.name.upper() == "TOPK":
+            call.set("this", "TOP_K")
+    for node in list(select.find_all(exp.Column)):
+        named = _MILLISECONDS.get(node.name.upper())
+        if named is None or node.find_ancestor(exp.Select) is not select:
+            continue
+        time = exp.Anonymous(this="vs") if named == "vs" else exp.column(named)
+        made: exp.Expr = exp.IntDiv(
+            this=exp.Anonymous(this="EPOCH_US", expressions=[time]),
+            expression=exp.Literal.number(1000),
+        )
+        _place(made, node.this)
+        if isinstance(node.parent, exp.Select):
+            made = exp.alias_(made, node.name)
+        node.replace(made)
+
+
+def is_window_call(node: exp.Expr) -> bool:
+    """Whether it is a window among the keys."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _GROUPED
+
+
+def _name_windows(select: exp.Select, text: SqlText) -> None:
+    """What ``OVER w`` means is written in its place."""
+    clause = select.args.pop("windows", None)
+    if not clause:
+        return
+    known: dict[str, exp.Window] = {}
+    for named in clause:
+        base = known.get(named.alias)
+        known[named.name.lower()] = named if base is None else _merged(named, base)
+    for node in list(select.find_all(exp.Window)):
+        if node.find_ancestor(exp.Select) is not select or not node.args.get("alias"):
+            continue
+        base = known.get(node.alias.lower())
+        if base is None:
+            raise text.error(node, f"no window {node.alias!r}; there are: {', '.join(known)}")
+        made = _merged(node, base)
+        made.set("this", node.this.copy())
+        made.meta.update(node.meta)
+        node.replace(made)
+
+
+def _merged(node: exp.Window, base: exp.Window) -> exp.Window:
+    """What a window says, and what that which it is named for says besides."""
+    made = exp.Window(this=None, over="OVER")
+    for part in ("partition_by", "order", "spec"):
+        said = node.args.get(part) or base.args.get(part)
+        if said:
+            copies = [one.copy() for one in said] if isinstance(said, list) else said.copy()
+            made.set(part, copies)
+    return made
+
+
+def _distinct_on(select: exp.Select, text: SqlText) -> None:
+    """``DISTINCT ON (k) ... ORDER BY k, x`` as the first row of each k by x."""
+    clause = select.args.get("distinct")
+    if clause is None or clause.args.get("on") is None:
+        return
+    on = clause.args["on"]
+    keys = list(on.expressions) if isinstance(on, exp.Tuple) else [on.unnest()]
+    order = select.args.get("order")
+    if order is None:
+        raise text.error(clause, "DISTINCT ON needs ORDER BY: which row of a key comes first?")
+    if any(select.args.get(part) for part in ("limit", "offset", "group", "qualify")):
+        reason = "DISTINCT ON beside GROUP BY, QUALIFY or LIMIT: put these in a subquery in FROM"
+        raise text.error(clause, reason)
+    parts = list(order.expressions)
+    others = [part for part in parts if part.this not in keys]
+    if not others:
+        raise text.error(clause, "DISTINCT ON needs ORDER BY of what stands behind its keys, too")
+    number = exp.Window(
+        this=exp.RowNumber(),
+        partition_by=[key.copy() for key in keys],
+        order=exp.Order(expressions=[part.copy() for part in others]),
+        over="OVER",
+    )
+    for part in number.walk():
+        part.meta.setdefault("start", clause.meta.get("start", 0))
+        part.meta.setdefault("end", clause.meta.get("end", 0))
+    select.set("distinct", None)
+    select.set("qualify", exp.Qualify(this=exp.EQ(this=number, expression=exp.Literal.number(1))))
+    if any(part.this not in select.expressions for part in parts):
+        select.set("order", None)  # each row alone decides where it stands, and none is cut
+
+
+def _quantified(node: exp.Expr) -> None:
+    """``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null and false are the same."""
+    around, query = node.parent, node.this
+    query = query.this if isinstance(query, exp.Subquery) else query
+    if not isinstance(around, exp.Binary) or not isinstance(query, exp.Query):
+        return
+    if around.args.get("expression") is not node:
+        return
+    value, is_any = around.this, isinstance(node, exp.Any)
+    if not isinstance(around.find_ancestor(exp.Where, exp.Select), exp.Where):
+        return
+    if is_any and type(around) is exp.EQ:
+        made: exp.Expr = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
+    elif not is_any and type(around) is exp.NEQ:
+        made = exp.Not(this=exp.In(this=value.copy(), query=exp.Subquery(this=query.copy())))
+    elif _is_asked_alone(around):
+        made = _exists_of(around, value, query, is_any=is_any)
+    else:
+        return
+    made.meta.update(around.meta)
+    around.replace(made)
+
+
+def _is_asked_alone(node: exp.Expr) -> bool:
+    """Whether it is a side of ANDs and ORs in WHERE, where null is as good as false."""
+    place = node.parent
+    while isinstance(place, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
+        place = place.parent
+    return isinstance(place, exp.Where)
+
+
+def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr:
+    called = "@compared"
+    subquery = exp.Subquery(
+        this=query.copy(),
+        alias=exp.TableAlias(
+            this=exp.to_identifier(called, quoted=True),
+            columns=[exp.to_identifier("@value", quoted=True)],
+        ),
+    )
+    theirs = exp.column(
+        exp.to_identifier("@value", quoted=True), exp.to_identifier(called, quoted=True)
+    )
+    asked: exp.Expr = type(around)(this=value.copy(), expression=theirs)
+    if not is_any:
+        asked = exp.Not(this=exp.Coalesce(this=asked, expressions=[exp.false()]))
+    select = exp.Select(
+        expressions=[exp.Literal.number(1)],
+        from_=exp.From(this=subquery),
+        where=exp.Where(this=asked),
+    )
+    made = exp.Exists(this=select)
+    for part in made.walk():
+        part.meta.setdefault("start", around.meta.get("start", 0))
+        part.meta.setdefault("end", around.meta.get("end", 0))
+    return made if is_any else exp.Not(this=made)
+
+
+def _group_windows(select: exp.Select, text: SqlText) -> None:
+    """``GROUP BY TUMBLE(ts, size)`` as TUMBLE in FROM, and its bounds as keys."""
+    clause = select.args.get("group")
+    if clause is None:
+        return
+    found = [part for part in clause.expressions if _is_timed(part)]
+    if not found:
+        return
+    (window, *others) = found
+    if others:
+        raise text.error(others[0], "GROUP BY takes one window")
+    from_ = select.args.get("from_")
+    table = None if from_ is None else from_.this
+    if type(table) is not exp.Table or select.args.get("joins"):
+        raise text.error(window, _ONE_TABLE)
+    keys = [part for part in clause.expressions if part is not window]
+    name, time, lengths = _read(window)
+    argument = TableArgument(this=exp.Table(this=table.this.copy()), expressions=[])
+    argument.this.meta.update(table.meta)
+    if name == "SESSION":
+        argument.set("expressions", [key.copy() for key in keys])
+    made = WindowTable(
+        this=exp.to_identifier(name),
+        expressions=[argument, Descriptor(this=time.copy()), *(part.copy() for part in lengths)],
+        alias=table.args.get("alias"),
+    )
+    _place(made, window)
+    table.replace(made)
+    bounds = [exp.column(word) for word in ("window_start", "window_end")]
+    for bound in bounds:
+        _place(bound, window)
+    clause.set("expressions", [*bounds, *keys])
+    for part in [
+        *select.expressions,
+        *filter(None, [select.args.get(p) for p in ("having", "order")]),
+    ]:
+        _name_bounds(part, window, text)
+
+
+def _is_timed(node: exp.Expr) -> bool:
+    """Whether it is a window that names its time."""
+    return (
+        is_window_call(node)
+        and len(node.expressions) > 1
+        and isinstance(node.expressions[0], exp.Column)
+    )
+
+
+def _read(window: exp.Expr) -> tuple[str, exp.Expr, list[exp.Expr]]:
+    """The function in FROM, the time, and the lengths as they stand there."""
+    time, *lengths = window.expressions
+    name = _GROUPED[window.name.upper()]
+    if name != "WINDOW":
+        return name, time, lengths
+    if len(lengths) == 1 or lengths[0] == lengths[1]:
+        return "TUMBLE", time, [lengths[0], *lengths[2:]]
+    return "HOP", time, [lengths[1], lengths[0], *lengths[2:]]
+
+
+def _name_bounds(part: exp.Expr, window: exp.Expr, text: SqlText) -> None:
+    """The functions for bounds, and the fields of Spark's window, as columns."""
+    own = "session_window" if window.name.upper() == "SESSION_WINDOW" else "window"
+    for node in list(part.walk()):
+        named = _bound_named(node, window, own)
+        if named == "":
+            raise _refused(node, text)
+        if named is None:
+            continue
+        made: exp.Expr = exp.column(named)
+        _place(made, node if "start" in node.meta else window)
+        if isinstance(node.parent, exp.Select):
+            made = exp.alias_(made, node.alias_or_name or named)
+        node.replace(made)
+
+
+def _refused(node: exp.Expr, text: SqlText) -> SqlError:
+    return text.error(node, _WHOLE)
+
+
+def _bound_named(node: exp.Expr, window: exp.Expr, own: str) -> str | None:
+    """What a part of the list is of the window: a bound, "" for all of it, None for nothing."""
+    fields = {"start": "window_start", "end": "window_end"}
+    if isinstance(node, exp.Anonymous):
+        word = node.name.upper()
+        if word in _START_WORDS:
+            return "window_start"
+        if word in _END_WORDS:
+            return "window_end"
+        if word in _TIME_WORDS:
+            return "window_time"
+        if node == window:
+            is_field = isinstance(node.parent, exp.Dot)
+            return None if is_field else ""
+    if isinstance(node, exp.Dot) and node.this == window:
+        return fields.get(node.expression.name.lower())
+    if isinstance(node, exp.Column) and node.name.lower() in fields and node.table.lower() == own:
+        return fields[node.name.lower()]
+    is_whole = isinstance(node, exp.Column) and node.name.lower() == own and not node.table
+    return "" if is_whole else None
+
+
+def _place(node: exp.Expr, at: exp.Expr) -> None:
+    for part in node.walk():
+        if "start" in at.meta:
+            part.meta.setdefault("start", at.meta["start"])
+            part.meta.setdefault("end", at.meta["end"])

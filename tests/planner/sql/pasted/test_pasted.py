@@ -1,0 +1,143 @@
+"""Queries as the documentation of other engines has them, pasted as a user would.
+
+Each file holds one engine's: first the tables, then cases. A case has a name, how its answer is
+compared, what is pasted, and a query of DuckDB over the same files that gives the right answer.
+All rows count of ``rows``, those that are valid at the end of the stream of ``table``; ``ordered``
+is a table whose order counts; the rows of each sink are compared of ``sink``.
+
+:data:`REFUSED` lists the cases that are refused, with words of the message.
+
+Cannot catch: what differs with more rows, or what other engines say of an input that fails.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from planner import Query, SqlError, Stream, sql
+from planner.physical.lower import lower
+from rstream.items.batch import VE, VS
+from rstream.types import INF_TIME
+from tests.support.plan_runner import answer
+
+HERE = Path(__file__).parent
+DATA = HERE / "data"
+DIALECTS = {
+    "flink": "flink",
+    "spark": "spark",
+    "risingwave": "postgres",
+    "materialize": "postgres",
+    "ksqldb": "ksqldb",
+}
+#: Case -> words of the message, which says what to write instead.
+REFUSED: dict[str, str] = {
+    "flink-statement-set": "put it into a text of its own",
+    "spark-ntile-of-table": "OVER goes by the time of the stream",
+    "spark-window-over-partition": "write GROUP BY in a subquery, and join it",
+    "materialize-top-k-lateral": "write ROW_NUMBER",
+    "materialize-string-agg": "ORDER BY",
+    "materialize-at-time-zone": "AT TIME ZONE",
+    "ksqldb-table-as-select": "LATEST_BY_OFFSET",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    dialect: str
+    kind: str
+    text: str
+    oracle: str
+
+
+def cases() -> list[Case]:
+    found = []
+    for engine, dialect in DIALECTS.items():
+        tables, *parts = re.split(r"^=== ", (HERE / f"{engine}.sql").read_text(), flags=re.M)
+        for part in parts:
+            head, _, rest = part.partition("\n")
+            text, _, oracle = rest.partition("--- duckdb\n")
+            name, kind = head.split()
+            found.append(Case(f"{engine}-{name}", dialect, kind, tables + text, oracle))
+    return found
+
+
+CASES = cases()
+
+
+@pytest.fixture(scope="module")
+def oracle() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    for path in sorted(DATA.iterdir()):
+        name = path.stem
+        extra = ", epoch_ms(viewtime) AS ts" if name == "pageviews" else ""
+        connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM '{path}'")
+    return connection
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_pasted(case: Case, oracle: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    variables = {"data": str(DATA), "out": str(tmp_path)}
+    if case.name in REFUSED:
+        with pytest.raises(SqlError, match=REFUSED[case.name]):
+            sql(case.text, variables=variables, dialect=case.dialect)
+        return
+    made = sql(case.text, variables=variables, dialect=case.dialect)
+    found = _answers(made, case.kind)
+    wanted = [_plain(row) for row in oracle.execute(case.oracle).fetchall()]
+    assert wanted
+    if case.kind != "ordered":
+        found, wanted = sorted(found, key=repr), sorted(wanted, key=repr)
+    assert found == wanted
+
+
+def test_most_of_what_is_pasted_runs() -> None:
+    assert len(CASES) >= 100
+    assert set(REFUSED) < {case.name for case in CASES}
+    assert len(REFUSED) <= len(CASES) * 7 // 100
+
+
+def _answers(made: Any, kind: str) -> list[Any]:
+    if kind != "sink":
+        assert isinstance(made, Stream)
+        return _rows(made.to_parquet(start="starts", end="ends"), kind)
+    queries = made if isinstance(made, list) else [made]
+    return [
+        (Path(str(query.plan.uri)).name, *row) for query in queries for row in _rows(query, "rows")
+    ]
+
+
+def _rows(query: Query, kind: str) -> list[Any]:
+    found = answer(lower(query, root="memory://pasted", parallelism=2)).to_pylist()
+    if kind in ("table", "ordered"):
+        found = [row for row in found if row[VE] == INF_TIME]
+    return [_plain(row[name] for name in row if name not in (VS, VE)) for row in found]
+
+
+def _plain(row: Any) -> tuple[Any, ...]:
+    return tuple(_value(value) for value in row)
+
+
+def _value(value: Any) -> Any:
+    """Numbers are compared by value, times without their zone."""
+    if isinstance(value, dict):
+        return tuple(_value(part) for part in value.values())
+    if isinstance(value, list):
+        return [_value(part) for part in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | float | Decimal):
+        return round(float(value), 9)
+    if isinstance(value, datetime):
+        plain = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return plain.isoformat()
+    return str(value)
