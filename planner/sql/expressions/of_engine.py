@@ -24,7 +24,15 @@ _NO_EPOCH = (
 )
 
 
-def times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
+def arithmetic(
+    node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
+) -> Expr | None:
+    """What an operator makes of both; None: it is as without a dialect."""
+    found = _divided(node, left, right, schema, engine)
+    return _times_interval(node, left, right, schema) if found is None else found
+
+
+def _times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
     """``INTERVAL '1 second' * x`` of a float, to the microsecond; None: it is another product."""
     if type(node) is not exp.Mul:
         return None
@@ -38,7 +46,7 @@ def times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -
     return None
 
 
-def divided(
+def _divided(
     node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
 ) -> Expr | None:
     """A division of whole numbers; None: it is as without a dialect."""

@@ -111,10 +111,8 @@ class Expressions:
             return lit(float(exact))
         if binary is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
-            schema = self.scope.stream.schema
-            other = of_engine.divided(node, left, right, schema, self.text.engine)
-            if other is None:
-                other = of_engine.times_interval(node, left, right, schema)
+            schema, engine = self.scope.stream.schema, self.text.engine
+            other = of_engine.arithmetic(node, left, right, schema, engine)
             return binary(left, right) if other is None else other
         if isinstance(node, exp.AggFunc | exp.Filter):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
