@@ -120,7 +120,7 @@ def compile_plan(
 
 def _compile(node: logical.LogicalNode, inputs: Sequence[Frame]) -> Frame:
     match node:
-        case _ if node.codes:
+        case _ if node.codes or isinstance(node, logical.Match):
             return with_user_code(node, *inputs)
         case logical.Filter(predicate=predicate):
             (below,) = inputs

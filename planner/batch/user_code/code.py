@@ -16,6 +16,7 @@ import pyarrow as pa
 from planner.batch.spark_sql.containers import restored
 from planner.batch.spark_sql.frame import PLACE, Frame
 from planner.batch.temporal.event_order import agreed, orders
+from planner.batch.user_code.matches import match_rows
 from planner.batch.user_code.operators import operator_rows
 from planner.batch.user_code.processes import process_rows
 from planner.expressions.spark.errors import MARK, UnsupportedInBatchError
@@ -26,6 +27,7 @@ from rstream.errors import StreamEngineError
 from rstream.items.batch import VE, VS, event_schema
 from rvertex.events.arrays import as_one_array
 from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
 
@@ -61,7 +63,7 @@ class _RowByRow:
 class _KeyByKey:
     """A process or operator over all events of a key; Spark sends it to its workers."""
 
-    spec: KeyedProcessing | UserOperator
+    spec: KeyedProcessing | UserOperator | MatchRows
     below: pa.Schema
     #: The last finite CTI of the stream.
     reached: int
@@ -80,12 +82,16 @@ class _KeyByKey:
 
     @property
     def _name(self) -> str:
+        if isinstance(self.spec, MatchRows):
+            return "match"
         is_process = isinstance(self.spec, KeyedProcessing)
         return (self.spec.process if is_process else self.spec.code).name  # type: ignore[union-attr]
 
     def _rows(self, events: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(self.spec, KeyedProcessing):
             return process_rows(self.spec, events, self.reached)
+        if isinstance(self.spec, MatchRows):
+            return match_rows(self.spec, events)
         return operator_rows(self.spec, events)
 
 
@@ -102,9 +108,12 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
             "it takes values from outside (ctx.now, ctx.random, ctx.lookup), which are recorded "
             "by the stream that took them",
         )
-    if isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply):
+    is_keyed = isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply)
+    if is_keyed or isinstance(node, logical.Match):
+        assert isinstance(node, logical.UserStep | logical.Match), node
+        assert not isinstance(node.spec, Apply), node
         keyed = _KeyByKey(node.spec, below.schema, below.reached)
-        keys = [below.columns[key] for key in node.keys or ()]
+        keys = [below.columns[key] for key in node.input_keys[0] or ()]
         df = below.df if keys else _with_sentinel(below.df)
         made = df.groupBy(*keys).applyInArrow(lambda table: keyed(table), schema)
     else:

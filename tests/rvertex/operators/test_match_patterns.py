@@ -10,9 +10,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from planner.api.expressions import Expr, col
+from planner.batch.user_code.matches import match_rows
 from planner.expressions.nodes import resolve
 from rstream.types import INF_TIME
 from rvertex.errors import OperatorTypeError
@@ -221,7 +223,17 @@ def check(seed: int) -> bool:
         seed,
         pattern,
     )
+    assert sorted(map(repr, found)) == sorted(map(repr, twin_rows(spec, run.events))), seed
     return True
+
+
+def twin_rows(spec: MatchRows, events: pa.RecordBatch) -> list[list[Any]]:
+    """What the batch twin makes of the rows of each key."""
+    made: list[list[Any]] = []
+    for key in pc.unique(events.column("k")):
+        rows = events.filter(pc.equal(events.column("k"), key))
+        made += [list(row.values()) for row in match_rows(spec, rows).to_pylist()]
+    return made
 
 
 def _with_unique_ctis(items: list[Any]) -> list[Any]:
