@@ -14,6 +14,7 @@ from planner.expressions.functions.texts.places import Places
 from planner.expressions.functions.texts.text import Texts
 from planner.expressions.functions.texts.urls import Urls
 from planner.expressions.functions.texts.words import Words
+from planner.expressions.functions.zones import Zones
 from planner.expressions.nodes import Call
 from planner.expressions.suggestions import suggest_in_class
 
@@ -26,8 +27,8 @@ class StringFunctions(
     __slots__ = ()
 
 
-class DatetimeFunctions(Functions[E]):
-    """Parts of times in UTC, as int64."""
+class DatetimeFunctions(Zones[E]):
+    """Parts of times in UTC, as int64, and times in zones."""
 
     __slots__ = ()
 

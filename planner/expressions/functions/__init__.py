@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from planner.expressions.entries import varying
 from planner.expressions.functions import (
     arithmetic,
     calendar,
@@ -14,7 +15,7 @@ from planner.expressions.functions import (
     temporal,
     trying,
     user,
-    varying,
+    zones,
 )
 from planner.expressions.functions.of_rows import ranked, row_patterns
 from planner.expressions.functions.texts import (
@@ -52,6 +53,7 @@ FUNCTIONS: dict[str, Function] = {
     **json_paths.FUNCTIONS,
     **varying.FUNCTIONS,
     **row_patterns.FUNCTIONS,
+    **zones.FUNCTIONS,
 }
 REGISTRY.update(FUNCTIONS, **{USER: user.FUNCTION})
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _INTEGER = pa.int64()
 
 
-def _with_time(call: Call) -> Call:
+def with_time(call: Call) -> Call:
     """``_vs`` and ``_ve`` are int64 microseconds; here they are read as the times they are."""
     arg = call.args[0]
     if isinstance(arg, Column) and arg.name in (VS, VE):
@@ -31,7 +31,7 @@ def _with_time(call: Call) -> Call:
 
 def resolve_part(call: Call) -> Node | None:
     """A number, of a time."""
-    call = _with_time(call)
+    call = with_time(call)
     if not (is_time(arg_types(call)[0]) or pa.types.is_null(arg_types(call)[0])):
         return None
     return typed(call, _INTEGER, TIMESTAMP)
@@ -39,7 +39,7 @@ def resolve_part(call: Call) -> Node | None:
 
 def resolve_truncate(call: Call) -> Node | None:
     """A time, of a time."""
-    call = _with_time(call)
+    call = with_time(call)
     kind = arg_types(call)[0]
     if not is_time(kind):
         return None
@@ -49,7 +49,7 @@ def resolve_truncate(call: Call) -> Node | None:
 
 
 def _resolve_epoch(call: Call) -> Node | None:
-    call = _with_time(call)
+    call = with_time(call)
     kind = arg_types(call)[0]
     if pa.types.is_duration(kind):
         return typed(call, _INTEGER, pa.duration("us"))

@@ -281,10 +281,16 @@ class Expressions:
             return patterns.trim(self.compile(node.this), characters, node.args.get("position"))
 
     def _json(self, node: exp.Expr) -> Expr:
-        """``s ->> '$.a'``."""
+        """``s ->> '$.a'`` as text, ``s -> '$.a'`` as JSON."""
+        asked, value = node.args["expression"], self.compile(node.this)
+        path = asked.sql().strip("'")
         with self.text.located(node):
-            path = node.args["expression"].sql().strip("'")
-            return self.compile(node.this).str.json_value(path)
+            is_text = type(node) is exp.JSONExtractScalar
+            return (value.str.json_value if is_text else value.str.json_extract)(path)
+
+    def _at_zone(self, node: exp.Expr) -> Expr:
+        with self.text.located(node):
+            return self.compile(node.this).dt.at_zone(plain_value(node.args["zone"], self.text))
 
     def _bracket(self, node: exp.Bracket) -> Expr:
         """``list[1]``, counted from 1 or from the end, and ``map['key']``."""
@@ -367,6 +373,8 @@ class Expressions:
         exp.Select: _subquery,
         exp.Exists: _exists,
         exp.JSONExtractScalar: _json,
+        exp.JSONExtract: _json,
+        exp.AtTimeZone: _at_zone,
         exp.Window: _over,
         exp.Bracket: _bracket,
         exp.Dot: _dot,

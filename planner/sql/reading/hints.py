@@ -87,7 +87,6 @@ HINTS: dict[str, str] = {
         "WEEKDAY(t) counts from Monday 0 to Sunday 6",
     ),
     **dict.fromkeys(("TIME_BUCKET", "DATE_BIN"), "write DATE_TRUNC('hour', t), or a window"),
-    "AT TIME ZONE": "times are UTC",
     **dict.fromkeys(
         ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME"),
         _NOW,

@@ -112,7 +112,6 @@ def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
         ("s.k.a.b.c", "s.k.a.b"),
         ("k COLLATE a", "COLLATE"),
         ("k GLOB 'a'", "GLOB"),
-        ("k -> 'a'", "->"),
         ("k #> 'a'", "#>"),
         ("x = ANY (SELECT 1)", "ANY"),
         ("(x, f) = (1, 2)", "(x, f)"),

@@ -290,6 +290,15 @@ TIMES = (
         "UNIX_TIMESTAMP(DATE_FORMAT(d, 'yyyy/MM/dd'), 'yyyy/MM/dd')",
         "epoch(d::TIMESTAMP)::BIGINT",
     ),
-    Entry("AT TIME ZONE", "m AT TIME ZONE 'UTC'", hint="times are UTC"),
+    Entry(
+        "AT TIME ZONE",
+        "m AT TIME ZONE 'Europe/Berlin'",
+        "m::TIMESTAMPTZ AT TIME ZONE 'Europe/Berlin'",
+    ),
+    Entry(
+        "EXTRACT in a zone",
+        "EXTRACT(HOUR FROM m AT TIME ZONE 'Asia/Kolkata')",
+        "EXTRACT(HOUR FROM m::TIMESTAMPTZ AT TIME ZONE 'Asia/Kolkata')",
+    ),
 )
 ENTRIES = (*CHOICES, *NUMBERS, *TEXT, *LISTS, *TIMES)

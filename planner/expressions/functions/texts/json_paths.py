@@ -5,31 +5,36 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, Text, of_texts
 from planner.expressions.functions.texts.words import mapped
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from planner.expressions.spark.types import text as quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from planner.expressions.nodes import Call, Value
+    from planner.expressions.nodes import Call, Node, Resolver, Value
 
 _TEXT = pa.string()
-_STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]")
+_STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]|\.?\[\*\]|\.\*")
+#: A name, a place, or a wildcard: ``[*]`` or ``.*``.
+Step = str | int | tuple[str]
+_ELEMENTS, _VALUES = ("elements",), ("values",)
 
 
-def json_steps(path: str) -> list[str | int]:
-    """``$.a.b[0]`` as the names and places that it has.
+def json_steps(path: str) -> list[Step]:
+    """``$.a.b[0]`` as its names, places and wildcards.
 
     Raises:
         InvalidPlanError: it is no such path.
     """
-    rest, steps = path.removeprefix("$"), []
+    rest = path.removeprefix("$")
+    steps: list[Step] = []
     if not path.startswith("$"):
         rest = f".{path}"
     while rest:  # ends: each turn takes a part of it
@@ -37,32 +42,96 @@ def json_steps(path: str) -> list[str | int]:
         if found is None:
             raise InvalidPlanError(f"{path!r} is no path in JSON, as '$.a.b' or '$.list[0]'")
         name = found[1] if found[1] is not None else found[3]
-        steps.append(int(found[2]) if name is None else name)
+        wild = _VALUES if found[0] == ".*" else _ELEMENTS
+        place = wild if found[2] is None else int(found[2])
+        steps.append(place if name is None else name)
         rest = rest[found.end() :]
     return steps
 
 
-def _json(values: Sequence[Value], call: Call) -> Value:
-    """The value found, as text; null if nothing, JSON's null or broken JSON is there."""
-    steps = json_steps(call.option("path"))
-    return mapped(values[0], partial(_found_in_json, steps), _TEXT)
+def is_wild(steps: Sequence[Step]) -> bool:
+    """Whether a path may have several values."""
+    return any(isinstance(step, tuple) for step in steps)
 
 
-def _found_in_json(steps: list[str | int], text: str) -> str | None:
+def _matches(steps: Sequence[Step], text: str) -> list[Any] | None:
+    """The values at a path; None for invalid JSON."""
     try:
-        at = json.loads(text)
+        found = [json.loads(text)]
     except (ValueError, RecursionError):
         return None
     for step in steps:
-        if isinstance(at, dict) and isinstance(step, str):
-            at = at.get(step)
-        elif isinstance(at, list) and isinstance(step, int) and step < len(at):
-            at = at[step]
-        else:
-            return None
-    if at is None or isinstance(at, str):
-        return at
-    return json.dumps(at, separators=(",", ":"), ensure_ascii=False)
+        found = [value for held in found for value in _below(held, step)]
+    return found
+
+
+def _below(held: Any, step: Step) -> Iterable[Any]:
+    if step == _VALUES:
+        return held.values() if isinstance(held, dict) else ()
+    if step == _ELEMENTS:
+        return held if isinstance(held, list) else ()
+    if isinstance(held, dict) and isinstance(step, str):
+        return [held[step]] if step in held else ()
+    if isinstance(held, list) and isinstance(step, int):
+        return held[step : step + 1]
+    return ()
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _value(steps: Sequence[Step], text: str) -> str | None:
+    """The value as text; None for a missing value, JSON's null and invalid JSON."""
+    (value,) = _matches(steps, text) or [None]
+    return value if value is None or isinstance(value, str) else _written(value)
+
+
+def _extracted(steps: Sequence[Step], text: str) -> str | None:
+    """The value as JSON, with wildcards a list of all values; None for a missing one."""
+    found = _matches(steps, text)
+    if found is None or is_wild(steps):
+        return None if found is None else _written(found)
+    return _written(found[0]) if found else None
+
+
+def _query(steps: Sequence[Step], text: str) -> str | None:
+    """As :func:`_extracted`, but None for a value that is no object and no list."""
+    found = _extracted(steps, text)
+    return found if found is not None and found[0] in "{[" else None
+
+
+def _exists(steps: Sequence[Step], text: str) -> bool:
+    return bool(_matches(steps, text))
+
+
+def _of(
+    one: Callable[[Sequence[Step], str], Any], kind: pa.DataType
+) -> Callable[[Sequence[Value], Call], Value]:
+    def evaluate(values: Sequence[Value], call: Call) -> Value:
+        return mapped(values[0], partial(one, json_steps(call.option("path"))), kind)
+
+    return evaluate
+
+
+def _one_value(call: Call) -> Node | None:
+    """A path to one value."""
+    path = call.option("path")
+    if is_wild(json_steps(path)):
+        raise InvalidPlanError(f"{path!r} names several values; JSON_QUERY returns them as a list")
+    return of_texts(_TEXT)(call)
+
+
+def _any_path(kind: pa.DataType) -> Resolver:
+    def resolve(call: Call) -> Node | None:
+        json_steps(call.option("path"))
+        return of_texts(kind)(call)
+
+    return resolve
+
+
+def _not_in_spark(call: Call, _a: str) -> NoReturn:
+    raise UnsupportedInBatchError(str(call), "Spark's get_json_object does not tell JSON's types")
 
 
 def _spark_value(call: Call, a: str) -> str:
@@ -82,7 +151,8 @@ class JsonPaths(Functions[E]):
 
     @JSON.function(
         _TEXT,
-        _json,
+        _of(_value, _TEXT),
+        resolve=_one_value,
         spark=_spark_value,
         sql=Sql("JSON_VALUE GET_JSON_OBJECT JSON_EXTRACT_STRING"),
     )
@@ -91,3 +161,39 @@ class JsonPaths(Functions[E]):
         if isinstance(path, str):
             json_steps(path)
         return self._call("json_value", path=path)
+
+    @JSON.function(
+        _TEXT,
+        _of(_extracted, _TEXT),
+        resolve=_any_path(_TEXT),
+        spark=_not_in_spark,
+        examples={"""JSON_EXTRACT('{"a": [1, "z"]}', '$.a[1]')""": '"z"'},
+        sql="JSON_EXTRACT",
+    )
+    def json_extract(self, path: Text) -> E:
+        """Read the value at a path as JSON; ``[*]`` and ``.*`` give the list of all values."""
+        return self._call("json_extract", path=path)
+
+    @JSON.function(
+        _TEXT,
+        _of(_query, _TEXT),
+        resolve=_any_path(_TEXT),
+        spark=_not_in_spark,
+        sql="JSON_QUERY",
+        examples={"""JSON_QUERY('{"a": {"b": 1}}', '$.a')""": '{"b":1}'},
+    )
+    def json_query(self, path: Text) -> E:
+        """Read the object or list at a path as JSON; null where another value is."""
+        return self._call("json_query", path=path)
+
+    @JSON.function(
+        pa.bool_(),
+        _of(_exists, pa.bool_()),
+        resolve=_any_path(pa.bool_()),
+        spark=_not_in_spark,
+        sql="JSON_EXISTS",
+        examples={"""JSON_EXISTS('{"a": null}', '$.a')""": True},
+    )
+    def json_exists(self, path: Text) -> E:
+        """Whether there is a value at a path, be it JSON's null; false for invalid JSON."""
+        return self._call("json_exists", path=path)

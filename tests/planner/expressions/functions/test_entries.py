@@ -6,6 +6,7 @@ Cannot catch: what Spark makes of a template (``tests/spark``).
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import textwrap
 from random import Random
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from planner import Stream, col, event, lit, sql
-from planner.errors import EvaluationError
+from planner.errors import EvaluationError, InvalidPlanError
 from planner.expressions.functions import FUNCTIONS
 from planner.logical.nodes import Project
 from planner.sql.expressions.catalogue import NAMES
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 EXAMPLES = [(text, value) for f in FUNCTIONS.values() for text, value in f.examples]
 PAGE = ROOT / "docs" / "FUNCTIONS.md"
 #: What DuckDB has not.
-OURS = ("SOUNDEX", "PARSE_URL")
+OURS = ("SOUNDEX", "PARSE_URL", "JSON_QUERY")
 WORDS = ["", "a", "ab", "b,a", "x,y,,z", "é,é", "AB", "aab%", "a_b", None]
 ROWS = pa.record_batch(
     {
@@ -109,6 +110,51 @@ def test_examples(text: str, value: Any) -> None:
 @pytest.mark.parametrize(("text", "duck"), VARIED.items(), ids=list(VARIED))
 def test_an_option_may_be_a_column(text: str, duck: str) -> None:
     assert ours(text) == ducks(duck)
+
+
+JSON = [
+    *('{"a": {"b": 7}, "l": [1, "z", {"b": null}], "s": "t"}', "[10, 20]", "42", '"x"', "null"),
+    *('{"a": null}', '{"l": []}', '{"l": [[1], [2, 3]]}', None),
+]
+
+
+@pytest.mark.parametrize("path", ["$.a", "$.a.b", "$.l[1]", "$.l[2].b", "$[0]", "$.s", "$.none"])
+def test_json_at_a_path_is_duckdbs(path: str) -> None:
+    rows = pa.record_batch({"s": pa.array(JSON)})
+    connection = duckdb.connect()
+    connection.register("t", pa.Table.from_batches([rows]))
+    for made, theirs in (
+        (col("s").str.json_extract(path), f"json_extract(s, '{path}')::VARCHAR"),
+        (col("s").str.json_value(path), f"json_extract_string(s, '{path}')"),
+        (col("s").str.json_exists(path), f"json_exists(s, '{path}')"),
+    ):
+        wanted = [value for (value,) in connection.execute(f"SELECT {theirs} FROM t").fetchall()]
+        assert made.evaluate(rows).to_pylist() == wanted, theirs
+
+
+@pytest.mark.parametrize("path", ["$.l[*]", "$.l[*].b", "$.a.*", "$.l[*][0]", "$[*]"])
+def test_wildcards_list_all_values_as_duckdbs(path: str) -> None:
+    rows = pa.record_batch({"s": pa.array(JSON)})
+    connection = duckdb.connect()
+    connection.register("t", pa.Table.from_batches([rows]))
+    query = f"SELECT json_extract(s, '{path}')::VARCHAR[] FROM t"
+    wanted = [value for (value,) in connection.execute(query).fetchall()]
+    found = col("s").str.json_extract(path).evaluate(rows).to_pylist()
+    assert [None if v is None else [json.dumps(e) for e in json.loads(v)] for v in found] == [
+        None if v is None else [json.dumps(json.loads(e)) for e in v] for v in wanted
+    ]
+    with pytest.raises(InvalidPlanError, match="JSON_QUERY"):
+        col("s").str.json_value(path).evaluate(rows)
+
+
+def test_json_query_gives_objects_and_lists() -> None:
+    rows = pa.record_batch({"s": pa.array(JSON)})
+    assert col("s").str.json_query("$.a").evaluate(rows).to_pylist()[0] == '{"b":7}'
+    assert col("s").str.json_query("$.s").evaluate(rows).to_pylist()[0] is None
+    assert col("s").str.json_query("$.l[*]").evaluate(rows).to_pylist()[0] == '[1,"z",{"b":null}]'
+    broken = pa.record_batch({"s": pa.array(["{"])})
+    assert col("s").str.json_exists("$.a").evaluate(broken).to_pylist() == [False]
+    assert col("s").str.json_query("$.a").evaluate(broken).to_pylist() == [None]
 
 
 def test_a_null_option_gives_null_and_a_wrong_one_names_its_row() -> None:

@@ -1,0 +1,148 @@
+"""Times in a zone: the wall clock of an instant, and the instant of a wall clock.
+
+A time without a zone is a wall clock; one with a zone is an instant, stored in UTC. Where clocks
+are set back, the later of the two instants counts. Where they are set forward, a time in the gap
+has the offset before it. DuckDB and PostgreSQL do the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import zoneinfo
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from planner.errors import InvalidPlanError
+from planner.expressions.entries.family import E, Family, Functions, Sql, plain_value
+from planner.expressions.entries.signature import arg_types, typed
+from planner.expressions.functions.temporal import with_time
+from planner.expressions.spark.errors import UnsupportedInBatchError
+from planner.expressions.types import TIMESTAMP, TIMESTAMP_UTC, is_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+    from planner.expressions.nodes import Call, Node, Value
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND_US = 1_000_000
+#: Python has no times outside of these years; the rules of the nearest year count there.
+_FIRST_US, _LAST_US = -62_135_510_400 * _SECOND_US, 253_402_214_400 * _SECOND_US
+_HOUR_US = 3_600 * _SECOND_US
+
+
+def _zone(name: str) -> zoneinfo.ZoneInfo:
+    """The zone of that name.
+
+    Raises:
+        InvalidPlanError: there is none.
+    """
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise InvalidPlanError(f"no time zone {name!r}; write one as 'Europe/Berlin'") from None
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _offset_us(zone: str, hour: int) -> tuple[int, int, int]:
+    """The offset at the start of an hour since 1970, the time of its change, and that after it."""
+    key = _zone(zone)
+    at = max(_FIRST_US, min(hour * _HOUR_US, _LAST_US))
+
+    def offset(us: int) -> int:
+        moment = _EPOCH + timedelta(microseconds=us)
+        found = moment.astimezone(key).utcoffset()
+        assert found is not None, zone
+        return found // timedelta(microseconds=1)
+
+    before, after = offset(at), offset(at + _HOUR_US - 1)
+    low, high = at, at + _HOUR_US - 1
+    while before != after and high - low > 1:  # ends: the interval is halved
+        middle = (low + high) // 2
+        low, high = (middle, high) if offset(middle) == before else (low, middle)
+    return before, high if before != after else at + _HOUR_US, after
+
+
+def offsets(zone: str, us: np.ndarray) -> np.ndarray:
+    """Microseconds east of UTC at each instant."""
+    hours, where = np.unique(us // _HOUR_US, return_inverse=True)
+    known = np.array([_offset_us(zone, int(hour)) for hour in hours], np.int64).reshape(-1, 3)
+    before, change, after = (known[where, at] for at in range(3))
+    found: np.ndarray = np.where(us >= change, after, before)
+    return found
+
+
+def instants(zone: str, wall: np.ndarray) -> np.ndarray:
+    """The instants of wall clocks: the later one of two; in a gap with the offset before it."""
+    day = 24 * _HOUR_US
+    earlier = wall - offsets(zone, wall - day)
+    later = wall - offsets(zone, wall + day)
+    found: np.ndarray = np.where(later + offsets(zone, later) == wall, later, earlier)
+    return found
+
+
+def _resolve(call: Call) -> Node | None:
+    _zone(str(call.option("zone")))
+    call = with_time(call)
+    kind = arg_types(call)[0]
+    if not is_time(kind):
+        return None
+    is_instant = pa.types.is_timestamp(kind) and kind.tz is not None
+    if is_instant:
+        return typed(call, TIMESTAMP, TIMESTAMP_UTC)
+    return typed(call, TIMESTAMP_UTC, TIMESTAMP)
+
+
+def _at_zone(values: Sequence[Value], call: Call) -> Value:
+    (value,) = values
+    if isinstance(value, pa.Scalar):
+        return _at_zone([pa.array([value.as_py()], value.type)], call)[0]
+    zone = str(call.option("zone"))
+    us = value.cast(pa.int64()).fill_null(0).to_numpy()
+    made = us + offsets(zone, us) if value.type.tz is not None else instants(zone, us)
+    mask = value.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(made, pa.int64(), mask=mask).cast(call.type)
+
+
+def _not_in_spark(call: Call, _a: str) -> NoReturn:
+    raise UnsupportedInBatchError(str(call), "Spark's rules of zones are another release's")
+
+
+def _no_resolver(_: pa.DataType | None) -> Callable[[Call], Node | None]:
+    return lambda call: replace(call)
+
+
+ZONES = Family("dt", _no_resolver)
+FUNCTIONS = ZONES.functions
+
+
+class Zones(Functions[E]):
+    """Times in zones."""
+
+    __slots__ = ()
+
+    @ZONES.function(
+        None,
+        _at_zone,
+        resolve=_resolve,
+        spark=_not_in_spark,
+        sql=(
+            Sql(
+                "FROM_UTC_TIMESTAMP",
+                lambda t, z: t.cast(TIMESTAMP_UTC).dt.at_zone(plain_value(z)),
+            ),
+            Sql(
+                "TO_UTC_TIMESTAMP",
+                lambda t, z: t.cast(TIMESTAMP).dt.at_zone(plain_value(z)).cast(TIMESTAMP),
+            ),
+        ),
+    )
+    def at_zone(self, zone: str) -> E:
+        """The wall clock of an instant in a zone; of a time without a zone the instant."""
+        _zone(zone)
+        return self._call("at_zone", zone=zone)
