@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         NoJobError,
         OutputTakenError,
     )
+    from jobmanager.storage.shown import status
 
 __all__ = [
     "BadRowsWarning",
