@@ -37,6 +37,10 @@ CONNECTORS: dict[str, Connector] = {
     )
 }
 #: What else they are called.
+_NOT_PARTITIONED = (
+    "a target has no PARTITIONED BY: leave it out, or write "
+    "stream.to_parquet(path, partition_by=[...]) in Python"
+)
 _ALSO = {"print": "console", "jdbc": "postgres", "parquet": "filesystem"}
 
 
@@ -80,6 +84,10 @@ class Declaration:
     def _check_direction(self, record: type[Any], of: str, not_of: str | None = None) -> None:
         """Refuses an option that the connector has for the other direction alone."""
         for name in self.table.given.values:
+            if name == PARTITIONED and not_of is None:
+                continue  # where the files of a source are says nothing of its rows
+            if name == PARTITIONED:
+                raise self.table.given.error("", _NOT_PARTITIONED)
             if name != _CONNECTOR and not knows(record, name):
                 reason = f"{name} is an option of {of}"
                 if not_of is not None:
@@ -106,6 +114,8 @@ def declared(
     places: dict[str, exp.Expr] = {}
     for part in parts:
         key = part.this.name.lower() if isinstance(part, exp.Property) else ""
+        if key == PARTITIONED:
+            options[key] = part.this
         if key in (COMMENT, PARTITIONED):
             continue
         if key in options:

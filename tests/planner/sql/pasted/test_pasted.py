@@ -106,6 +106,16 @@ def test_most_of_what_is_pasted_runs() -> None:
     assert len(REFUSED) <= len(CASES) * 7 // 100
 
 
+def test_a_target_with_partitions_is_refused(tmp_path: Path) -> None:
+    text = f"""
+    CREATE TABLE o (order_id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+    PARTITIONED BY (order_id) WITH ('path' = '{DATA}/orders.csv');
+    CREATE TABLE t (order_id BIGINT) PARTITIONED BY (order_id) WITH ('path' = '{tmp_path}/t');
+    INSERT INTO t SELECT order_id FROM o"""
+    with pytest.raises(SqlError, match="a target has no PARTITIONED BY"):
+        sql(text, dialect="flink")
+
+
 def _answers(made: Any, kind: str) -> list[Any]:
     if kind != "sink":
         assert isinstance(made, Stream)
