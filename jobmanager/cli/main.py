@@ -165,11 +165,7 @@ def run(
     query = None if target is None else load_query(target, settings or (), py_files or (), dialect)
     if batch:
         raise typer.Exit(print_batch(query, root, master, parallelism, shared_root, as_json))
-    kept: dict[str, Any] = {
-        "retain": retain,
-        "retention": retention,
-        "side_retention": side_retention,
-    }
+    kept: dict[str, Any] = {"retain": retain, "retention": retention, "fsync": fsync}
     with ProgressView(starting(executor)) as view:
         job = jobs.run(
             query,
@@ -187,9 +183,9 @@ def run(
             checkpoint_interval=checkpoint_interval,
             checkpoint_bytes=checkpoint_bytes,
             **kept,
+            side_retention=side_retention,
             compact_output=compact_output,
             verify=verify,
-            fsync=fsync,
             shared_root=shared_root,
             py_files=py_files,
             query_file=None if target is None else query_file(target),
