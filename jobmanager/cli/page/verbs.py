@@ -44,7 +44,7 @@ def serve(
     try:
         from jobmanager.cli.page.server import serve_page
     except ModuleNotFoundError as error:
-        reason = f"{error.name} is not installed: pip install 'streamscope[serve]'"
+        reason = f"{error.name} is not installed: pip install starlette uvicorn prometheus-client"
         raise UsageError(reason) from error
     serve_page(folder, host=host, port=port, token_file=token_file, as_json=as_json)
 
