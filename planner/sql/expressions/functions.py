@@ -168,3 +168,11 @@ _WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
     exp.DateTrunc: _truncate,
     exp.TimestampTrunc: _truncate,
 }
+
+
+def arguments(node: exp.Expr) -> list[exp.Expr]:
+    """The arguments of a function in the order in which sqlglot lists them."""
+    given: list[exp.Expr] = []
+    for part in node.args.values():
+        given += [p for p in (part if isinstance(part, list) else [part]) if p is not None]
+    return [part for part in given if isinstance(part, exp.Expr)]

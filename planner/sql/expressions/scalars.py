@@ -153,7 +153,7 @@ class Expressions:
             build = functions.NAMED.get(name)
         if build is None:
             return None
-        given = node.expressions if isinstance(node, exp.Anonymous) else _arguments(node)
+        given = node.expressions if isinstance(node, exp.Anonymous) else functions.arguments(node)
         values = [self.compile(part) for part in given]
         of_number = times.OF_NUMBERS.get(name)
         if of_number is not None and len(values) == 1 and name not in self.functions:
@@ -363,7 +363,7 @@ class Expressions:
         exp.Not: _not,
         exp.Between: _between,
         exp.Extract: _extract,
-        exp.Coalesce: lambda self, node: coalesce(*map(self.compile, _arguments(node))),
+        exp.Coalesce: lambda self, node: coalesce(*map(self.compile, functions.arguments(node))),
         exp.Concat: _concat,
         exp.DPipe: _concat,
         exp.Escape: _escape,
@@ -398,11 +398,3 @@ def exact_number(node: exp.Expr) -> Decimal | None:
         return None
     a, b = exact_number(node.this), exact_number(node.args["expression"])
     return None if a is None or b is None else _EXACT[type(node)](a, b)
-
-
-def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """The arguments of a function in the order in which sqlglot lists them."""
-    given: list[exp.Expr] = []
-    for part in node.args.values():
-        given += [p for p in (part if isinstance(part, list) else [part]) if p is not None]
-    return [part for part in given if isinstance(part, exp.Expr)]

@@ -44,7 +44,8 @@ COLUMNS = {"a": "c0", "x": "c1", "s": "c2"}
 
 
 def test_every_function_is_written() -> None:
-    assert WRITERS.keys() | {name for name, f in FUNCTIONS.items() if f.spark} == FUNCTIONS.keys()
+    written = WRITERS.keys() | {name for name, f in FUNCTIONS.items() if f.spark}
+    assert written == FUNCTIONS.keys() - {"row_pattern"}
 
 
 def test_plain_expressions_read_as_sql() -> None:
