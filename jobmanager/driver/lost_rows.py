@@ -62,7 +62,7 @@ def lost_lines(status: dict[str, Any]) -> list[str]:
     poisoned = status.get("poisoned_events", 0)
     if poisoned:
         lines.append(
-            f"poisoned: {_counted(poisoned, 'event')} skipped because user code raised on them "
+            f"poisoned: {_counted(poisoned, 'event')} skipped because user code raised an error "
             "(on_error; ss.read_dead_letters has the dead letters)"
         )
     return lines

@@ -8,11 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgpack
 import pytest
 
 import jobmanager
 from jobmanager import JobConfig
+from rvertex.checkpoint.codec import _open
+from rvertex.checkpoint.header import Stored
 from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -53,14 +54,13 @@ def cancelled(events: Path, root: Path, config: JobConfig, gate: Gate) -> None:
 
 def named_parts(checkpoint: Path) -> set[str]:
     """What a manifest names."""
-    data = checkpoint.read_bytes()
-    header = msgpack.unpackb(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    header, _ = _open(checkpoint.read_bytes(), checkpoint.name)
     return {
-        Path(entry[0]).name
-        for state in header["states"]
-        for _, entries in state["tables"].values()
-        for entry in entries
-        if len(entry) == 3
+        Path(piece.path).name
+        for state in header.states
+        for _, pieces in state.tables.values()
+        for piece in pieces
+        if isinstance(piece, Stored)
     }
 
 

@@ -194,7 +194,7 @@ def test_what_waits_has_a_limit_that_says_what_to_do(
 
 def test_times_that_no_delay_spans_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "data", "parquet", [[2**62, -(2**62) - 5]])
-    with pytest.raises(UnsortableTimesError, match="right unit"):
+    with pytest.raises(UnsortableTimesError, match="check the unit"):
         lower(Stream.from_parquet(path, vs="t").to_parquet(), root="r")
 
 

@@ -295,7 +295,7 @@ FIELDS = {"plan"}
 #: Headings of what is drawn, besides those that show a call.
 MORE = {"Windows", "Aggregates"}
 #: What is in the document under another heading, or is no operator.
-ELSEWHERE = {"schema", "name", "pipe", "hint", "recover_with", "group_by", "window"}
+ELSEWHERE = {"schema", "name", "pipe", "hint", "recover_with", "group_by", "window", "match"}
 
 
 def test_every_operator_is_drawn() -> None:

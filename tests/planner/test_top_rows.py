@@ -194,7 +194,7 @@ def test_mistakes() -> None:
     stream = stream_of(made(points=True))
     for make, words in (
         (lambda: agg.top_rows(0, "x"), "between 1 and"),
-        (lambda: agg.top_rows(2, []), "says what rows are ordered by"),
+        (lambda: agg.top_rows(2, []), "the column that orders the rows"),
         (lambda: agg.top_rows(2, "x", rank="ntile"), "there are row_number, rank, dense_rank"),
         (lambda: stream.window(snapshot()).top(2, "nope"), "nope"),
         (lambda: stream.window(snapshot()).top(2, "x", place="n"), "there is a column of that"),

@@ -17,7 +17,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.functions.texts.words import CHARACTERS_MAX
 from planner.expressions.nodes import Literal
 from planner.sql.expressions import times
-from planner.sql.expressions.settings import literal, whole, words
+from planner.sql.expressions.engines.settings import literal, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,8 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, ve, vs
 from planner.expressions.functions.calendar import UNITS
-from planner.sql.expressions import calls, catalogue, containers, patterns
+from planner.sql.expressions import calls, containers, patterns
+from planner.sql.expressions.engines import catalogue
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
 from rvertex.user_code.durations import UNITS_US

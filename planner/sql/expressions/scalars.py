@@ -7,9 +7,7 @@ that has it. Names of columns are exact; names of functions and keywords are not
 from __future__ import annotations
 
 import inspect
-import operator
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,13 +17,15 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
 from planner.expressions.types import is_list, is_number, is_text
-from planner.sql.expressions import functions, of_engine, patterns, times
+from planner.sql.expressions import functions, patterns, times
 from planner.sql.expressions.containers import nth
+from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.refusals import not_supported
 from planner.sql.expressions.windowing import OVER
 from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import (
     data_type,
+    exact_number,
     interval,
     literal_member,
     plain_value,
@@ -54,11 +54,11 @@ _BINARY: dict[type[exp.Expr], Callable[[Expr, Expr], Expr]] = {
     exp.And: Expr.__and__,
     exp.Or: Expr.__or__,
 }
-_EXACT: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
-    exp.Add: operator.add,
-    exp.Sub: operator.sub,
-    exp.Mul: operator.mul,
-}
+_ZONELESS = (
+    "AT TIME ZONE of a time without a zone: write CAST(t AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE "
+    "'zone' for the wall clock there of a time in UTC, or TO_UTC_TIMESTAMP(t, 'zone') for the "
+    "time in UTC of a wall clock there"
+)
 _PLACES = "write list[1] or map['key']; ARRAY[a, b] makes a list, a map comes with the rows"
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
@@ -289,8 +289,12 @@ class Expressions:
             return (value.str.json_value if is_text else value.str.json_extract)(path)
 
     def _at_zone(self, node: exp.Expr) -> Expr:
+        time = self.compile(node.this)
+        kind = time.output_type(self.scope.stream.schema)
+        if pa.types.is_timestamp(kind) and kind.tz is None:
+            raise self.text.error(node, _ZONELESS)
         with self.text.located(node):
-            return self.compile(node.this).dt.at_zone(plain_value(node.args["zone"], self.text))
+            return time.dt.at_zone(plain_value(node.args["zone"], self.text))
 
     def _bracket(self, node: exp.Bracket) -> Expr:
         """``list[1]``, counted from 1 or from the end, and ``map['key']``."""
@@ -380,21 +384,3 @@ class Expressions:
         exp.Dot: _dot,
         exp.Array: lambda self, node: self._list(node),
     }
-
-
-def exact_number(node: exp.Expr) -> Decimal | None:
-    """What literals with + - * between them are as decimals; None for anything else.
-
-    ``0.06 + 0.01`` is the double that ``0.07`` is, as where literals are decimals.
-    """
-    if isinstance(node, exp.Paren):
-        return exact_number(node.this)
-    if isinstance(node, exp.Literal) and not node.is_string:
-        try:
-            return Decimal(node.name)
-        except InvalidOperation:
-            return None
-    if type(node) not in _EXACT:
-        return None
-    a, b = exact_number(node.this), exact_number(node.args["expression"])
-    return None if a is None or b is None else _EXACT[type(node)](a, b)

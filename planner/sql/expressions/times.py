@@ -14,7 +14,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, lit
 from planner.errors import InvalidPlanError
-from planner.sql.expressions.settings import whole, words
+from planner.sql.expressions.engines.settings import whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

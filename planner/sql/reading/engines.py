@@ -66,7 +66,7 @@ def _as_written(text: str, _function: str, _place: int) -> str:
     return text
 
 
-#: What a text is in if nobody says.
+#: The dialect of a text without ``dialect=``.
 PLAIN = Engine(name="")
 _FLINK = Engine(
     name="flink",

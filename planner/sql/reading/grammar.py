@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.engines import Engine
 
 E = TypeVar("E", bound=exp.Expr)
-#: Window functions that may stand in FROM.
+#: Window functions that FROM may have.
 WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 
 

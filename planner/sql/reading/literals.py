@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +17,8 @@ from planner.expressions.types import TIMESTAMP_UTC
 from planner.sql.reading.grammar import as_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.sql.reading.parsing import SqlText
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -202,3 +206,28 @@ def plain_value(node: exp.Expr, text: SqlText) -> Any:
     if isinstance(node, exp.Null):
         raise text.error(node, "NULL here makes all of it NULL; a literal is needed")
     raise text.error(node, "a literal is needed here")
+
+
+_EXACT: dict[type[exp.Expr], Callable[[Decimal, Decimal], Decimal]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
+
+
+def exact_number(node: exp.Expr) -> Decimal | None:
+    """What literals with + - * between them are as decimals; None for anything else.
+
+    ``0.06 + 0.01`` is the double that ``0.07`` is, as where literals are decimals.
+    """
+    if isinstance(node, exp.Paren):
+        return exact_number(node.this)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        try:
+            return Decimal(node.name)
+        except InvalidOperation:
+            return None
+    if type(node) not in _EXACT:
+        return None
+    a, b = exact_number(node.this), exact_number(node.args["expression"])
+    return None if a is None or b is None else _EXACT[type(node)](a, b)

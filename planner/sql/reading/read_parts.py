@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _TWO = ("this", "expression")
 _LIST = ("this", "expressions")
 
+#: What has relations below it; elsewhere nothing is pivoted.
+_RELATIONS = (exp.From, exp.Join, exp.Subquery, exp.Paren)
+
 #: Kind of node -> the parts of it that the translation reads.
 READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     # Statements.
@@ -241,7 +244,10 @@ def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -
         known = READ.get(type(node))
         is_own = isinstance(node, exp.Func) and node.sql_name().lower() in own
         for name, part in node.args.items():
-            if not part or part == [None] or (known is not None and name in known):
+            if not part or part == [None]:
+                continue
+            is_read = known is not None and name in known
+            if is_read and (name != "pivots" or isinstance(node.parent, _RELATIONS)):
                 continue
             if known is None and is_own and not isinstance(part, bool | str):
                 continue

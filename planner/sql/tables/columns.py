@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MICROSECOND_DIGITS = 6
 _KEY = exp.PrimaryKeyColumnConstraint
 _NOT_NULL = exp.NotNullColumnConstraint
-#: What may stand beside a type.
+#: The words that a type may be followed by.
 _BESIDE = (exp.CommentColumnConstraint, _KEY, _NOT_NULL)
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 

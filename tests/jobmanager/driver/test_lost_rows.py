@@ -175,7 +175,7 @@ def test_a_delay_for_most_rows_is_said_where_it_is_less_than_that_for_all(
 
 def test_poisoned_events_are_said_too() -> None:
     assert lost_lines({"poisoned_events": 0, "late": []}) == []
-    assert lost_lines({"poisoned_events": 1})[0].startswith("poisoned: 1 event was passed over")
+    assert lost_lines({"poisoned_events": 1})[0].startswith("poisoned: 1 event was skipped")
     assert "1,200 events were" in lost_lines({"poisoned_events": 1_200})[0]
 
 

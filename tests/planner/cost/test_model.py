@@ -156,7 +156,7 @@ def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
     items = Stream.from_items({"k": "int64"}, [event(-5, INF_TIME, k=1)])
     with pytest.raises(InvalidPlanError, match="an item lives for"):
         items.hint(max_duration=9)
-    with pytest.raises(InvalidPlanError, match="would not tell when an event ends"):
+    with pytest.raises(InvalidPlanError, match="would lack the ends of events"):
         items.to_parquet(end=None)
 
 

@@ -44,6 +44,7 @@ _STREAMS = (
     ROWS.recover_with("checkpoint"),
     ROWS.sort("x").limit(2),
     ROWS.deduplicate("k", within=5),
+    ROWS.match("A B", partition_by="k", define={"A": col("x") > 1}, measures={"n": col("x")}),
     ROWS.group_by("k").rolling(rows=3).with_columns(n=agg.count(), m=agg.max("x")),
 )
 _PLACED = (Exchange(ROWS.plan, ("k",)), Extremes(ROWS.plan, "x", is_max=True))

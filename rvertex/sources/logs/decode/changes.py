@@ -232,6 +232,8 @@ class _Keys:
         row = {name: found[name] for name in self.names}
         try:
             pa.RecordBatch.from_pylist([row], schema=self._key)
+        except MemoryError:
+            raise
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             return Bad(f"the record's key is no {names}: {first_line(error)}")
         return row

@@ -20,7 +20,7 @@ from planner import Stream, col, event, lit, sql
 from planner.errors import EvaluationError, InvalidPlanError
 from planner.expressions.functions import FUNCTIONS
 from planner.logical.nodes import Project
-from planner.sql.expressions.catalogue import NAMES
+from planner.sql.expressions.engines.catalogue import NAMES
 from tests.rooms import ROOT
 
 if TYPE_CHECKING:
