@@ -74,7 +74,7 @@ def test_modules_travel_to_a_cluster_and_are_found_again(tmp_path: Path, query: 
         shown = call(tmp_path, "show", root)
         assert "AAA" in shown, shown
         again = call(tmp_path, "resume", root, "--master", cluster.master)
-        assert "had finished before" in again, again
+        assert "has already finished" in again, again
 
 
 def test_without_them_the_message_says_what_to_give(tmp_path: Path, query: Path) -> None:

@@ -355,6 +355,8 @@ class Writer(Sources):
         settled = left.exact and right.exact
         timed = left.timed and right.timed and (settled or kind == "UNION ALL")
         timed = timed and (same or "UNION" in kind)
+        if kind == "INTERSECT":  # a row lasts for its window, whenever rows of its sides began
+            exact = timed = False
         flags = (exact, timed, False, left.whole and right.whole, left.rows or right.rows)
         return Relation(text, duck, columns, *flags)
 
