@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
-def found_in(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
+def lazy(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of ``package``; ``homes``: module -> its public names."""
+
+    def get(name: str) -> Any:
+        value = _found_in(package, homes, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, lambda: list(sys.modules[package].__all__)
+
+
+def _found_in(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
     """The value of ``name``, which one of the modules ``homes`` defines, or is.
 
     Raises:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rstream.lazy import found_in
+from rstream.lazy import lazy
 
 if TYPE_CHECKING:
     from rvertex.vertex import merge
@@ -18,13 +18,4 @@ _HOMES = {
     "rvertex.vertex.rvertex": ("RVertex",),
     "rvertex.vertex.spec": ("Snapshot",),
 }
-
-
-def __getattr__(name: str) -> Any:
-    value = found_in(__name__, _HOMES, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy(__name__, _HOMES)

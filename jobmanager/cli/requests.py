@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from jobmanager.errors import (
     NoJobManagerError,
     NotRunningError,
 )
+from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import CANCEL, DRAIN, FINISH, RETRY, STOP, JobRoot
 from jobmanager.storage.shown import INTERRUPTED, shown_status
@@ -34,8 +34,8 @@ _REQUESTS = {
 
 def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
     """Ask a running job to end; what is durable stays, and resume can go on with it."""
-    told = ask(root, CANCEL)
-    print(json.dumps({"job": _job(root), "cancel": told}) if as_json else told)
+    answer = ask(root, CANCEL)
+    print(json.dumps({"job": _job(root), "cancel": answer}) if as_json else answer)
 
 
 def stop(
@@ -46,8 +46,8 @@ def stop(
     as_json: options.AsJson = False,
 ) -> None:
     """Ask a running job to stop with its state kept: resume goes on exactly where it was."""
-    told = ask(root, FINISH if finish else STOP)
-    print(json.dumps({"job": _job(root), "stop": told}) if as_json else told)
+    answer = ask(root, FINISH if finish else STOP)
+    print(json.dumps({"job": _job(root), "stop": answer}) if as_json else answer)
 
 
 def drain(
@@ -57,13 +57,13 @@ def drain(
 ) -> None:
     """Ask a running job to move everything off a host, without a gap, and to let it go."""
     try:
-        told = ask(root, "drain", host)
+        answer = ask(root, "drain", host)
     except NoJobError:
         if JobRoot(host).read_status():
             turned = f"it is a job's folder; the host comes first: drain {root} {host}"
             raise CannotDrainError(host, turned) from None
         raise
-    print(json.dumps({"job": _job(root), "drain": host}) if as_json else told)
+    print(json.dumps({"job": _job(root), "drain": host}) if as_json else answer)
 
 
 def ask(root: str, what: str, host: str = "") -> str:
@@ -116,13 +116,9 @@ def _running_status(root: str, what: str) -> dict[str, Any]:
     """
     found = status_of(root)
     if found["state"] == INTERRUPTED:
-        raise NoJobManagerError(root, _time_of(found["written_us"]), what)
+        raise NoJobManagerError(root, f"{time_of(found['written_us'])} UTC", what)
     if found["state"] not in OPEN_STATES:
         can_go_on = found["state"] in ("stopped", "cancelled", "failed")
         advice = f"; jobmanager resume {root} continues it" if can_go_on else ""
         raise NotRunningError(root, found["state"], advice)
     return found
-
-
-def _time_of(us: int) -> str:
-    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
@@ -19,6 +18,7 @@ from rich.text import Text
 
 from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.state.health import health_line, said, with_health
+from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def reason_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _time(us: int) -> str:
-    return f"{datetime.fromtimestamp(us // 1_000_000, UTC):%F %T} UTC"
+    return f"{time_of(us)} UTC"
 
 
 def _lag(seconds: float | None) -> str:

@@ -59,14 +59,21 @@ def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
 
 
 def row_of(root: str, now_us: int) -> dict[str, Any]:
-    """A job as a list shows it; one whose files cannot be read keeps no other from its place."""
+    """A job as a list shows it."""
+    found = status_or_broken(root, now_us)
+    row = {"job": found["job"], "state": found["state"], "root": root}
+    if found["state"] == BROKEN:
+        row["error"] = found["error"]
+    return {**row, "health": found["health"], "reasons": found["reasons"]}
+
+
+def status_or_broken(root: str, now_us: int) -> dict[str, Any]:
+    """The status; of a job whose files cannot be read what keeps no other from its place."""
     try:
-        found = shown_status(JobRoot(root), now_us)
+        return shown_status(JobRoot(root), now_us)
     except StreamEngineError as error:
         broken = {"job": JobRoot(root).name, "state": BROKEN, "root": root, "error": str(error)}
         return with_health(broken)
-    row = {"job": found["job"], "state": found["state"], "root": root}
-    return {**row, "health": found["health"], "reasons": found["reasons"]}
 
 
 def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:

@@ -167,7 +167,7 @@ class _Page:
         return _json(await run_in_threadpool(read, *args))
 
     async def metrics(self, _: Request) -> Response:
-        jobs = [(name, seen.status) for name, seen in self._board.jobs.items()]
+        jobs = [(name, job.status) for name, job in self._board.jobs.items()]
         text = await run_in_threadpool(exposition, jobs)
         return Response(text, headers=_HEADERS, media_type="text/plain; version=0.0.4")
 
@@ -191,8 +191,8 @@ class _Page:
         """Cancel, stop, finish, drain a host, or retry deliveries."""
         root = self._board.job(request.path_params["name"]).root
         host = request.query_params.get("host", "")
-        told = await run_in_threadpool(ask, root, request.path_params["action"], host)
-        return _json({"requested": told})
+        answer = await run_in_threadpool(ask, root, request.path_params["action"], host)
+        return _json({"requested": answer})
 
 
 def _json(found: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

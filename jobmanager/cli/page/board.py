@@ -3,14 +3,15 @@
 A look reads the status file of each job, at most every :data:`LOOK_EVERY_S`; jobs are not asked and
 do not notice. What lies deeper (plan, log, rows) is read when somebody asks for it.
 
-Invariant: :attr:`Board.jobs` is replaced, never changed, so any thread may read it.
+Invariants: (1) :attr:`Board.jobs` is replaced, never changed, so any thread may read it; (2) plan,
+log and findings are read once between two looks, for all viewers together.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,19 @@ from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.sentences import sentence
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
-from jobmanager.storage.shown import BROKEN, roots_in, shown_status
+from jobmanager.storage.shown import roots_in, status_or_broken
 from planner.explain.json import document
 from rstream.errors import StreamEngineError
 from rvertex import messages as sent
 from rvertex.sinks.json_text import json_text, plain_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
+    from jobmanager.state.messages import Notice
+    from planner.physical.plan import PhysicalPlan
     from rstream.clock import Clock
 
 LOOK_EVERY_S = 1.0
@@ -53,6 +58,21 @@ class SeenJob:
     before: dict[str, Any]
     #: Of each look: when (us since 1970), then what :data:`_COUNTS` names, then the largest lag.
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
+    #: Results of the reads since the look, by name.
+    _read: dict[str, Any] = field(default_factory=dict)
+
+    def once(self, what: str, read: Callable[[], Any]) -> Any:
+        """What ``read`` returned the first time since the look."""
+        if what not in self._read:
+            self._read[what] = read()
+        return self._read[what]
+
+    def notices(self) -> list[tuple[int, Notice]]:
+        """The job's log."""
+        found: list[tuple[int, Notice]] = self.once(
+            "notices", lambda: read_notices(JobRoot(self.root).store)
+        )
+        return found
 
 
 class Board:
@@ -62,7 +82,6 @@ class Board:
         self._folder, self._clock = folder, clock
         self.jobs: dict[str, SeenJob] = {}
         self.unread: dict[str, str] = {}
-        self._plans: dict[str, dict[str, Any]] = {}
 
     def look(self) -> None:
         """Read all statuses anew.
@@ -75,15 +94,11 @@ class Board:
         jobs = {}
         for root in roots:
             name = Path(root).name
-            jobs[name] = self._seen(root, self.jobs.get(name), now_us)
+            jobs[name] = self._of_root(root, self.jobs.get(name), now_us)
         self.jobs = jobs
 
-    def _seen(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
-        try:
-            status = shown_status(JobRoot(root), now_us)
-        except StreamEngineError as error:
-            status = {"job": Path(root).name, "state": BROKEN, "root": root, "error": str(error)}
-            status |= {"health": "degraded", "reasons": []}
+    def _of_root(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
+        status = status_or_broken(root, now_us)
         if before is None or before.root != root:
             before = SeenJob(root, status, status)
         lags = [v["cti_lag_s"] for v in status.get("vertices", ()) if v["cti_lag_s"] is not None]
@@ -98,11 +113,11 @@ class Board:
         order = {"degraded": 0, "waiting": 1, "ok": 2}
         found = [
             {
-                key: seen.status.get(key)
+                key: job.status.get(key)
                 for key in ("state", "health", "reasons", "error", "written_us", *_COUNTS)
             }
-            | {"name": name, "outputs": freshness(seen.status), "looks": list(seen.looks)[-60:]}
-            for name, seen in self.jobs.items()
+            | {"name": name, "outputs": freshness(job.status), "looks": list(job.looks)[-60:]}
+            for name, job in self.jobs.items()
         ]
         return sorted(found, key=lambda row: (order[row["health"]], row["name"]))
 
@@ -118,26 +133,21 @@ class Board:
 
     def details(self, name: str) -> dict[str, Any]:
         """The status of a job with its looks."""
-        seen = self.job(name)
-        return {"name": name, "status": seen.status, "looks": list(seen.looks)} | {
-            "outputs": freshness(seen.status)
+        job = self.job(name)
+        return {"name": name, "status": job.status, "looks": list(job.looks)} | {
+            "outputs": freshness(job.status)
         }
 
     def plan(self, name: str) -> dict[str, Any]:
-        """The plan of a job as a graph with places, and where it can be read as text."""
-        root = self.job(name).root
-        if name not in self._plans:
-            plan = JobRoot(root).read_plan()
-            if plan is None:
-                raise NoJobError(root)
-            shown = document(plan)
-            self._plans = {**self._plans, name: shown | {"stages": laid_out(shown["stages"])}}
-        return self._plans[name]
+        """The plan of a job as a graph with places."""
+        job = self.job(name)
+        found: dict[str, Any] = job.once("plan", lambda: _drawn(job.root))
+        return found
 
     def timeline(self, name: str) -> list[dict[str, Any]]:
         """What happened to a job, the latest last; checkpoints are left out."""
         found = []
-        for at_us, notice in read_notices(JobRoot(self.job(name).root).store):
+        for at_us, notice in self.job(name).notices():
             text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
             if text:
                 found.append({"at_us": at_us, "kind": type(notice).__name__, "text": text})
@@ -145,13 +155,16 @@ class Board:
 
     def findings(self, name: str) -> list[dict[str, Any]]:
         """What the doctor says."""
-        seen = self.job(name)
+        job = self.job(name)
+        found: list[dict[str, Any]] = job.once("findings", lambda: self._examined(job))
+        return found
+
+    def _examined(self, job: SeenJob) -> list[dict[str, Any]]:
         notices = []
         with contextlib.suppress(StreamEngineError):
-            notices = read_notices(JobRoot(seen.root).store)
-        case = Case(seen.before, seen.status, self._clock.now_us(), notices)
-        keys = ("gravity", "kind", "about", "what", "advice", "since_us")
-        return [{key: getattr(found, key) for key in keys} for found in findings(case)]
+            notices = job.notices()
+        case = Case(job.before, job.status, self._clock.now_us(), notices)
+        return [asdict(found) for found in findings(case)]
 
     def table(self, name: str, kind: str, rows: int) -> list[dict[str, Any]]:
         """Rows of a job: ``output``, ``table`` (those alive now), ``late`` or ``dead_letters``."""
@@ -159,12 +172,21 @@ class Board:
         return [_shown(row) for row in plain_rows(_table(root, kind, rows).slice(0, rows))]
 
 
+def _plan(root: str) -> PhysicalPlan:
+    plan = JobRoot(root).read_plan()
+    if plan is None:
+        raise NoJobError(root)
+    return plan
+
+
+def _drawn(root: str) -> dict[str, Any]:
+    shown = document(_plan(root))
+    return shown | {"stages": laid_out(shown["stages"])}
+
+
 def _table(root: str, kind: str, rows: int) -> pa.Table:
     if kind == "output":
-        plan = JobRoot(root).read_plan()
-        if plan is None:
-            raise NoJobError(root)
-        return Answer(plan).first(rows)
+        return Answer(_plan(root)).first(rows)
     return {"table": read_table, "late": read_late, "dead_letters": read_dead_letters}[kind](root)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -13,6 +12,8 @@ import typer
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.page.doctor import Case, Finding, findings
 from jobmanager.cli.requests import status_of
+from jobmanager.driver.running.run import DEFAULT_JOBS_FOLDER
+from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
@@ -29,7 +30,7 @@ EXIT_DEGRADED = 3
 def serve(
     folder: Annotated[
         str, typer.Argument(metavar="DIR | ROOT", help="A folder with jobs, or one job.")
-    ] = "streamscope-jobs",
+    ] = DEFAULT_JOBS_FOLDER,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")
@@ -52,7 +53,7 @@ def serve(
 def doctor(
     folder: Annotated[
         str, typer.Argument(metavar="ROOT | DIR", help="A job, or a folder with jobs.")
-    ] = "streamscope-jobs",
+    ] = DEFAULT_JOBS_FOLDER,
     as_json: options.AsJson = False,
 ) -> None:
     """Say what is wrong with a job: since when, why, and what to do."""
@@ -89,7 +90,5 @@ def _counted(rows: list[Finding]) -> str:
 
 
 def _line(row: Finding) -> str:
-    since = ""
-    if row.since_us:
-        since = f" (since {datetime.fromtimestamp(row.since_us // 1_000_000, UTC):%F %T} UTC)"
+    since = f" (since {time_of(row.since_us)} UTC)" if row.since_us else ""
     return f"{row.gravity}: {row.what}{since}"
