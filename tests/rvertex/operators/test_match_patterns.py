@@ -33,6 +33,7 @@ from rvertex.operators.ordered.matching.pattern import (
 )
 from rvertex.operators.ordered.matching.rows import Skip
 from rvertex.operators.ordered.matching.spec import Condition, Measure
+from tests.support.budget import scaled, seeds
 from tests.support.builders import cti, ev, make_run
 from tests.support.naive_match import Mapped, Naive, TooManyWaysError, matches
 from tests.support.operator_harness import assert_cut_invariant, run_cut
@@ -276,11 +277,13 @@ def rows_of(
     return made
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(15))
 def test_random_patterns(seed: int) -> None:
     check(seed)
 
 
 @pytest.mark.slow
-def test_five_thousand_random_patterns() -> None:
-    assert sum(check(seed) for seed in range(60, 5060)) > 4500
+@pytest.mark.parametrize("part", range(5))
+def test_many_random_patterns(part: int) -> None:
+    tried = seeds(15 + part * scaled(100), 100)
+    assert sum(check(seed) for seed in tried) > 0.9 * len(tried)
