@@ -59,16 +59,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LIVE_PARTS = {"broker", "own_broker", "postgres"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+#: Wall time after which a slow test counts as hung: it takes at most a minute where nothing else
+#: runs. Fast tests have the ``timeout`` of pyproject.toml.
+SLOW_TIMEOUT_S = 600
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` one process runs all tests of Spark, so that Java starts once.
 
-    Whatever needs a broker or a database server is slow.
+    Whatever needs a broker or a database server is slow. Slow tests have a longer timeout, unless
+    ``--timeout`` sets one for all.
     """
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
         if LIVE_PARTS & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
+        is_slow = item.get_closest_marker("slow") or item.get_closest_marker("spark")
+        if is_slow and config.getoption("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ NEVER = with_limits(checkpoint_interval_s=None, lease_s=0.5, verify=True)
 
 def interrupted(job: jobmanager.Job) -> None:
     job.cancel()
-    assert job.wait(30)["state"] == "cancelled"
+    assert job.wait(WAIT_S)["state"] == "cancelled"
 
 
 @pytest.mark.parametrize(

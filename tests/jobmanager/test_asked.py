@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tests.support.trouble import Gate
 
 PACE = 40.0
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from tests.support.trouble import Gate
 
-pytestmark = pytest.mark.timeout(120)
 ROWS = 400
-WAIT_S = 60.0
+WAIT_S = 120.0
 #: A file that vanished might come back, so its vertex is restarted this often before the job fails.
 IMPATIENT = with_limits(JobConfig(vertex_failures_max=1), checkpoint_interval_s=0.0)
 PACE = 2.0

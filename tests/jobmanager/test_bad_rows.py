@@ -11,6 +11,7 @@ import jobmanager
 from jobmanager.errors import BadRowsWarning
 from planner import Stream, agg, sql, tumbling
 from planner.batch.rows import source_events
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,7 @@ def test_a_bad_row_that_comes_first_does_not_hold_a_paced_job_back(tmp_path: Pat
     )
     root = str(tmp_path / "job")
     job = jobmanager.run(rows.to_parquet(), root=root, executor="local", paced=100)
-    assert job.wait(timeout_s=30)["events_out"] == 2
+    assert job.wait(WAIT_S)["events_out"] == 2
 
 
 def test_collect_warns_of_bad_rows(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ CONFIG = with_limits(
 )
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.slow
 def test_the_vertex_and_the_operator_are_named(tmp_path: Path) -> None:
     @udf(returns="bool", deterministic=True)

@@ -276,4 +276,4 @@ def test_other_types_of_the_first_file_are_named_as_that(tmp_path: Path, first: 
             jobmanager.run(query(), root=root, continue_=True, executor="local")
     again = query(schema={"v": "int64"})
     job = jobmanager.run(again, root=root, continue_=True, executor="local")
-    assert job.wait(60)["state"] in ("stopped", "finished")
+    assert job.wait(WAIT_S)["state"] in ("stopped", "finished")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(60)
 #: Steps are small enough for a journal to have several entries, as its newest is never deleted.
 STEPS = JobConfig(host=HostLimits(step_rows_max=500))
 

@@ -16,7 +16,7 @@ from jobmanager.cli.view import progress_line
 from planner import Stream, sinks
 from rvertex.sinks.limits import DeliveryLimits
 from tests.support.feed import Feed
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import FILE_ROWS, Watch, finish, write_file
 
 if TYPE_CHECKING:
@@ -173,4 +173,4 @@ def test_until_beyond_the_end_is_named(broker: Broker, tmp_path: Path) -> None:
     words = f"partition 0 of topic {feed.topic} ends at offset 10, and until= lies beyond it"
     assert watch.until(has_reason(words))["health"] == "waiting"
     feed.write(0, 1, rows=20)
-    assert job.wait(60)["state"] == "finished"
+    assert job.wait(WAIT_S)["state"] == "finished"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 REPOSITORY = ROOT
 PACE = 40.0
-pytestmark = pytest.mark.timeout(120)
 
 
 Status = dict[str, object]

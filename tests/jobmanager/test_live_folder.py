@@ -13,7 +13,7 @@ import jobmanager
 from planner import Query, Stream, agg, tumbling
 from planner.errors import InvalidPlanError
 from rvertex.errors import SourceChangedError
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import FILE_ROWS, Watch, answer_rows, finish, has_read, write_file
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def counts(folder: Path, *, follow: bool, partitions: int = 1) -> Query:
 
 def batch_rows(folder: Path, root: Path) -> list[dict[str, object]]:
     job = jobmanager.run(counts(folder, follow=False), root=str(root), executor="local")
-    job.wait(60)
+    job.wait(WAIT_S)
     return answer_rows(job)
 
 
@@ -48,7 +48,7 @@ def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> No
         write_file(folder, number)
     watch.until(has_read(4 * FILE_ROWS))
     job.cancel()
-    assert job.wait(30)["state"] == "cancelled"
+    assert job.wait(WAIT_S)["state"] == "cancelled"
     write_file(folder, 4)
     job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
     watch.until(has_read(5 * FILE_ROWS))
@@ -103,11 +103,11 @@ def test_a_file_that_changes_after_it_was_taken_is_refused_by_name(tmp_path: Pat
     job = jobmanager.run(query, root=str(root), executor="local", config=never, on_status=watch)
     watch.until(has_read(FILE_ROWS))
     job.cancel()
-    job.wait(30)
+    job.wait(WAIT_S)
     (folder / "0000.json").write_text('{"t": 1, "key": 2}\n')
     job = jobmanager.resume(str(root), config=never)
     with pytest.raises(jobmanager.JobFailedError, match=r"0000\.json: changed since"):
-        job.wait(60)
+        job.wait(WAIT_S)
     assert issubclass(SourceChangedError, Exception)
 
 

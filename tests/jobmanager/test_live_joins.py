@@ -13,7 +13,7 @@ import pytest
 import jobmanager
 from planner import Stream, col, sql
 from tests.support.feed import SCHEMA, Feed
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import Watch, answer_rows, finish
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_each_row_comes_once_however_often_the_job_begins_again(
     for second in range(1, 4):
         watch.until(both.were_read)
         job.cancel()
-        assert job.wait(60)["state"] == "cancelled"
+        assert job.wait(WAIT_S)["state"] == "cancelled"
         both.write(second)
         watch = Watch()
         job = jobmanager.resume(root, on_status=watch, config=QUICK)

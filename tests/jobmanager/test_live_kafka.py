@@ -17,7 +17,7 @@ import jobmanager
 from planner import Stream, col
 from rvertex.sources.logs.kafka import buffers, reader
 from tests.support.feed import SCHEMA, Feed, answer
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import Watch, finish
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_a_bounded_read_ends_where_the_topic_ended_when_it_was_planned(
     job = start(feed.query(until="latest"), tmp_path)
     expected, sent = feed.expected(), feed.sent
     feed.write(0, 0)
-    status = job.wait(60)
+    status = job.wait(WAIT_S)
     assert (status["state"], status["events_in"]) == ("finished", sent)
     assert answer(job) == expected
 
@@ -63,7 +63,7 @@ def test_fetches_of_any_size_give_the_same_sequence(
     for rows_max in (7, 64, 10_000):
         monkeypatch.setattr(reader, "FETCH_ROWS_MAX", rows_max)
         monkeypatch.setattr(buffers, "BUFFERED_ROWS_MAX", 3 * rows_max)
-        status = start(query, tmp_path / f"{rows_max}").wait(60)
+        status = start(query, tmp_path / f"{rows_max}").wait(WAIT_S)
         digests.add((status["events_out"], status["output_digest"]))
     assert len(digests) == 1
 
@@ -93,7 +93,7 @@ def test_a_job_that_is_resumed_goes_on_at_its_offsets(broker: Broker, tmp_path: 
     job = start(feed.query(), tmp_path, watch)
     watch.until(feed.was_read)
     job.cancel()
-    assert job.wait(30)["state"] == "cancelled"
+    assert job.wait(WAIT_S)["state"] == "cancelled"
     feed.write(0, 1)
     feed.write(1, 1)
     job = jobmanager.resume(str(tmp_path), on_status=watch, config=QUICK)
@@ -116,7 +116,7 @@ def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_
     )
     watch.until(feed.was_read)
     job.cancel()
-    job.wait(30)
+    job.wait(WAIT_S)
     with own_broker.frozen():
         job = jobmanager.resume(str(tmp_path), config=never, on_status=watch)
         watch.until(lambda status: status["state"] == "running")
@@ -124,7 +124,7 @@ def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_
         assert job._driver is not None
         job._driver.finish()
         watch.until(lambda status: status["elapsed_s"] > resumed_s + 2)
-    assert job.wait(60)["events_in"] == feed.sent
+    assert job.wait(WAIT_S)["events_in"] == feed.sent
     assert answer(job) == feed.expected()
 
 
@@ -160,15 +160,15 @@ def test_bad_records_end_the_job_or_stand_aside(broker: Broker, tmp_path: Path) 
     feed.write(0, 1, rows=20)
     job = start(feed.query(until="latest"), tmp_path / "fail")
     with pytest.raises(jobmanager.JobFailedError, match="partition 0, position 20: not a JSON ob"):
-        job.wait(60)
+        job.wait(WAIT_S)
     job = start(feed.query(until="latest", on_bad_row="dead_letter"), tmp_path / "dead")
-    assert job.wait(60)["state"] == "finished"
+    assert job.wait(WAIT_S)["state"] == "finished"
     assert answer(job) == feed.expected()
     letters = jobmanager.read_dead_letters(str(tmp_path / "dead"))
     assert [row["position"] for row in letters.to_pylist()] == [20, 21]
     assert [row["raw"] for row in letters.to_pylist()] == [b"{", b'{"t": "noon"}']
     job = start(feed.query(until="latest", on_bad_row="skip"), tmp_path / "skip")
-    assert job.wait(60)["state"] == "finished"
+    assert job.wait(WAIT_S)["state"] == "finished"
     assert answer(job) == feed.expected()
 
 
@@ -181,7 +181,7 @@ def test_a_topic_that_is_created_anew_fails_the_job(broker: Broker, tmp_path: Pa
     broker.create_topic(feed.topic)
     feed.write(0, 0, rows=3)
     with pytest.raises(jobmanager.JobFailedError, match="was deleted and created anew"):
-        job.wait(60)
+        job.wait(WAIT_S)
 
 
 AVRO = {

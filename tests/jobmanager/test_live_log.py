@@ -15,7 +15,7 @@ from planner import Query, Stream, agg, tumbling
 from planner.errors import InvalidPlanError
 from rstream import Appender, AppendLimits, open_log
 from rvertex.errors import SourceNotFoundError
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import Watch, answer_rows, finish, has_read
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -
             log.append(rows(number))
         watch.until(has_read(3 * ROWS))
         job.cancel()
-        job.wait(30)
+        job.wait(WAIT_S)
         log.append(rows(3))
         job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
         watch.until(has_read(4 * ROWS))
@@ -75,7 +75,7 @@ def test_a_log_keeps_what_a_stopped_job_needs_and_nothing_of_a_finished_one(tmp_
     watch.until(has_read(ROWS))
     watch.until(lambda _: bool(list(folder.glob("_readers/*"))))
     job.stop()
-    job.wait(30)
+    job.wait(WAIT_S)
     with Appender(uri, limits=limits) as log:
         for number in (1, 2, 3):
             log.append(rows(number))
@@ -119,7 +119,7 @@ def test_a_job_follows_what_another_one_writes_through_its_failure(tmp_path: Pat
         watch.until(has_read(2 * ROWS))
         behind.until(has_read(1))
         job.cancel()
-        job.wait(30)
+        job.wait(WAIT_S)
         log.append(rows(2))
         job = jobmanager.resume(str(first), on_status=watch, config=QUICK)
         watch.until(has_read(3 * ROWS))

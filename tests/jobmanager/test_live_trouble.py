@@ -18,7 +18,7 @@ import pytest
 import jobmanager
 from planner import Query, sql
 from tests.support.feed import WINDOW_US, Feed, answer
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import Watch, finish
 
 if TYPE_CHECKING:
@@ -59,18 +59,18 @@ def test_records_that_were_removed_end_the_job_or_are_counted(
         job = start(query, tmp_path / name, watch)
         watch.until(feed.was_read)
         job.stop()
-        assert job.wait(60)["state"] == "stopped"
+        assert job.wait(WAIT_S)["state"] == "stopped"
     feed.write(0, 1)
     rows = [json.loads(record.value or b"") for record in broker.read_committed(feed.topic)]
     broker.delete_below(feed.topic, [300])
     job = jobmanager.resume(str(tmp_path / "fail"), config=QUICK)
     with pytest.raises(jobmanager.JobFailedError, match=r"partition 0: the rows from position 200"):
-        job.wait(60)
+        job.wait(WAIT_S)
     job = jobmanager.resume(str(tmp_path / "skip2"), config=QUICK)
     with pytest.raises(
         jobmanager.JobFailedError, match=r"position 0 on are gone .* was used; so th"
     ):
-        job.wait(60)
+        job.wait(WAIT_S)
     watch = Watch()
     job = jobmanager.resume(str(tmp_path / "skip"), config=QUICK, on_status=watch)
     watch.until(feed.was_read)
@@ -165,7 +165,7 @@ def test_a_live_job_of_sql_from_topic_to_topic(broker: Broker, topic: str, tmp_p
     job = start(query, tmp_path, watch)
     watch.until(feed.was_read)
     job.stop()
-    job.wait(60)
+    job.wait(WAIT_S)
     feed.write(0, 1)
     feed.write(1, 1)
     job = jobmanager.resume(str(tmp_path), config=QUICK, on_status=watch)

@@ -13,7 +13,7 @@ import jobmanager
 from planner import Stream, agg, tumbling
 from planner.errors import InvalidDurationError
 from rstream.clock import SystemClock
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import Watch, answer_rows, finish, has_read
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_a_far_row_of_a_file_is_bad_and_delays_nothing(tmp_path: Path, policy: s
     query = counts(tmp_path / "in", max_ahead="1h", on_bad_row=policy)
     root = str(tmp_path / "job")
     job = jobmanager.run(query, root=root, executor="local")
-    assert job.wait(60)["bad"][0]["bad"] == 1
+    assert job.wait(WAIT_S)["bad"][0]["bad"] == 1
     assert [row["n"] for row in answer_rows(job)] == [2, 1]
     if policy == "dead_letter":
         (dead,) = jobmanager.read_dead_letters(root).to_pylist()
@@ -57,7 +57,7 @@ def test_without_it_and_where_it_fails_the_row_is_named(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"row 2.*column 't'.*further ahead of the clock"):
         jobmanager.run(job, root=root, executor="local").wait(60)
     job = jobmanager.run(counts(tmp_path / "in"), root=str(tmp_path / "all"), executor="local")
-    assert job.wait(60)["events_in"] == 2
+    assert job.wait(WAIT_S)["events_in"] == 2
     with pytest.raises(InvalidDurationError, match="max_ahead"):
         counts(tmp_path / "in", max_ahead="-1h")
 
@@ -74,7 +74,7 @@ def test_a_far_row_of_a_growing_folder_is_bad_also_for_a_successor(tmp_path: Pat
     job = jobmanager.run(query, root=str(root), **options)
     watch.until(has_read(2))
     job.cancel()
-    assert job.wait(30)["state"] == "cancelled"
+    assert job.wait(WAIT_S)["state"] == "cancelled"
     write(folder, 1, [now_us + 2, now_us + 20 * YEAR_US, now_us + 600_000_000])
     job = jobmanager.resume(str(root), on_status=watch, config=QUICK)
     watch.until(has_read(4))

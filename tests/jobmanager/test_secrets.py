@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from rvertex.sinks.spec import SinkSpec
 
-pytestmark = pytest.mark.timeout(120)
 NOWHERE = "127.0.0.1:1"
 #: Each is planted in one place, and searched for everywhere.
 ENV, FILE, LITERAL = "planted-env-7f3a", "planted-file-91cc", "planted-literal-5d20"

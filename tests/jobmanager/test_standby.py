@@ -122,7 +122,6 @@ def test_it_waits_between_two_tries_to_take_a_job_over(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_of_two_standbys_one_goes_on_and_the_other_waits(
     events: Path, expected: jobmanager.Job, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from rvertex.user_code.errors import StoredRecordError
 from rvertex.user_code.unpickle import load_shipped
 from rvertex.vertex.spec import Recovery, Snapshot, VertexId
 from tests.support import stored_roots
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def expected() -> list[tuple[Any, ...]]:
         stored_roots.put_day(number)
     query = stored_roots.query(strong=False)
     job = ss.run(query, root=f"{stored_roots.PLACE}/whole", executor="local")
-    job.wait(60)
+    job.wait(WAIT_S)
     return stored_roots.rows_of(job)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Strategy
 
 PACE = 40.0
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-pytestmark = pytest.mark.timeout(120)
 CONFIG = with_limits(
     JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, step_rows_max=100, report_interval_s=0.02
 )

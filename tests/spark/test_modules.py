@@ -18,7 +18,7 @@ from tests.spark.cluster import Cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 WAIT_S = 200.0
 QUERY = """\
 import streamscope as ss

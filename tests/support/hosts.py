@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N")
 SECRET = "x"
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class MemoryWiring(FlightWiring):

@@ -36,7 +36,7 @@ segment_commits_max = 8
 """
 #: Calls of a slow store take so long; set in the server's process.
 DELAY = "INTAKE_STORE_DELAY_S"
-ANSWER_WAIT_S = 30
+ANSWER_WAIT_S = 120
 DOORS = ("http", "flight")
 #: What HTTP calls them, with ``_`` for ``-``.
 _HEADERS = {"number": "Sequence_Number", "epoch": "Producer_Epoch"}

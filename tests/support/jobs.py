@@ -15,7 +15,7 @@ from planner import Query, Stream, agg, col, event, hopping, tumbling
 from rstream import open_reader, open_store, read_events
 from rstream.store.part_files import part_uri
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 ROWS = 4_000
 #: Event time from the first to the last row, seconds.
 SPAN_S = 40

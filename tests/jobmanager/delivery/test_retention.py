@@ -54,7 +54,6 @@ CONFIG = with_limits(
 CONFIG = with_limits(CONFIG, stream=replace(CONFIG.host.stream, flush_interval_ms=20))
 PACE = 10.0
 STOP = "stop"
-pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from rvertex.messages import Endpoint, Locate
 from tests.jobmanager.driver.test_job import PACE
 from tests.support.jobs import (
     ROWS,
+    WAIT_S,
     ItemRows,
     output_items,
     two_exchanges,
@@ -44,7 +45,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanager.Job:
     root = str(tmp_path_factory.mktemp("finished") / "job")
     job = jobmanager.run(two_exchanges(events), root=root, executor="local")
-    job.wait(60.0)
+    job.wait(WAIT_S)
     return job
 
 
@@ -86,7 +87,7 @@ def test_what_is_seen_live_is_the_output(
     )
     with job.subscribe(progress=True) as subscription:
         seen = received(subscription)
-    status = job.wait(60.0)
+    status = job.wait(WAIT_S)
     assert disturber.calls == 2
     assert status["restarts"] >= disturber.calls
     assert seen == output_items(finished.output)
@@ -102,7 +103,7 @@ def test_output_is_seen_before_the_job_has_ended(events: Path, gate: Gate, tmp_p
         assert job.status()["state"] == "running"
     assert first.schema.names[:4] == ["partition", "_seq", "_vs", "_ve"]
     job.cancel()
-    job.wait(60.0)
+    job.wait(WAIT_S)
     assert sum(batch.num_rows for batch in job.subscribe()) >= first.num_rows
 
 

@@ -160,7 +160,7 @@ def test_a_process_without_files_left_ends_silent_calls_once_it_has_some() -> No
         ):
             with no_files_left():
                 calls.watch(server.getsockname()[1])
-                assert told.seen.wait(10)
+                assert told.seen.wait(60)
             assert silent.recv(1) == b""
         calls.close(0)
     finally:

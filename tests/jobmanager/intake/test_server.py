@@ -283,7 +283,7 @@ def test_a_post_that_comes_slowly_is_answered_by_a_server_that_stops(
             answer = http.client.HTTPResponse(line)
             answer.begin()
             assert answer.status == 200
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
     assert pq.read_table(tmp_path / "logs" / "clicks").num_rows == 1
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = pa.schema([("n", pa.int64())])
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def rows(count: int) -> pa.RecordBatch:

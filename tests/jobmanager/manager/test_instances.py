@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tests.support.trouble import Gate
 
 PACE = 16.0
-pytestmark = pytest.mark.timeout(120)
 
 
 class Drainer:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 PACE = 40.0
 FLUSHED_OFTEN = StreamLimits(flush_interval_ms=20)
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ class Gate(MemoryBlobs):
 
     def put_new(self, path: str, data: Any) -> bool:
         self.waits.set()
-        assert self.may_go.wait(30)
+        assert self.may_go.wait(60)
         return super().put_new(path, data)
 
 
@@ -87,7 +87,7 @@ def test_appends_at_one_time_share_a_commit() -> None:
         store.may_go.clear()
         store.waits.clear()
         first = appender.submit(rows("first", 0), producer="first", number=0)
-        assert store.waits.wait(30)  # its commit is under way
+        assert store.waits.wait(60)  # its commit is under way
         futures = [
             threads.submit(appender.append, rows(f"p{k}", 0), producer=f"p{k}", number=0)
             for k in range(40)
@@ -96,7 +96,7 @@ def test_appends_at_one_time_share_a_commit() -> None:
             assert not any(future.done() for future in futures)
         assert not first.done()
         store.may_go.set()
-        acks = [future.result(30) for future in futures]
+        acks = [future.result(60) for future in futures]
         assert sorted(ack.first_seq or 0 for ack in acks) == list(range(1, 41))
         assert len(list_log(store).commits) == 3  # with the fence
 
@@ -214,7 +214,7 @@ def test_an_append_is_not_taken_back_and_holds_up_no_other() -> None:
         futures = [appender.submit([{"part": part}]) for part in range(2)]
         assert not futures[0].cancel()
         store.may_go.set()
-        assert [future.result(30) for future in futures] == [Ack(0, 0), Ack(1, 1)]
+        assert [future.result(60) for future in futures] == [Ack(0, 0), Ack(1, 1)]
 
 
 def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:

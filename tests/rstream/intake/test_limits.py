@@ -37,10 +37,10 @@ def test_a_commit_is_bounded(limits: AppendLimits, rows_max: int) -> None:
         store.may_go.clear()
         store.waits.clear()
         futures = [appender.submit(TWO_ROWS)]
-        assert store.waits.wait(30)  # its commit is under way, and the others wait for the next
+        assert store.waits.wait(60)  # its commit is under way, and the others wait for the next
         futures += [appender.submit(TWO_ROWS) for _ in range(10)]
         store.may_go.set()
-        assert [future.result(30).first_seq for future in futures] == list(range(0, 22, 2))
+        assert [future.result(60).first_seq for future in futures] == list(range(0, 22, 2))
         names = [commit_name(*commit) for commit in list_log(store).commits]
         found = [unpack_commit(name, store.get(name)).rows.num_rows for name in names]
     assert max(found) == rows_max, found

@@ -9,7 +9,7 @@ import pytest
 
 from rstream import InlineBackground, ThreadBackground
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def test_thread_runs_in_order_and_reports_failures() -> None:

@@ -112,6 +112,6 @@ def test_streams_take_turns_on_one_thread() -> None:
         work.flusher.kick()
     gate.set()
     while any(work.flusher.is_running for work in works):
-        background.submit(lambda: None).result(10)
+        background.submit(lambda: None).result(60)
     background.close()
     assert [seq for seq, _ in log] == [10, 20, 11, 21, 12, 22]

@@ -87,10 +87,10 @@ def test_wait_ends_with_a_write_or_its_limit() -> None:
     reader = stream.register(0)
     assert not reader.wait(0.01)
     results: list[bool] = []
-    thread = threading.Thread(target=lambda: results.append(reader.wait(10)))
+    thread = threading.Thread(target=lambda: results.append(reader.wait(60)))
     thread.start()
     stream.append(items(0, 1))
-    thread.join(10)
+    thread.join(60)
     assert results == [True]
 
 
@@ -110,10 +110,10 @@ def test_a_writer_thread_and_a_reader_thread() -> None:
     while reader.next_seq < 1000:
         part = reader.read_next(33)
         if part is None:
-            assert reader.wait(10)
+            assert reader.wait(60)
         else:
             got.append(part)
-    thread.join(10)
+    thread.join(60)
     assert rows_of(got) == items(0, 1000).to_pylist()
     stream.check()
     stream.close()
@@ -128,7 +128,7 @@ def test_a_folder_that_grows_is_followed() -> None:
     assert reader.read_next() is None
     assert not reader.wait(0)
     stream.append(items(0, 20))
-    assert reader.wait(10)
+    assert reader.wait(60)
     assert rows_of(read_all(reader)) == items(0, 16).to_pylist()
     stream.flush()
     assert rows_of(read_all(reader)) == items(16, 20).to_pylist()

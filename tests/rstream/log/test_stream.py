@@ -52,7 +52,7 @@ class Failing(MemoryBlobs):
         self.gate.set()
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         if self.is_full:
             raise StoreError(path, "no space left")
         super().put(path, data)
@@ -338,7 +338,7 @@ def test_the_interval_flushes_what_is_left() -> None:
     )
     stream.append(items(0, 5))
     while stream.durable_seq < 5:
-        assert changed.wait(10)
+        assert changed.wait(60)
         changed.clear()
     stream.close()
 
@@ -362,7 +362,7 @@ def test_a_full_tail_blocks_until_the_flush_is_done() -> None:
     assert not done.wait(0.05)
     assert stream.next_seq == 60
     store.gate.set()
-    assert done.wait(10)
+    assert done.wait(60)
     thread.join()
     stream.flush()
     stream.check()

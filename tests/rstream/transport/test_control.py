@@ -12,7 +12,7 @@ import rstream.transport.control
 from rstream.transport.control import DisconnectedError, Hub, Link
 from rstream.transport.frame_order import InOrder, Numbered
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 class Wire:

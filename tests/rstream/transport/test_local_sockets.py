@@ -116,7 +116,7 @@ def test_who_is_not_answered_at_the_socket_uses_tcp(
     server.publish("s", 1, stream)
     with trouble(path):
         reader = RemoteReader(with_socket(server.address, path), "secret", "s", 1, 0)
-        assert reader.wait(20)
+        assert reader.wait(60)
         found = reader.read_next()
         assert found is not None
         assert rows_of([found]) == items(0, 5).to_pylist()

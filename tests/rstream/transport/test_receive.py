@@ -31,7 +31,7 @@ def test_order_limits_and_joining() -> None:
     assert got is not None
     assert got.next_seq == 30
     assert queue.take(1) is None
-    assert not queue.wait(10)
+    assert not queue.wait(60)
     assert str(queue.failure) == "gone"
 
 
@@ -48,9 +48,9 @@ def test_put_blocks_until_taken_or_closed() -> None:
     thread.start()
     assert not results
     assert queue.take(5) is not None
-    assert queue.wait(5)
+    assert queue.wait(60)
     queue.close()
-    thread.join(5)
+    thread.join(60)
     assert results == [True, False]
 
 

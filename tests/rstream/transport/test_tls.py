@@ -80,7 +80,7 @@ def test_with_tls_a_plain_peer_is_an_error(
     monkeypatch.setenv(TLS_FOLDER, str(tmp_path))
     changed = threading.Event()
     reader = RemoteReader(plain.address, SECRET, "s", 1, 0, on_change=changed.set)
-    assert changed.wait(10)
+    assert changed.wait(60)
     assert isinstance(reader.failure, PlainLineError), reader.failure
     assert "does not encrypt, but STREAMSCOPE_TLS is set here" in str(reader.failure)
     with pytest.raises(PlainLineError):

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 SECRET = "a secret"
 PAYLOAD = pa.schema([("n", pa.int64()), ("text", pa.string())])
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def rows(first: int, count: int, text: str = "x") -> pa.RecordBatch:

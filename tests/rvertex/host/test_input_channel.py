@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PAYLOAD = pa.schema([("n", pa.int64())])
 CHANNEL = InputChannel("s", "store", 0, PAYLOAD, "volatile")
 SECRET = "x"
-WAIT_S = 60.0
+WAIT_S = 120.0
 HERE = "reader"
 
 

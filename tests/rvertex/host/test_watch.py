@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PAYLOAD = pa.schema([("x", pa.int64())])
 ENTERED, MAY_LEAVE = threading.Event(), threading.Event()
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def slow(x: int) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 TOKEN = "a token of the tests"
-WAIT_S = 60
+WAIT_S = 120
 _ANYWHERE = ("--port", "0", "--json")
 
 

@@ -127,7 +127,6 @@ def test_what_is_there_in_a_partition_that_was_added_is_found(
     assert found.count(seq) == 1
 
 
-@pytest.mark.timeout(120)
 def test_a_failure_is_over_when_it_opens_again(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

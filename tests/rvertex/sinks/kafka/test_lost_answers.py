@@ -23,7 +23,7 @@ from tests.rvertex.sinks.places import SCHEMA, expected, items, progress
 if TYPE_CHECKING:
     from tests.support.brokers import Broker
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 ROUNDS = 6
 STEP = 5
 FROZEN_S_MAX = 20.0
