@@ -20,7 +20,7 @@ from rstream.items.dictionaries import batch_bytes
 from rvertex.messages import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rstream.clock import Clock
 
@@ -33,16 +33,17 @@ GIVE_BACK_EVERY_S = 1.0
 #: The system is asked so often.
 LOOK_EVERY_S = 1.0
 _KIB = 1024
-#: By version of control groups: the limit, what is used, and the line of ``memory.stat`` with what
-#: of that is cache that the kernel can drop.
-_GROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "inactive_file"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+#: By version of control groups: where they are mounted, the files with the limit and with what is
+#: used, and the line of ``memory.stat`` with the cache among it that the kernel can drop.
+_GROUPS = {
+    "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+    "memory": (
+        "/sys/fs/cgroup/memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
         "total_inactive_file",
     ),
-)
+}
 _looked: list[tuple[float, tuple[Memory, ...]]] = []
 
 
@@ -95,13 +96,30 @@ def _memory() -> tuple[Memory, ...]:
         return ()
     machine = _fields("/proc/meminfo")
     limit, free = machine.get("MemTotal", 0) * _KIB, machine.get("MemAvailable", 0) * _KIB
-    for limit_file, usage_file, cache in _GROUPS:
-        with contextlib.suppress(OSError, ValueError):  # there is none, or no limit ("max")
-            mine, used = int(Path(limit_file).read_text()), int(Path(usage_file).read_text())
-            dropped = _fields(str(Path(limit_file).with_name("memory.stat"))).get(cache, 0)
-            if 0 < mine < limit:
-                limit, free = mine, min(free, mine - used + dropped)
+    for mine, used in _limits():
+        free = min(free, mine - used)
+        limit = min(limit, mine)
     return (Memory(pages * os.sysconf("SC_PAGE_SIZE"), max(free, 0), limit),)
+
+
+def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
+    """Limit and use, in bytes, of each control group that this process is in, the outer ones too.
+
+    A container mounts its own group as the root, so a path that is not there is one of the machine.
+    """
+    lines = Path(proc).read_text().splitlines() if Path(proc).exists() else ()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        for version in {"", "memory"} & set(controllers.split(",")):
+            root, limit_file, usage_file, cache = _GROUPS[version]
+            group = Path(root, path.lstrip("/"))
+            for folder in (group, *group.parents):
+                if not folder.is_relative_to(root):
+                    break
+                with contextlib.suppress(OSError, ValueError):  # there is none, or no limit ("max")
+                    limit = int((folder / limit_file).read_text())
+                    used = int((folder / usage_file).read_text())
+                    yield limit, used - _fields(str(folder / "memory.stat")).get(cache, 0)
 
 
 def _fields(path: str) -> dict[str, int]:

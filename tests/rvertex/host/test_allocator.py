@@ -1,11 +1,19 @@
-"""When memory is given back. Cannot catch: whether the system gets it."""
+"""When memory is given back, and which limit holds. Cannot catch: whether the system gets it."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from rstream import ManualClock
+from rvertex.host import allocator
 from rvertex.host.allocator import GIVE_BACK_EVERY_S, LARGE_STEP_BYTES, LargeSteps
 
 
@@ -28,3 +36,54 @@ def test_memory_is_given_back_after_large_steps_now_and_then() -> None:
     clock.advance(10_000_000)
     assert not steps.is_due([half])
     assert steps.is_due([large])
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "names"),
+    [
+        ("", "0::/jobs.slice/run.scope", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "memory",
+            "4:memory:/jobs.slice/run.scope",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_limits_of_all_control_groups_count(
+    version: str, line: str, names: tuple[str, str, str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Also where the group of the process has none; cache that can be dropped is not in use."""
+    limit, usage, cache = names
+    monkeypatch.setitem(allocator._GROUPS, version, (str(tmp_path / "fs"), *names))
+    inner = tmp_path / "fs" / "jobs.slice" / "run.scope"
+    inner.mkdir(parents=True)
+    (inner / limit).write_text("max\n")
+    (inner / usage).write_text("700\n")
+    (inner.parent / limit).write_text("5000\n")
+    (inner.parent / usage).write_text("900\n")
+    (inner.parent / "memory.stat").write_text(f"{cache} 300\nother 5\n")
+    proc = tmp_path / "cgroup"
+    proc.write_text(f"9:cpuset:/\n{line}\n")
+    assert list(allocator._limits(str(proc))) == [(5000, 600)]
+    proc.write_text(line.replace("/run.scope", "/elsewhere"))
+    assert list(allocator._limits(str(proc))) == [(5000, 600)]
+
+
+def test_limit_of_a_real_control_group(tmp_path: Path) -> None:
+    """A group within another one, as systemd and YARN make them."""
+    group = Path("/sys/fs/cgroup/memory") / f"limit-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("control groups cannot be made here")
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(2 << 30))
+        code = (
+            f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
+            "from rvertex.host.allocator import memory_now\n"
+            "print(memory_now()[0].limit_bytes)"
+        )
+        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert said.stdout.strip() == str(2 << 30), said.stderr
+    finally:
+        group.rmdir()
