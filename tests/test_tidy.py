@@ -30,7 +30,7 @@ TOP_LEVEL = {
     *PACKAGES,
     *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
     "SECURITY.md",
-    *("streamscope.py", "constraints.txt", "CONTRIBUTING.md"),
+    *("streamscope.py", "streamscope", "constraints.txt", "CONTRIBUTING.md"),
     *("tests", "benchmarks", "examples", "docs"),
 }
 #: One door per outside system; files that may import it.

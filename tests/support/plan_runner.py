@@ -1,81 +1,21 @@
-"""Runs a physical plan in one thread, vertex after vertex, without streams, hosts or a job manager.
-
-It shows what a plan means, whatever a :class:`Schedule` does to every vertex on the way. It cannot
-show anything about timing, recovery or flushing.
-"""
+"""Answers of physical plans, computed in one thread by the test kit's :mod:`plan_run`."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from rstream.items.batch import VE, VS, Items, events_table, item_schema
+from rstream.items.batch import VE, VS, events_table, item_schema
 from rstream.items.dictionaries import as_declared
-from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
-from rvertex.sources.readers import open_reader
-from rvertex.vertex.rvertex import RVertex
+from streamscope.testing.plan_run import Schedule, Streams, VertexRun, run_plan, source_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from planner.physical.plan import PhysicalPlan
+    from rstream.items.batch import Items
     from rvertex.vertex.spec import VertexSpec
 
-Streams = dict[str, list[Items]]
-#: More than any input has; what is read again is not cut a second time.
-_ALL = 1 << 20
-
-
-@dataclass(slots=True)
-class Schedule:
-    """How inputs are cut and vertices restored; its numbers are used again and again.
-
-    Each decision takes one number: which input is next, how many items of it, and whether the
-    vertex dies before or after it looks at them (``restores``), to come back from its snapshot.
-    """
-
-    numbers: tuple[int, ...]
-    rows_max: int = 1000
-    restores: bool = False
-    _at: int = field(default=0)
-
-    def next(self, below: int) -> int:
-        """A number from 0 up to ``below``."""
-        self._at = (self._at + 1) % len(self.numbers)
-        return self.numbers[self._at] % below
-
-    def rows(self) -> int:
-        """How many items to offer."""
-        return self.rows_max if len(self.numbers) == 1 else 1 + self.next(self.rows_max)
-
-    def restored(self, vertex: RVertex, last: tuple[int, ...]) -> RVertex:
-        """The vertex, or its successor; only if it has come further than ``last``.
-
-        What was only read ahead is lost, so a vertex that died every time would stand still.
-        """
-        further = not vertex.is_replaying and vertex.get_snapshot().inputs != last
-        return reborn(vertex) if self.restores and further and self.next(2) == 0 else vertex
-
-
-def reborn(vertex: RVertex) -> RVertex:
-    """A new vertex from the snapshot of one, after a trip through the bytes of a checkpoint."""
-    snapshot, spec = vertex.get_snapshot(), vertex.spec
-    data = encode_snapshot(snapshot)
-    again = RVertex(spec, pending_rows_max=1_000_000)
-    again.load(decode_snapshot(data, name="test", state_schema=spec.state_schema))
-    return again
-
-
-def run_plan(
-    plan: PhysicalPlan, *, rows_max: int = 1000, schedule: Schedule | None = None
-) -> Streams:
-    """All items of all streams of the plan, offered ``rows_max`` at a time or by ``schedule``."""
-    schedule = schedule or Schedule((0,), rows_max)
-    streams: Streams = defaultdict(list)
-    for vertex_id in plan.topological_order():
-        run_vertex(plan.vertex(vertex_id), streams, schedule)
-    return streams
+__all__ = ["Schedule", "Streams", "answer", "run_plan", "run_vertex", "sorted_rows"]
 
 
 def answer(
@@ -96,42 +36,17 @@ def sorted_rows(table: pa.Table) -> list[dict[str, object]]:
 
 def run_vertex(spec: VertexSpec, streams: Streams, schedule: Schedule) -> None:
     """All that a vertex writes, given what others have written; added to ``streams``."""
-    vertex = RVertex(spec, pending_rows_max=1_000_000)
-    inputs = _source_rows(spec) if spec.source is not None else _channels(spec, streams)
-    last: tuple[int, ...] = ()
-    while not vertex.is_finished:  # ends: every turn offers something, or ends the source
-        waiting = [k for k, rows in enumerate(inputs) if vertex.read_positions[k] < rows.num_rows]
-        open_ = [k for k in waiting if vertex.wants(k)]
-        if open_:
-            k = open_[schedule.next(len(open_)) if len(schedule.numbers) > 1 else 0]
-            at = vertex.read_positions[k]
-            rows = _ALL if vertex.is_replaying else schedule.rows()
-            vertex.offer(k, Items(at, inputs[k].slice(at, vertex.rows_wanted(k, rows))))
-        else:
-            assert spec.source is not None, f"{spec.id} waits for what does not come"
-            vertex.end_source()
-        before = vertex
-        vertex = schedule.restored(vertex, last)
-        _collect(vertex, spec, streams)
-        vertex = schedule.restored(vertex, last)
-        last = last if vertex is before else vertex.get_snapshot().inputs
+    run = VertexRun(spec)
+    run.is_ended = True
+    if spec.source is not None:
+        for batch in source_rows(spec):
+            run.inputs[0].append(batch)
+    for rows, channel in zip(run.inputs, spec.inputs, strict=False):
+        for items in streams[channel.stream]:
+            rows.append(items.batch)
 
+    def write(_: VertexSpec, stream: str, items: Items) -> None:
+        streams[stream].append(items)
 
-def _source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:
-    assert spec.source is not None
-    reader, batches = open_reader(spec.source, 0), []
-    while (batch := reader.read_next(_ALL)) is not None:
-        batches.append(batch)
-    reader.close()
-    return [pa.concat_batches(batches) if batches else pa.record_batch({"none": []})]
-
-
-def _channels(spec: VertexSpec, streams: Streams) -> list[pa.RecordBatch]:
-    return [pa.concat_batches([i.batch for i in streams[c.stream]]) for c in spec.inputs]
-
-
-def _collect(vertex: RVertex, spec: VertexSpec, streams: Streams) -> None:
-    while (result := vertex.execute()) is not None:
-        for stream, items in zip(spec.output_streams, result.outputs, strict=True):
-            if items is not None:
-                streams[stream].append(items)
+    run.run(schedule, write)
+    assert run.vertex.is_finished, f"{spec.id} waits for what does not come"

@@ -1,0 +1,289 @@
+"""A query bound to inputs of a test: its sources read what the test pushes.
+
+A function of streams and a SQL text get streams of the given schemas. A ready ``Stream`` or
+``Query`` keeps its sources with their time columns, delays and rules for late and bad rows; each
+is named by its label, which is ``.name(...)``, or the name of its file, topic or table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from planner.api.names import checked_label
+from planner.api.sources import SchemaLike, checked_on_bad_row
+from planner.api.stream import Query, Stream
+from planner.durations import Duration, duration_us
+from planner.errors import UnknownColumnError
+from planner.expressions.types import data_type, schema_of
+from planner.logical.nodes import Source
+from planner.logical.traversal import topological, transform
+from planner.physical.lower import lower
+from planner.sql.entry import sql
+from rstream.errors import UsageError
+from rstream.format.table import TIME_TYPE
+from rstream.items.batch import EVENT, KIND, empty_events
+from rstream.items.exact import exact_rows
+from rvertex.sources.events import faults_of
+from rvertex.sources.formats.rows.bad_rows import BadRow, with_bad
+from rvertex.sources.spec import ON_BAD_ROW, SourceSpec
+from streamscope.testing.tables import Table, rows, time_of, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.logical.nodes import LogicalNode
+    from planner.logical.traversal import Shared
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.sources.spec import LatePolicy, OnBadRow
+
+#: A query: SQL, a function of streams, a ``Stream`` or a ``Query``.
+QueryLike = Any
+#: Rows: a table literal, :func:`rows` of one, dictionaries, or an Arrow table.
+RowsLike = Any
+_ROOT = "memory://test"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a query under test.
+
+    ``vs``: the column that is the time of a row; without it a literal has ``time``, or ``start``
+    and ``end`` with ``spans=True``. ``delay``: the watermark follows the rows at that distance, as
+    in a job; without it only ``advance_watermark`` moves it, and rows may come in any order.
+    """
+
+    schema: SchemaLike
+    vs: str | None = None
+    spans: bool = False
+    delay: Duration | None = None
+    late: LatePolicy = "drop"
+    on_bad_row: OnBadRow = "fail"
+
+    def spec(self, name: str) -> SourceSpec:
+        """The source, as a plan has it."""
+        payload = pa.schema([f.with_nullable(True) for f in _schema(self.schema)])
+        vs = self.vs or ("start" if self.spans else "time")
+        ve = "end" if self.spans else None
+        if self.vs is not None and self.vs not in payload.names:
+            raise UnknownColumnError(self.vs, tuple(payload.names), "vs")
+        added = [n for n in (vs, ve) if n is not None and n not in payload.names]
+        bad = checked_on_bad_row(self.on_bad_row)
+        return SourceSpec(
+            format="json",
+            path=name,
+            schema=payload,
+            columns=pa.schema([*payload, *((n, TIME_TYPE) for n in added)]),
+            vs=vs,
+            ve=ve,
+            delay_us=0 if self.delay is None else duration_us(self.delay, what="delay"),
+            late=self.late,
+            options=() if bad == "fail" else ((ON_BAD_ROW, bad),),
+        )
+
+
+def _schema(given: SchemaLike) -> pa.Schema:
+    if isinstance(given, Table):
+        return given.schema
+    if isinstance(given, str):
+        pairs = (pair.partition(":") for pair in given.split(","))
+        return pa.schema([(name.strip(), data_type(kind.strip())) for name, _, kind in pairs])
+    return schema_of(given)
+
+
+def input_of(given: Input | SchemaLike) -> Input:
+    """An input from what a user gives: itself, a schema, or rows in a literal."""
+    if isinstance(given, Input):
+        return given
+    if isinstance(given, str) and given.lstrip().startswith("|"):
+        given = rows(given)
+    return Input(given, spans=isinstance(given, Table) and given.has_spans)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A query whose sources are inputs of a test."""
+
+    query: Query
+    #: Whether the watermark follows the rows, by input.
+    follows: dict[str, bool]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs, in the order in which the query reads them."""
+        return tuple(dict.fromkeys(node.spec.path for node in _sources(self.query.plan)))
+
+    def plan(self, *, parallelism: int = 1, partitions: int = 1) -> PhysicalPlan:
+        """The physical plan. ``partitions``: of every input."""
+
+        def dealt(node: LogicalNode, shared: Shared) -> LogicalNode:
+            del shared
+            return replace(node, partitions=partitions) if isinstance(node, Source) else node
+
+        found = transform(self.query.plan, dealt)
+        return lower(
+            replace(self.query, plan=found),  # type: ignore[arg-type]
+            root=_ROOT,
+            parallelism=parallelism,
+            discover=lambda spec: (),
+            look=lambda spec, units: None,
+        )
+
+
+def bound(query: QueryLike, inputs: Mapping[str, Any] | None) -> BoundQuery:
+    """The query over inputs of a test.
+
+    Raises:
+        UsageError: it is no query, or lacks inputs.
+    """
+    given = {name: input_of(value) for name, value in (inputs or {}).items()}
+    streams = {n: Stream(Source(i.spec(n), 1, checked_label(n))) for n, i in given.items()}
+    found = _query(query, streams)
+    follows = {name: i.delay is not None for name, i in given.items()}
+
+    def replaced(node: LogicalNode, shared: Shared) -> LogicalNode:
+        del shared
+        if not isinstance(node, Source) or node.spec.path in given:
+            return node
+        if node.spec.format == "items":
+            raise UsageError("from_items() has its rows: test a function of streams instead")
+        follows[node.label] = node.spec.delay_origin == "given"
+        return replace(node, spec=_pushed(node), partitions=1)
+
+    plan = transform(found.plan, replaced)
+    made = BoundQuery(replace(found, plan=plan, deliveries=(), publishing=None), follows)  # type: ignore[arg-type]
+    unread = sorted(given.keys() - {*made.names})
+    if unread:
+        raise UsageError(f"the query does not read {', '.join(unread)}")
+    return made
+
+
+def _query(query: QueryLike, streams: Mapping[str, Stream]) -> Query:
+    if isinstance(query, str):
+        query = sql(query, streams)
+    elif callable(query) and not isinstance(query, Stream | Query):
+        named = inspect.signature(query).parameters
+        is_named = all(name in named for name in streams)
+        query = query(**streams) if is_named else query(*streams.values())
+    if isinstance(query, Stream):
+        return query.to_parquet(technical_columns=True)
+    if isinstance(query, Query):
+        return query
+    raise UsageError(
+        f"a query is SQL, a Stream, a Query or a function of streams, not a {type(query).__name__}"
+    )
+
+
+def _pushed(node: Source) -> SourceSpec:
+    """A source of files or a log, read from a test instead."""
+    spec = node.spec
+    options = () if spec.on_bad_row == "fail" else ((ON_BAD_ROW, spec.on_bad_row),)
+    return replace(
+        spec,
+        format="json",
+        path=node.label,
+        log=None,
+        delay_origin="given",
+        options=tuple(sorted((*options, *(o for o in spec.options if o[0] == "not_null")))),
+        folder_columns=(),
+        folders=(),
+        given="no",
+    )
+
+
+def _sources(plan: LogicalNode) -> list[Source]:
+    return [node for node in topological(plan) if isinstance(node, Source)]
+
+
+def batches_of(spec: SourceSpec, given: RowsLike, *, follows: bool) -> list[pa.RecordBatch]:
+    """Rows as a source takes them; bad rows are in separate batches.
+
+    ``follows``: whether the watermark follows the rows.
+
+    Raises:
+        UsageError: a row is bad, and the source has no rule for bad rows.
+    """
+    raw, wrong = _raw(spec, given)
+    good = [k for k in range(raw.num_rows) if k not in wrong]
+    events, faults = faults_of(spec, raw.take(pa.array(good, pa.int64())), spec.path)
+    bad = wrong | {good[k]: BadRow(f.reason, f.column, f.value) for k, f in faults.items()}
+    if bad and spec.on_bad_row == "fail":
+        row, fault = min(bad.items())
+        raise UsageError(
+            f"{spec.path}: row {row + 1}, column {fault.column!r}: {fault.value!r} {fault.reason}; "
+            'give Input(..., on_bad_row="dead_letter") to test bad rows'
+        )
+    left = empty_events(spec.row_schema) if events is None else events
+    pieces = []
+    for is_bad, places in groupby(range(raw.num_rows), key=bad.__contains__):
+        here = list(places)
+        if is_bad:
+            piece = with_bad(left.slice(0, 0), {k: bad[n] for k, n in enumerate(here)})
+            times = [pa.array(np.zeros(len(here), np.int64))] * 2  # a bad row has no time
+            columns = [*times, *piece.columns[2:]]
+            pieces.append(pa.RecordBatch.from_arrays(columns, schema=piece.schema))
+        else:
+            piece, left = left.slice(0, len(here)), left.slice(len(here))
+            pieces.append(piece if follows else _as_items(piece))
+    return pieces
+
+
+def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, BadRow]]:
+    """The columns that the source reads, and the rows that have a cell of another type."""
+    table = rows(given) if isinstance(given, str) else given
+    if isinstance(table, pa.Table | pa.RecordBatch):
+        table = table.to_pylist()
+    if isinstance(table, Table):
+        return _parsed(spec, table)
+    if not isinstance(table, Iterable):
+        raise UsageError(f"rows are a table literal or dictionaries, not {table!r}")
+    found = [{n: _plain(n, v, spec) for n, v in dict(row).items()} for row in table]
+    for row in found:
+        _check_names(spec, list(row))
+    try:
+        return exact_rows(found, spec.columns), {}
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"{spec.path}: the rows do not fit its schema: {error}") from None
+
+
+def _plain(name: str, value: Any, spec: SourceSpec) -> Any:
+    is_time = name in spec.columns.names and pa.types.is_timestamp(spec.columns.field(name).type)
+    if is_time and isinstance(value, str | int):
+        return pa.scalar(time_of(str(value)), TIME_TYPE).as_py()
+    return value
+
+
+def _parsed(spec: SourceSpec, table: Table) -> tuple[pa.RecordBatch, dict[int, BadRow]]:
+    _check_names(spec, table.names)
+    columns, wrong = [], {}
+    for field in spec.columns:
+        cells = table.column(field.name) if field.name in table.names else [""] * len(table)
+        values = []
+        for k, cell in enumerate(cells):
+            try:
+                values.append(value_of(cell, field.type))
+            except ValueError:
+                values.append(None)
+                line = " | ".join(table.cells[k]).encode()
+                wrong[k] = BadRow(f"is no {field.type}", field.name, cell, raw=line)
+        columns.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=spec.columns), wrong
+
+
+def _check_names(spec: SourceSpec, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in spec.columns.names:
+            raise UnknownColumnError(name, tuple(spec.columns.names), f"input {spec.path}")
+
+
+def _as_items(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Events as items, which the watermark does not follow."""
+    kind = pa.repeat(pa.scalar(EVENT, pa.int8()), events.num_rows)
+    schema = pa.schema([pa.field(KIND, pa.int8()), *events.schema])
+    return pa.RecordBatch.from_arrays([kind, *events.columns], schema=schema)

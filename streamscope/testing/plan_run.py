@@ -1,0 +1,298 @@
+"""Runs a physical plan in one thread, without streams on disk, hosts or a job manager.
+
+The planner makes the vertices as for a job, and they run the real operators. A :class:`Schedule`
+decides how their inputs are cut, when a vertex is restored from a snapshot, and when it is killed
+and computes again from an older one. Recovery, flushing and timing need the
+simulator (:mod:`streamscope.testing.chaos`) or a job.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import Items
+from rstream.items.digest import content_hashes
+from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
+from rvertex.sources.readers import open_reader
+from rvertex.user_code.context import ValueJournal
+from rvertex.vertex.rvertex import RVertex
+from streamscope.testing.errors import RepeatedDifferentlyError
+
+if TYPE_CHECKING:
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.user_code.context import DrawsValues, ValueShell
+    from rvertex.vertex.spec import VertexSpec
+
+Streams = dict[str, list[Items]]
+#: More than any input has: a vertex that replays reads its input uncut.
+_ALL = 1 << 20
+
+
+@dataclass(slots=True)
+class Schedule:
+    """How inputs are cut and vertices restored; its numbers are used again and again.
+
+    Each decision takes one number: which input is next, how many items of it, whether the vertex
+    is restored from its snapshot before or after it processes them (``restores``), and whether it
+    is killed and computes again from an older snapshot (``kills``).
+    """
+
+    numbers: tuple[int, ...]
+    rows_max: int = 1000
+    restores: bool = False
+    kills: bool = False
+    _at: int = field(default=0)
+
+    def next(self, below: int) -> int:
+        """A number from 0 up to ``below``."""
+        self._at = (self._at + 1) % len(self.numbers)
+        return self.numbers[self._at] % below
+
+    def rows(self) -> int:
+        """How many items to offer."""
+        return self.rows_max if len(self.numbers) == 1 else 1 + self.next(self.rows_max)
+
+
+class Rows:
+    """Rows that arrive piece by piece and are read from any position on."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+
+    def slice(self, at: int, rows_max: int) -> pa.RecordBatch:
+        """At most ``rows_max`` rows from position ``at`` on."""
+        self._join()
+        for batch in self._batches:
+            if at < batch.num_rows:
+                return batch.slice(at, rows_max)
+            at -= batch.num_rows
+        raise AssertionError(f"there is no row at {at}")
+
+    def _join(self) -> None:
+        """Make one batch of neighbours with equal columns, so that cuts do not follow pieces."""
+        joined: list[list[pa.RecordBatch]] = []
+        for batch in self._batches:
+            if joined and joined[-1][0].schema.equals(batch.schema):
+                joined[-1].append(batch)
+            else:
+                joined.append([batch])
+        if len(joined) < len(self._batches):
+            self._batches = [pa.concat_batches(pieces) for pieces in joined]
+
+
+class Drawing:
+    """What the user code of one vertex draws from outside; kept when the vertex is restored."""
+
+    def __init__(self, shell: ValueShell) -> None:
+        self._shell = shell
+        self._journals: dict[int, ValueJournal] = defaultdict(ValueJournal)
+
+    def wire(self, index: int, operator: DrawsValues) -> None:
+        """Let the operator of that number draw."""
+        operator.use_values(self._journals[index], self._shell)
+
+
+class VertexRun:
+    """One vertex with all that it has read."""
+
+    def __init__(self, spec: VertexSpec, shell: ValueShell | None = None) -> None:
+        self.spec = spec
+        self._values = None if shell is None else Drawing(shell)
+        self.vertex = self._open()
+        self.inputs = [Rows() for _ in spec.inputs or (None,)]
+        #: The source has no more rows.
+        self.is_ended = False
+        #: Where it may be set back to, after a kill.
+        self._older: bytes | None = None
+
+    def _open(self) -> RVertex:
+        return RVertex(self.spec, pending_rows_max=1_000_000, values=self._values)
+
+    def restore(self, data: bytes | None = None) -> None:
+        """Replace the vertex by a new one, loaded from a checkpoint: the present one if None."""
+        data = encode_snapshot(self.vertex.get_snapshot()) if data is None else data
+        self.vertex = self._open()
+        schema = self.spec.state_schema
+        self.vertex.load(decode_snapshot(data, name=self.spec.id, state_schema=schema))
+
+    def run(self, schedule: Schedule, write: Writer) -> None:
+        """Process all that can be processed now."""
+        last: tuple[int, ...] = ()
+        while not self.vertex.is_finished and self._offer(schedule):
+            before = self.vertex
+            self._strike(schedule, last)
+            self._collect(write)
+            self._strike(schedule, last)
+            if self.vertex is not before:
+                last = self.vertex.get_snapshot().inputs
+
+    def _offer(self, schedule: Schedule) -> bool:
+        """Offer some items of one input, or the end; False if there is nothing to offer."""
+        vertex = self.vertex
+        reads = vertex.read_positions
+        waiting = [k for k, rows in enumerate(self.inputs) if reads[k] < len(rows)]
+        open_ = [k for k in waiting if vertex.wants(k)]
+        if open_:
+            k = open_[schedule.next(len(open_)) if len(schedule.numbers) > 1 else 0]
+            rows = _ALL if vertex.is_replaying else schedule.rows()
+            piece = self.inputs[k].slice(reads[k], vertex.rows_wanted(k, rows))
+            vertex.offer(k, Items(reads[k], piece))
+            return True
+        if self.spec.source is None or not self.is_ended:
+            return False
+        vertex.end_source()
+        return True
+
+    def _strike(self, schedule: Schedule, last: tuple[int, ...]) -> None:
+        """Restore or kill the vertex as scheduled, if it is past ``last``.
+
+        Rows that were only read ahead are lost: a vertex that dies every time makes no progress.
+        """
+        if not (schedule.restores or schedule.kills) or self.vertex.is_replaying:
+            return
+        if self.vertex.get_snapshot().inputs == last:
+            return
+        if schedule.restores and schedule.next(2) == 0:
+            self.restore()
+        if schedule.kills and self.spec.recovery.strategy != "strong":
+            self._kill(schedule)
+
+    def _kill(self, schedule: Schedule) -> None:
+        """Set the vertex back to an older snapshot, or take one to be set back to later."""
+        match schedule.next(4):
+            case 0:
+                self._older = encode_snapshot(self.vertex.get_snapshot())
+            case 1 if self._older is not None:
+                data, self._older = self._older, None
+                self.restore(data)
+
+    def _collect(self, write: Writer) -> None:
+        while (result := self.vertex.execute()) is not None:
+            for stream, items in zip(self.spec.output_streams, result.outputs, strict=True):
+                if items is not None:
+                    write(self.spec, stream, items)
+
+
+class Writer:
+    """The streams of a run. An item that is written again must be equal."""
+
+    def __init__(self) -> None:
+        self.streams: Streams = defaultdict(list)
+        self._hashes: dict[str, np.ndarray] = {}
+        self._keeps_hashes = False
+
+    def keep_hashes(self) -> None:
+        """Compare what a killed vertex writes again."""
+        self._keeps_hashes = True
+
+    def __call__(self, spec: VertexSpec, stream: str, items: Items) -> None:
+        if self._keeps_hashes:
+            fresh = self._compared(spec, stream, items)
+            if fresh is None:
+                return
+            items = fresh
+        self.streams[stream].append(items)
+
+    def _compared(self, spec: VertexSpec, stream: str, items: Items) -> Items | None:
+        known = self._hashes.get(stream, np.empty(0, np.uint64))
+        found = np.asarray(content_hashes(items.batch))
+        again = min(len(known) - items.first_seq, len(found))
+        if again > 0:
+            wrong = found[:again] != known[items.first_seq : items.first_seq + again]
+            if wrong.any():
+                at = int(wrong.argmax())
+                raise RepeatedDifferentlyError(spec.stage, items.batch.slice(at, 1))
+        if again >= len(found):
+            return None
+        again = max(again, 0)
+        self._hashes[stream] = np.concatenate([known, found[again:]])
+        return Items(items.first_seq + again, items.batch.slice(again))
+
+
+class PlanRun:
+    """All vertices of a plan; sources are fed by hand."""
+
+    def __init__(self, plan: PhysicalPlan, shell: ValueShell | None = None) -> None:
+        self.plan = plan
+        order = plan.topological_order()
+        self.vertices = {name: VertexRun(plan.vertex(name), shell) for name in order}
+        self.write = Writer()
+        self._taken: dict[str, int] = defaultdict(int)
+
+    @property
+    def streams(self) -> Streams:
+        """All items written so far, by stream."""
+        return self.write.streams
+
+    def feed(self, vertex_id: str, batch: pa.RecordBatch) -> None:
+        """The next rows of a source."""
+        self.vertices[vertex_id].inputs[0].append(batch)
+
+    def read_sources(self) -> None:
+        """Feed every source all that its reader gives, and end it."""
+        for run in self.vertices.values():
+            if run.spec.source is not None:
+                for batch in source_rows(run.spec):
+                    run.inputs[0].append(batch)
+                run.is_ended = True
+
+    def end(self) -> None:
+        """No source has more rows."""
+        for run in self.vertices.values():
+            run.is_ended = True
+
+    def settle(self, schedule: Schedule) -> None:
+        """Process all that can be processed, upstream first."""
+        if schedule.kills:
+            self.write.keep_hashes()
+        for run in self.vertices.values():
+            for rows, channel in zip(run.inputs, run.spec.inputs, strict=False):
+                written = self.streams[channel.stream]
+                for items in written[self._taken[channel.stream] :]:
+                    rows.append(items.batch)
+                self._taken[channel.stream] = len(written)
+            run.run(schedule, self.write)
+
+    def restart(self) -> None:
+        """Replace every vertex by a new one, loaded from a checkpoint."""
+        for run in self.vertices.values():
+            run.restore()
+
+    def require_end(self) -> None:
+        """All vertices have finished."""
+        for run in self.vertices.values():
+            assert run.vertex.is_finished, f"{run.spec.id} waits for what does not come"
+
+
+def source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:
+    """All rows of a source."""
+    assert spec.source is not None
+    reader, batches = open_reader(spec.source, 0), []
+    while (batch := reader.read_next(_ALL)) is not None:
+        batches.append(batch)
+    reader.close()
+    return batches
+
+
+def run_plan(
+    plan: PhysicalPlan, *, rows_max: int = 1000, schedule: Schedule | None = None
+) -> Streams:
+    """All items of all streams of the plan, offered ``rows_max`` at a time or by ``schedule``."""
+    run = PlanRun(plan)
+    run.read_sources()
+    run.settle(schedule or Schedule((0,), rows_max))
+    run.require_end()
+    return run.streams

@@ -1,0 +1,229 @@
+"""A query fed by hand, in this process: rows, watermarks, a clock; output, late rows, state."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.durations import Duration, Time, duration_us, time_us
+from rstream.errors import UsageError
+from rstream.items.batch import (
+    CTI,
+    EVENT,
+    KIND,
+    VS,
+    cti_batch,
+    event_schema,
+    int64_column,
+    item_schema,
+    kinds,
+)
+from rstream.items.dictionaries import as_declared
+from rstream.types import MIN_TIME
+from rvertex.events.side_output import DEAD_LETTERS, LATE
+from streamscope.testing.inputs import batches_of, bound
+from streamscope.testing.plan_run import PlanRun, Schedule
+from streamscope.testing.tables import Table, compare, rows, show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rstream.items.batch import Items
+    from rvertex.vertex.spec import VertexSpec
+    from streamscope.testing.inputs import QueryLike, RowsLike
+
+_AT_ONCE = Schedule((0,), 1 << 20)
+
+
+class VirtualClock:
+    """The outside of a query under test: ``ctx.now()`` and ``ctx.random()`` draw from it."""
+
+    def __init__(self, now: Time, seed: int) -> None:
+        self.us = time_us(now, what="now")
+        self._random = Random(seed)
+
+    def now_us(self) -> int:
+        return self.us
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+class TestStream:
+    """A query that runs in this process on rows that a test pushes.
+
+    It has the plan and the operators of a job. It writes no files, and only the test moves its
+    clocks.
+
+    Args:
+        query: SQL, a function of streams, a ``Stream`` or a ``Query``.
+        inputs: By name a schema, an :class:`Input`, or rows of which the columns are taken. A
+            ``Stream`` or ``Query`` needs none: each of its sources is an input, by its label.
+        now: What ``ctx.now()`` returns at first.
+        seed: Of ``ctx.random()``.
+        parallelism: Vertices of each keyed stage.
+    """
+
+    __test__ = False  # pytest: this is no test
+
+    def __init__(
+        self,
+        query: QueryLike,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        now: Time = 0,
+        seed: int = 0,
+        parallelism: int = 1,
+    ) -> None:
+        self._bound = bound(query, inputs)
+        self.clock = VirtualClock(now, seed)
+        self.plan = self._bound.plan(parallelism=parallelism)
+        self._run = PlanRun(self.plan, self.clock)
+        self._expected = {"output": 0}
+        self._is_finished = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self._bound.names
+
+    def push(self, given: RowsLike, to: str | None = None) -> TestStream:
+        """Push rows to an input, in the order in which they arrive; ``to`` if there are several."""
+        name = self._input(to)
+        for spec in self._sources(name):
+            assert spec.source is not None
+            for batch in batches_of(spec.source.spec, given, follows=self._bound.follows[name]):
+                self._run.feed(spec.id, batch)
+        self._settle()
+        return self
+
+    def advance_watermark(self, time: Time, of: str | None = None) -> TestStream:
+        """Promise that no row before ``time`` follows: in one input, or in all."""
+        time_at = time_us(time, what="advance_watermark")
+        for name in self.inputs if of is None else (self._input(of),):
+            for spec in self._sources(name):
+                assert spec.source is not None
+                schema = item_schema(spec.source.spec.row_schema)
+                self._run.feed(spec.id, cti_batch(time_at, schema))
+        self._settle()
+        return self
+
+    def advance_clock(self, by: Duration) -> TestStream:
+        """Move the wall clock, which ``ctx.now()`` reads. Event time does not change."""
+        self.clock.us += duration_us(by, what="advance_clock")
+        return self
+
+    def restart(self) -> TestStream:
+        """Replace all vertices by new ones from checkpoints, as after a crash."""
+        self._run.restart()
+        return self
+
+    def finish(self) -> TestStream:
+        """End all inputs: windows close, timers fire."""
+        self._run.end()
+        self._is_finished = True
+        self._settle()
+        return self
+
+    @property
+    def watermark(self) -> int:
+        """How far the output is complete, us; the least time there is before the first CTI."""
+        found = [self._last_cti(stream) for stream, _ in self.plan.sink_streams()]
+        return min(found)
+
+    @property
+    def output(self) -> pa.Table:
+        """All events so far, in order: ``_vs``, ``_ve`` and the columns."""
+        streams = [stream for stream, _ in self.plan.sink_streams()]
+        return self._events(streams, self.plan.schema)
+
+    @property
+    def late(self) -> pa.Table:
+        """The late rows that were dropped, with the watermark that each one met."""
+        return self._side(LATE)
+
+    @property
+    def bad(self) -> pa.Table:
+        """The dead letters: bad rows of inputs, and rows at which user code failed."""
+        return self._side(DEAD_LETTERS)
+
+    def expect(self, expected: str | Table, *, in_order: bool = True) -> TestStream:
+        """The events since the last ``expect`` are these.
+
+        The table has all columns; ``time``, or ``start`` and ``end``, only if they matter. A float
+        may differ by a billionth; ``~19.3`` compares the digits that it has.
+
+        Raises:
+            AssertionError: with the difference, line by line.
+        """
+        return self._expect("output", self.output, expected, in_order)
+
+    def expect_late(self, expected: str | Table) -> TestStream:
+        """The late rows since the last ``expect_late`` are these."""
+        return self._expect("late", _without(self.late, "_frontier"), expected, True)
+
+    def _expect(
+        self, what: str, found: pa.Table, expected: str | Table, in_order: bool
+    ) -> TestStream:
+        __tracebackhide__ = True
+        table = expected if isinstance(expected, Table) else rows(expected)
+        first = self._expected.get(what, 0)
+        self._expected[what] = found.num_rows
+        message = compare(table, found.slice(first), in_order=in_order, what=what)
+        if message:
+            raise AssertionError(message)
+        return self
+
+    def _input(self, name: str | None) -> str:
+        if name is None and len(self.inputs) == 1:
+            return self.inputs[0]
+        if name not in self.inputs:
+            raise UsageError(f"name an input: {', '.join(self.inputs)}")
+        return name
+
+    def _sources(self, name: str) -> list[VertexSpec]:
+        found = [v for v in self.plan.vertices if v.source is not None]
+        return [v for v in found if v.source is not None and v.source.spec.path == name]
+
+    def _settle(self) -> None:
+        self._run.settle(_AT_ONCE)
+
+    def _items(self, stream: str) -> list[Items]:
+        return self._run.streams.get(stream, [])
+
+    def _last_cti(self, stream: str) -> int:
+        for items in reversed(self._items(stream)):
+            times = int64_column(items.batch, VS)[kinds(items.batch) == CTI]
+            if len(times):
+                return int(times[-1])
+        return MIN_TIME
+
+    def _events(self, streams: list[str], payload: pa.Schema) -> pa.Table:
+        schema = item_schema(payload)
+        batches = [as_declared(i.batch, schema) for s in streams for i in self._items(s)]
+        table = pa.Table.from_batches(batches, schema)
+        table = table.filter(pc.equal(table.column(KIND), EVENT)).drop_columns([KIND])
+        return table.take(pc.sort_indices(table.column(VS))) if len(streams) > 1 else table
+
+    def _side(self, kind: str) -> pa.Table:
+        tables = [
+            self._events(list(edge.streams), vertex.payload_of(edge))
+            for vertex in self.plan.vertices
+            for edge in vertex.outputs
+            if edge.side.startswith(kind)
+        ]
+        if not tables:
+            return event_schema(pa.schema([])).empty_table()
+        return pa.concat_tables(tables, promote_options="default")
+
+    def __repr__(self) -> str:
+        at = show_time(self.watermark)
+        end = ", finished" if self._is_finished else ""
+        return f"TestStream({', '.join(self.inputs)}; watermark {at}{end})"
+
+
+def _without(table: pa.Table, name: str) -> pa.Table:
+    return table.drop_columns([name]) if name in table.column_names else table
