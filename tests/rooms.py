@@ -78,7 +78,8 @@ ROOMS = (
     *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
     *("jobmanager/driver", "jobmanager/driver/running"),
     *("jobmanager/batch", "jobmanager/intake"),
-    *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/page"),
+    *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/view.py"),
+    *("jobmanager/cli/running", "jobmanager/cli/page"),
     *("jobmanager/cli", "jobmanager"),
     *("streamscope/testing/errors.py", "streamscope/testing"),
 )

@@ -18,11 +18,9 @@ from typer.core import TyperGroup
 from jobmanager import logs
 from jobmanager.batch.validate import validate as run_both
 from jobmanager.cli import (
-    days,
     options,
     requests,
 )
-from jobmanager.cli.batch import print_batch
 from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
 from jobmanager.cli.listing import list_jobs
@@ -38,6 +36,8 @@ from jobmanager.cli.results import (
     print_end,
     print_result,
 )
+from jobmanager.cli.running import days
+from jobmanager.cli.running.batch import print_batch
 from jobmanager.cli.show import show, table
 from jobmanager.cli.standby import standby
 from jobmanager.cli.view import (

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from jobmanager.cli import days
+from jobmanager.cli.running import days
+from jobmanager.cli.running.frozen import ended_if_frozen
 from jobmanager.cli.view import print_lost_rows, reason_lines
+from jobmanager.config import JobConfig
 from jobmanager.errors import JobFailedError
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ SUMMARY = (
 def follow(job: Job) -> bool:
     """Wait for the end; an interrupt cancels the job first. Whether there was one."""
     is_interrupted = False
-    with contextlib.suppress(JobFailedError):  # told by print_result
+    with ended_if_frozen(JobConfig().step_wait_s), contextlib.suppress(JobFailedError):
         try:
             job.wait()
         except KeyboardInterrupt:
