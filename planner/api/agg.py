@@ -11,24 +11,24 @@ results, and wait until their window closes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FunctionType
 from typing import TYPE_CHECKING, NoReturn
 
-import pyarrow as pa
-
-from planner.api import names as naming
 from planner.api.choices import when
 from planner.api.expressions import Expr, call, col
+from planner.api.grouped.ordered_rows import first_rows, listed_values, pair, text_of_all
+from planner.api.grouped.user_aggregate import custom_aggregate
 from planner.errors import InvalidPlanError
 from planner.expressions.suggestions import missing, suggest_in_module
-from planner.user_code import user_code
 from rstream.items.batch import VS
+from rvertex.aggregates.ranked.listed import ListOrder
 from rvertex.aggregates.ranked.top_rows import KINDS, TopOrder
-from rvertex.aggregates.user_defined import Custom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+
+    import pyarrow as pa
 
     from planner.api.expressions import ExprLike
     from rvertex.aggregates.function import Argument
@@ -68,6 +68,7 @@ class Ordering:
 
 #: What may stand where rows are ordered.
 OrderLike = str | Expr | Ordering
+Orders = OrderLike | Sequence[OrderLike]
 
 
 def asc(column: str | Expr, *, nulls_first: bool = False) -> Ordering:
@@ -114,14 +115,25 @@ def max(column: str | Expr) -> Agg:
     return _of("max", column)
 
 
-def first(column: str | Expr) -> Agg:
-    """The value of the earliest event."""
-    return _of("first", column)
+def first(column: str | Expr, *, order_by: Orders = (), where: Expr | None = None) -> Agg:
+    """The value of the earliest event that meets ``where``, or of the first in ``order_by``."""
+    orders = _orders(order_by)
+    if not orders and where is None:
+        return _of("first", column)
+    return _top_value(column, orders, where, latest=False)
 
 
-def last(column: str | Expr) -> Agg:
-    """The value of the latest event."""
-    return _of("last", column)
+def last(column: str | Expr, *, order_by: Orders = (), where: Expr | None = None) -> Agg:
+    """The value of the latest event that meets ``where``, or of the last in ``order_by``."""
+    orders = _orders(order_by)
+    if not orders and where is None:
+        return _of("last", column)
+    return _top_value(
+        column,
+        [Ordering(o.expr, not o.is_descending, not o.nulls_first) for o in orders],
+        where,
+        latest=True,
+    )
 
 
 def max_by(column: str | Expr, by: str | Expr) -> Agg:
@@ -177,7 +189,7 @@ def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
     if not more:
         return _of("count_distinct", column)
     several = [col(part) if isinstance(part, str) else part for part in (column, *more)]
-    return Agg("count_distinct", None, None, lambda schema: _together(several, schema))
+    return Agg("count_distinct", None, None, lambda schema: text_of_all(several, schema))
 
 
 def sum_distinct(column: str | Expr) -> Agg:
@@ -192,13 +204,13 @@ def mean_distinct(column: str | Expr) -> Agg:
 
 def corr(x: str | Expr, y: str | Expr) -> Agg:
     """Pearson's correlation of the rows in which neither is null; null where one does not vary."""
-    return Agg("corr", _pair(x, y))
+    return Agg("corr", pair(x, y))
 
 
 def covariance(x: str | Expr, y: str | Expr, *, ddof: int = 1) -> Agg:
     """The covariance of the rows in which neither is null, over ``n - ddof``."""
     given = _int_between("covariance", "ddof", ddof, 0, _TOP_MAX)
-    return Agg("covariance", _pair(x, y), given)
+    return Agg("covariance", pair(x, y), given)
 
 
 def top_k(column: str | Expr, k: int) -> Agg:
@@ -208,7 +220,7 @@ def top_k(column: str | Expr, k: int) -> Agg:
 
 def top_rows(
     n: int,
-    by: OrderLike | Sequence[OrderLike],
+    by: Orders,
     *,
     columns: Sequence[str] | None = None,
     rank: str = "row_number",
@@ -227,24 +239,18 @@ def top_rows(
         raise InvalidPlanError(f"top_rows(rank={rank!r}): there are {', '.join(KINDS)}")
     if ties not in ("first", "last"):
         raise InvalidPlanError(f"top_rows(ties={ties!r}): of equal rows first comes first or last")
-    several = [by] if isinstance(by, str | Expr | Ordering) else list(by)
-    if not several:
+    orders = _orders(by, desc)
+    if not orders:
         raise InvalidPlanError(
             'top_rows needs by=, the column that orders the rows, e.g. by="price"'
         )
-    orders = [part if isinstance(part, Ordering) else desc(part) for part in several]
     rows = _int_between("top_rows", "n", n, 1, _TOP_MAX)
-    ways = tuple((o.is_descending, o.nulls_first) for o in orders)
-    order = TopOrder(rank, rows, ways, latest=ties == "last")
+    order = TopOrder(rank, rows, _ways(orders), latest=ties == "last")
 
-    def made(schema: pa.Schema) -> Expr:
-        kept = list(schema.names if columns is None else columns)
-        keys = {f"by{i}": o.expr for i, o in enumerate(orders)}
-        row = call("struct", *(col(name) for name in kept), names=tuple(kept))
-        fields = {**keys, "vs": col(VS), "row": row}
-        return call("struct", *fields.values(), names=tuple(fields))
+    def row(schema: pa.Schema) -> dict[str, Expr]:
+        return {name: col(name) for name in (schema.names if columns is None else columns)}
 
-    return Agg("top_rows", None, str(order), made)
+    return Agg("top_rows", None, str(order), first_rows([o.expr for o in orders], row, None))
 
 
 def lag(column: str | Expr, rows: int = 1, *, default: ExprLike = None) -> Lag:
@@ -256,21 +262,46 @@ def lag(column: str | Expr, rows: int = 1, *, default: ExprLike = None) -> Lag:
     return Lag(value, _int_between("lag", "rows", rows, 0, _TOP_MAX), default)
 
 
-def array_agg(column: str | Expr) -> Agg:
-    """All values as a list, in the order of the events, nulls included."""
-    return _of("array_agg", column)
+def array_agg(
+    column: str | Expr,
+    *,
+    order_by: Orders = (),
+    distinct: bool = False,
+    where: Expr | None = None,
+) -> Agg:
+    """All values, nulls included, as a list in the order of the events or by ``order_by``.
+
+    ``distinct`` keeps the first of equal values. Only events that meet ``where`` count.
+    """
+    orders = _orders(order_by)
+    if not orders and not distinct and where is None:
+        return _of("array_agg", column)
+    return _listed(column, orders, ListOrder(_ways(orders), distinct), where)
 
 
-def collect(column: str | Expr) -> Agg:
-    """All values that are not null as a list, in the order of the events."""
-    return _of("collect", column)
+def collect(column: str | Expr, *, order_by: Orders = (), distinct: bool = False) -> Agg:
+    """All values that are not null as a list; the rest as in :func:`array_agg`."""
+    orders, value = _orders(order_by), col(column) if isinstance(column, str) else column
+    if not orders and not distinct:
+        return _of("collect", value)
+    return _listed(value, orders, ListOrder(_ways(orders), distinct), value.is_not_null())
 
 
-def string_agg(column: str | Expr, separator: str = ",") -> Agg:
-    """All texts that are not null, in the order of the events, with ``separator`` between them."""
+def string_agg(
+    column: str | Expr,
+    separator: str = ",",
+    *,
+    order_by: Orders = (),
+    distinct: bool = False,
+    where: Expr | None = None,
+) -> Agg:
+    """All texts that are not null, joined by ``separator``; the rest as in ``array_agg``."""
     if not isinstance(separator, str):
         raise InvalidPlanError(f"string_agg(..., {separator!r}): the separator is a text")
-    return _of("string_agg", column, separator)
+    orders = _orders(order_by)
+    if not orders and not distinct and where is None:
+        return _of("string_agg", column, separator)
+    return _listed(column, orders, ListOrder(_ways(orders), distinct, separator), where)
 
 
 def quantile(column: str | Expr, q: float) -> Agg:
@@ -278,9 +309,13 @@ def quantile(column: str | Expr, q: float) -> Agg:
 
     Between two places it is interpolated linearly. ``q=0.5`` is the median.
     """
-    if not isinstance(q, int | float) or isinstance(q, bool) or not 0 <= q <= 1:
-        raise InvalidPlanError(f"quantile(..., {q!r}): q is between 0 and 1")
-    return _of("quantile", column, float(q))
+    return _of("quantile", column, _share("quantile", q))
+
+
+def quantile_disc(column: str | Expr, q: float, *, descending: bool = False) -> Agg:
+    """The first of the sorted values at which a share of ``q`` is reached, in the column's type."""
+    way = "desc" if descending else "asc"
+    return _of("quantile_disc", column, f"{_share('quantile_disc', q)!r} {way}")
 
 
 def mode(column: str | Expr) -> Agg:
@@ -305,48 +340,46 @@ def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | 
     ``deterministic`` overrides what is found out about that. With ``merge`` and ``state_type`` it
     is computed in two phases, and overlapping windows share panes.
     """
-    given: object = aggregate
-    if isinstance(given, type):
-        reason = f"it is a class; give an object of it, {given.__qualname__}()"
-        raise InvalidPlanError(f"agg.user({given.__qualname__}): {reason}")
-    if isinstance(given, FunctionType):
-        reason = "it is a function; give an object with the methods init, add and result"
-        raise InvalidPlanError(f"agg.user({given.__qualname__}): {reason}")
-    name = f"{type(aggregate).__module__}.{type(aggregate).__qualname__}"
-    for method in ("init", "add", "result"):
-        if not callable(getattr(aggregate, method, None)):
-            raise InvalidPlanError(f"agg.user({name}): it has no method {method!r}")
-    if not isinstance(getattr(aggregate, "type", None), pa.DataType):
-        raise InvalidPlanError(f"agg.user({name}): its 'type' is not an Arrow type")
-    if hasattr(aggregate, "merge") and not isinstance(
-        getattr(aggregate, "state_type", None), pa.DataType
-    ):
-        raise InvalidPlanError(
-            f"agg.user({name}): it has 'merge', so it needs 'state_type', the Arrow type of its "
-            "states"
-        )
-    code = user_code(aggregate, "agg.user", deterministic)
-    identity = f"{name}#{code.identity.partition('#')[2]}"
-    return _of("user", column, Custom(identity, aggregate, code.is_deterministic))
+    return _of("user", column, custom_aggregate(aggregate, deterministic))
 
 
-def _pair(x: str | Expr, y: str | Expr) -> Expr:
-    sides = [(col(side) if isinstance(side, str) else side).cast("float64") for side in (x, y)]
-    return call("struct", *sides, names=("x", "y"))
+def _orders(by: Orders, way: Callable[[str | Expr], Ordering] = asc) -> list[Ordering]:
+    several = [by] if isinstance(by, str | Expr | Ordering) else by
+    return [part if isinstance(part, Ordering) else way(part) for part in several]
 
 
-def _together(columns: Sequence[Expr], schema: pa.Schema) -> Expr:
-    """A text per row that is equal where all columns are; null where one is."""
-    first, *others = [naming.text_of(column, schema) for column in columns]
-    for other in others:
-        first = first + other
-    return first
+def _ways(orders: Sequence[Ordering]) -> tuple[tuple[bool, bool], ...]:
+    return tuple((o.is_descending, o.nulls_first) for o in orders)
+
+
+def _top_value(
+    column: str | Expr, orders: Sequence[Ordering], where: Expr | None, *, latest: bool
+) -> Agg:
+    value = col(column) if isinstance(column, str) else column
+    made = first_rows([o.expr for o in orders], lambda _: {"value": value}, where)
+    return Agg(
+        "top_value", None, str(TopOrder("row_number", 1, _ways(orders), latest=latest)), made
+    )
+
+
+def _listed(
+    value: str | Expr, orders: Sequence[Ordering], order: ListOrder, where: Expr | None
+) -> Agg:
+    column = col(value) if isinstance(value, str) else value
+    made = listed_values(column, [o.expr for o in orders], where, is_distinct=order.is_distinct)
+    return Agg("listed", None, str(order), made)
 
 
 def _ranked(function: str, column: str | Expr, by: str | Expr) -> Agg:
     value = col(column) if isinstance(column, str) else column
     rank = col(by) if isinstance(by, str) else by
     return Agg(function, call("ranked", rank, col(VS), value))
+
+
+def _share(function: str, q: float) -> float:
+    if not isinstance(q, int | float) or isinstance(q, bool) or not 0 <= q <= 1:
+        raise InvalidPlanError(f"{function}(..., {q!r}): q is between 0 and 1")
+    return float(q)
 
 
 def _int_between(function: str, what: str, value: int, low: int, high: int) -> int:

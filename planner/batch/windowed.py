@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import expr
 
-from planner.batch.spark_sql.aggregates import Take, register
+from planner.batch.spark_sql.aggregates import register, take_of
 from planner.batch.spark_sql.frame import Frame
 from planner.batch.temporal import clock_windows, data_windows
 from planner.batch.temporal.lifetimes import moved
@@ -41,7 +41,7 @@ def grouped(
 ) -> Frame:
     """Aggregates of ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
     keys = [below.columns[key] for key in node.keys]
-    takes = [Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
+    takes = [take_of(a, i, below) for i, a in enumerate(node.aggregates)]
     for i, aggregate in enumerate(node.aggregates):
         if aggregate.function == "user":
             register(rows.sparkSession, i, aggregate, below.schema)
@@ -110,7 +110,7 @@ def stitched(node: logical.Stitch, below: Frame) -> Frame:
     """One event per island, with the payload of its first."""
     keys = [below.columns[name] for name in node.on]
     takes = [
-        Take.of(logical.Aggregate("first", name, name), i, below)
+        take_of(logical.Aggregate("first", name, name), i, below)
         for i, name in enumerate(below.schema.names)
     ]
     partial = {name: sql for take in takes for name, sql in take.partial.items()}

@@ -1,4 +1,4 @@
-"""Statistics of a window: ``corr``, ``covariance``, ``mode``, ``skewness`` and ``kurtosis``.
+"""Statistics: ``corr``, ``covariance``, ``mode``, ``quantile_disc``, ``skewness``, ``kurtosis``.
 
 All need all values at once, and are in float64 but for ``mode``. ``corr`` and ``covariance`` are of
 structs of two doubles; a row in which either is null does not count. Two passes: means, then
@@ -7,6 +7,8 @@ for ``n <= ddof``; ``corr`` is null where one of the columns does not vary, as a
 ``kurtosis``, which are those of a whole population; a normal distribution has the kurtosis 0.
 ``mode`` is the value that is there most often, of several the least, so that no order of rows has a
 say; NaN is one value and greater than every number.
+
+``quantile_disc`` returns one of the values; its argument is such as ``0.25 asc`` or ``0.25 desc``.
 """
 
 from __future__ import annotations
@@ -85,13 +87,33 @@ def _opened(lane: Lane) -> Accumulator:
     return Together(lane.only_column, ddof)
 
 
+class DiscreteQuantile(Holistic):
+    """The first of the sorted values of which a share of at least ``q`` is at or before it."""
+
+    def __init__(self, column: str, kind: pa.DataType, q: float, *, is_descending: bool) -> None:
+        super().__init__(column, kind)
+        self._q, self._is_descending = q, is_descending
+
+    def made(self, rows: Rows) -> pa.Array:
+        codes, values = rows.valid(self._column)
+        by_value = np.lexsort((_ranks(values), codes))
+        count = np.bincount(codes, minlength=rows.groups)
+        # As DuckDB does: n * q itself may be above a whole number that it is equal to.
+        place = np.maximum(count - np.floor(count - count * self._q), 1).astype(np.int64) - 1
+        if self._is_descending:
+            place = count - 1 - place
+        at = np.clip(np.cumsum(count) - count + place, 0, max(len(by_value) - 1, 0))
+        if len(by_value) == 0:
+            return pa.nulls(rows.groups, values.type)
+        return values.take(pa.array(by_value[at], mask=count == 0))
+
+
 class Mode(Holistic):
     """The most frequent value."""
 
     def made(self, rows: Rows) -> pa.Array:
         codes, values = rows.valid(self._column)
-        ordered = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
-        rank = pc.rank(ordered, tiebreaker="dense").to_numpy().astype(np.int64)
+        rank = _ranks(values)
         # Of each different value of a group its first row, so 0.0 and -0.0 are what came first.
         by_value = np.lexsort((rank, codes))
         sorted_codes, sorted_rank = codes[by_value], rank[by_value]
@@ -108,6 +130,13 @@ class Mode(Holistic):
         mask = np.ones(rows.groups, bool)
         mask[groups] = False
         return values.take(pa.array(found, mask=mask))
+
+
+def _ranks(values: pa.Array) -> np.ndarray:
+    """The dense ranks of values (int64[n]); NaN is above every number."""
+    ordered = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
+    ranks: np.ndarray = pc.rank(ordered, tiebreaker="dense").to_numpy().astype(np.int64)
+    return ranks
 
 
 class Shape(Holistic):
@@ -167,10 +196,25 @@ _MODES = LaneKind(
     accumulator=lambda lane: Mode(lane.only_column, lane.type),
     merger=no_partial_rows,
 )
+
+
+def _opened_discrete(lane: Lane) -> Accumulator:
+    q, way = str(lane.argument).split(" ")
+    descending = way == "desc"
+    return DiscreteQuantile(lane.only_column, lane.type, float(q), is_descending=descending)
+
+
+_DISCRETE = LaneKind(
+    "quantile_disc",
+    lane_type=lambda kind, _: kind,
+    accumulator=_opened_discrete,
+    merger=no_partial_rows,
+)
 FUNCTIONS = (
     _of_pairs("corr"),
     _of_pairs("covariance"),
     _of_values("mode", _MODES, is_numeric=False),
+    _of_values("quantile_disc", _DISCRETE, is_numeric=False),
     *(
         _of_values(
             name,

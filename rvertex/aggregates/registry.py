@@ -12,7 +12,7 @@ from rvertex.aggregates import (
     mergeable,
     sums,
 )
-from rvertex.aggregates.ranked import arg_values, top_rows
+from rvertex.aggregates.ranked import arg_values, listed, top_rows
 
 if TYPE_CHECKING:
     from rvertex.aggregates.function import AggregateFunction
@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, AggregateFunction] = {
     function.name: function
     for module in (
         *(sums, arrow_accumulators, arg_values, mergeable, distinct, holistic),
-        *(descriptive, top_rows),
+        *(descriptive, top_rows, listed),
     )
     for function in module.FUNCTIONS
 }

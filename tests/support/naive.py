@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -108,6 +109,10 @@ def aggregate(
         return _top_rows(values, TopOrder.read(argument))
     if function == "mode":
         return _mode(values)
+    if function == "quantile_disc":
+        q, way = argument.split(" ")
+        ordered = sorted(values, key=_order_of, reverse=way == "desc")
+        return ordered[max(math.ceil(Fraction(q) * len(ordered)), 1) - 1]
     if function in ("skewness", "kurtosis"):
         return _shape([float(value) for value in values], 3 if function == "skewness" else 4)
     if function in ("variance", "stddev", "top_k", "quantile", "product"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from planner.batch.spark_sql.aggregates import Take, register
+from planner.batch.spark_sql.aggregates import register, take_of
 from planner.batch.spark_sql.frame import PLACE
 from planner.batch.temporal.data_windows import over
 from planner.expressions.spark.casts import failure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def over_frames(node: logical.Over, below: Frame) -> Frame:
     """Each row with the aggregates of its frame."""
     keys = [below.columns[key] for key in node.keys]
-    takes = [Take.of(a, i, below) for i, a in enumerate(node.aggregates)]
+    takes = [take_of(a, i, below) for i, a in enumerate(node.aggregates)]
     for i, aggregate in enumerate(node.aggregates):
         if aggregate.function == "user":
             register(below.df.sparkSession, i, aggregate, below.schema)

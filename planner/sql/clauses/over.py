@@ -21,7 +21,7 @@ from planner.expressions.nodes import resolve
 from planner.expressions.types import common_type
 from planner.logical.event_time import is_start
 from planner.sql.clauses.ranking import column_at, orderings
-from planner.sql.expressions.aggregates import Aggregates, averages_whole
+from planner.sql.expressions.aggregates import Aggregates, averages_whole, is_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.reading.errors import sql_type
@@ -38,6 +38,10 @@ _TIME = "OVER goes by the time of the stream: ORDER BY its time, or vs(), upward
 _LATER = (
     "what follows a row is not known yet; a frame ends at CURRENT ROW or before it, and LAG in the "
     "later row sees the earlier one"
+)
+_LAG_NULLS = (
+    "LAG takes no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
+    "subquery, and LAG of it"
 )
 _ALONE = (
     "RANGE with a distance takes ORDER BY the time alone; where it orders rows that start together "
@@ -121,6 +125,8 @@ def _asked(
 ) -> tuple[Agg | Lag, RowFrame]:
     """What is computed, and over which frame."""
     text, function = names.text, node.this
+    if isinstance(function, exp.RespectNulls) and isinstance(function.this, exp.Lag):
+        function = function.this
     if isinstance(function, exp.RowNumber):
         if node.args.get("spec") is not None:
             raise text.error(node, "numbers of rows take no frame")
@@ -139,7 +145,9 @@ def _asked(
                 _check_default(value, given, compiler.scope)
                 asked = agg.lag(value, rows, default=given)
         return asked, frame
-    if not isinstance(function, exp.AggFunc | exp.Filter | exp.WithinGroup):
+    if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.Lag):
+        raise text.error(node, _LAG_NULLS)
+    if not is_aggregate(function):
         raise text.error(node, f"{text.spelled(function)} cannot be used with OVER")
     return Aggregates(compiler, names.aggregates).build(function), frame
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from planner.api import agg
 from planner.api.choices import when
 from planner.api.expressions import Expr, lit
+from planner.sql.reading.aggregate_calls import AROUND, call_of, spread_quantiles
 from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import plain_value
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from planner.api.agg import Agg
     from planner.sql.expressions.scalars import Expressions
+    from planner.sql.reading.aggregate_calls import AggregateCall
     from rvertex.aggregates.user_defined import UserAggregate
 
 
@@ -29,8 +31,6 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.Avg: ("AVG", agg.mean),
     exp.Min: ("MIN", agg.min),
     exp.Max: ("MAX", agg.max),
-    exp.First: ("FIRST", agg.first),
-    exp.Last: ("LAST", agg.last),
     exp.Variance: ("VARIANCE", agg.variance),
     exp.VariancePop: ("VAR_POP", lambda x: agg.variance(x, ddof=0)),
     exp.Stddev: ("STDDEV", agg.stddev),
@@ -40,26 +40,23 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.Mode: ("MODE", agg.mode),
     exp.Skewness: ("SKEWNESS", agg.skewness),
     exp.Kurtosis: ("KURTOSIS", agg.kurtosis),
-    exp.AnyValue: ("ANY_VALUE", agg.any_value),
     exp.LogicalAnd: ("BOOL_AND", agg.bool_and),
     exp.LogicalOr: ("BOOL_OR", agg.bool_or),
     exp.CountIf: ("COUNT_IF", agg.count_if),
-    exp.ArrayAgg: ("ARRAY_AGG", agg.array_agg),
-    exp.FirstValue: ("", agg.first),
-    exp.LastValue: ("", agg.last),
     exp.ApproxDistinct: ("APPROX_COUNT_DISTINCT", agg.count_distinct),
 }
-#: Those that sqlglot has no node for, and how many literals they take.
-_NAMED: dict[str, tuple[Callable[..., Agg], int]] = {
-    "product": (agg.product, 0),
-    "top_k": (agg.top_k, 1),
-    "every": (agg.bool_and, 0),
-    "some": (agg.bool_or, 0),
-    "percentile": (agg.quantile, 1),
-    "collect_list": (agg.collect, 0),
-    "string_agg": (agg.string_agg, 1),
-    "listagg": (agg.string_agg, 1),
+#: Those that sqlglot has no node for, and how many literals they take, and may take besides.
+_NAMED: dict[str, tuple[Callable[..., Agg], int, int]] = {
+    "product": (agg.product, 0, 0),
+    "top_k": (agg.top_k, 1, 0),
+    "every": (agg.bool_and, 0, 0),
+    "some": (agg.bool_or, 0, 0),
+    "percentile": (agg.quantile, 1, 0),
+    "quantile_cont": (agg.quantile, 1, 0),
+    "quantile_disc": (agg.quantile_disc, 1, 0),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), (agg.quantile_disc, 1, 1)),
 }
+_IN_ORDER_NAMED = ("collect_list", "collect_set", "string_agg", "listagg", "group_concat")
 #: Of each different value once.
 _OF_DISTINCT: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
     exp.Sum: agg.sum_distinct,
@@ -67,19 +64,38 @@ _OF_DISTINCT: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
     exp.Min: agg.min,
     exp.Max: agg.max,
 }
+#: Those that depend on the order of rows, by node; ``_IN_ORDER_NAMED`` has the others.
+_IN_ORDER = (
+    *(exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.AnyValue, exp.ArrayAgg),
+    exp.GroupConcat,
+)
+_TEXTS = ("string_agg", "listagg", "group_concat")
+_NULLS = (
+    "{0} skips nulls: leave IGNORE NULLS and RESPECT NULLS out; they are for FIRST, LAST and "
+    "ARRAY_AGG"
+)
+_FIRST = (
+    "{0} takes a value, and TRUE to ignore nulls; a number of rows is for MATCH_RECOGNIZE, and "
+    "TOP_K and ROW_NUMBER return several"
+)
+_NO_ORDER = "{0} takes no ORDER BY: its result does not depend on the order of the rows"
+_DISTINCT = (
+    "{0} takes one value, without DISTINCT; DISTINCT is for COUNT, SUM, AVG, MIN, "
+    "MAX, ARRAY_AGG and STRING_AGG"
+)
 _OF_TWO: dict[type[exp.Expr], Callable[[Expr, Expr], Agg]] = {
     exp.Corr: agg.corr,
     exp.CovarPop: lambda x, y: agg.covariance(x, y, ddof=0),
     exp.CovarSamp: agg.covariance,
 }
-#: They see nulls, so a condition cannot be made of them.
-_SEE_NULLS = (exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.ArrayAgg)
 KNOWN = ", ".join(
     (
         "COUNT",
         *(name for name, _ in _OF_ONE.values() if name),
         "QUANTILE",
         "PERCENTILE_CONT",
+        "PERCENTILE_DISC",
+        *("FIRST", "LAST", "ANY_VALUE", "ARRAY_AGG", "STRING_AGG", "LISTAGG", "COLLECT_LIST"),
         *(name.upper() for name in _NAMED),
         *("MAX_BY", "MIN_BY", "CORR", "COVAR_POP", "COVAR_SAMP"),
     )
@@ -88,7 +104,7 @@ KNOWN = ", ".join(
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node is an aggregate, with its FILTER."""
-    return isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup)
+    return isinstance(node, (exp.AggFunc, *AROUND))
 
 
 def has_aggregate(node: exp.Expr) -> bool:
@@ -102,13 +118,18 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.Expr:
     """The statement, in which calls of aggregates by name are known as such."""
+    named = (*_NAMED, *_IN_ORDER_NAMED, *aggregates)
 
     def mark(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Anonymous):
+        spread = spread_quantiles(node)
+        if spread is not node:
+            return spread
+        if isinstance(node, exp.List) and len(node.expressions) == 1:
+            made: exp.Expr = exp.ArrayAgg(this=node.expressions[0])
+        elif isinstance(node, exp.Anonymous) and node.name.lower() in named:
+            made = exp.AnonymousAggFunc(this=node.name, expressions=node.expressions)
+        else:
             return node
-        if node.name.lower() not in _NAMED and node.name.lower() not in aggregates:
-            return node
-        made = exp.AnonymousAggFunc(this=node.name, expressions=node.expressions)
         made.meta.update(node.meta)
         return made
 
@@ -124,30 +145,32 @@ class Aggregates:
 
     def build(self, node: exp.Expr) -> Agg:
         """The aggregate of a node for which :func:`is_aggregate` holds."""
-        text = self.before.text
-        condition: Expr | None = None
-        if isinstance(node, exp.Filter):
-            condition = self.before.compile(node.args["expression"].this)
-            node = node.this
-            sees_nulls = isinstance(node, _SEE_NULLS) or self._own(node) is not None
-            if sees_nulls or not isinstance(node, exp.AggFunc | exp.WithinGroup):
-                raise text.error(node, f"{said(node)} takes no FILTER; use WHERE or CASE")
-        if type(node) is exp.WithinGroup:
-            return self._within_group(node, condition)
-        for part in node.iter_expressions():
+        text, call = self.before.text, call_of(node)
+        node = call.node
+        for part in (*call.values, *call.order):
             if has_aggregate(part):
                 raise text.error(part, "an aggregate cannot be inside another aggregate")
+        if not isinstance(node, exp.AggFunc) or (self._own(node) and call.condition is not None):
+            raise text.error(node, f"{called(node)} takes no FILTER; use WHERE or CASE")
+        condition = None if call.condition is None else self.before.compile(call.condition)
+        if isinstance(node, _IN_ORDER) or (
+            isinstance(node, exp.AnonymousAggFunc) and node.name.lower() in _IN_ORDER_NAMED
+        ):
+            return self._in_order(call, condition)
+        if call.skips_nulls is not None:
+            raise text.error(node, _NULLS.format(called(node)))
+        if isinstance(node, exp.PercentileCont | exp.PercentileDisc) or (
+            isinstance(node, exp.Mode) and call.order
+        ):
+            return self._within_group(call, condition)
+        if call.order:
+            raise text.error(call.order[0].this, _NO_ORDER.format(called(node)))
         if isinstance(node, exp.Count):
             return self._count(node, condition)
         if type(node) is exp.AnonymousAggFunc and node.name:
-            return self._by_name(node, condition)
-        if type(node) is exp.GroupConcat:
-            said_by = node.args.get("separator")
-            separator = "," if said_by is None else plain_value(said_by, text)
-            return self._made(node, lambda x: agg.string_agg(x, separator), node.this, condition)
-        if type(node) is exp.Quantile:
-            q = plain_value(node.args["quantile"], text)
-            return self._made(node, lambda x: agg.quantile(x, q), node.this, condition)
+            return self._by_name(call, condition)
+        if type(node) in (exp.Quantile, exp.ApproxQuantile):
+            return self._quantile(node, condition)
         if isinstance(node, exp.ArgMax | exp.ArgMin):
             return self._ranked(node, condition)
         if type(node) in _OF_TWO:
@@ -156,21 +179,65 @@ class Aggregates:
                 return _OF_TWO[type(node)](_where(condition, sides[0]), sides[1])
         _, make = _OF_ONE.get(type(node), ("", None))
         if make is None:
-            hint = HINTS.get(text.spelled(node)) or HINTS.get(said(node)) or f"there are {KNOWN}"
+            hint = HINTS.get(text.spelled(node)) or HINTS.get(called(node)) or f"there are {KNOWN}"
             reason = f"the aggregate {text.spelled(node)} is not supported; {hint}"
             raise text.error(node, reason)
-        once = _OF_DISTINCT.get(type(node)) if isinstance(node.this, exp.Distinct) else None
-        if once is not None and len(node.this.expressions) == 1:
-            return self._made(node, once, node.this.expressions[0], condition)
-        if isinstance(node.this, exp.Distinct) or node.expressions:
-            raise text.error(
-                node,
-                f"{said(node)} of several or DISTINCT values is not supported; DISTINCT is for "
-                "COUNT, SUM, AVG, MIN and MAX",
-            )
-        if node.this is None:
-            raise text.error(node, f"{said(node)} lacks an argument")
-        return self._made(node, make, node.this, condition)
+        if not call.values:
+            raise text.error(node, f"{called(node)} lacks an argument")
+        if call.is_distinct:
+            make = _OF_DISTINCT.get(type(node))
+        if make is None or len(call.values) > 1:
+            raise text.error(node, _DISTINCT.format(called(node)))
+        return self._made(node, make, call.values[0], condition)
+
+    def _in_order(self, call: AggregateCall, condition: Expr | None) -> Agg:
+        """``FIRST``, ``LAST`` and lists, whose results depend on the order of the rows."""
+        text, node = self.before.text, call.node
+        if not call.values:
+            raise text.error(node, f"{called(node)} lacks an argument")
+        value, *more = [call.values[0], *(plain_value(part, text) for part in call.values[1:])]
+        name = node.name.lower() if isinstance(node, exp.AnonymousAggFunc) else ""
+        is_text = isinstance(node, exp.GroupConcat) or name in _TEXTS
+        is_first = isinstance(node, exp.First | exp.FirstValue | exp.Last | exp.LastValue)
+        if is_first and more and not isinstance(more[0], bool):
+            raise text.error(node, _FIRST.format(called(node)))
+        if len(more) > int(is_text or is_first):
+            raise text.error(node, f"{called(node)} takes {1 + int(is_text)} arguments")
+        skips = bool(call.skips_nulls) or (is_first and more == [True])
+        if isinstance(node, exp.AnyValue) or name in ("collect_list", "collect_set"):
+            skips = True
+        if isinstance(node, exp.ArrayAgg) and text.engine.name == "spark":
+            skips = call.skips_nulls is not False
+        is_distinct = call.is_distinct or name == "collect_set"
+        order = [self._ordering(part) for part in call.order]
+        x = self.before.compile(value)
+        where = x.is_not_null() if skips else None
+        if condition is not None:
+            where = condition if where is None else condition & where
+        with text.located(node):
+            if is_text:
+                separator = more[0] if more else "" if text.engine.name == "spark" else ","
+                if not order and not is_distinct:
+                    return agg.string_agg(_where(condition, x), separator)
+                return agg.string_agg(
+                    x, separator, order_by=order, distinct=is_distinct, where=condition
+                )
+            if isinstance(node, exp.ArrayAgg) or name:
+                if not order and not is_distinct and skips:
+                    return agg.collect(_where(condition, x))
+                return agg.array_agg(x, order_by=order, distinct=is_distinct, where=where)
+            if is_distinct:
+                raise text.error(node, _DISTINCT.format(called(node)))
+            if isinstance(node, exp.AnyValue) and not order:
+                return agg.any_value(_where(condition, x))
+            make = agg.last if isinstance(node, exp.Last | exp.LastValue) else agg.first
+            return make(x, order_by=order, where=where)
+
+    def _ordering(self, part: exp.Expr) -> agg.Ordering:
+        if isinstance(part.this, exp.Literal):
+            raise self.before.text.error(part.this, "ORDER BY in an aggregate takes a column")
+        is_descending, nulls_first = (bool(part.args.get(a)) for a in ("desc", "nulls_first"))
+        return agg.Ordering(self.before.compile(part.this), is_descending, nulls_first)
 
     def _count(self, node: exp.Count, condition: Expr | None) -> Agg:
         value = node.this
@@ -190,40 +257,57 @@ class Aggregates:
             return self._made(node, agg.count, value, condition)
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
 
-    def _within_group(self, node: exp.Expr, condition: Expr | None) -> Agg:
+    def _within_group(self, call: AggregateCall, condition: Expr | None) -> Agg:
         """``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``, and ``MODE()`` so."""
-        text, order = self.before.text, node.args["expression"]
-        if type(node.this) not in (exp.PercentileCont, exp.Mode) or len(order.expressions) != 1:
-            raise text.error(node, "write PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)")
-        (by,) = order.expressions
-        if type(node.this) is exp.Mode:
-            if by.args.get("desc") or node.this.this is not None:
+        text, node = self.before.text, call.node
+        if len(call.order) != 1 or len(call.values) != int(type(node) is not exp.Mode):
+            wanted = "write PERCENTILE_CONT(q) or PERCENTILE_DISC(q) WITHIN GROUP (ORDER BY x)"
+            is_mode = type(node) is exp.Mode
+            raise text.error(
+                node, "write MODE(x); ties return the smallest value" if is_mode else wanted
+            )
+        (by,) = call.order
+        down = bool(by.args.get("desc"))
+        if type(node) is exp.Mode:
+            if down:
                 raise text.error(node, "write MODE(x); ties return the smallest value")
             return self._made(node, agg.mode, by.this, condition)
-        q = plain_value(node.this.this, text)
-        asked = 1 - q if by.args.get("desc") else q
-        return self._made(node, lambda x: agg.quantile(x, asked), by.this, condition)
+        q = plain_value(call.values[0], text)
+        if type(node) is exp.PercentileDisc:
+            return self._made(
+                node, lambda x: agg.quantile_disc(x, q, descending=down), by.this, condition
+            )
+        share = 1 - q if down else q
+        return self._made(node, lambda x: agg.quantile(x, share), by.this, condition)
+
+    def _quantile(self, node: exp.Expr, condition: Expr | None) -> Agg:
+        """``QUANTILE(x, q)``, which in DuckDB is one of the values, as is an approximate one."""
+        q = plain_value(node.args["quantile"], self.before.text)
+        is_one = isinstance(node, exp.ApproxQuantile) or self.before.text.engine.name == "duckdb"
+        make = agg.quantile_disc if is_one else agg.quantile
+        return self._made(node, lambda x: make(x, q), node.this, condition)
 
     def _ranked(self, node: exp.ArgMax | exp.ArgMin, condition: Expr | None) -> Agg:
         make = agg.max_by if isinstance(node, exp.ArgMax) else agg.min_by
         value, rank = self.before.compile(node.this), self.before.compile(node.expression)
         if node.args.get("count"):
-            raise self.before.text.error(node, f"{said(node)} takes two values")
+            raise self.before.text.error(node, f"{called(node)} takes two values")
         with self.before.text.located(node):
             return make(value, _where(condition, rank))
 
-    def _by_name(self, node: exp.Expr, condition: Expr | None) -> Agg:
-        text, given = self.before.text, node.expressions
+    def _by_name(self, call: AggregateCall, condition: Expr | None) -> Agg:
+        text, node = self.before.text, call.node
         own = self._own(node)
+        literals, optional = (0, 0) if own is not None else _NAMED[node.name.lower()][1:]
+        count = len(call.values)
+        if not 1 + literals <= count <= 1 + literals + optional or call.is_distinct:
+            takes = "one value" if own is not None else f"{1 + literals} arguments"
+            raise text.error(node, f"{called(node)} takes {takes}")
         if own is not None:
-            if len(given) != 1:
-                raise text.error(node, f"{said(node)} takes one value")
-            return self._made(node, lambda x: agg.user(own, x), given[0], condition)
-        make, literals = _NAMED[node.name.lower()]
-        if len(given) != 1 + literals:
-            raise text.error(node, f"{said(node)} takes {1 + literals} arguments")
-        more: list[Any] = [plain_value(part, text) for part in given[1:]]
-        return self._made(node, lambda x: make(x, *more), given[0], condition)
+            return self._made(node, lambda x: agg.user(own, x), call.values[0], condition)
+        make = _NAMED[node.name.lower()][0]
+        more: list[Any] = [plain_value(part, text) for part in call.values[1 : 1 + literals]]
+        return self._made(node, lambda x: make(x, *more), call.values[0], condition)
 
     def _made(
         self, node: exp.Expr, make: Callable[[Expr], Agg], value: exp.Expr, condition: Expr | None
@@ -240,7 +324,7 @@ def _where(condition: Expr | None, value: Expr) -> Expr:
     return value if condition is None else when(condition).then(value).otherwise(None)
 
 
-def said(node: exp.Expr) -> str:
+def called(node: exp.Expr) -> str:
     """SQL's name of an aggregate."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()

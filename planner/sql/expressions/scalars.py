@@ -22,6 +22,7 @@ from planner.sql.expressions.containers import nth
 from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.refusals import not_supported
 from planner.sql.expressions.windowing import OVER
+from planner.sql.reading.aggregate_calls import AROUND
 from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import (
     data_type,
@@ -114,7 +115,7 @@ class Expressions:
             schema, engine = self.scope.stream.schema, self.text.engine
             other = of_engine.arithmetic(node, left, right, schema, engine)
             return binary(left, right) if other is None else other
-        if isinstance(node, exp.AggFunc | exp.Filter):
+        if isinstance(node, (exp.AggFunc, *AROUND)):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
         method = self._METHODS.get(type(node))
         if method is not None:

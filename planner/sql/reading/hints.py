@@ -23,9 +23,9 @@ _NOW = "an answer follows from its input alone; the event's own times are vs() a
 _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW"
 _OVER = "write it with OVER (PARTITION BY k ORDER BY ts)"
-_COLLECT = "ARRAY_AGG(x) and COLLECT_LIST(x) give lists, copies included"
+_COLLECT = "write ARRAY_AGG(x), or COLLECT_SET(x) for each value once"
 _STRUCT = "a struct is made in Python: struct(a=...)"
-_QUANTILE = "write QUANTILE(x, 0.5)"
+_QUANTILE = "write QUANTILE(x, [0.1, 0.5])"
 _PART = "write EXTRACT(HOUR FROM t)"
 _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
 
@@ -112,21 +112,12 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(
         ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT", "HLL"), "write COUNT(DISTINCT x)"
     ),
-    **dict.fromkeys(
-        ("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_APPROX"), _QUANTILE
-    ),
-    "PERCENTILE_DISC": "QUANTILE(x, 0.5) lies between two values where PERCENTILE_DISC takes one",
-    **dict.fromkeys(("APPROX_QUANTILE", "APPROX_PERCENTILE", "APPROX_QUANTILES"), _QUANTILE),
+    "APPROX_QUANTILES": _QUANTILE,
     **dict.fromkeys(("ARBITRARY",), "write ANY_VALUE(x)"),
-    **dict.fromkeys(("IGNORE NULLS", "RESPECT NULLS"), "ask a subquery WHERE x IS NOT NULL"),
     "COUNTIF": "write COUNT_IF(c)",
     "MEAN": "write AVG(x)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),
-    **dict.fromkeys(
-        ("COLLECT_SET", "LIST", "COLLECT"),
-        _COLLECT,
-    ),
-    "GROUP_CONCAT": "write STRING_AGG(x, ',')",
+    **dict.fromkeys(("LIST", "COLLECT"), _COLLECT),
     **dict.fromkeys(("MAX_N", "MIN_N"), "write TOP_K(x, k)"),
     **dict.fromkeys(("EXPLODE", "UNNEST", "POSEXPLODE", "INLINE"), _EACH),
 }  # fmt: skip

@@ -202,9 +202,8 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Count: ("this", "big_int"),
     exp.Distinct: ("expressions",),
     exp.Filter: _TWO,
-    **dict.fromkeys(
-        (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median), ("this",)
-    ),
+    **dict.fromkeys((exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median), ("this",)),
+    **dict.fromkeys((exp.First, exp.Last), _TWO),
     **dict.fromkeys((exp.Variance, exp.VariancePop), ("this",)),
     **dict.fromkeys((exp.Stddev, exp.StddevSamp, exp.StddevPop), ("this",)),
     **dict.fromkeys((exp.AnyValue, exp.LogicalAnd, exp.LogicalOr, exp.CountIf), ("this",)),
@@ -214,10 +213,11 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArrayAgg: ("this", "nulls_excluded"),
     exp.GroupConcat: ("this", "separator"),
     exp.WithinGroup: _TWO,
-    exp.PercentileCont: ("this",),
-    exp.Order: ("expressions",),
+    **dict.fromkeys((exp.PercentileCont, exp.PercentileDisc), ("this",)),
+    **dict.fromkeys((exp.IgnoreNulls, exp.RespectNulls), ("this",)),
+    exp.Order: ("this", "expressions"),
     exp.Ordered: ("this", "desc", "nulls_first"),
-    exp.Quantile: ("this", "quantile"),
+    **dict.fromkeys((exp.Quantile, exp.ApproxQuantile), ("this", "quantile")),
     **dict.fromkeys((exp.ArgMax, exp.ArgMin), _TWO),
 }
 

@@ -55,24 +55,17 @@ class TopOrder:
     latest: bool = False
 
     def __str__(self) -> str:
-        said = (
-            f"{'desc' if down else 'asc'}{' nulls first' if first else ''}"
-            for down, first in self.ways
-        )
         more = f"{_LATEST if self.latest else ''}{_COPIES if self.copies else ''}"
-        return f"{self.kind} {self.rows} {', '.join(said)}{more}"
+        return f"{self.kind} {self.rows} {written_ways(self.ways)}{more}"
 
     @staticmethod
     def read(argument: Argument) -> TopOrder:
         """The argument of an aggregate."""
         assert isinstance(argument, str), argument
         plain = argument.removesuffix(_COPIES)
-        kind, rows, said = plain.removesuffix(_LATEST).split(" ", 2)
-        ways = tuple(
-            (way.startswith("desc"), way.endswith("nulls first")) for way in said.split(", ")
-        )
+        kind, rows, ways = plain.removesuffix(_LATEST).split(" ", 2)
         copies, latest = argument.endswith(_COPIES), plain.endswith(_LATEST)
-        return TopOrder(kind, int(rows), ways, copies, latest)
+        return TopOrder(kind, int(rows), read_ways(ways), copies, latest)
 
     def place_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """What places are called beside the columns of the rows."""
@@ -82,6 +75,21 @@ class TopOrder:
                 name += "_"
             made.append(name)
         return tuple(made)
+
+
+def written_ways(ways: Ways) -> str:
+    """The ways of values as text, such as ``desc, asc nulls first``."""
+    return ", ".join(
+        f"{'desc' if down else 'asc'}{' nulls first' if first else ''}" for down, first in ways
+    )
+
+
+def read_ways(text: str) -> Ways:
+    """The ways in a text of :func:`written_ways`."""
+    return tuple(
+        (way.startswith("desc"), way.endswith("nulls first"))
+        for way in (text.split(", ") if text else ())
+    )
 
 
 def input_type(by: list[pa.DataType], row: pa.DataType) -> pa.DataType:

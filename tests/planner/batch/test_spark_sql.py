@@ -12,9 +12,10 @@ import pytest
 
 from planner import Stream, agg, col, hopping, lit, when
 from planner.batch.spark_sql import UnsupportedInBatchError, physical, restored, to_sql, type_name
-from planner.batch.spark_sql.aggregates import Take, _first_difference, _way
+from planner.batch.spark_sql.aggregates import take_of
 from planner.batch.spark_sql.expressions import WRITERS
 from planner.batch.spark_sql.frame import Frame
+from planner.batch.spark_sql.in_order import first_difference, way
 from planner.batch.temporal import clock_windows
 from planner.batch.temporal.lifetimes import moved
 from planner.errors import InvalidPlanError
@@ -216,6 +217,7 @@ def test_texts_of_all_functions(rewrite: bool) -> None:
 ARGUMENTS: dict[str, Argument] = {
     **dict.fromkeys(("variance", "stddev", "covariance"), 1),
     "quantile": 0.5,
+    "quantile_disc": "0.5 desc",
     "top_k": 2,
     "string_agg": ",",
 }
@@ -234,7 +236,7 @@ def aggregated(function: str) -> Iterator[str]:
         if not AGGREGATES[function].takes(kind):
             continue
         below = Frame(None, pa.schema([("x", kind)]), lifetime_us=1)
-        take = Take.of(Aggregate(function, "x", "out", ARGUMENTS.get(function)), 0, below)
+        take = take_of(Aggregate(function, "x", "out", ARGUMENTS.get(function)), 0, below)
         yield f"{function}({called}) = {take.result}"
         yield from (f"    {name}: {text}" for name, text in take.partial.items())
 
@@ -268,8 +270,8 @@ def test_windows_lie_within_the_time_axis() -> None:
 
 
 def test_what_comes_before_goes_by_the_first_difference() -> None:
-    assert _first_difference(["a"]) == "(a)"
-    assert _first_difference(["a", "b", "c"]) == (
+    assert first_difference(["a"]) == "(a)"
+    assert first_difference(["a", "b", "c"]) == (
         "(case when (a) <> 0 then (a) when (b) <> 0 then (b) else (c) end)"
     )
 
@@ -291,7 +293,7 @@ def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
 @pytest.mark.parametrize("down", [False, True])
 def test_which_value_comes_before(*, down: bool, nulls_first: bool) -> None:
     """As Python reads it, with ``None`` for null."""
-    sql = _way("a", "b", down=down, nulls_first=nulls_first)
+    sql = way("a", "b", down=down, nulls_first=nulls_first)
     steps = re.findall(r"when (.*?) then (-?\d)", sql)
     last = re.fullmatch(r"case .* else (-?\d) end", sql)
     assert last is not None

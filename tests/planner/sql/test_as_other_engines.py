@@ -193,3 +193,29 @@ def test_a_subquery_in_having_has_columns_and_aggregates_of_its_own() -> None:
     wanted = _ran(sql("SELECT k, COUNT(*) AS y FROM t GROUP BY k HAVING COUNT(*) > 6", streams))
     assert _ran(sql(text.format("AVG(y)"), streams)) == wanted
     assert _ran(sql(text.format("AVG(u.y)"), streams)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "wanted"),
+    [
+        ("QUANTILE(x, 0.5)", None, 2.5),
+        ("QUANTILE(x, 0.5)", "duckdb", 2),
+        ("ARRAY_AGG(x)", "flink", [1, None, 4, 2, 3]),
+        ("ARRAY_AGG(x)", "spark", [1, 4, 2, 3]),
+        ("ARRAY_AGG(x) RESPECT NULLS", "spark", [1, None, 4, 2, 3]),
+        ("LISTAGG(CAST(x AS VARCHAR))", "flink", "1,4,2,3"),
+        ("LISTAGG(CAST(x AS VARCHAR))", "spark", "1423"),
+        ("LAST(CASE WHEN x < 3 THEN x END, TRUE)", "spark", 2),
+        ("ARRAY_AGG(x ORDER BY x)", "postgres", [1, 2, 3, 4, None]),
+        ("ARRAY_AGG(x ORDER BY x)", "spark", [1, 2, 3, 4]),
+        ("ARRAY_AGG(x ORDER BY x)", "flink", [None, 1, 2, 3, 4]),
+    ],
+)
+def test_aggregates_that_engines_name_alike(text: str, dialect: str | None, wanted: Any) -> None:
+    items = [event(at, x=x) for at, x in enumerate([1, None, 4, 2, 3])]
+    made = sql(
+        f"SELECT {text} AS v FROM s GROUP BY TUMBLE('1m')",
+        {"s": Stream.from_items({"x": "int64"}, items)},
+        dialect=dialect,
+    )
+    assert [row["v"] for row in _ran(made)] == [wanted]

@@ -180,7 +180,7 @@ def test_words_of_a_match_stay_names_elsewhere() -> None:
 
 
 def test_first_with_a_number_of_rows_is_for_matches() -> None:
-    with pytest.raises(SqlError, match="this form of FIRST"):
+    with pytest.raises(SqlError, match="a number of rows is for MATCH_RECOGNIZE"):
         ss.sql("SELECT FIRST(price, 2) AS x FROM Ticker GROUP BY TUMBLE('1s')", {"Ticker": DROP})
 
 

@@ -40,6 +40,8 @@ GATHERED = (
     AggregateSpec("top_k", "s", "s_top", 1),
     AggregateSpec("quantile", "x", "x_mid", 0.5),
     AggregateSpec("quantile", "n", "n_low", 0.1),
+    AggregateSpec("quantile_disc", "x", "x_disc", "0.3 desc"),
+    AggregateSpec("quantile_disc", "s", "s_disc", "0.75 asc"),
     AggregateSpec("mode", "x", "x_often"),
     AggregateSpec("mode", "s", "s_often"),
     AggregateSpec("mode", "n", "n_often"),

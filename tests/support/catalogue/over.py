@@ -27,6 +27,23 @@ ENTRIES = (
     _of("FIRST_VALUE OVER ROWS", f"FIRST_VALUE(s) {_ROWS}"),
     _of("LAST_VALUE OVER ROWS", f"LAST_VALUE(s) {_BEFORE}"),
     _of("ARRAY_AGG OVER ROWS", f"ARRAY_AGG(i) {_ROWS}"),
+    _of(
+        "ARRAY_AGG ORDER BY OVER ROWS",
+        f"ARRAY_AGG(i ORDER BY n DESC) FILTER (WHERE p) {_ROWS}",
+    ),
+    _of("LAST_VALUE IGNORE NULLS so far", f"LAST_VALUE(i IGNORE NULLS) {_ALL}"),
+    _of(
+        "FIRST_VALUE FILTER OVER ROWS",
+        f"FIRST_VALUE(s) FILTER (WHERE i > 0) {_ROWS}",
+        f"(ARRAY_AGG(s ORDER BY ts) FILTER (WHERE i > 0) {_ROWS})[1]",
+    ),
+    _of(
+        "LAST_VALUE IGNORE NULLS OVER ROWS",
+        f"LAST_VALUE(s) IGNORE NULLS {_BEFORE}",
+        f"LAST_VALUE(s IGNORE NULLS) {_BEFORE}",
+    ),
+    _of("LAG RESPECT NULLS", f"LAG(i) RESPECT NULLS {_ALL}", f"LAG(i) {_ALL}"),
+    _of("LAG IGNORE NULLS", f"LAG(i) IGNORE NULLS {_ALL}", hint="LAST_VALUE(x) IGNORE NULLS"),
     _of("MEDIAN OVER ROWS", f"MEDIAN(i) {_ROWS}"),
     _of("STDDEV OVER ROWS", f"STDDEV(j) {_ROWS}"),
     _of("frames that end before the row", f"SUM(i) {_BEFORE}"),

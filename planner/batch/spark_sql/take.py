@@ -1,0 +1,65 @@
+"""One aggregate as Spark SQL: the columns that are computed per group, and their result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.expressions.spark.types import text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.batch.spark_sql.frame import Frame
+    from planner.logical.nodes import Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """An aggregate: what is computed per group, and the result made of that."""
+
+    partial: dict[str, str]
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An aggregate of column ``source`` of ``below``; ``index`` is its number."""
+
+    source: str
+    aggregate: Aggregate
+    index: int
+    below: Frame
+
+    @property
+    def function(self) -> str:
+        return self.aggregate.function
+
+    @property
+    def name(self) -> str:
+        """The name of the column that is computed per group."""
+        return f"a{self.index}"
+
+    @property
+    def column(self) -> str:
+        return self.below.columns[self.source]
+
+    @property
+    def kind(self) -> pa.DataType:
+        return self.below.schema.field(self.source).type
+
+    @property
+    def joining(self) -> str:
+        """A list of texts with the separator between them."""
+        return f"array_join({{}}, {text(str(self.aggregate.argument))})"
+
+    @property
+    def shown(self) -> str:
+        """The aggregate in error messages."""
+        return f"{self.function}({self.source})"
+
+    def take(self, partial: str, result: str = "{}") -> Take:
+        """``partial`` has a place for the column, ``result`` for :attr:`name`."""
+        argument = self.aggregate.argument
+        made = partial.format(self.column, argument=argument)
+        return Take({self.name: made}, result.format(self.name, argument=argument))
