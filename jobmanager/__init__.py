@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rstream.lazy import lazy
 
 if TYPE_CHECKING:
-    from jobmanager.batch.validate import Comparison, collect_batch
     from jobmanager.config import JobConfig
     from jobmanager.delivery.answer import read_table
     from jobmanager.driver.job import Job
+    from jobmanager.driver.running.batch.validate import Comparison, collect_batch
     from jobmanager.driver.running.collecting import collect
     from jobmanager.driver.running.rows import head, show
     from jobmanager.driver.running.run import resume, run
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         NoJobError,
         OutputTakenError,
     )
+    from jobmanager.replay.replaying import replay
     from jobmanager.storage.shown import status
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "read_dead_letters",
     "read_late",
     "read_table",
+    "replay",
     "resume",
     "run",
     "show",
@@ -53,7 +55,7 @@ __all__ = [
 #: Where the names are defined; a module is imported when one of its names is first used.
 _HOMES = {
     "jobmanager.storage.shown": ("status",),
-    "jobmanager.batch.validate": ("Comparison", "collect_batch"),
+    "jobmanager.driver.running.batch.validate": ("Comparison", "collect_batch"),
     "jobmanager.config": ("JobConfig",),
     "jobmanager.delivery.answer": ("read_table",),
     "jobmanager.driver.job": ("Job",),
@@ -61,6 +63,7 @@ _HOMES = {
     "jobmanager.driver.running.rows": ("head", "show"),
     "jobmanager.driver.running.run": ("resume", "run"),
     "jobmanager.driver.running.side_output": ("read_dead_letters", "read_late"),
+    "jobmanager.replay.replaying": ("replay",),
     "jobmanager.errors": (
         "BadRowsWarning",
         "JobExistsError",

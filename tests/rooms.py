@@ -77,10 +77,11 @@ ROOMS = (
     *("jobmanager/errors.py", "jobmanager/config.py", "jobmanager/logs.py"),
     *("jobmanager/options.py", "jobmanager/spark_daemon.py"),
     *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
-    *("jobmanager/driver", "jobmanager/driver/running"),
-    *("jobmanager/batch", "jobmanager/intake"),
+    *("jobmanager/driver", "jobmanager/driver/running", "jobmanager/driver/running/batch"),
+    *("jobmanager/intake", "jobmanager/replay"),
     *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/view.py"),
     *("jobmanager/cli/running", "jobmanager/cli/page"),
+    "jobmanager/replay/verbs.py",
     *("jobmanager/cli", "jobmanager"),
     *("streamscope/testing/errors.py", "streamscope/testing"),
 )

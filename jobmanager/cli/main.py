@@ -16,7 +16,6 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from jobmanager import logs
-from jobmanager.batch.validate import validate as run_both
 from jobmanager.cli import (
     options,
     requests,
@@ -50,8 +49,10 @@ from jobmanager.cli.view import (
 )
 from jobmanager.config import JobConfig
 from jobmanager.driver.running import run as jobs
+from jobmanager.driver.running.batch.validate import validate as run_both
 from jobmanager.errors import JobFailedError
 from jobmanager.options import configured
+from jobmanager.replay.verbs import replay
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.output_check import verify_output
@@ -321,6 +322,7 @@ for _verb in (
     show_logs,
     doctor,
     serve,
+    replay,
 ):
     app.command()(_reports_errors(_verb))
 

@@ -218,6 +218,16 @@ def load_checkpoint(
     return LoadedCheckpoint(_snapshot(header, tuple(states)), stored)
 
 
+def read_header(data: bytes, name: str) -> Header:
+    """The header of the manifest ``data``, read from the checkpoint ``name``.
+
+    Raises:
+        CorruptCheckpointError: the bytes have changed since.
+        CheckpointFormatError: another version wrote them.
+    """
+    return _open(data, name)[0]
+
+
 class _Body:
     """A manifest as it comes into being."""
 

@@ -37,6 +37,8 @@ from rvertex.vertex.source_input import SourceInput, own_sides
 from rvertex.vertex.spec import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rvertex.events.run import Run
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import VertexSpec
@@ -70,10 +72,15 @@ class RVertex:
         pending_rows_max: int,
         pending_bytes_max: int = PENDING_BYTES_MAX,
         values: Values | None = None,
+        before_step: Callable[[list[Run]], None] | None = None,
     ) -> None:
-        """``values``: what user code may draw from; without, it may draw nothing."""
+        """``values``: what user code may draw from; without, it may draw nothing.
+
+        ``before_step`` gets the runs of each step, one per port, before the operators do.
+        """
         self.spec = spec
         self._values = values
+        self._before_step = before_step
         self._pending_rows_max, self._pending_bytes_max = pending_rows_max, pending_bytes_max
         self._open()
 
@@ -144,6 +151,11 @@ class RVertex:
     def read_positions(self) -> tuple[int, ...]:
         """Next seq to offer on each input; at or past ``consumed``."""
         return self._input.read_positions
+
+    @property
+    def input_cti(self) -> int:
+        """The last CTI that the input side released."""
+        return self._input.position.cti
 
     @property
     def counts(self) -> Counts:
@@ -223,7 +235,7 @@ class RVertex:
             origin = ReplayFrom(inputs, scalars) if self.is_finished else origin
         else:
             inputs = self.consumed
-            states = (self._input.snapshot(), *(o.snapshot() for o in self._operators))
+            states = self.states()
         return Snapshot(
             vertex=self.spec.id,
             state_schema=self.spec.state_schema,
@@ -236,6 +248,10 @@ class RVertex:
             is_final=self.is_finished,
             replay_from=origin,
         )
+
+    def states(self) -> tuple[OperatorState, ...]:
+        """The states now: of the input side, then of each operator."""
+        return (self._input.snapshot(), *(o.snapshot() for o in self._operators))
 
     def digests(self) -> tuple[bytes, ...]:
         """Running digest of each output over ``[0, output seq)``."""
@@ -271,6 +287,8 @@ class RVertex:
         ports = self._input.release()
         result = None
         if ports is not None:
+            if self._before_step is not None:
+                self._before_step(ports)
             events = sum(run.events.num_rows for run in ports)
             self._reached[0] = frontier_after(self._reached[0], ports)
             for k, operator in enumerate(self._operators, 1):

@@ -17,7 +17,7 @@ import pytest
 import jobmanager
 import planner
 from jobmanager import JobConfig
-from jobmanager.batch.validate import validate
+from jobmanager.driver.running.batch.validate import validate
 from jobmanager.storage.output_check import SUCCESS
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
 from planner.batch.rows import source_events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobmanager.batch.validate import collect_batch, compare
+from jobmanager.driver.running.batch.validate import collect_batch, compare
 from planner import Query
 from planner.physical.lower import lower
 from tests.support.plan_runner import answer

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, Phase, assume, given
 from typer.testing import CliRunner
 
 import jobmanager
-from jobmanager.batch.validate import compare
 from jobmanager.cli.main import app
+from jobmanager.driver.running.batch.validate import compare
 from planner import (
     Stream,
     agg,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from jobmanager.batch.run import run_batch
+from jobmanager.driver.running.batch.run import run_batch
 from rstream.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobmanager.batch.validate import Comparison, compare
+from jobmanager.driver.running.batch.validate import Comparison, compare
 from rstream.items.batch import VE, VS
 
 SCHEMA = pa.schema(

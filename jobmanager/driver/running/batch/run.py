@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jobmanager.batch.validate import collect_batch
+from jobmanager.driver.running.batch.validate import collect_batch
 from jobmanager.driver.running.run import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.output_claim import claim_output, mark_success
 from jobmanager.storage.root import JobRoot, display_uri

@@ -125,9 +125,9 @@ def compare(stream: pa.Table, batch: pa.Table) -> Comparison:
     floats = [n for n, f in enumerate(stream.schema) if _has_float(f.type)]
     left, right = (_grouped(table, exact, floats) for table in (stream, batch))
     for key in sorted(left.keys() | right.keys()):
-        mine, other = _unmatched(left.get(key, []), right.get(key, []))
-        if mine or other:
-            rows = [_row(table, found) for table, found in ((stream, mine), (batch, other))]
+        ours, other = _unmatched(left.get(key, []), right.get(key, []))
+        if ours or other:
+            rows = [_row(table, found) for table, found in ((stream, ours), (batch, other))]
             return Comparison(stream.num_rows, batch.num_rows, *rows)
     return Comparison(stream.num_rows, batch.num_rows)
 
@@ -149,16 +149,16 @@ def _grouped(table: pa.Table, exact: Sequence[int], floats: Sequence[int]) -> _G
     return groups
 
 
-def _unmatched(mine: list[_Entry], other: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
+def _unmatched(ours: list[_Entry], other: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
     """The rows of either side that have no partner; none if the sides agree."""
-    pairs = zip(mine, other, strict=False)
-    if len(mine) == len(other) and all(_agree(a, b) for (a, _), (b, _) in pairs):
+    pairs = zip(ours, other, strict=False)
+    if len(ours) == len(other) and all(_agree(a, b) for (a, _), (b, _) in pairs):
         return [], []
-    if max(len(mine), len(other)) > _SEARCHED_ROWS_MAX:
-        at = _first_apart(mine, other)
-        return mine[at : at + 1], other[at : at + 1]
+    if max(len(ours), len(other)) > _SEARCHED_ROWS_MAX:
+        at = _first_apart(ours, other)
+        return ours[at : at + 1], other[at : at + 1]
     left, unpaired = list(other), []
-    for values, at in mine:
+    for values, at in ours:
         found = next((k for k, (theirs, _) in enumerate(left) if _agree(values, theirs)), None)
         if found is None:
             unpaired.append((values, at))
@@ -167,10 +167,10 @@ def _unmatched(mine: list[_Entry], other: list[_Entry]) -> tuple[list[_Entry], l
     return unpaired, left
 
 
-def _first_apart(mine: list[_Entry], other: list[_Entry]) -> int:
-    pairs = enumerate(zip(mine, other, strict=False))
+def _first_apart(ours: list[_Entry], other: list[_Entry]) -> int:
+    pairs = enumerate(zip(ours, other, strict=False))
     return next(
-        (k for k, ((a, _), (b, _)) in pairs if not _agree(a, b)), min(len(mine), len(other))
+        (k for k, ((a, _), (b, _)) in pairs if not _agree(a, b)), min(len(ours), len(other))
     )
 
 

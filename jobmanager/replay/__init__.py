@@ -1,0 +1,1 @@
+"""Recomputes what a job did from its retained inputs, streams and checkpoints; writes nothing."""

@@ -1,0 +1,61 @@
+"""A query that is tried on what a job has recorded: its plan over the same input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.replay.errors import CannotReplayError
+from jobmanager.storage.places import plan_at_absolute_paths
+from planner.physical.lower import lower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from jobmanager.replay.recorded import Recorded
+    from planner import Query
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import VertexSpec
+
+_RUN_IT = "Give both queries the same input files, or run the new query with its own root"
+
+
+def planned_again(recorded: Recorded, query: Query) -> PhysicalPlan:
+    """The plan of ``query`` with the settings of the job, over the files that the job has read.
+
+    Raises:
+        CannotReplayError: the query reads other files.
+    """
+    settings = recorded.settings
+    plan = lower(
+        query,
+        root=recorded.uri,
+        parallelism=settings["parallelism"],
+        is_paced=bool(settings["paced"]),
+    )
+    plan = plan_at_absolute_paths(plan)
+    before, now = _files(recorded.plan), _files(plan)
+    for path in sorted(now):
+        if path not in before:
+            raise CannotReplayError(path, "the job has not read it", _RUN_IT)
+        if before[path] != now[path]:
+            raise CannotReplayError(path, "it has changed since the job was planned", _RUN_IT)
+    return plan
+
+
+def same_meaning(old: PhysicalPlan, new: PhysicalPlan) -> Callable[[VertexSpec], bool]:
+    """Whether a vertex of ``new`` computes what that of the same name does in ``old``."""
+    if new is old:
+        return lambda _: True
+    known = {v.id: (v.state_schema, v.output_streams) for v in old.vertices}
+
+    def is_same(spec: VertexSpec) -> bool:
+        cone = [spec, *(new.vertex(v) for v in new.ancestors(spec.id))]
+        return all(known.get(v.id) == (v.state_schema, v.output_streams) for v in cone)
+
+    return is_same
+
+
+def _files(plan: PhysicalPlan) -> Mapping[str, object]:
+    """The files that a plan reads, each with its version."""
+    sources = [v.source for v in plan.vertices if v.source is not None]
+    return {unit.path: unit.version for s in sources for unit in s.units if unit.path}

@@ -1,0 +1,114 @@
+"""What a root retains of a job: its plan, checkpoints, streams, and digests of finished vertices.
+
+Everything here only reads. A running job may delete files that were listed; a reader then gets an
+error that names the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobmanager.errors import NoJobError
+from jobmanager.replay.errors import CannotReplayError
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import CHECKPOINTS, JobRoot, display_uri
+from rstream.log.durable import DurableLog
+from rstream.store.blobs import open_store
+from rvertex.checkpoint.checkpointer import read_checkpoint
+from rvertex.checkpoint.codec import read_header
+from rvertex.messages import VertexFinished
+
+if TYPE_CHECKING:
+    from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+    from rvertex.vertex.spec import Snapshot, VertexSpec
+
+_MANIFEST = ".ckpt"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A retained checkpoint: the position of its vertex, without the state."""
+
+    name: str
+    #: Where a restart reads its inputs.
+    reads: tuple[int, ...]
+    outputs: tuple[int, ...]
+    digests: tuple[bytes, ...]
+
+
+class Recorded:
+    """What is retained of one job."""
+
+    def __init__(self, root: JobRoot) -> None:
+        """Raises NoJobError, UntrustedRootError, BrokenFileError, ChangedCodeError."""
+        self.settings = root.readable_settings()
+        plan = root.read_plan(to_run=True)
+        if plan is None:
+            raise NoJobError(display_uri(root.uri))
+        self.uri = display_uri(root.uri)
+        self.plan: PhysicalPlan = plan
+        self.store: BlobStore = root.store
+        self._checkpoints: dict[str, list[Retained]] = {}
+        self._finished: dict[str, VertexFinished] | None = None
+
+    def vertex(self, name: str) -> VertexSpec:
+        """The vertex of that name.
+
+        Raises:
+            CannotReplayError: there is none.
+        """
+        return vertex_of(self.plan, name)
+
+    def checkpoints(self, vertex: str) -> list[Retained]:
+        """Those that are retained, the newest first."""
+        if vertex not in self._checkpoints:
+            folder = f"{CHECKPOINTS}/{vertex}"
+            names = [n for n in self.store.list(folder) if n.endswith(_MANIFEST)]
+            found = [self._retained(name) for name in names]
+            order = [c for c in found if c is not None]
+            order.sort(key=lambda c: (c.outputs, c.name), reverse=True)
+            self._checkpoints[vertex] = order
+        return self._checkpoints[vertex]
+
+    def snapshot(self, checkpoint: Retained, spec: VertexSpec) -> Snapshot:
+        """The state of a retained checkpoint.
+
+        Raises:
+            CorruptCheckpointError, CheckpointFormatError, SnapshotSchemaError: it cannot be used.
+        """
+        return read_checkpoint(self.store, checkpoint.name, spec).snapshot
+
+    def finished(self, vertex: str) -> VertexFinished | None:
+        """Where the vertex ended, with the digests of all it wrote; None: it did not."""
+        if self._finished is None:
+            notices = [notice for _, notice in read_notices(self.store)]
+            self._finished = {n.vertex: n for n in notices if isinstance(n, VertexFinished)}
+        return self._finished.get(vertex)
+
+    def log(self, stream: str, uri: str) -> DurableLog:
+        """The durable part of a stream."""
+        return DurableLog(open_store(uri), stream)
+
+    def _retained(self, name: str) -> Retained | None:
+        try:
+            header = read_header(self.store.get(name), name)
+        except FileNotFoundError:  # a running job has deleted it
+            return None
+        reads = header.inputs if header.replay_from is None else header.replay_from.inputs
+        return Retained(name, tuple(reads), tuple(header.outputs), tuple(header.digests))
+
+
+def vertex_of(plan: PhysicalPlan, name: str) -> VertexSpec:
+    """The vertex of that name; of a stage with one vertex the stage's name does, too.
+
+    Raises:
+        CannotReplayError: there is none.
+    """
+    found = [v for v in plan.vertices if name in (v.id, v.stage)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(v.id for v in (found or plan.vertices))
+    reason = "the stage has several vertices" if found else "the plan has no such vertex"
+    raise CannotReplayError(name, reason, f"Choose one of {names}")

@@ -1,0 +1,192 @@
+"""Replays one vertex between two times and compares its output; stops in pdb."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.replay.differences import checks_of
+from jobmanager.replay.newcode import planned_again, same_meaning
+from jobmanager.replay.recorded import Recorded, vertex_of
+from jobmanager.replay.rerun import Rerun
+from jobmanager.replay.stops import Stops
+from jobmanager.storage.root import JobRoot
+from planner.durations import time_us
+from rstream.items.batch import only_events
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.vertex.rvertex import RVertex
+from rvertex.vertex.spec import ReplayFrom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from jobmanager.replay.differences import Difference
+    from jobmanager.replay.recorded import Retained
+    from jobmanager.replay.rerun import VertexRun
+    from planner import Query
+    from planner.durations import Time
+    from rvertex.vertex.rvertex import StepResult
+    from rvertex.vertex.spec import VertexSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay has found."""
+
+    vertex: str
+    #: The checkpoint that it started from; empty: the beginning of the input.
+    checkpoint: str
+    #: Items that it emitted, items compared one by one, and digests compared.
+    items: int
+    compared_items: int
+    compared_digests: int
+    #: How often ``break_`` stopped it.
+    stops: int
+    difference: Difference | None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no item and no digest differs from the recorded ones."""
+        return self.difference is None
+
+    def __str__(self) -> str:
+        start = f"from checkpoint {self.checkpoint}" if self.checkpoint else "from the beginning"
+        compared = f"{self.compared_items:,} items and {self.compared_digests:,} digests compared"
+        text = f"{self.vertex}: replayed {self.items:,} items {start}, {compared}"
+        if self.difference is not None:
+            return f"{text}\n{self.difference}"
+        if not self.compared_items and not self.compared_digests:
+            return f"{text}: nothing is retained to compare with"
+        return f"{text}: equal"
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "vertex": self.vertex,
+            "checkpoint": self.checkpoint,
+            "items": self.items,
+            "compared_items": self.compared_items,
+            "compared_digests": self.compared_digests,
+            "stops": self.stops,
+            "equal": self.is_equal,
+            "difference": None if self.difference is None else str(self.difference),
+        }
+
+
+def replay(
+    root: str,
+    vertex: str,
+    *,
+    from_: Time | None = None,
+    until: Time | None = None,
+    break_: str | None = None,
+    code: Query | None = None,
+    on_rows: Callable[[pa.RecordBatch], None] | None = None,
+    trust: bool = False,
+) -> Replay:
+    """Run one vertex of a job again in this process and compare its output with the recorded one.
+
+    It starts from the newest retained checkpoint at or before ``from_``, and ends once its output
+    has reached ``until``. Nothing is written to the root, and nothing is delivered.
+
+    ``vertex``: such as ``"s02-join.1"``; ``status`` lists them. ``break_``: a SQL condition on the
+    rows that the vertex reads. Before each step with such a row it calls ``sys.breakpointhook()``,
+    which is pdb unless a debugger is attached. ``code``: a query to run instead, on the recorded
+    input. ``on_rows`` gets the events of the output, with ``_vs, _ve`` and the payload.
+
+    Raises:
+        CannotReplayError: something that it needs is not retained, or there is no such vertex.
+        InvalidConditionError: ``break_`` is no condition on the rows.
+    """
+    recorded = Recorded(JobRoot(root, trust=trust))
+    begin = MIN_TIME if from_ is None else time_us(from_, what="from")
+    end = INF_TIME if until is None else time_us(until, what="until")
+    plan = recorded.plan if code is None else planned_again(recorded, code)
+    spec = vertex_of(plan, vertex)
+    is_recorded = same_meaning(recorded.plan, plan)
+    start = _start(recorded, spec, begin) if is_recorded(spec) else None
+    rerun = Rerun(plan, recorded, is_recorded=is_recorded)
+    stops = Stops(spec, break_)
+    with contextlib.ExitStack() as closing:
+        closing.callback(rerun.close)
+        run = rerun.open(spec, start, stops.make, stops.before_step if break_ else None)
+        return _Comparing(recorded, spec, start, end, on_rows).follow(run, stops)
+
+
+def _start(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retained | None:
+    """The newest retained checkpoint whose vertex had not passed ``begin_us``."""
+    if begin_us == MIN_TIME:
+        return None
+    for checkpoint in recorded.checkpoints(spec.id):
+        snapshot = recorded.snapshot(checkpoint, spec)
+        if snapshot.replay_from is not None:  # the time of the input side alone is of interest
+            here = ReplayFrom(snapshot.inputs, snapshot.states[0])
+            snapshot = replace(snapshot, replay_from=here)
+        vertex = RVertex(spec, pending_rows_max=1)
+        vertex.load(snapshot)
+        if not vertex.is_finished and vertex.input_cti <= begin_us:
+            return checkpoint
+    return None
+
+
+class _Comparing:
+    """Follows a run to its end, and compares its output."""
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        spec: VertexSpec,
+        start: Retained | None,
+        end_us: int,
+        on_rows: Callable[[pa.RecordBatch], None] | None,
+    ) -> None:
+        known = {v.id: v for v in recorded.plan.vertices}.get(spec.id)
+        is_known = known is not None and known.output_payload.equals(spec.output_payload)
+        self._checks = checks_of(recorded, spec, start) if is_known else {}
+        self._spec, self._start, self._end_us = spec, start, end_us
+        self._on_rows = on_rows
+
+    def follow(self, run: VertexRun, stops: Stops) -> Replay:
+        """Run until the end, or the first difference."""
+        difference, items = None, 0
+        with contextlib.ExitStack() as closing:
+            for check in self._checks.values():
+                closing.callback(check.close)
+            while difference is None and run.vertex.output_cti < self._end_us:
+                if not run.turn():
+                    difference = self._missing(run)
+                    break
+                if run.result is not None:
+                    difference = self._check(run.result)
+                    items += sum(i.batch.num_rows for i in run.result.outputs if i is not None)
+        return Replay(
+            self._spec.id,
+            "" if self._start is None else self._start.name,
+            items,
+            sum(check.compared for check in self._checks.values()),
+            sum(check.digests for check in self._checks.values()),
+            stops.count,
+            difference,
+        )
+
+    def _check(self, result: StepResult) -> Difference | None:
+        found: Difference | None = None
+        for stream, items in zip(self._spec.output_streams, result.outputs, strict=True):
+            if items is None:
+                continue
+            if self._on_rows is not None:
+                self._on_rows(only_events(items.batch))
+            check = self._checks.get(stream)
+            if check is not None and found is None:
+                found = check.check(items)
+        return found
+
+    def _missing(self, run: VertexRun) -> Difference | None:
+        if not run.vertex.is_finished:
+            return None  # the recorded input goes no further
+        seqs = zip(self._spec.output_streams, run.vertex.output_seqs, strict=True)
+        lost = (self._checks[stream].missing(seq) for stream, seq in seqs if stream in self._checks)
+        return next((found for found in lost if found is not None), None)

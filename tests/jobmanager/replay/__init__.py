@@ -1,0 +1,1 @@
+"""Replays, lineage, comparison of versions, capsules."""

@@ -1,0 +1,187 @@
+"""A vertex of a job runs again: the same digests, the first difference, stops in pdb.
+
+Cannot catch: what an IDE's debugger does with ``sys.breakpointhook``.
+"""
+
+from __future__ import annotations
+
+import bdb
+import io
+import pdb
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from jobmanager.cli.main import app
+from jobmanager.replay.errors import CannotReplayError, InvalidConditionError
+from jobmanager.replay.replaying import replay
+from jobmanager.storage.root import JobRoot
+from planner import KeyedContext, KeyedProcess, Stream, agg, tumbling
+from rstream.items.batch import VS
+from tests.support.jobs import two_exchanges, write_events
+from tests.support.retained import contents, retained_job
+
+SECOND = 1_000_000
+
+
+class Totals(KeyedProcess):
+    """A running total per key, with the number that a context draws."""
+
+    output = {"total": "float64", "drawn": "float64"}  # noqa: RUF012
+    total: float = 0.0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.total += event.x
+        ctx.emit(self.total, ctx.random())
+
+
+def marked(batch: pa.RecordBatch) -> Any:
+    """Code that is declared deterministic, and is not."""
+    names = [uuid.uuid4().hex if x > 1e6 else "" for x in batch.column("x").to_pylist()]
+    return {"key": batch.column("key"), "x": batch.column("x"), "mark": names}
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+@pytest.fixture(scope="module")
+def root(events: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return retained_job(two_exchanges(events), tmp_path_factory.mktemp("job") / "job")
+
+
+def vertices(root: str) -> list[str]:
+    plan = JobRoot(root).read_plan()
+    assert plan is not None
+    return [v.id for v in plan.vertices]
+
+
+def test_every_vertex_gives_what_was_recorded(root: str) -> None:
+    for vertex in vertices(root):
+        found = replay(root, vertex)
+        assert found.is_equal, found
+        assert found.items > 0
+        assert found.compared_digests > 0
+        assert found.checkpoint == ""
+
+
+def test_it_starts_from_a_checkpoint_and_ends_where_it_should(root: str) -> None:
+    starts, short, whole = set(), 0, 0
+    for vertex in vertices(root):
+        rows: list[pa.RecordBatch] = []
+        found = replay(root, vertex, from_=15 * SECOND, until=30 * SECOND, on_rows=rows.append)
+        assert found.is_equal, found
+        short, whole = short + found.items, whole + replay(root, vertex).items
+        starts.add(found.checkpoint)
+    assert len(starts) > 3, starts
+    assert 0 < short < 0.8 * whole
+
+
+def test_nothing_is_written(root: str) -> None:
+    before = contents(Path(root))
+    for vertex in vertices(root):
+        replay(root, vertex, from_=20 * SECOND)
+    assert contents(Path(root)) == before
+
+
+def test_logged_values_are_those_of_the_job(events: Path, tmp_path: Path) -> None:
+    stream = Stream.from_parquet(str(events), vs="t", delay="1s").group_by("key").process(Totals)
+    root = retained_job(stream.to_parquet(), tmp_path / "job")
+    found = replay(root, vertices(root)[-1])
+    assert found.is_equal, found
+    assert found.compared_items > 1_000
+
+
+def test_a_planted_difference_is_named_by_its_first_item(events: Path, tmp_path: Path) -> None:
+    stream = Stream.from_parquet(str(events), vs="t", delay="1s", partitions=1)
+    schema = {"key": "int64", "x": "float64", "mark": "string"}
+    query = stream.apply(marked, schema, deterministic=True).to_parquet()
+    root = retained_job(query, tmp_path / "job")
+    found = replay(root, vertices(root)[-1])
+    assert found.difference is not None
+    difference = found.difference
+    assert difference.columns == ("mark",)
+    assert difference.recorded is not None
+    assert difference.replayed is not None
+    assert difference.recorded["x"] == difference.replayed["x"] > 1e6
+    earlier: list[pa.RecordBatch] = []
+    replay(root, vertices(root)[-1], on_rows=earlier.append)
+    rows = pa.Table.from_batches(earlier).to_pylist()
+    first = next(row for row in rows if row["x"] > 1e6)
+    assert first[VS] == difference.recorded[VS]
+    run = CliRunner().invoke(app, ["replay", root, vertices(root)[-1]])
+    assert run.exit_code == 1
+    assert "differs in: mark" in run.stdout
+
+
+def test_new_code_runs_on_the_recorded_input(events: Path, root: str) -> None:
+    plain = Stream.from_parquet(str(events), vs="t", delay="1s")
+    busy = plain.group_by("key").window(tumbling("1s")).agg(n=agg.count())
+    first = vertices(root)[0]
+    assert replay(root, first, code=two_exchanges(events)).is_equal
+    found = replay(root, vertices(root)[-1], code=two_exchanges(events))
+    assert found.is_equal
+    assert found.compared_digests > 0
+    with pytest.raises(CannotReplayError, match="no such vertex"):
+        replay(root, "s09-agg.0", code=busy.to_parquet())
+
+
+def test_it_stops_before_each_step_with_such_a_row(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, shown = vertices(root)[0], io.StringIO()
+    lines = io.StringIO("p sorted(rows[0])\np list(state())\nc\np len(rows)\nq\n")
+    debugger: Any = pdb.Pdb(stdin=lines, stdout=shown, nosigint=True, readrc=False)
+    monkeypatch.setattr(sys, "breakpointhook", lambda: debugger.set_trace(sys._getframe(1)))
+    with pytest.raises(bdb.BdbQuit):
+        replay(root, source, break_="key = 3 AND x > 100")
+    sys.settrace(None)
+    told = shown.getvalue()
+    assert "['end', 'key', 'start', 'x']" in told
+    assert "(Pdb) ['input'" in told
+    assert told.count("-> del vertex, rows, state") == 2, told
+
+
+def test_every_row_of_the_condition_stops_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = vertices(root)[0]
+    stopped: list[dict[str, Any]] = []
+    rows: list[pa.RecordBatch] = []
+
+    def note() -> None:
+        stopped.extend(sys._getframe(1).f_locals["rows"])
+
+    monkeypatch.setattr(sys, "breakpointhook", note)
+    found = replay(root, source, break_="key = 3 AND x > 100", on_rows=rows.append)
+    assert found.is_equal
+    emitted = [r for batch in rows for r in batch.to_pylist()]
+    wanted = {(r["key"], r["x"]) for r in emitted if r["key"] == 3 and r["x"] > 100}
+    assert {(r["key"], r["x"]) for r in stopped} == wanted
+    assert 5 < found.stops <= len(wanted)
+
+
+@pytest.mark.slow
+def test_the_command_stops_in_pdb_and_leaves_on_q(root: str) -> None:
+    command = [sys.executable, "-m", "jobmanager", "replay", root, vertices(root)[0]]
+    command += ["--break", "key = 3 AND x > 100"]
+    run = subprocess.run(command, input="p rows\nq\n", capture_output=True, text=True, check=False)
+    assert run.returncode == 130, run.stderr
+    assert "'key': 3" in run.stdout
+    assert run.stderr == ""
+
+
+@pytest.mark.parametrize("text", ["nothing = 3", "key +", "key IN (SELECT 3)"])
+def test_a_condition_that_is_none_is_named(root: str, text: str) -> None:
+    with pytest.raises(InvalidConditionError, match="may name the columns start, end, "):
+        replay(root, vertices(root)[0], break_=text)
+
+
+def test_a_vertex_that_is_not_there_is_named(root: str) -> None:
+    with pytest.raises(CannotReplayError, match=f"Choose one of {vertices(root)[0]}"):
+        replay(root, "s77-none.0")
