@@ -26,6 +26,7 @@ _KEY = exp.PrimaryKeyColumnConstraint
 _NOT_NULL = exp.NotNullColumnConstraint
 #: The words that a type may be followed by.
 _BESIDE = (exp.CommentColumnConstraint, _KEY, _NOT_NULL)
+_ZONED = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 
 
@@ -47,6 +48,12 @@ class Columns:
     primary_key: tuple[str, ...] = ()
     #: Columns in which a null makes a bad row.
     not_null: tuple[str, ...] = ()
+
+    @property
+    def zoned(self) -> list[str]:
+        """The columns that are declared as times WITH TIME ZONE."""
+        kinds = {name: node.args.get("kind") for name, node in self.nodes.items()}
+        return [name for name, kind in kinds.items() if kind is not None and kind.this in _ZONED]
 
 
 def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Columns:

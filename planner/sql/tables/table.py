@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.expressions import col
@@ -12,6 +13,7 @@ from planner.api.sources import without_nulls
 from planner.api.stream import Stream
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column
+from planner.expressions.types import TIMESTAMP_UTC
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, scope_of
 from planner.sql.reading.errors import sql_type
@@ -19,8 +21,6 @@ from planner.sql.reading.literals import interval_us
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from planner.api.expressions import Expr
     from planner.logical.query import Query
@@ -109,6 +109,13 @@ class Table:
             required = tuple(name for name in required if name in self.columns.primary_key)
         if required:
             stream = Stream(without_nulls(stream.plan, required))
+        zoned = [
+            col(name).cast(TIMESTAMP_UTC).alias(name)
+            for name in self.columns.zoned
+            if name in stream.schema.names and stream.schema.field(name).type == pa.timestamp("us")
+        ]
+        if zoned:  # a time that is written without a zone is in UTC
+            stream = stream.with_columns(*zoned)
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)
             made = Expressions(self.text, whole, {}).compile(node)
