@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from planner.api import names as naming
 from planner.api.agg import Ordering
 from planner.api.expressions import Expr
+from planner.api.grouped.early import Emit, emitted
 from planner.api.grouped.frames import Frames, RowFrame
 from planner.api.grouped.matching.building import Asked, match_node
 from planner.api.grouped.sessions import SessionBy
@@ -308,9 +309,9 @@ class Stream(
             plan = Project(plan, tuple({**kept, **picked}.items()))
         return GroupedStream(plan, tuple(picked))
 
-    def window(self, window: AnyWindow | SessionBy) -> WindowedStream:
-        """Windows over the whole stream."""
-        return GroupedStream(self.plan, ()).window(window)
+    def window(self, window: AnyWindow | SessionBy, *, emit: Emit = "final") -> WindowedStream:
+        """Windows over the whole stream; see :meth:`GroupedStream.window`."""
+        return GroupedStream(self.plan, ()).window(window, emit=emit)
 
     def __repr__(self) -> str:
         return f"Stream({column_list(self.schema)})"
@@ -356,14 +357,21 @@ class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[Rol
     def _frames_of(self, frame: RowFrame, order: tuple[OrderLike, ...]) -> RollingStream:
         return RollingStream(self.plan, self.keys, frame, order)
 
-    def window(self, window: AnyWindow | SessionBy) -> WindowedStream:
-        """These windows per key."""
+    def window(self, window: AnyWindow | SessionBy, *, emit: Emit = "final") -> WindowedStream:
+        """These windows per key.
+
+        ``emit="changes"`` emits the result of an open window, too. It lives from a row of the
+        window until the next row, or the window's end. The final result lives from the window's
+        end, for ever. Results get the columns ``window_start``, ``window_end`` and ``is_final``. A
+        destination that keeps rows by key has each change at once. For a session it is the same as
+        ``session(..., running=True)``.
+        """
         if not isinstance(window, AnyWindow | SessionBy):
             raise InvalidPlanError(
                 "window() takes hopping(...), tumbling(...), cumulating(...), snapshot(), "
                 f"session(...) or count_window(...), not {window!r}"
             )
-        return WindowedStream(self.plan, self.keys, window)
+        return WindowedStream(self.plan, self.keys, *emitted(window, emit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +381,8 @@ class WindowedStream(Windows[Stream]):
     plan: LogicalNode
     keys: tuple[str, ...]
     spec: AnyWindow | SessionBy
+    #: Results so far are emitted, too.
+    early: bool = False
 
     def _stream_of(self, plan: LogicalNode) -> Stream:
         return Stream(plan)

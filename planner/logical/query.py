@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CTI_EVERY_US = 1_000_000
 #: Where rows come when they begin: a change is visible after its instant, so instants pass sooner.
 CHANGES_EVERY_US = 100_000
+#: CTIs for each of those, at most, that windows of odd lengths need.
+_STEPS_OF_CHANGES_MAX = 100
 #: CTIs for each that windows without an offset need: days may begin at any minute.
 _OFFSET_STEPS_MAX = 1_440
 
@@ -105,9 +107,18 @@ def grid_us(plan: LogicalNode) -> int:
     """
     nodes = list(topological(plan))
     windows = [node for node in nodes if isinstance(node, WindowAgg)]
+    others = [node for node in nodes if not isinstance(node, WindowAgg)]
+    has_edges = any(getattr(node, "edges", False) for node in others)
     if not windows:
-        has_edges = any(getattr(node, "edges", False) for node in nodes)
         return CHANGES_EVERY_US if has_edges else CTI_EVERY_US
+    step = _windows_grid_us(nodes, windows)
+    if not has_edges or step <= CHANGES_EVERY_US:
+        return step
+    both = gcd(step, CHANGES_EVERY_US)  # a window still closes as soon as it can
+    return both if both * _STEPS_OF_CHANGES_MAX >= CHANGES_EVERY_US else CHANGES_EVERY_US
+
+
+def _windows_grid_us(nodes: list[LogicalNode], windows: list[WindowAgg]) -> int:
     spans = gcd(*(us for window in windows for us in (window.size_us, window.every_us)))
     changes = [node.change for node in nodes if isinstance(node, Lifetime)]
     with_offsets = gcd(spans, *(c.duration_us for c in changes if isinstance(c, Shift)))

@@ -85,9 +85,9 @@ def _check_running(aggregates: Mapping[str, Agg]) -> None:
             spec = AggregateSpec(aggregate.function, "x", name, aggregate.argument)
             if not spec.can_run:
                 raise InvalidPlanError(
-                    f"agg({name}=...): results of a session as it grows follow from event to "
-                    f"event, and {aggregate.function} needs all events at once; leave out "
-                    "running=True (in SQL EMIT CHANGES), or the function"
+                    f"agg({name}=...): early results follow from event to event, and "
+                    f"{aggregate.function} needs all events at once; leave out running=True or "
+                    "emit='changes' (in SQL EMIT CHANGES), or the function"
                 )
 
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from planner.api import agg
 from planner.api.expressions import Expr
 from planner.api.grouped.aggregation import aggregated, running
+from planner.api.grouped.early import early_results
 from planner.api.grouped.frames import frame_of
 from planner.api.grouped.ordering import first_rows, limited, sorted_together
 from planner.api.grouped.versions import deduplicated, several, versions
+from planner.errors import InvalidPlanError
 from planner.logical.nodes import Lifetime
+from planner.logical.windows import Window
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.extend import Extend
 
@@ -168,6 +171,7 @@ class Windows(Generic[MadeStream]):
     plan: LogicalNode
     keys: tuple[str, ...]
     spec: AnyWindow | SessionBy
+    early: bool
 
     def _stream_of(self, plan: LogicalNode) -> MadeStream:
         raise NotImplementedError
@@ -177,6 +181,10 @@ class Windows(Generic[MadeStream]):
 
         The columns are the keys, then ``aggregates`` in the order given.
         """
+        if self.early and isinstance(self.spec, Window):
+            return self._stream_of(
+                early_results(self.plan, self.keys, self.spec, aggregates, unnamed)
+            )
         return self._stream_of(aggregated(self.plan, self.keys, self.spec, aggregates, unnamed))
 
     def top(
@@ -192,5 +200,10 @@ class Windows(Generic[MadeStream]):
 
         ``place`` names a column for their ranks. See :func:`agg.top_rows`.
         """
+        if self.early:
+            raise InvalidPlanError(
+                "top() of windows has no early results: leave out emit='changes', or write "
+                "group_by(...).top(...) without a window"
+            )
         top = agg.top_rows(n, by, rank=rank, ties=ties)
         return self._stream_of(first_rows(self.plan, self.keys, self.spec, top, place))

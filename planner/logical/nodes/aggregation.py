@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Literal
 
 from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step, same_partitioning, with_edges
-from planner.logical.windows import CountWindow, DataWindow, RunningSession, SessionWindow
+from planner.logical.windows import (
+    CountWindow,
+    DataWindow,
+    RunningSession,
+    SessionWindow,
+    SnapshotWindow,
+)
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.edges.running_sessions import EdgeRunningSessions
 from rvertex.operators.edges.windows import EdgeWindows
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
@@ -173,6 +180,7 @@ DataWindowOperator = (
     RunningAggregate
     | RunningSessionAggregate
     | EdgeAggregate
+    | EdgeRunningSessions
     | SnapshotAggregate
     | SessionAggregate
     | PartialSession
@@ -195,7 +203,7 @@ class DataWindowAgg(_Grouped):
     pane_us: int = 0
     #: The input's events never end; only snapshots ask.
     endless: bool = False
-    #: Rows come when they begin, and may end later; of snapshots only.
+    #: Rows come when they begin, and may end later; of snapshots and sessions so far.
     edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
@@ -231,6 +239,8 @@ class DataWindowAgg(_Grouped):
                 return FinalSession(self.keys, gap_us, specs)
             case SessionWindow(gap_us, max_us):
                 return SessionAggregate(self.keys, gap_us, max_us, specs)
+            case RunningSession(gap_us, max_us) if self.edges:
+                return EdgeRunningSessions(self.keys, gap_us, max_us, specs)
             case RunningSession(gap_us, max_us):
                 return RunningSessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):
@@ -243,7 +253,8 @@ class DataWindowAgg(_Grouped):
                 return SnapshotAggregate(self.keys, specs, self.points)
 
     def describe(self) -> str:
-        kind = "running" if self.runs or self.edges else str(self.window)
+        is_running = isinstance(self.window, SnapshotWindow) and (self.runs or self.edges)
+        kind = "running" if is_running else str(self.window)
         return f"{self._described(kind)}{with_edges(self.edges)}"
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> DataWindowAgg:

@@ -43,7 +43,7 @@ from planner.logical.nodes import (
 )
 from planner.logical.table_form import fixed_length_us
 from planner.logical.traversal import NodeMap, readers, rebuilt, topological
-from planner.logical.windows import CountWindow, SnapshotWindow
+from planner.logical.windows import CountWindow, RunningSession, SnapshotWindow
 from rstream.items.batch import RESERVED, VE
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.begins import Begins
@@ -150,6 +150,8 @@ class _Opening:
                 return opened
             case DataWindowAgg(window=SnapshotWindow(), points=False, edges=False):
                 return self._aggregate(node)
+            case DataWindowAgg(window=RunningSession(), edges=False):
+                return replace(node, input=self._closed[node.input], edges=True)
             case Clip(edges=False) if fixed_length_us(node.left) is None:
                 inputs = tuple(self._of_begins(child) for child in node.inputs)
                 return replace(node.with_inputs(inputs), edges=True)

@@ -8,15 +8,17 @@ makes of them is a projection above it, left out where it would change nothing. 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from planner.api import agg
-from planner.api.expressions import Expr, col, vs
+from planner.api.expressions import Expr, col, lit, vs
+from planner.api.grouped.early import ADDED, END, IS_FINAL, Emit, emitted
 from planner.api.grouped.sessions import SessionBy
 from planner.expressions.nodes import Column, Node, resolve
-from planner.logical.windows import CumulatingWindow, RunningSession, SessionWindow, Window
+from planner.logical.windows import CumulatingWindow, RunningSession, Window
 from planner.sql.clauses.grouping_keys import split_group, without_aliases
 from planner.sql.expressions.aggregates import (
     Aggregates,
@@ -55,9 +57,9 @@ if TYPE_CHECKING:
     #: Joins the subqueries of some expressions: the stream, the expressions, the columns added.
     Attach = Callable[[Stream, list[exp.Expr]], tuple[Stream, list[exp.Expr], tuple[str, ...]]]
 
-_ONLY_SESSIONS = (
-    "EMIT CHANGES is for sessions, and for GROUP BY without a window, which it says anyway; how "
-    "far a window of the clock is, CUMULATE tells every so often"
+_OF_ROWS_OF_WINDOWS = (
+    "EMIT CHANGES needs the windows in this GROUP BY: rows of windows are grouped here, and their "
+    "results come when these close. Write FROM TABLE(TUMBLE(...)) here, or TUMBLE in GROUP BY"
 )
 _OUTER = (
     "a subquery in HAVING, or in the list beside GROUP BY, cannot read columns of the query around "
@@ -68,6 +70,7 @@ _OF_ROWS = (
     "GROUP BY window_start, window_end, or take this window of the stream itself"
 )
 _BOUNDS = ("window_start", "window_end")
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -101,6 +104,8 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
             raise text.error(clause or node, NEEDS_BOUNDS.format("GROUP BY"))
     grouping.runs = window_node is None
     grouping.emit = node.args.get("emit")
+    if window_node is not None:
+        grouping.set_window(window_node)
     for key_node in key_nodes:
         if not grouping.is_implied(key_node):
             grouping.add_key(key_node, items)
@@ -110,7 +115,7 @@ def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attac
     if having is not None:
         having = without_aliases(having.this, items, scope)
         grouping.add_aggregates(having, "")
-    if window_node is not None and grouping.emits_changes:
+    if window_node is not None and grouping.emits_changes and not grouping.is_early:
         grouping.add_start([*(item.node for item in items), *filter(None, [having])])
     if not grouping.aggregates:
         grouping.aggregates[exp.Count()] = (free_name("count", grouping.taken), agg.count())
@@ -202,6 +207,12 @@ class _Grouping:
             return False
         return bool(self._own_bounds(node))
 
+    def _is_mark(self, node: exp.Expr) -> bool:
+        """Whether it is the column that marks final results, and no column of the rows."""
+        if not isinstance(node, exp.Column) or node.name != IS_FINAL or node.table:
+            return False
+        return not self.scope.candidates(node)
+
     def add_key(self, node: exp.Expr, items: list[Item]) -> None:
         """A key, under the name that the list of columns gives it."""
         value = self.before.compile(node)
@@ -246,20 +257,22 @@ class _Grouping:
             self.taken.add(self.start)
             self.aggregates[exp.Min(this=exp.column(VS))] = (self.start, agg.min(vs()))
 
-    def _window(self, node: exp.Expr) -> AnyWindow | SessionBy:
-        """The window, of a session so far if EMIT CHANGES says so."""
+    @property
+    def is_early(self) -> bool:
+        """Whether windows by the clock emit results before they close."""
+        return self.emits_changes and isinstance(self.spec, Window)
+
+    def set_window(self, node: exp.Expr) -> None:
+        """Read the window; EMIT CHANGES adds columns to the results of one by the clock."""
         text = self.names.text
         found = (
             window_of(node, text, self.before.compile) if self.window is None else self.window.spec
         )
-        if not self.emits_changes:
-            return found
-        if isinstance(found, SessionBy):
-            return replace(found, running=True)
-        if isinstance(found, SessionWindow):
-            return RunningSession(found.gap_us, found.max_us)
-        assert self.emit is not None, node
-        raise text.error(self.emit, _ONLY_SESSIONS)
+        if self.emit is not None and self.emits_changes:
+            with text.located(self.emit):
+                found, early = emitted(found, "changes")
+            self.taken.update(ADDED if early else ())
+        self.spec = found
 
     def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
         """The aggregates by key and window; without one, those of all that is alive."""
@@ -267,17 +280,19 @@ class _Grouping:
         stream = self.scope.stream
         if window_node is None and self.emit is not None:
             if self.key is not None and self.emits_changes:
-                raise text.error(self.emit, _ONLY_SESSIONS)
+                raise text.error(self.emit, _OF_ROWS_OF_WINDOWS)
             if self.key is None and not self.emits_changes:
                 raise text.error(self.emit, "without a window no result is final; leave it out")
         for at, key in enumerate(self.key_nodes):
             with text.located(key):
                 stream.group_by(*self.key_columns[: at + 1])
         if window_node is not None:
-            self.spec = self._window(window_node)
+            assert self.spec is not None
             if self.window is None and not ends_within(self.scope.in_windows, self.spec):
                 raise text.error(window_node, _OF_ROWS)
-            return self._results(stream.group_by(*self.key_columns).window(self.spec), node)
+            emit: Emit = "changes" if self.emits_changes else "final"
+            windowed = stream.group_by(*self.key_columns).window(self.spec, emit=emit)
+            return self._results(windowed, node)
         if self.key is None or self.scope.in_windows.is_whole:
             return self._results(stream.group_by(*self.key_columns), node)
         key_node, bound = self.key
@@ -302,7 +317,7 @@ class _Grouping:
 
     def rows(self, stream: Stream, items: list[Item]) -> Rows:
         """The results, which live as long as their windows."""
-        if self.key is None and (self.spec is None or _grows(self.spec)):
+        if self.is_early or (self.key is None and (self.spec is None or _grows(self.spec))):
             return Rows(stream)
         spec = self.spec if self.key is None else self.key[1].window
         window = spec if isinstance(spec, Window) else None
@@ -322,6 +337,10 @@ class _Grouping:
         if is_aggregate(node):
             found = col(self.aggregates[node][0])
             return found.cast("int64") if averages_whole(node, self.before) else found
+        if self.is_early and (self._is_bound(node) or self._is_mark(node)):
+            is_time = self._is_bound(node) and self._kind(node) == "window_time"
+            name = END if is_time else self._kind(node)
+            return col(name) - lit(_MILLISECOND) if is_time else col(name)
         if self._is_bound(node) and self.start is not None:
             if node.name == "window_start":
                 return col(self.start)

@@ -54,7 +54,7 @@ class Results:
         codes, times, lives = codes[order], times[order], lives[order]
         heads = heads_of(codes)
         first = np.flatnonzero(heads)
-        before = self._before(codes[first])
+        before = self.values(codes[first])
         # Rows 0 to n are the steps, those from n on the results before them.
         rows = pa.concat_batches([made.take(pa.array(order)), before])
         same = identities(rows.columns[self._keys :], rows.num_rows)
@@ -111,7 +111,8 @@ class Results:
             at = numbers(as_one_array(tables[f"place{i}"].column(0)))
             store.restore(tables[f"result{i}"].column(0), at)
 
-    def _before(self, codes: np.ndarray) -> pa.RecordBatch:
+    def values(self, codes: np.ndarray) -> pa.RecordBatch:
+        """The last result of each code; its payload."""
         columns = [store.values(codes) for store in self._stores]
         return pa.RecordBatch.from_arrays(columns, schema=self.payload)
 

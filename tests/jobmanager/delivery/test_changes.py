@@ -100,6 +100,29 @@ def test_an_aggregate_of_rows_that_are_deleted(
     assert _sorted(found) == _sorted([(r["price"], r["n"], r["top"]) for r in alive])
 
 
+def test_windows_before_they_close(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """The table has one row per key and window at each instant, and in the end the final ones."""
+    table = f"{postgres_schema}.early"
+    windows = orders(3).group_by("k").window(ss.tumbling("10s"), emit="changes")
+    totals = windows.agg(n=ss.agg.count(), total=ss.agg.sum("x"))
+    run(totals.to_postgres(postgres.dsn, table, mode="upsert", key=["k", "window_start"]), tmp_path)
+    final = orders(3).group_by("k").window(ss.tumbling("10s")).agg(n=ss.agg.count())
+    expected = ss.collect(final, executor="local").select(["k", "n"]).to_pylist()
+    found = postgres.query(f"SELECT k, n FROM {table} WHERE is_final")
+    assert _sorted(found) == _sorted([r.values() for r in expected])
+    assert postgres.query(f"SELECT count(*) FROM {table}") == [(len(found),)]
+    whole = ss.collect(totals, executor="local").to_pylist()
+    for second in range(0, 60, 7):
+        now = ss.read_table(str(tmp_path / "root"), at=second * SECOND).to_pylist()
+        alive = [r for r in whole if r["_vs"] <= second * SECOND < r["_ve"]]
+        columns = ("k", "window_start", "n", "total", "is_final")
+        rows = ([tuple(r[c] for c in columns) for r in table] for table in (now, alive))
+        assert _sorted(next(rows)) == _sorted(next(rows)), second
+        assert len({(r["k"], r["window_start"]) for r in now}) == len(now)
+
+
 def _sorted(rows: list[Any]) -> list[Any]:
     return sorted(map(tuple, rows), key=lambda row: tuple((v is None, str(v)) for v in row))
 

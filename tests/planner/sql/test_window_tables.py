@@ -17,6 +17,7 @@ from planner import (
     col,
     cumulating,
     event,
+    hopping,
     session,
     sql,
     vs,
@@ -73,11 +74,27 @@ def test_sessions_as_they_grow() -> None:
     assert sql("SELECT emit.k FROM t emit", streams()) == streams()["t"].select("k")
 
 
+def test_windows_by_the_clock_before_they_close() -> None:
+    grown = streams()["t"].group_by("k").window(hopping("9s", "3s"), emit="changes")
+    expected = grown.agg(n=agg.count(), top=agg.max("i")).filter(col("n") > 1)
+    listed = "SELECT k, window_start AS a, count(*) AS n, is_final AS done FROM t"
+    asked = f"{listed} GROUP BY k, HOP('9s', '3s') HAVING count(*) > 1 AND max(i) > 2 EMIT CHANGES"
+    wanted = expected.filter(col("top") > 2).select(
+        "k", a=col("window_start"), n=col("n"), done=col("is_final")
+    )
+    made = sql(asked, streams())
+    assert isinstance(made, Stream)
+    assert made.schema == wanted.schema
+    with pytest.raises(SqlError, match="no column 'is_final'"):
+        sql("SELECT is_final, count(*) AS n FROM t GROUP BY TUMBLE('9s')", streams())
+
+
 EMITS = {
     "SELECT window_end AS b, count(*) AS n FROM t GROUP BY SESSION('5s')": "is unknown while",
-    "SELECT count(*) AS n FROM t GROUP BY TUMBLE('5s')": "CUMULATE tells every so often",
+    "SELECT count(*) AS n FROM t GROUP BY HOP('3s', '5s')": "the size is a multiple of the step",
+    "SELECT max(k) AS k, is_final FROM t GROUP BY SESSION('5s')": "no column 'is_final'",
     "SELECT count(*) AS n FROM TUMBLE(t, ts, '5s') AS a JOIN TUMBLE(t, ts, '5s') AS b ON a.k = b.k "
-    "GROUP BY a.window_start, a.window_end": "CUMULATE tells every so often",
+    "GROUP BY a.window_start, a.window_end": "needs the windows in this GROUP BY",
     "SELECT k FROM t WHERE k IS NOT NULL": "EMIT needs GROUP BY",
     "SELECT k FROM t": "EMIT needs GROUP BY",
     "SELECT a.k FROM t AS a JOIN t AS b ON a.ts = b.ts": "EMIT needs GROUP BY",

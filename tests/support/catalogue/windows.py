@@ -39,6 +39,11 @@ _DUCK_RUNNING = (
     count(*) OVER s AS n, sum(i) OVER s AS total, count(DISTINCT i) OVER s AS kinds
   FROM numbered WINDOW s AS (PARTITION BY k, session ORDER BY ts)"""
 )
+_EARLY = ", ".join(part.replace(" AS", " OVER w AS") for part in _AGG.split(", "))
+#: Each window so far, at each of its rows, and its result.
+_DUCK_EARLY = f"""SELECT DISTINCT k, {_TUMBLED} AS a, {_TUMBLED} + INTERVAL 1 MINUTE AS b, {_EARLY},
+    false AS is_final FROM t WINDOW w AS (PARTITION BY k, {_TUMBLED} ORDER BY ts)
+  UNION ALL SELECT *, true AS is_final FROM ({_DUCK_TUMBLE})"""
 _RUNNING = (
     "window_start AS a, ve() AS b, count(*) AS n, sum(i) AS total, count(DISTINCT i) AS kinds"
 )
@@ -146,8 +151,24 @@ ENTRIES = (
     ),
     Entry(
         "EMIT CHANGES of TUMBLE",
-        f"SELECT k, {_AGG} FROM t GROUP BY k, TUMBLE({_MINUTE}) EMIT CHANGES",
-        hint="CUMULATE tells every so often",
+        f"SELECT k, {_BOUNDS}, {_AGG}, is_final FROM t GROUP BY k, TUMBLE({_MINUTE}) EMIT CHANGES",
+        _DUCK_EARLY,
+    ),
+    Entry(
+        "EMIT CHANGES of TUMBLE in FROM",
+        f"{_GROUPED.format(_TUMBLE).replace(' FROM', ', is_final FROM')} EMIT CHANGES",
+        _DUCK_EARLY,
+    ),
+    Entry(
+        "EMIT CHANGES of rows of windows",
+        f"SELECT window_start AS a, count(*) AS n FROM (SELECT * FROM {_TUMBLE}) "
+        "GROUP BY window_start, window_end EMIT CHANGES",
+        hint="TUMBLE in GROUP BY",
+    ),
+    Entry(
+        "EMIT CHANGES of CUMULATE",
+        f"{_GROUPED.format(_CUMULATE)} EMIT CHANGES",
+        hint="only tumbling(), hopping() and session() have early results",
     ),
     Entry("rows of CUMULATE", _ROWS.format(_CUMULATE), hint="GROUP BY window_start, window_end"),
     Entry(

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from planner import Query, Stream, agg, col, count_window, event, hopping, lit, tumbling, ve, vs
+from planner import (
+    Query,
+    Stream,
+    agg,
+    col,
+    count_window,
+    event,
+    hopping,
+    lit,
+    session,
+    tumbling,
+    ve,
+    vs,
+)
 from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import open_rows
 from planner.physical.lower import lower
@@ -66,6 +79,24 @@ QUERIES: dict[str, Callable[[], Stream]] = {
     "last before": lambda: versions(24).join_asof(versions(25).select("k", y="x"), by="k"),
     "nearest": lambda: versions(26).join_asof(
         things(27).select("k", y="x"), by="k", strategy="nearest", tolerance="4us"
+    ),
+    "session so far": lambda: (
+        things(29)
+        .group_by("k")
+        .window(session("3us", "9us", running=True))
+        .agg(n=agg.count(), d=agg.count_distinct("x"))
+    ),
+    "window so far": lambda: (
+        things(30)
+        .group_by("k")
+        .window(tumbling("10us"), emit="changes")
+        .agg(n=agg.count(), m=agg.max("x"))
+    ),
+    "windows so far": lambda: (
+        things(30)
+        .set_duration("7us")
+        .window(hopping("10us", "5us", "3us"), emit="changes")
+        .agg(n=agg.count(), m=agg.mean("x"), d=agg.count_distinct("k"))
     ),
     "shifted": lambda: versions(28).shift("-3us"),
     "union": lambda: versions(10).union(versions(11)).group_by("k").agg(n=agg.count()),

@@ -1,0 +1,126 @@
+"""Early results of windows: ``.window(tumbling("1m"), emit="changes")``.
+
+A result of a key and window so far lives from the first row in the window until the next row, or
+the window's end. From then on the final result lives, for ever. Both have the bounds of the window
+as columns and a mark. The plan is a union of nodes that exist: a session per key and window over
+rows that live until its end, and the windows themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from planner.api import names as naming
+from planner.api.expressions import col, lit, ve, vs
+from planner.api.grouped.aggregation import aggregated
+from planner.api.grouped.sessions import SessionBy
+from planner.durations import format_us
+from planner.errors import InvalidPlanError
+from planner.logical.event_time import never_ends
+from planner.logical.nodes import Filter, Lifetime, Project, Source, Union, identity_columns
+from planner.logical.table_form import fixed_length_us
+from planner.logical.windows import RunningSession, SessionWindow, Window
+from rstream.types import INF_TIME
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.set_duration import SetDuration
+from rvertex.operators.lifetimes.shift import Shift
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from planner.api.agg import Agg
+    from planner.api.expressions import Expr
+    from planner.logical.nodes import LogicalNode
+    from planner.logical.windows import AnyWindow
+
+#: When windows emit: once, when they close, or also each change before.
+Emit = Literal["final", "changes"]
+#: The columns that are added: the window's bounds, and whether the result is final.
+START, END, IS_FINAL = "window_start", "window_end", "is_final"
+ADDED = (START, END, IS_FINAL)
+#: Of windows that overlap: each row is there once for each of them.
+_COPIES_MAX = 100
+
+
+def emitted(window: AnyWindow | SessionBy, emit: Emit) -> tuple[AnyWindow | SessionBy, bool]:
+    """The window that is aggregated, and whether its early results are emitted beside."""
+    if emit not in ("final", "changes"):
+        raise InvalidPlanError(f"window(emit={emit!r}): emit is 'final' or 'changes'")
+    if emit == "final" or isinstance(window, RunningSession):
+        return window, False
+    match window:
+        case Window():
+            return window, True
+        case SessionBy():
+            return replace(window, running=True), False
+        case SessionWindow(gap_us, max_us):
+            return RunningSession(gap_us, max_us), False
+    raise InvalidPlanError(
+        f"window({type(window).__name__}, emit='changes'): only tumbling(), hopping() and "
+        "session() have early results; group_by(...).agg(...) without a window emits each change"
+    )
+
+
+def early_results(
+    below: LogicalNode,
+    keys: tuple[str, ...],
+    window: Window,
+    aggregates: Mapping[str, Agg],
+    unnamed: Sequence[object] = (),
+) -> LogicalNode:
+    """The results of windows so far, then the final ones; see :meth:`GroupedStream.window`."""
+    for name in ADDED:
+        if name in keys or name in aggregates:
+            raise InvalidPlanError(
+                f"window(emit='changes') adds the columns {', '.join(ADDED)}; rename your {name}"
+            )
+    if never_ends(below) or not _ends_are_known(below):
+        raise InvalidPlanError(
+            "window(emit='changes') needs rows whose ends are known when they begin; to count each "
+            "in the window in which it begins, write .set_duration(1) in front of group_by()"
+        )
+    final = aggregated(below, keys, window, aggregates, unnamed)
+    size, offset = window.size_us, window.offset_us
+    if size % window.every_us or size // window.every_us > _COPIES_MAX:
+        raise InvalidPlanError(
+            f"window(hopping({format_us(size)}, {format_us(window.every_us)}), emit='changes'): "
+            f"the size is a multiple of the step, at most {_COPIES_MAX} times it"
+        )
+    phases = [_in_window(below, size, offset + phase) for phase in range(0, size, window.every_us)]
+    rows = Union(tuple(phases)) if len(phases) > 1 else phases[0]
+    grown = aggregated(rows, (*keys, START, END), RunningSession(1, None), aggregates)
+    early = _with(grown, {IS_FINAL: lit(value=False)})
+    bounded = _with(final, {START: vs(), END: ve(), IS_FINAL: lit(value=True)})
+    columns = dict(identity_columns(bounded.schema))
+    ordered = Project(bounded, tuple((name, columns[name]) for name in early.schema.names))
+    lasting = Lifetime(Lifetime(ordered, Shift(size)), Extend(INF_TIME))
+    return Union((early, lasting))
+
+
+def _ends_are_known(plan: LogicalNode) -> bool:
+    """Whether the end of a row is known when it begins."""
+    if isinstance(plan, Source) or fixed_length_us(plan) is not None:
+        return True
+    is_passed = isinstance(plan, Union) or plan.keeps_lifetimes
+    return is_passed and all(map(_ends_are_known, plan.inputs))
+
+
+def _in_window(plan: LogicalNode, size: int, offset: int) -> LogicalNode:
+    """Rows that live to the end of their tumbling window; a piece in each that they overlap."""
+    pieces = plan if plan.is_point else Lifetime(plan, Chop(size, offset))
+    away = lit(timedelta(microseconds=offset))
+    start = vs().dt.truncate(size) if offset == 0 else (vs() - away).dt.truncate(size) + away
+    end = start + lit(timedelta(microseconds=size))
+    bounded = _with(pieces, {START: start, END: end})
+    lasting = Lifetime(Lifetime(bounded, SetDuration(size)), Chop(size, offset))
+    return Filter(lasting, naming.resolved(vs() < col(END), lasting.schema))
+
+
+def _with(plan: LogicalNode, made: Mapping[str, Expr]) -> Project:
+    """Add columns; they replace columns of the same name."""
+    kept = [(n, c) for n, c in identity_columns(plan.schema) if n not in made]
+    more = [(name, naming.resolved(value, plan.schema)) for name, value in made.items()]
+    return Project(plan, (*kept, *more))

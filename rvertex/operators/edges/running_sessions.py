@@ -1,0 +1,249 @@
+"""Sessions so far whose results come when they begin: one result per key, ended by the session.
+
+**Rule.** Sessions and results are as in
+:class:`rvertex.operators.windows.running.aggregate.RunningSessionAggregate`. A result comes when
+the instant at which it begins is past, its end edge at the next change or at the session's end.
+What comes out equal lives on.
+
+    session(5), count    event 1    after 1: start 1 (1)
+                         event 4    after 4: end 4 (of 1) (1), start 4 (2)
+                         CTI(20)    after 9: end 9 (of 4) (2)
+
+Invariants: (1) rows of one key and time are merged in sequence order, once that time is past; (2) a
+step costs time in its rows and in the sessions that end; (3) nothing of a session is kept when it
+has ended, amortised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.items.dictionaries import join_batches, plain_array, plain_schema, plain_type
+from rstream.types import MIN_TIME
+from rvertex.aggregates.accumulators import Rows
+from rvertex.aggregates.spec import lanes_of
+from rvertex.events.arrays import as_one_array, numbers
+from rvertex.events.group_arrays import GroupArray
+from rvertex.events.group_scan import heads_of
+from rvertex.events.reorder_buffer import SortedRuns, empty_batch
+from rvertex.events.run import Run
+from rvertex.events.settled_rows import parted
+from rvertex.keys.key_table import KeyTable
+from rvertex.operators.edges.results import Results
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.windows.hopping import gathering
+from rvertex.operators.windows.running.carried import CarriedLanes, FirstSeen
+from rvertex.operators.windows.session import OverSessions, SessionStarts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+
+#: The session end of a key, in the queue of ends.
+_CODE = pa.schema([("code", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRunningSessions(OverSessions):
+    """Aggregates per key of a session so far; rows come with their ends."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None: start edges have no end."""
+        return None
+
+    def open(self, inputs: Sequence[pa.Schema]) -> EdgeRunningSessionsOperator:
+        """No session yet."""
+        (payload,) = inputs
+        return EdgeRunningSessionsOperator(self, payload)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Sessions that end, int64[n] each; ``of``: the step with the last result, or -1: before."""
+
+    codes: np.ndarray
+    times: np.ndarray
+    of: np.ndarray
+
+
+class EdgeRunningSessionsOperator:
+    """See :class:`EdgeRunningSessions`."""
+
+    def __init__(self, spec: EdgeRunningSessions, payload: pa.Schema) -> None:
+        self._needed = gathering(spec.keys, spec.aggregates, payload)[1]
+        self._distinct = FirstSeen(spec.aggregates, payload)
+        aggregates, payload = self._distinct.aggregates, self._distinct.payload
+        made = gathering(spec.keys, aggregates, payload)
+        self._grouping, _, schema, self._finish = made
+        self._keys = KeyTable([plain_type(kind) for kind in self._grouping.types])
+        self._results = Results(plain_schema(schema), len(spec.keys))
+        self._carried = CarriedLanes(lanes_of(aggregates, payload))
+        self._starts = SessionStarts(spec.gap_us, spec.max_us)
+        #: By key: the number and the end of its last session.
+        self._session = GroupArray(np.int64, -1)
+        self._end = GroupArray(np.int64, MIN_TIME)
+        self._sessions = 0
+        #: Ends of sessions that are ahead; one that has moved since is ignored.
+        self._ahead = SortedRuns(event_schema(_CODE))
+        self._waiting = empty_batch(self._needed)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The changes at the instants that are past."""
+        (run,) = ports
+        rows, self._waiting, promise = parted(self._waiting, run, self._needed.names)
+        codes, times, ended, made = self._steps(rows)
+        due = self._due(promise, codes)
+        ends = _Ends(*(np.concatenate(p) for p in zip(*map(_parts, (ended, due)), strict=True)))
+        before = self._results.values(ends.codes[ends.of < 0])
+        place = np.where(ends.of < 0, len(codes) + np.cumsum(ends.of < 0) - 1, ends.of)
+        at = np.concatenate([np.arange(len(codes)), place])
+        out = self._results.change(
+            np.concatenate([codes, ends.codes]),
+            np.concatenate([times, ends.times]),
+            join_batches([made, before]).take(pa.array(at)),
+            np.arange(len(at)) < len(codes),
+        )
+        self._forget()
+        return Run(out, run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """Keys, sessions, results, carried lanes and waiting rows, by reference."""
+        tables = {**self._keys.save(), **self._results.save(), **self._carried.save()}
+        tables |= self._distinct.save()
+        arrays = {f"c{i}": column.shared() for i, column in enumerate(self._by_key)}
+        tables |= {"sessions": pa.table(arrays), "ahead": self._ahead.table()}
+        tables["waiting"] = pa.Table.from_batches([self._waiting])
+        return OperatorState({"sessions": self._sessions}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._sessions = state.header["sessions"]
+        self._keys.restore(state.tables)
+        self._results.restore(state.tables)
+        self._carried.restore(state.tables)
+        self._distinct.restore(state.tables)
+        for column, saved in zip(self._by_key, state.tables["sessions"].columns, strict=True):
+            column.adopt(numbers(as_one_array(saved)))
+        for batch in state.tables["ahead"].combine_chunks().to_batches():
+            self._ahead.push(batch)
+        batches = state.tables["waiting"].to_batches()
+        self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
+
+    def _steps(self, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, _Ends, pa.RecordBatch]:
+        """Key, time and result of each step of ``rows``, and the sessions that end before others.
+
+        Steps are sorted by (time, key).
+        """
+        columns = [plain_array(column) for column in self._grouping.key_columns(rows)]
+        code_of = self._keys.codes(columns, rows.num_rows)
+        self._results.cover(len(self._keys))
+        for column in self._by_key:
+            if len(self._keys) > len(column):
+                column.writable(len(self._keys))
+        if rows.num_rows == 0:
+            nothing = np.empty(0, np.int64)
+            made = self._results.values(nothing)
+            return nothing, nothing, _Ends(nothing, nothing, nothing), made
+        vs = int64_column(rows, VS)
+        order = np.lexsort((code_of, vs))
+        heads = heads_of(vs[order], code_of[order])
+        step_of = np.empty(len(vs), np.int64)
+        step_of[order] = np.cumsum(heads) - 1
+        first = order[heads]
+        last = np.maximum.reduceat(int64_column(rows, VE)[order], np.flatnonzero(heads))
+        begins, session, ended = self._follow(code_of[first], vs[first], last)
+        marked = self._distinct.marked(rows, session[step_of])
+        given = Rows(step_of, len(first), marked)
+        partial: list[pa.Array] = []
+        for accumulator in self._grouping.accumulators():
+            accumulator.update(given)
+            partial += accumulator.columns()
+        keys = len(self._keys)
+        lanes = self._carried.merged(code_of[first], vs[first], partial, keys, begins)
+        payload = [*(c.take(pa.array(first)) for c in columns), *self._finish(lanes)]
+        made = pa.RecordBatch.from_arrays(payload, schema=self._results.payload)
+        return code_of[first], vs[first], ended, made
+
+    def _follow(
+        self, codes: np.ndarray, times: np.ndarray, last: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, _Ends]:
+        """Which steps begin a session, the session of each, and the sessions that end before."""
+        keys = len(self._keys)
+        session, end = self._session.writable(keys), self._end.writable(keys)
+        found = self._starts.follow(codes, times, last, keys, session >= 0)
+        place = found.order - found.carried
+        is_event = found.is_event
+        begins, belongs = np.empty(len(codes), bool), np.empty(len(codes), np.int64)
+        begins[place[is_event]] = found.begins[is_event]
+        # New sessions are numbered by (time, key); the others keep their number.
+        belongs[begins] = self._sessions + np.arange(int(begins.sum()))
+        self._sessions += int(begins.sum())
+        of_row = np.full(len(found.key), -1)
+        of_row[~is_event] = session[found.key[~is_event]]
+        of_row[is_event] = belongs[place[is_event]]
+        of_row = of_row[found.first]
+        belongs[place[is_event]] = of_row[is_event]
+        ends = found.ends(self._starts.longest)
+        row = np.flatnonzero(~found.is_last)
+        row = row[found.begins[row + 1] & (ends[row] < found.time[row + 1])]
+        ended = _Ends(found.key[row], ends[row], np.where(is_event[row], place[row], -1))
+        at = found.is_last
+        moved = np.flatnonzero(at)[ends[at] != end[found.key[at]]]
+        end[found.key[at]], session[found.key[at]] = ends[at], of_row[at]
+        columns = [ends[moved], ends[moved], found.key[moved]]
+        self._ahead.push(pa.RecordBatch.from_arrays(columns, schema=event_schema(_CODE)))
+        return begins, belongs, ended
+
+    def _due(self, promise: int, codes: np.ndarray) -> _Ends:
+        """The sessions that end before ``promise``; ``codes``: the keys of this call's steps."""
+        due = self._ahead.take_below(promise)
+        time, code = int64_column(due, VS), int64_column(due, "code")
+        holds = self._end.read()[code] == time
+        time, code = time[holds], code[holds]
+        by_code = np.argsort(codes, kind="stable")
+        at = codes[by_code].searchsorted(code, side="right") - 1
+        is_new = at >= 0
+        is_new[is_new] = codes[by_code[at[is_new]]] == code[is_new]
+        of = np.full(len(code), -1)
+        of[is_new] = by_code[at[is_new]]
+        return _Ends(code, time, of)
+
+    @property
+    def _by_key(self) -> tuple[GroupArray, ...]:
+        return (self._session, self._end, self._starts.start, self._starts.active)
+
+    def _forget(self) -> None:
+        """Be done with keys whose sessions have ended, and with their values, when many have."""
+        if self._keys.is_crowded():
+            kept = self._results.living()
+            self._keys.keep(kept)
+            self._results.keep(kept)
+            self._carried.keep(kept)
+            new_codes = np.full(len(self._session), -1)
+            new_codes[kept] = np.arange(len(kept))
+            for column in self._by_key:
+                column.adopt(column.read()[kept])
+            self._recode(new_codes)
+        if self._distinct.is_crowded():
+            self._distinct.keep(self._session.read()[self._results.living()])
+
+    def _recode(self, new_codes: np.ndarray) -> None:
+        ahead, self._ahead = self._ahead.table(), SortedRuns(event_schema(_CODE))
+        for batch in ahead.combine_chunks().to_batches():
+            codes = new_codes[int64_column(batch, "code")]
+            alive = codes >= 0
+            columns = [int64_column(batch, name)[alive] for name in (VS, VE)]
+            columns.append(codes[alive])
+            self._ahead.push(pa.RecordBatch.from_arrays(columns, schema=batch.schema))
+
+
+def _parts(ends: _Ends) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return ends.codes, ends.times, ends.of
