@@ -67,7 +67,8 @@ def session(
 
     ``running``: emit the session's result so far at the start of each of its events. Each result
     lives until the next, the last one until the session ends. A destination that keeps rows by key
-    gets it at once. Elsewhere it waits for the next event, at most for the gap. Functions that need all events at once, such as ``quantile``, are an error.
+    gets it at once. Elsewhere it waits for the next event, at most for the gap. Functions that need
+    all events at once, such as ``quantile``, are an error.
     """
     if not isinstance(gap, Expr):
         return windows.session(gap, max, running=running)
