@@ -108,4 +108,4 @@ class JobConfig:
     def host_limits(self, hosts: int) -> HostLimits:
         """The limits of each of so many hosts."""
         interval_s = max(self.host.report_interval_s, hosts / self.reports_per_s_max)
-        return replace(self.host, report_interval_s=interval_s)
+        return replace(self.host, report_interval_s=interval_s, job_hosts=hosts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from jobmanager.config import KEEP_ALL
 from planner.durations import Duration, duration_us, positive_duration_us
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 ALL, DELIVERED = "all", "delivered"
 STRATEGIES = ("checkpoint", "replay", "replication")
+#: Options that are sizes in bytes.
+SIZES: tuple[Literal["checkpoint_bytes", "state_memory", "scratch_limit"], ...] = (
+    "checkpoint_bytes",
+    "state_memory",
+    "scratch_limit",
+)
 _US_PER_S = 1_000_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?")
 _UNITS = {"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -43,6 +49,12 @@ class RunOptions(TypedDict, total=False):
     checkpoint_interval: Duration | None
     #: Bytes of input after which a vertex takes one before that: a number, or such as "64MB".
     checkpoint_bytes: int | str | None
+    #: What the state of a host may take in memory before it is spilled: a number, or "4GB".
+    state_memory: int | str | None
+    #: A folder on a local disk for state that is spilled; by default that for temporary files.
+    scratch: str | None
+    #: Limit of spilled state per host, such as "100GB"; default: the size of the disk.
+    scratch_limit: int | str | None
     #: How long what recovery no longer needs is kept: a duration, or "all".
     retain: Duration | None
     #: How long the output is kept: a duration, "delivered" (what no delivery needs goes), or "all".
@@ -79,15 +91,13 @@ def recorded(options: RunOptions) -> RunOptions:
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(f"recovery={strategy!r}: choose one of {', '.join(STRATEGIES)}")
     known = options.copy()
-    interval, size, retain = (
-        options.get("checkpoint_interval"),
-        options.get("checkpoint_bytes"),
-        options.get("retain"),
-    )
+    interval, retain = options.get("checkpoint_interval"), options.get("retain")
     if interval is not None:
         known["checkpoint_interval"] = positive_duration_us(interval, what="checkpoint_interval")
-    if size is not None:
-        known["checkpoint_bytes"] = _bytes(size)
+    for name in SIZES:
+        size = options.get(name)
+        if isinstance(size, int | str):
+            known[name] = _bytes(size, name)
     if retain is not None and retain != ALL:
         known["retain"] = duration_us(retain, what="retain (or 'all')")
     modules = options.get("py_files")
@@ -122,11 +132,16 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
     """The configuration of a run with these options."""
     known = recorded(options)
     host = config.host
-    interval_us, size = known.get("checkpoint_interval"), known.get("checkpoint_bytes")
+    interval_us = known.get("checkpoint_interval")
     if isinstance(interval_us, int):
         host = replace(host, checkpoint_interval_s=interval_us / _US_PER_S)
-    if isinstance(size, int):
+    if isinstance(size := known.get("checkpoint_bytes"), int):
         host = replace(host, checkpoint_bytes_max=size)
+    if isinstance(size := known.get("state_memory"), int):
+        host = replace(host, state_memory_bytes=size)
+    if isinstance(size := known.get("scratch_limit"), int):
+        host = replace(host, scratch_bytes_max=size)
+    host = replace(host, scratch_folder=known.get("scratch") or host.scratch_folder)
     verify, retain = known.get("verify"), known.get("retain")
     host = replace(host, verify=host.verify if verify is None else verify)
     fsync = known.get("fsync")
@@ -233,9 +248,9 @@ def check_hosts(plan: PhysicalPlan, hosts: int) -> None:
         )
 
 
-def _bytes(given: int | str) -> int:
+def _bytes(given: int | str, option: str) -> int:
     match = _SIZE.fullmatch(str(given).strip())
     size = 0 if match is None else int(float(match[1]) * _UNITS.get(match[2] or "B", 1))
     if size < 1:
-        raise UsageError(f'checkpoint_bytes {given!r} is not a size; write it like "64MB"')
+        raise UsageError(f'{option} {given!r} is not a size; write it like "64MB"')
     return size

@@ -111,6 +111,12 @@ class Memory:
     used_bytes: int
     free_bytes: int
     limit_bytes: int
+    #: What operators that can spill keep in memory, and how much they may (0: they never spill).
+    state_bytes: int = 0
+    state_budget_bytes: int = 0
+    #: What they have on scratch: bytes and files.
+    spilled_bytes: int = 0
+    spilled_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)

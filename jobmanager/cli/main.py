@@ -147,6 +147,9 @@ def run(
     replicas: options.Replicas = None,
     checkpoint_interval: options.CheckpointInterval = None,
     checkpoint_bytes: options.CheckpointBytes = None,
+    state_memory: options.StateMemory = None,
+    scratch: options.ScratchFolder = None,
+    scratch_limit: options.ScratchLimit = None,
     retain: options.Retain = None,
     retention: options.Retention = None,
     side_retention: options.SideRetention = None,
@@ -167,6 +170,9 @@ def run(
     if batch:
         raise typer.Exit(print_batch(query, root, master, parallelism, shared_root, as_json))
     kept: dict[str, Any] = {"retain": retain, "retention": retention, "fsync": fsync}
+    kept |= {"state_memory": state_memory, "scratch": scratch, "scratch_limit": scratch_limit}
+    kept |= {"side_retention": side_retention, "compact_output": compact_output, "verify": verify}
+    kept |= {"shared_root": shared_root, "py_files": py_files, "replicas": replicas}
     with ProgressView(starting(executor)) as view:
         job = jobs.run(
             query,
@@ -180,15 +186,9 @@ def run(
             paced=paced,
             on_status=view.show,
             recovery=recovery,
-            replicas=replicas,
             checkpoint_interval=checkpoint_interval,
             checkpoint_bytes=checkpoint_bytes,
             **kept,
-            side_retention=side_retention,
-            compact_output=compact_output,
-            verify=verify,
-            shared_root=shared_root,
-            py_files=py_files,
             query_file=None if target is None else query_file(target),
         )
         is_interrupted = follow(job)
@@ -211,6 +211,9 @@ def resume(
     replicas: options.Replicas = None,
     checkpoint_interval: options.CheckpointInterval = None,
     checkpoint_bytes: options.CheckpointBytes = None,
+    state_memory: options.StateMemory = None,
+    scratch: options.ScratchFolder = None,
+    scratch_limit: options.ScratchLimit = None,
     retain: options.Retain = None,
     retention: options.Retention = None,
     side_retention: options.SideRetention = None,
@@ -234,6 +237,9 @@ def resume(
             replicas=replicas,
             checkpoint_interval=checkpoint_interval,
             checkpoint_bytes=checkpoint_bytes,
+            state_memory=state_memory,
+            scratch=scratch,
+            scratch_limit=scratch_limit,
             retain=retain,
             retention=retention,
             side_retention=side_retention,

@@ -96,6 +96,21 @@ CheckpointBytes = Annotated[
         metavar="SIZE", help="A checkpoint each time this much input was read, e.g. 64MB."
     ),
 ]
+StateMemory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="Memory for state per host, such as 4GB; more is spilled to disk."
+    ),
+]
+ScratchFolder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER", help="Folder for spilled state, on a local disk; default: /tmp."
+    ),
+]
+ScratchLimit = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Limit of spilled state per host, such as 100GB.")
+]
 AcceptChangedInputs = Annotated[
     bool,
     typer.Option("--accept-changed-inputs", help="Only rows that could not be read were mended."),

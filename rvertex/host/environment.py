@@ -18,7 +18,9 @@ from rstream.log.damage import first_hole, set_aside_damaged
 from rstream.store.blobs import unsynced
 from rvertex.checkpoint.codec import INLINE_BYTES_MAX
 from rvertex.errors import OutputLostError
-from rvertex.host.allocator import LargeSteps
+from rvertex.host.allocator import LargeSteps, memory_now
+from rvertex.state.memory import StateMemory
+from rvertex.state.scratch import Scratch
 from rvertex.vertex.merge import PENDING_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
     from rstream import BlobStore, StreamReader
     from rstream.limits import Durability
     from rvertex.host.wiring import StreamService, Wiring
-    from rvertex.messages import Confirm, Endpoint, HostNotice, Locate
+    from rvertex.messages import Confirm, Endpoint, HostNotice, Locate, Memory
     from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
+
+#: State may use this fraction of a machine's memory: 1 / 2.
+_STATE_PART = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,14 @@ class HostLimits:
     checkpoint_bytes_max: int | None = None
     #: A piece of a state that is at most this large lies in the checkpoint's manifest.
     checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
+    #: What state may take in memory before it is spilled; None: half of the machine's memory, or of
+    #: the container's, divided by the hosts of the job.
+    state_memory_bytes: int | None = None
+    job_hosts: int = 1
+    #: Where it is spilled to, on a local disk (empty: the folder for temporary files), and at most
+    #: how much of it (None: as much as the disk takes).
+    scratch_folder: str = ""
+    scratch_bytes_max: int | None = None
     #: So many adjacent small segments of a channel or a side output are merged into one; 0: none.
     compact_segments_min: int = 16
     #: Also segments of the answer.
@@ -121,6 +134,8 @@ class HostEnvironment:
         self.background = wiring.background
         self.clock = wiring.clock
         self.large_steps = LargeSteps(wiring.clock)
+        scratch = Scratch(limits.scratch_folder or None, limits.scratch_bytes_max)
+        self.state_memory = StateMemory(_state_memory_bytes(limits), scratch)
         self.notify = notify
         self.wake = wake
         #: When the newest report was made that the job manager has confirmed; monotonic seconds.
@@ -132,6 +147,10 @@ class HostEnvironment:
         self.alone_s: dict[str, float] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
+
+    def memory_now(self) -> tuple[Memory, ...]:
+        """The memory of this process and its state; empty if the system does not report it."""
+        return tuple(self.state_memory.added_to(memory) for memory in memory_now())
 
     def _open_store(self, uri: str) -> BlobStore:
         store = self._wiring.open_store(uri)
@@ -260,3 +279,10 @@ class HostEnvironment:
             self.wake,
             durable_first=durable_first,
         )
+
+
+def _state_memory_bytes(limits: HostLimits) -> int | None:
+    """The budget of a host; None if the system does not report its memory."""
+    if limits.state_memory_bytes is not None:
+        return limits.state_memory_bytes
+    return next((m.limit_bytes // _STATE_PART // limits.job_hosts for m in memory_now()), None)

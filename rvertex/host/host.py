@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, assert_never
 from rstream.errors import OperatingError, StreamEngineError
 from rvertex.checkpoint.checkpointer import CheckpointSlot
 from rvertex.errors import OutputLostError
-from rvertex.host.allocator import memory_now
 from rvertex.host.environment import HostEnvironment, HostLimits
 from rvertex.host.failure_words import family_of, message_of
 from rvertex.host.opening import prepare_instance
@@ -254,7 +253,7 @@ class Host:
             tell = partial(_add_progress, rows, runner)
             self._guard(tell, runner.spec.id, runner.epoch)
         sent_us = int(self._wiring.clock.monotonic_s() * 1e6)
-        self._notify(Progress(self.spec.host, tuple(rows), sent_us, memory_now()))
+        self._notify(Progress(self.spec.host, tuple(rows), sent_us, self._env.memory_now()))
 
     def _perform_all(self) -> bool:
         worked = False

@@ -83,6 +83,7 @@ def prepare_instance(
         pending_rows_max=env.limits.pending_rows_max,
         pending_bytes_max=env.limits.pending_bytes_max,
         values=values,
+        memory=env.state_memory,
     )
     if snapshot is not None:
         vertex.load(snapshot)

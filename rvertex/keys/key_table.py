@@ -40,6 +40,10 @@ class KeyTable:
         """int64[rows], new keys being added."""
         return self._index.codes_of_rows(columns, rows)
 
+    def find(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
+        """int64[rows], -1 for keys that are not there."""
+        return self._index.codes_of_rows(columns, rows, insert=False)
+
     def keys(self) -> list[pa.Array]:
         """The key columns in code order."""
         return self._index.keys()

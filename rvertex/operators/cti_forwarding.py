@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
+from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rvertex.events.run import Run
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
+    from rvertex.state.memory import StateMemory
 
 _INSIDE = "inside"
 
@@ -64,6 +66,10 @@ class CtiForwarder:
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self._held = HeldCtis(keeps_own=True)
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        give_memory(self._operator, memory)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the operator puts out, and the CTIs that it has come to."""

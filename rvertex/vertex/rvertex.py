@@ -27,6 +27,7 @@ from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of, to_side_items
 from rvertex.messages import Counts, Hold
+from rvertex.state.memory import UNLIMITED, give_memory
 from rvertex.user_code.context import DrawsValues
 from rvertex.vertex.holding import holding
 from rvertex.vertex.log_input import LogInput
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from rvertex.events.run import Run
     from rvertex.operators.protocol import OperatorState
+    from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import VertexSpec
 
 #: Events for side outputs from one step, by the name of the side output.
@@ -73,6 +75,7 @@ class RVertex:
         pending_bytes_max: int = PENDING_BYTES_MAX,
         values: Values | None = None,
         before_step: Callable[[list[Run]], None] | None = None,
+        memory: StateMemory = UNLIMITED,
     ) -> None:
         """``values``: what user code may draw from; without, it may draw nothing.
 
@@ -81,6 +84,7 @@ class RVertex:
         self.spec = spec
         self._values = values
         self._before_step = before_step
+        self._memory = memory
         self._pending_rows_max, self._pending_bytes_max = pending_rows_max, pending_bytes_max
         self._open()
 
@@ -114,6 +118,7 @@ class RVertex:
         self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
+            give_memory(running, self._memory)
             if self._values is not None and isinstance(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)

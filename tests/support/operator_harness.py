@@ -4,7 +4,8 @@
 with ``snapshot`` -> new ``open()`` -> ``load`` between pieces, and compares the outputs item
 for item (floats bit for bit). It also checks what every operator owes its reader: events sorted by
 ``vs``, strictly increasing CTIs that are kept, ``vs < ve``, the schema that was announced, and
-snapshots that later processing does not change. Half of the runs have small limits
+snapshots that later processing does not change. An operator that can spill its state also runs with
+budgets of memory that are too small for it. Half of the runs have small limits
 (:mod:`tests.support.small_limits`), so that few rows also take the ways meant for many.
 
 Of an operator that claims a horizon (:mod:`rvertex.operators.horizon`) it asks that, at any cut, a
@@ -37,6 +38,7 @@ from rvertex.events.run import NO_CTIS, Run, to_items
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
+from rvertex.state.memory import UNLIMITED, SpillsState, StateMemory, give_memory
 from tests.support.exact import assert_same_items
 from tests.support.small_limits import small_limits
 
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 Ports = list[Run]
 #: At how many places a test has an operator rebuilt from its horizon.
 REPLAYS = 2
+#: What an operator's state may take in memory, in bytes: nothing, and a few rows.
+BUDGETS = (0, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +95,35 @@ def run_cut(
     splits: Sequence[int],
     *,
     restore: bool = False,
+    budget_bytes: int | None = None,
 ) -> list[Run]:
     """Outputs of an operator fed the merged sequence cut at ``splits``, one run per piece.
 
     ``restore``: between any two pieces the operator is replaced by a new one loaded from its
-    snapshot.
+    snapshot. ``budget_bytes``: what its state may take in memory.
     """
     order = _merged_order(inputs)
     cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
+    memory = StateMemory(budget_bytes)
     operator = spec.open(schemas)
+    give_memory(operator, memory)
     outputs: list[Run] = []
     for lo, hi in itertools.pairwise(cuts):
         if restore:
-            operator = _reopened(spec, schemas, operator.snapshot())
+            operator = _reopened(spec, schemas, operator.snapshot(), memory)
         outputs.append(operator.process(order.piece(inputs, lo, hi)))
     return outputs
 
 
-def _reopened(spec: OperatorSpec, schemas: Sequence[pa.Schema], state: OperatorState) -> Operator:
+def _reopened(
+    spec: OperatorSpec,
+    schemas: Sequence[pa.Schema],
+    state: OperatorState,
+    memory: StateMemory = UNLIMITED,
+) -> Operator:
     """A new operator loaded from ``state`` after a trip through bytes, as a checkpoint makes it."""
     operator = spec.open(schemas)
+    give_memory(operator, memory)
     operator.load(_through_bytes(state))
     return operator
 
@@ -197,6 +210,8 @@ def assert_cut_invariant(
             label = f"cut at {list(cuts)}{', restored at each' if restore else ''}"
             label += ", with small limits" if is_small else ""
             assert_same_items(items_of(outputs, payload), expected, label)
+    if isinstance(spec.open(input_schemas), SpillsState):
+        _assert_budgets(spec, inputs, input_schemas, (every, *splits), expected)
     for cuts in splits or ((len(every) // 2,),):
         _assert_snapshots_stay(spec, inputs, input_schemas, cuts)
     horizon_us = horizon_of(spec, durations_of(inputs))
@@ -204,6 +219,27 @@ def assert_cut_invariant(
         places = sorted({k * len(every) // (REPLAYS + 1) for k in range(1, REPLAYS + 1)})
         assert_horizon(spec, inputs, input_schemas, horizon_us, places)
     return whole[0]
+
+
+def _assert_budgets(
+    spec: OperatorSpec,
+    inputs: Sequence[Run],
+    schemas: Sequence[pa.Schema],
+    splits: Sequence[Sequence[int]],
+    expected: pa.RecordBatch,
+) -> None:
+    """What lies in memory and what on scratch changes nothing; small limits make it spill."""
+    payload = spec.output_schema(schemas)
+    for budget_bytes in BUDGETS:
+        for cuts, restore in itertools.product(splits, (False, True)):
+            with small_limits():
+                outputs = run_cut(
+                    spec, inputs, schemas, cuts, restore=restore, budget_bytes=budget_bytes
+                )
+            check_output(outputs, payload)
+            label = f"cut at {list(cuts)}, a budget of {budget_bytes} bytes"
+            label += ", restored at each" if restore else ""
+            assert_same_items(items_of(outputs, payload), expected, label)
 
 
 def durations_of(inputs: Sequence[Run]) -> Durations:

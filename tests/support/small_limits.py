@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 #: ``module.NAME``: the value in tests. A name that is gone is an error, so the list stays true.
 LIMITS: dict[str, int] = {
+    "rvertex.state.memory.RUN_BYTES_MIN": 1,
+    "rvertex.state.memory.UNLIMITED_RUN_BYTES": 1,
+    "rvertex.state.key_runs.BLOCK_ROWS": 2,
+    "rvertex.state.key_runs.RUNS_MAX": 2,
+    "rvertex.operators.windows.grouping._MEASURE_ROWS": 1,
     "rvertex.user_code.emitted_rows.GATHERED_MIN": 2,
     "rvertex.events.frontier._BLOCK_ROWS": 2,
     "rvertex.events.group_arrays._CAPACITY_MIN": 1,

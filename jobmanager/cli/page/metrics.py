@@ -78,8 +78,8 @@ def _each_log(key: str) -> Callable[[Status], Iterator[Sample]]:
 def _memory(key: str) -> Callable[[Status], Iterator[Sample]]:
     def samples(status: Status) -> Iterator[Sample]:
         for host in status.get("hosts", ()):
-            if host.get("memory"):
-                yield (host["host"],), float(host["memory"][key])
+            if host.get("memory"):  # a status of an older release has fewer keys
+                yield (host["host"],), float(host["memory"].get(key, 0))
 
     return samples
 
@@ -236,6 +236,34 @@ METRICS = (
         ("host",),
         "The limit of that memory, as the machine or its container sets it.",
         _memory("limit_bytes"),
+    ),
+    Metric(
+        "host_state_memory_bytes",
+        "gauge",
+        ("host",),
+        "What windows keep in memory, where state can be spilled.",
+        _memory("state_bytes"),
+    ),
+    Metric(
+        "host_state_memory_budget_bytes",
+        "gauge",
+        ("host",),
+        "The limit of that, beyond which state is spilled (state_memory).",
+        _memory("state_budget_bytes"),
+    ),
+    Metric(
+        "host_spilled_bytes",
+        "gauge",
+        ("host",),
+        "State on the host's scratch disk.",
+        _memory("spilled_bytes"),
+    ),
+    Metric(
+        "host_spilled_files",
+        "gauge",
+        ("host",),
+        "Files of that state.",
+        _memory("spilled_files"),
     ),
 )
 

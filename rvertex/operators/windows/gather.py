@@ -20,18 +20,22 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import VE, VS, int64_column
+from rstream.items.dictionaries import as_declared, batch_bytes, join_batches
 from rstream.types import INF_TIME
 from rvertex.errors import UnboundedLifetimeError
 from rvertex.events.reorder_buffer import concatenated
 from rvertex.events.run import Run, growing
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.grouping import Grouping, closed_groups
+from rvertex.state.key_runs import KeyRuns, blocks_of
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.sliding import SlidingWindows
+    from rvertex.state.memory import StateMemory
 
 WINDOWS_PER_EVENT_MAX = 1_000_000
 #: Pairs (row, window) aggregated in one pass; more windows are closed in parts.
@@ -132,8 +136,15 @@ class WindowGather:
         self._sliding = sliding
         #: Other rows that are in an open window, in sequence order.
         self._live: list[pa.RecordBatch] = []
+        #: How many of the first batches are on scratch, and the bytes of the others.
+        self._spilled, self._live_bytes = 0, 0
+        self._holder = UNLIMITED.holder()
         self._open = assigner.windows.lowest
         self._last_cti: int | None = None
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._holder = memory.holder()
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Keep the rows and emit the windows that they, or the CTIs, close."""
@@ -145,8 +156,10 @@ class WindowGather:
             now.append(int(int64_column(run.events, VS)[-1]))
             needed = run.events.select(self._input_schema.names)
             self._live.append(_those(needed, last >= first))
+            self._live_bytes += batch_bytes(self._live[-1])
         if now:
             self._close_before(self._assigner.open_at(max(now)), out)
+        self._keep_to_memory()
         ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
@@ -163,6 +176,22 @@ class WindowGather:
         """Continue with the live rows of ``state``."""
         self._open, self._last_cti = state.header["open"], state.header["last_cti"]
         self._live = state.tables["live"].to_batches()
+        self._count_live(0)
+
+    def _count_live(self, spilled: int) -> None:
+        """Count the live rows again; the first ``spilled`` batches are on scratch."""
+        self._spilled = spilled
+        self._live_bytes = sum(map(batch_bytes, self._live[spilled:]))
+
+    def _keep_to_memory(self) -> None:
+        """Tell what the live rows take; if that is too much, they go to scratch."""
+        self._holder.used_bytes = self._live_bytes
+        if not self._holder.must_spill or self._live_bytes < self._holder.run_bytes:
+            return
+        rows = as_declared(join_batches(self._live[self._spilled :]), self._input_schema)
+        self._live[self._spilled :] = self._holder.store(blocks_of(rows))
+        self._count_live(len(self._live))
+        self._holder.used_bytes = 0
 
     def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
         """Emit the windows below ``window`` and forget the rows that are in no other."""
@@ -173,6 +202,12 @@ class WindowGather:
             self._open = window
             return
         before, later = self._candidates(window)
+        if self._spilled:
+            kept = self._emit_by_key(before, window, out)
+            self._live = [*kept, *later]
+            self._count_live(0)
+            self._open = window
+            return
         only = self._only_window(before)
         rows = _joined(before, self._input_schema)
         self._live = []  # Not beside a copy of themselves.
@@ -186,7 +221,27 @@ class WindowGather:
             self._emit(rows, np.maximum(first, self._open), last, window, out)
             rows = _those(rows, last >= window)
         self._live = ([rows] if rows.num_rows else []) + later
+        self._count_live(0)
         self._open = window
+
+    def _emit_by_key(
+        self, before: list[pa.RecordBatch], window: int, out: list[pa.RecordBatch]
+    ) -> list[pa.RecordBatch]:
+        """As :meth:`_emit`, window by window, of rows that are not all in memory at a time.
+
+        Returns: the rows that are in later windows, too.
+        """
+        spans = [self._assigner.spans(rows) for rows in before]
+        windows = sorted({w for first, last in spans for w in _distinct(first, last)})
+        for closing in (w for w in windows if self._open <= w < window):
+            runs = KeyRuns(self._grouping.names, self._holder)
+            for rows, (first, last) in zip(before, spans, strict=True):
+                runs.add(_those(rows, (first <= closing) & (closing <= last)))
+            for rows, _ in runs.pieces():
+                numbers = np.full(rows.num_rows, closing)
+                out.append(self._rows(*closed_groups(self._grouping, rows, numbers, None)))
+        kept = (_those(b, last >= window) for b, (_, last) in zip(before, spans, strict=True))
+        return [rows for rows in kept if rows.num_rows]
 
     def _only_window(self, batches: list[pa.RecordBatch]) -> int | None:
         """The window that all of many rows are in, and in no other; None if it is not looked for.
@@ -207,9 +262,11 @@ class WindowGather:
         closed = sliding.close(before, self._open, window)
         if closed is None:
             self._live = [*sliding.release(), *later]
+            self._count_live(0)
             return False
         out += [self._rows(np.full(len(lanes[0]), w), keys, lanes) for w, keys, lanes in closed]
         self._live = later
+        self._count_live(0)
         return True
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
@@ -264,6 +321,12 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     if not batches:
         return pa.RecordBatch.from_pylist([], schema)
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _distinct(first: np.ndarray, last: np.ndarray) -> set[int]:
+    """The windows that rows are in."""
+    spans = np.unique(np.stack([first, last]), axis=1)
+    return {w for lo, hi in spans.T.tolist() for w in range(lo, hi + 1)}
 
 
 def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:

@@ -22,16 +22,21 @@ from rvertex.keys.direct_keys import OffsetKeys
 from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import SPAN_MAX, narrowed, numbered_keys, ranks, sorted_keys
 from rvertex.operators.windows.arithmetic import floor_divided
+from rvertex.state.key_runs import KeyRuns, SortedColumns
+from rvertex.state.memory import UNLIMITED, held_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rvertex.aggregates.accumulators import Accumulator
+    from rvertex.state.memory import Holder
 
 #: Fewer rows wait for others: to fold them in costs as much.
 _TOGETHER_ROWS = 1024
 #: Begins the names of saved tables.
-_NEAR = "near."
+_NEAR, _OVERFLOW = "near.", "overflow."
+#: Rows between two measurements: this number, or one row per 256 bytes of groups.
+_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 14, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Grouping:
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     accumulators: Callable[[], list[Accumulator]]
+    #: The columns of events that keys and accumulators read; None: all.
+    columns: tuple[str, ...] | None = None
 
     def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of ``events``."""
@@ -66,10 +73,16 @@ def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...
 
 
 class OpenGroups:
-    """The groups of one open window, in order of their codes."""
+    """The groups of one open window, in order of their codes.
 
-    def __init__(self, grouping: Grouping) -> None:
+    Beyond the memory that ``holder`` may take, no group is added: rows of further keys are kept as
+    they are, sorted by key on scratch, and aggregated when the window closes. So each key is folded
+    at one place, in sequence, and its result has the same bits wherever that was.
+    """
+
+    def __init__(self, grouping: Grouping, holder: Holder | None = None) -> None:
         self._grouping = grouping
+        self._holder = holder
         #: Groups of keys that lie close together, and all others by an index.
         self._near: _NearGroups | None = None
         self._table = KeyTable(grouping.types)
@@ -77,10 +90,25 @@ class OpenGroups:
         #: Few events, which are folded in together with those that follow.
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
+        #: Rows of the keys that are in no group; None: there are none.
+        self._overflow: KeyRuns | None = None
+        self._rows_unmeasured = self._groups_bytes = 0
 
     def __len__(self) -> int:
+        """How many groups are in memory."""
         self._flush_pending()
         return len(self._table) + (0 if self._near is None else len(self._near))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimated bytes in memory, measured every few rows."""
+        beside = 0 if self._overflow is None else self._overflow.memory_bytes
+        return self._groups_bytes + beside
+
+    def spill(self) -> None:
+        """Add no more groups."""
+        if self._overflow is None and self._holder is not None and self._grouping.names:
+            self._overflow = KeyRuns(self._grouping.names, self._holder)
 
     def update(self, events: pa.RecordBatch) -> None:
         """Fold events in, now or later."""
@@ -101,17 +129,43 @@ class OpenGroups:
             self._fold(join_batches(waiting))
 
     def _fold(self, events: pa.RecordBatch) -> None:
-        is_new = len(self._table) == 0
+        is_new = len(self._table) == 0 and self._overflow is None
         if self._near is None and is_new:
             self._near = _NearGroups.beginning(self._grouping, events)
         rest = events if self._near is None else self._near.update(events, grows=is_new)
         if rest.num_rows:
             columns = self._grouping.key_columns(rest)
-            codes = self._table.codes(columns, rest.num_rows)
-            _update(self._accumulators, Rows(codes, len(self._table), rest))
+            if self._overflow is None:
+                codes = self._table.codes(columns, rest.num_rows)
+            else:
+                codes, rest = self._known(columns, rest, self._overflow)
+            if rest.num_rows:
+                _update(self._accumulators, Rows(codes, len(self._table), rest))
+        if self._holder is not None and self._holder.may_spill:
+            self._measure(events.num_rows)
+
+    def _known(
+        self, columns: Sequence[pa.Array], rows: pa.RecordBatch, overflow: KeyRuns
+    ) -> tuple[np.ndarray, pa.RecordBatch]:
+        """The rows that are in a group, and their codes; the others overflow."""
+        codes = self._table.find(columns, rows.num_rows)
+        is_known = codes >= 0
+        if is_known.all():
+            return codes, rows
+        others = rows.filter(pa.array(~is_known))
+        names = self._grouping.columns
+        overflow.add(others if names is None else others.select(names))
+        return codes[is_known], rows.filter(pa.array(is_known))
+
+    def _measure(self, rows: int) -> None:
+        """Look what the groups take after they may have grown by a part."""
+        self._rows_unmeasured += rows
+        if self._rows_unmeasured >= max(_MEASURE_ROWS, self._groups_bytes >> _MEASURE_SHIFT):
+            self._rows_unmeasured = 0
+            self._groups_bytes = held_bytes(self._near, self._table, self._accumulators)
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Key columns and lane columns, by key. The end: each accumulator is freed in turn."""
+        """Keys and lanes of the groups in memory, by key. The end: each accumulator is freed."""
         self._flush_pending()
         near, self._near = self._near, None
         if near is not None and len(self._table) == 0:
@@ -123,20 +177,45 @@ class OpenGroups:
         keys = [k.take(order) for k in keys]
         return (keys, lanes) if near is None else _merged((keys, lanes), near.result())
 
+    def results(self) -> Iterator[tuple[list[pa.Array], list[pa.Array]]]:
+        """Key columns and lane columns of all groups, by key, in one piece or more. The end."""
+        self._flush_pending()
+        overflow, self._overflow = self._overflow, None
+        keys, lanes = self.result()
+        if overflow is None:
+            yield keys, lanes
+            return
+        inside = SortedColumns(len(self._grouping.names), [*keys, *lanes])
+        begin = 0
+        for rows, end in overflow.pieces():
+            windows = np.zeros(rows.num_rows, np.int64)
+            _, keys, lanes = closed_groups(self._grouping, rows, windows, None)
+            upto = len(inside) if end is None else inside.first_at(end)
+            yield _merged(inside.rows(begin, upto), (keys, lanes))
+            begin = upto
+        if begin < len(inside):
+            yield inside.rows(begin, len(inside))
+
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference, each column a table of its own."""
         self._flush_pending()
         tables = self._table.save() | _saved(self._accumulators)
         if self._near is not None:
-            tables |= {f"{_NEAR}{name}": table for name, table in self._near.save().items()}
+            tables |= _named(_NEAR, self._near.save())
+        if self._overflow is not None:
+            tables |= _named(_OVERFLOW, self._overflow.save())
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; only called on new groups."""
         self._table.restore(tables)
         _restore(self._accumulators, tables)
-        near = {k.removeprefix(_NEAR): t for k, t in tables.items() if k.startswith(_NEAR)}
+        near = _those_named(_NEAR, tables)
         self._near = _NearGroups.restored(self._grouping, near) if near else None
+        overflow = _those_named(_OVERFLOW, tables)
+        if overflow:
+            self._overflow = KeyRuns(self._grouping.names, self._holder or UNLIMITED.holder())
+            self._overflow.restore(overflow)
 
 
 class _NearGroups:
@@ -213,6 +292,14 @@ def _merged(
     )
     order = pa.array(sorted_keys(keys, len(keys[0])))
     return [key.take(order) for key in keys], [lane.take(order) for lane in lanes]
+
+
+def _named(prefix: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    return {f"{prefix}{name}": table for name, table in tables.items()}
+
+
+def _those_named(prefix: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    return {k.removeprefix(prefix): t for k, t in tables.items() if k.startswith(prefix)}
 
 
 def _saved(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:

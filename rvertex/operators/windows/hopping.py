@@ -34,6 +34,7 @@ from rvertex.operators.windows.grouping import Grouping, key_types
 from rvertex.operators.windows.panes.pane_aggregate import PaneAggregate
 from rvertex.operators.windows.panes.row_lifetimes import PaneLifetimes
 from rvertex.operators.windows.sliding import SlidingWindows, sliding_lanes
+from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from rvertex.events.run import Run
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
+    from rvertex.state.memory import StateMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +90,18 @@ class PartialAggregate:
         """The first phase with nothing open."""
         (payload,) = inputs
         lanes = lanes_of(self.aggregates, payload)
+        needed = _needed(self.keys, self.aggregates, payload)
         grouping = Grouping(
-            self.keys, key_types(self.keys, payload), lambda: [lane.accumulator() for lane in lanes]
+            self.keys,
+            key_types(self.keys, payload),
+            lambda: [lane.accumulator() for lane in lanes],
+            tuple(needed.names),
         )
         windows = Windows(self.size_us, self.every_us)
         schema = event_schema(self.output_schema(inputs))
         if self.points:
             lifetimes = PaneLifetimes(windows, schema)
             return PaneAggregate(lifetimes, grouping, events_close_panes=not self.any_order)
-        needed = _needed(self.keys, self.aggregates, payload)
         return WindowGather(ByOverlap(windows), grouping, needed, schema, lambda columns: columns)
 
 
@@ -252,6 +257,11 @@ class TwoPhases:
     def __init__(self, partial: Operator, final: Operator) -> None:
         self._partial = partial
         self._final = final
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        give_memory(self._partial, memory)
+        give_memory(self._final, memory)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the second phase makes of what the first makes of the input."""

@@ -30,9 +30,12 @@ from rvertex.events.run import Run, growing
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.arithmetic import floor_divided
 from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_groups
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.state.memory import StateMemory
 
 #: A batch over at most so many panes is cut at their bounds.
 _CUT_PANES_MAX = 4
@@ -67,6 +70,11 @@ class PaneAggregate:
         self._events_close_panes = events_close_panes
         self._open: dict[int, OpenGroups] = {}
         self._last_cti: int | None = None
+        self._holder = UNLIMITED.holder()
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._holder = memory.holder()
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Fold the events in and emit the panes that they, or the CTIs, close."""
@@ -80,6 +88,7 @@ class PaneAggregate:
         elif events.num_rows:
             self._fold_any_order(events, closing, out)
         self._close_before(closing, out)
+        self._keep_to_memory()
         ctis = growing(lifetimes.ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
@@ -100,7 +109,7 @@ class PaneAggregate:
     def load(self, state: OperatorState) -> None:
         """Continue with the open panes of ``state``."""
         self._last_cti = state.header["last_cti"]
-        self._open = {pane: OpenGroups(self._grouping) for pane in state.header["panes"]}
+        self._open = {pane: self._new_groups() for pane in state.header["panes"]}
         for i, groups in enumerate(self._open.values()):
             mine = (name for name in state.tables if name.partition(".")[0] == str(i))
             groups.restore({name.partition(".")[2]: state.tables[name] for name in mine})
@@ -161,14 +170,25 @@ class PaneAggregate:
 
     def _close_before(self, closing: int, out: list[pa.RecordBatch]) -> None:
         for pane in sorted(pane for pane in self._open if pane < closing):
-            groups = self._open.pop(pane)
-            out.append(self._lifetimes.rows(np.full(len(groups), pane), *groups.result()))
+            for keys, lanes in self._open.pop(pane).results():
+                count = len((keys or lanes)[0])
+                out.append(self._lifetimes.rows(np.full(count, pane), keys, lanes))
+
+    def _new_groups(self) -> OpenGroups:
+        return OpenGroups(self._grouping, self._holder)
+
+    def _keep_to_memory(self) -> None:
+        """Tell what the open panes take; if that is too much, none of them adds groups."""
+        self._holder.used_bytes = sum(groups.memory_bytes for groups in self._open.values())
+        if self._holder.must_spill:
+            for groups in self._open.values():
+                groups.spill()
 
     def _update(self, pane: int, *pieces: pa.RecordBatch) -> None:
         for events in pieces:
             if events.num_rows:
                 if pane not in self._open:
-                    self._open[pane] = OpenGroups(self._grouping)
+                    self._open[pane] = self._new_groups()
                 self._open[pane].update(events)
 
 

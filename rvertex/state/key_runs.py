@@ -1,0 +1,296 @@
+"""Rows in runs sorted by key, so that they can be read key by key without being in memory.
+
+New rows are gathered, then sorted by key (stable) and written as a *run*: blocks of rows, each with
+a fence, its first key. To read, all runs are cut at the same keys. A cut costs one binary search in
+one block of each run. Between two cuts is a *piece*: all rows of a range of keys.
+
+Invariants: (1) pieces are in key order (ascending, NaN after numbers, nulls last) and no key is in
+two pieces; (2) rows of one key are in arrival order, also after spills and merges; (3) all rows of
+a run arrived before the rows of the next run. Source: external sort as in LSM trees; out-of-core
+GROUP BY of DuckDB and Polars.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.dictionaries import is_dictionary, join_batches
+from rvertex.events.ordering import stable_order
+from rvertex.keys.sort_keys import packed_keys, sorted_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rvertex.state.memory import Holder
+
+#: Rows of a block: between two fences.
+BLOCK_ROWS = 1 << 14
+#: This number of runs of about one size are merged into one.
+RUNS_MAX = 16
+_NUMBER, _NAN, _NULL = 0, 1, 2
+
+#: A key whose order is that of Python's tuples: for each column its rank and its value.
+Place = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class SortedRun:
+    """Blocks of rows, sorted by the key columns ``names``; ``level``: how often it was merged."""
+
+    names: tuple[str, ...]
+    blocks: Sequence[pa.RecordBatch]
+    level: int = 0
+    #: The key of the first row of each block.
+    fences: list[Place] = field(default_factory=list)
+    #: The number of the first row of each block, and that after the last.
+    starts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.blocks = [block for block in self.blocks if block.num_rows]
+        self.fences = [place_of(self._keys(block), 0) for block in self.blocks]
+        counts = (block.num_rows for block in self.blocks)
+        self.starts = [0, *itertools.accumulate(counts)]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def _keys(self, block: pa.RecordBatch) -> list[pa.Array]:
+        return [block.column(name) for name in self.names]
+
+    def first_at(self, place: Place) -> int:
+        """The number of the first row whose key is at or after ``place``."""
+        at = bisect.bisect_left(self.fences, place)
+        if at == 0:
+            return 0
+        # The fence before is below the place: the row is in its block, or begins the next.
+        begin, end = self.starts[at - 1 : at + 1]
+        return begin + _first_at(self._keys(self.blocks[at - 1]), end - begin, place)
+
+    def rows(self, lo: int, hi: int) -> Iterator[pa.RecordBatch]:
+        """Rows ``[lo, hi)``, by reference."""
+        if hi <= lo:
+            return
+        at = bisect.bisect_right(self.starts, lo) - 1
+        while lo < hi:  # ends: every block has a row
+            start = self.starts[at]
+            count = min(hi, self.starts[at + 1]) - lo
+            yield self.blocks[at].slice(lo - start, count)
+            lo, at = lo + count, at + 1
+
+
+class KeyRuns:
+    """Rows by key, in memory and on scratch; see the module."""
+
+    def __init__(self, names: Sequence[str], holder: Holder) -> None:
+        self._names = tuple(names)
+        self._holder = holder
+        #: Rows that are no run yet, in sequence.
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+        self._runs: list[SortedRun] = []
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return sum(int(b.num_rows) for b in self._gathered) + sum(map(len, self._runs))
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is in memory and not on scratch."""
+        return self._gathered_bytes
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows that come after all that there are."""
+        if rows.num_rows == 0:
+            return
+        rows = plain_rows(rows)
+        self._gathered.append(rows)
+        self._gathered_bytes += rows.nbytes
+        if self._gathered_bytes >= self._holder.run_bytes:
+            self.spill()
+
+    def spill(self) -> None:
+        """Write the gathered rows as a run."""
+        if not self._gathered:
+            return
+        run = SortedRun(self._names, self._holder.store(self._sorted_blocks()))
+        self._gathered, self._gathered_bytes = [], 0
+        self._runs.append(run)
+        self._merge_last()
+
+    def pieces(self) -> Iterator[tuple[pa.RecordBatch, Place | None]]:
+        """All rows, by ranges of keys of about the size of a run, and where each range ends.
+
+        The last range ends at None. The rows of one key are one piece, however many they are.
+        """
+        runs = list(self._runs)
+        if self._gathered:
+            runs.append(SortedRun(self._names, self._sorted_blocks()))
+        yield from _pieces(runs, self._piece_rows(runs)) if runs else ()
+
+    def save(self) -> dict[str, pa.Table]:
+        """Runs and gathered rows by reference; runs that are on scratch stay there."""
+        tables: dict[str, pa.Table] = {}
+        if self._gathered:
+            tables["gathered"] = pa.Table.from_batches(self._gathered)
+        if self._runs:
+            tables["runs"] = pa.Table.from_batches([b for run in self._runs for b in run.blocks])
+        lengths = pa.array([len(run) for run in self._runs], pa.int64())
+        levels = pa.array([run.level for run in self._runs], pa.int64())
+        return tables | {"lengths": pa.table({"rows": lengths, "level": levels})}
+
+    def restore(self, tables: Mapping[str, pa.Table]) -> None:
+        """Continue from what ``save`` returned; only called on new ones."""
+        assert not self._runs
+        assert not self._gathered
+        if "gathered" in tables:
+            self._gathered = tables["gathered"].to_batches()
+            self._gathered_bytes = tables["gathered"].nbytes
+        lengths = tables["lengths"]
+        at = 0
+        for row in lengths.to_pylist():
+            blocks = tables["runs"].slice(at, row["rows"]).to_batches(max_chunksize=BLOCK_ROWS)
+            self._runs.append(SortedRun(self._names, blocks, row["level"]))
+            at += row["rows"]
+
+    def _sorted_blocks(self) -> list[pa.RecordBatch]:
+        rows = join_batches(self._gathered)
+        order = stable_key_order([rows.column(name) for name in self._names], rows.num_rows)
+        return blocks_of(rows if order is None else rows.take(pa.array(order)))
+
+    def _merge_last(self) -> None:
+        """Merge the last ``RUNS_MAX`` runs while they have one level."""
+        while len(self._runs) >= RUNS_MAX:  # ends: each turn leaves fewer runs
+            last = self._runs[-RUNS_MAX:]
+            level = last[-1].level
+            if last[0].level != level:  # levels do not rise from run to run
+                return
+            blocks: list[pa.RecordBatch] = []
+            for rows, _ in _pieces(last, self._piece_rows(last)):
+                blocks += self._holder.store(blocks_of(rows))
+            self._runs[-len(last) :] = [SortedRun(self._names, blocks, level + 1)]
+
+    def _piece_rows(self, runs: Sequence[SortedRun]) -> int:
+        """About how many rows are read at once."""
+        block = runs[0].blocks[0]
+        fitting = self._holder.run_bytes * block.num_rows // max(block.nbytes, 1)
+        return max(int(fitting), BLOCK_ROWS)
+
+
+class SortedColumns:
+    """Columns in memory whose rows are sorted by the first ``keys`` of them, no key twice."""
+
+    def __init__(self, keys: int, columns: Sequence[pa.Array]) -> None:
+        self._keys = keys
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def first_at(self, place: Place) -> int:
+        """The number of the first row whose key is at or after ``place``."""
+        return _first_at(self._columns[: self._keys], len(self), place)
+
+    def rows(self, lo: int, hi: int) -> tuple[list[pa.Array], list[pa.Array]]:
+        """Key columns and other columns of rows ``[lo, hi)``."""
+        found = [column.slice(lo, hi - lo) for column in self._columns]
+        return found[: self._keys], found[self._keys :]
+
+
+def _pieces(
+    runs: Sequence[SortedRun], rows_max: int
+) -> Iterator[tuple[pa.RecordBatch, Place | None]]:
+    """See :meth:`KeyRuns.pieces`; each piece is sorted by key, rows of one key in sequence."""
+    if not runs:
+        return
+    before = [0] * len(runs)
+    for end in (*_cuts(runs, rows_max), None):
+        after = [len(run) if end is None else run.first_at(end) for run in runs]
+        found = zip(runs, before, after, strict=True)
+        batches = [rows for run, lo, hi in found for rows in run.rows(lo, hi)]
+        before = after
+        if batches:
+            rows = join_batches(batches)
+            if sum(b.num_rows > 0 for b in batches) > 1:
+                order = stable_key_order([rows.column(n) for n in runs[0].names], rows.num_rows)
+                rows = rows if order is None else rows.take(pa.array(order))
+            yield rows, end
+
+
+def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:
+    """Keys at which to cut into pieces of about ``rows_max`` rows."""
+    fences = sorted(
+        (fence, block.num_rows)
+        for run in runs
+        for fence, block in zip(run.fences, run.blocks, strict=True)
+    )
+    cuts: list[Place] = []
+    rows = 0
+    for (fence, count), (following, _) in itertools.pairwise(fences):
+        rows += count
+        if rows >= rows_max and following > fence:
+            cuts.append(following)
+            rows = 0
+    return cuts
+
+
+def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
+    """The stable order of rows by key; None if they are sorted."""
+    packed = packed_keys(keys, rows)
+    if packed is not None:
+        return stable_order(packed.codes)
+    return sorted_keys([*keys, pa.array(np.arange(rows))], rows)
+
+
+def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
+    """The first of sorted rows whose key is at or after ``place``."""
+    low, high = 0, rows
+    while low < high:  # ends: the range halves
+        middle = (low + high) // 2
+        if place_of(keys, middle) < place:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def place_of(keys: Sequence[pa.Array], row: int) -> Place:
+    """The key of a row, for comparisons."""
+    return tuple(part for key in keys for part in _part(key[row]))
+
+
+def _part(value: pa.Scalar) -> tuple[int, Any]:
+    if not value.is_valid:
+        return _NULL, 0
+    plain = value.value if pa.types.is_temporal(value.type) else value.as_py()
+    if isinstance(plain, float) and math.isnan(plain):
+        return _NAN, 0
+    return _NUMBER, plain
+
+
+def plain_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows without dictionaries."""
+    columns = [_plain(column) for column in rows.columns]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if is_dictionary(kind):
+        return column.dictionary_decode()
+    if pa.types.is_struct(kind) and any(is_dictionary(child.type) for child in kind):
+        children = [_plain(child) for child in column.flatten()]
+        names = [child.name for child in kind]
+        return pa.StructArray.from_arrays(children, names, mask=column.is_null())
+    return column
+
+
+def blocks_of(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The rows in batches of at most ``BLOCK_ROWS``."""
+    return [rows.slice(at, BLOCK_ROWS) for at in range(0, rows.num_rows, BLOCK_ROWS)]

@@ -1,0 +1,159 @@
+"""The memory budget for the state of one host's vertices, and how much each operator uses.
+
+Every operator that can spill is a *holder*. A holder reports its bytes after it has grown. It must
+spill when all holders together exceed the budget and it has more than an equal share. So a busy
+operator may use the share of an idle one, and no operator is starved by its neighbours.
+
+When a holder spills depends on the budget, on the neighbours and on how the input was cut. What it
+emits must not: memory and disk are two places for the same rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.state.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.messages import Memory
+
+#: Rows are gathered up to this much, however small the budget is, before they are written.
+RUN_BYTES_MIN = 4 << 20
+#: What is read or written at once where there is no budget.
+UNLIMITED_RUN_BYTES = 256 << 20
+#: So large a part of its share a holder gathers before it writes a run.
+_RUNS_PER_SHARE = 4
+#: Items of a longer list or dictionary are measured by a sample.
+_SAMPLE = 64
+_OBJECT_BYTES = 64
+
+
+class StateMemory:
+    """The budget of one host; holders of all its vertices share it."""
+
+    def __init__(self, budget_bytes: int | None, scratch: Scratch | None = None) -> None:
+        """``budget_bytes`` None: nothing is ever spilled."""
+        self.budget_bytes = budget_bytes
+        self.scratch = scratch or Scratch()
+        self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def holder(self) -> Holder:
+        """A new holder; it counts for as long as somebody keeps it."""
+        made = Holder(self)
+        with self._lock:
+            self._holders.add(made)
+        return made
+
+    def added_to(self, memory: Memory) -> Memory:
+        """What a host reports, with what its state takes."""
+        return replace(
+            memory,
+            state_bytes=self.used_bytes,
+            state_budget_bytes=self.budget_bytes or 0,
+            spilled_bytes=self.scratch.used_bytes,
+            spilled_files=self.scratch.files,
+        )
+
+    @property
+    def used_bytes(self) -> int:
+        """What all holders take in memory."""
+        with self._lock:
+            return sum(holder.used_bytes for holder in self._holders)
+
+    @property
+    def share_bytes(self) -> int:
+        """What each holder may always keep."""
+        assert self.budget_bytes is not None
+        with self._lock:
+            return self.budget_bytes // max(len(self._holders), 1)
+
+
+class Holder:
+    """One operator's part of the memory; the operator sets ``used_bytes``."""
+
+    __slots__ = ("__weakref__", "_memory", "used_bytes")
+
+    def __init__(self, memory: StateMemory) -> None:
+        self._memory = memory
+        self.used_bytes = 0
+
+    @property
+    def may_spill(self) -> bool:
+        """Whether there is a budget at all."""
+        return self._memory.budget_bytes is not None
+
+    @property
+    def must_spill(self) -> bool:
+        """Whether this holder has to let go of memory."""
+        budget = self._memory.budget_bytes
+        if budget is None or self._memory.used_bytes <= budget:
+            return False
+        return self.used_bytes > self._memory.share_bytes
+
+    @property
+    def run_bytes(self) -> int:
+        """How much to gather before it is written as one run."""
+        if not self.may_spill:
+            return UNLIMITED_RUN_BYTES
+        return max(self._memory.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
+
+    def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        return self._memory.scratch.store(batches)
+
+
+#: For operators outside of a host: nothing is spilled.
+UNLIMITED = StateMemory(None)
+
+
+@runtime_checkable
+class SpillsState(Protocol):
+    """An operator whose state may be larger than memory."""
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """Keep to its budget; called once, before the first row."""
+        ...
+
+
+def give_memory(operator: object, memory: StateMemory) -> None:
+    """Let an operator share the budget, if it can spill."""
+    if isinstance(operator, SpillsState):
+        operator.use_memory(memory)
+
+
+def held_bytes(*roots: object) -> int:
+    """About what objects take, with all that they refer to; exact for arrays, sampled for lists.
+
+    What two of them share counts twice.
+    """
+    return sum(_bytes_of(root) for root in roots)
+
+
+def _bytes_of(held: Any) -> int:
+    if isinstance(held, np.ndarray | pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table):
+        return int(held.nbytes)
+    if isinstance(held, str | bytes):
+        return _OBJECT_BYTES + len(held)
+    if isinstance(held, dict):
+        return _sampled(list(held.values())) + _sampled(list(held))
+    if isinstance(held, list | tuple | set | frozenset):
+        return _sampled(list(held))
+    inside = getattr(held, "__dict__", None)
+    if type(held).__module__.startswith("rvertex.") and inside is not None:
+        return sum(map(_bytes_of, inside.values()))
+    return _OBJECT_BYTES
+
+
+def _sampled(items: list[Any]) -> int:
+    if len(items) <= _SAMPLE:
+        return sum(map(_bytes_of, items))
+    return sum(map(_bytes_of, items[:: len(items) // _SAMPLE])) * len(items) // _SAMPLE

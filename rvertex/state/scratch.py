@@ -1,0 +1,113 @@
+"""Scratch files: immutable rows that leave memory for a local disk, and are mapped back.
+
+A file has no name after it was written: it is opened, mapped and unlinked, so a killed host leaves
+nothing behind. The kernel frees its space once the last array that shows into it is gone.
+
+Invariants: (1) a stored batch equals the batch that was given; (2) ``used_bytes`` never exceeds
+``limit_bytes``; (3) a write that fails leaves the given rows as they are.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import tempfile
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rvertex.state.errors import ScratchFullError, ScratchUnusableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO
+
+_PREFIX = "streamscope-state-"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class Scratch:
+    """Files in ``folder`` (None: the system's folder for temporary files).
+
+    ``limit_bytes``: of all files of this host together; None: the disk is the limit.
+    """
+
+    def __init__(self, folder: str | None = None, limit_bytes: int | None = None) -> None:
+        self.folder = folder or tempfile.gettempdir()
+        self.limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._used_bytes = self._written_bytes = self._files = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the files that are still in use."""
+        return self._used_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes written so far, deleted files included."""
+        return self._written_bytes
+
+    @property
+    def files(self) -> int:
+        """How many files are in use."""
+        return self._files
+
+    def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The same batches (at least one, all of one schema), mapped from a new file.
+
+        Raises:
+            ScratchFullError: the limit is reached, or the disk is full.
+            ScratchUnusableError: the folder cannot be written to.
+        """
+        nbytes = sum(batch.nbytes for batch in batches)
+        mapped = self._write(nbytes, lambda file: _write_stream(file, batches))
+        # Zero copy: the reader touches the heads of the messages only.
+        found = list(pa.ipc.open_stream(mapped))
+        assert [b.num_rows for b in found] == [b.num_rows for b in batches]
+        return found
+
+    def store_bytes(self, data: bytes | memoryview) -> pa.Buffer:
+        """The same bytes, mapped from a new file. Raises as :meth:`store`."""
+        return self._write(len(data), lambda file: file.write(data))
+
+    def _write(self, nbytes: int, write: Callable[[BinaryIO], object]) -> pa.Buffer:
+        if self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes:
+            raise ScratchFullError(self.folder, nbytes, f"its limit is {self.limit_bytes} bytes")
+        try:
+            number, path = tempfile.mkstemp(prefix=_PREFIX, dir=self.folder)
+            try:
+                with os.fdopen(number, "wb") as file:
+                    write(file)
+                with open(path, "rb") as file:
+                    return self._mapped(file.fileno(), os.path.getsize(path))
+            finally:
+                os.unlink(path)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise ScratchFullError(self.folder, nbytes, "its disk is full") from error
+            raise ScratchUnusableError(self.folder, str(error)) from error
+
+    def _mapped(self, number: int, size: int) -> pa.Buffer:
+        pages = mmap.mmap(number, size, prot=mmap.PROT_READ)
+        with self._lock:
+            self._used_bytes += size
+            self._written_bytes += size
+            self._files += 1
+        weakref.finalize(pages, self._free, size)
+        return pa.py_buffer(pages)
+
+    def _free(self, size: int) -> None:
+        with self._lock:
+            self._used_bytes -= size
+            self._files -= 1
+
+
+def _write_stream(file: BinaryIO, batches: Sequence[pa.RecordBatch]) -> None:
+    """One IPC stream; a batch may have other dictionaries than the one before it."""
+    with pa.ipc.new_stream(file, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)

@@ -1,0 +1,92 @@
+"""Whole jobs whose state does not fit into its memory: the same output items, also after a resume.
+
+Cannot catch: memory that grows in a process of its own (``benchmarks/bench_state.py`` measures it).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager.errors import JobFailedError
+from planner import Stream, agg, col, hopping, tumbling
+from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
+from tests.support.trouble import run_and_cancel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from planner import Query
+    from tests.support.trouble import Gate
+
+CONFIG = with_limits(
+    JobConfig(tick_s=0.02),
+    checkpoint_interval_s=0.05,
+    checkpoint_inline_bytes_max=200,
+    step_rows_max=400,
+)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 4_000)
+    monkeypatch.setattr("rvertex.state.key_runs.BLOCK_ROWS", 50)
+    monkeypatch.setattr("rvertex.operators.windows.grouping._MEASURE_ROWS", 10)
+    monkeypatch.setattr("rvertex.operators.windows.grouping._TOGETHER_ROWS", 100)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_events(tmp_path_factory.mktemp("events") / "events.parquet")
+
+
+def query(events: Path) -> Query:
+    rows = Stream.from_parquet(str(events), vs="t", delay="1s").select(
+        "x", k=(col("t") / 10_000).floor().cast("int64") * 10**9
+    )
+    counted = rows.group_by("k").window(tumbling("60s")).agg(total=agg.sum("x"), last=agg.last("x"))
+    return (
+        (
+            counted.group_by("k")
+            .window(hopping("120s", "60s"))
+            .agg(n=agg.count(), t=agg.sum("total"))
+        )
+        .to_parquet()
+        .recover_with("checkpoint")
+    )
+
+
+def options(tmp_path: Path, name: str, budget: int | None) -> dict[str, Any]:
+    root = str(tmp_path / name)
+    return {"root": root, "config": CONFIG, "state_memory": budget, "scratch": str(tmp_path)}
+
+
+def has_spilled(status: dict[str, Any]) -> bool:
+    hosts = [host["memory"] for host in status["hosts"] if host.get("memory")]
+    assert all(memory["state_budget_bytes"] == 1_000 for memory in hosts)
+    return sum(memory["spilled_bytes"] for memory in hosts) > 0
+
+
+def test_the_output_does_not_depend_on_the_budget(events: Path, tmp_path: Path, gate: Gate) -> None:
+    whole = jobmanager.run(query(events), executor="local", **options(tmp_path, "whole", None))
+    expected = outcome(whole.wait(WAIT_S)), output_items(whole.output)
+    assert expected[0][0] == "finished"
+    little = options(tmp_path, "little", 1_000)
+    run_and_cancel(query(events), gate, ROWS // 2, has_spilled, **little)
+    resumed = jobmanager.resume(little["root"], config=CONFIG)
+    assert (outcome(resumed.wait(WAIT_S)), output_items(resumed.output)) == expected
+    assert [path.name for path in tmp_path.iterdir() if "streamscope" in path.name] == []
+
+
+def test_a_scratch_limit_fails_the_job_by_name_and_a_larger_one_resumes_it(
+    events: Path, tmp_path: Path
+) -> None:
+    little = options(tmp_path, "limited", 1_000)
+    job = jobmanager.run(query(events), executor="local", scratch_limit=5_000, **little)
+    with pytest.raises(JobFailedError, match=r"has no room for \d+ bytes.*scratch_limit"):
+        job.wait(WAIT_S)
+    resumed = jobmanager.resume(little["root"], config=CONFIG, scratch_limit="1GB")
+    assert resumed.wait(WAIT_S)["state"] == "finished"

@@ -1,0 +1,147 @@
+"""Rows in runs by key, against one stable sort of all rows.
+
+Keys are of every kind; rows come cut anywhere; budgets spill nothing, all, or some; runs are saved
+and restored between any two pieces. Planted mistakes show that the comparison finds them.
+
+Cannot catch: a mistake of the stable sort itself (``tests/rvertex/keys/test_sort_keys.py``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from rvertex.state import key_runs
+from rvertex.state.key_runs import KeyRuns, SortedRun, place_of, stable_key_order
+from rvertex.state.memory import StateMemory
+from tests.support.small_limits import small_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROWS = 120
+KINDS: dict[str, dict[str, Callable[[random.Random], Any]]] = {
+    "numbers": {"k": lambda draw: draw.randrange(40)},
+    "few": {"k": lambda draw: draw.randrange(3)},
+    "text and nulls": {"k": lambda draw: draw.choice([None, "", "a", "ä", "b" * 9, "zz"])},
+    "doubles": {"k": lambda draw: draw.choice([None, 0.0, -0.0, float("nan"), -1.5, 1e300])},
+    "two columns": {
+        "k": lambda draw: draw.choice(["x", None, "y"]),
+        "l": lambda draw: draw.choice([None, -(2**62), 2**62, 5]),
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    with small_limits():
+        yield
+
+
+def drawn(kind: str, seed: int) -> pa.RecordBatch:
+    draw = random.Random(seed)
+    keys = {name: [make(draw) for _ in range(ROWS)] for name, make in KINDS[kind].items()}
+    types = {"text and nulls": pa.string(), "doubles": pa.float64()}
+    columns = {
+        name: pa.array(values, types.get(kind)) if name == "k" else pa.array(values)
+        for name, values in keys.items()
+    }
+    return pa.record_batch({**columns, "row": pa.array(range(ROWS))})
+
+
+def gathered(rows: pa.RecordBatch, names: list[str], budget: int, seed: int) -> KeyRuns:
+    """Runs of the rows, cut and restored somewhere."""
+    draw, memory = random.Random(seed), StateMemory(budget)
+    holder = memory.holder()
+    runs = KeyRuns(names, holder)
+    cuts = sorted(draw.randrange(ROWS) for _ in range(20))
+    for lo, hi in itertools.pairwise([0, *cuts, ROWS]):
+        runs.add(rows.slice(lo, hi - lo))
+        holder.used_bytes = runs.memory_bytes
+        if draw.random() < 0.2:
+            saved = runs.save()
+            runs = KeyRuns(names, holder)
+            runs.restore(saved)
+    assert len(runs) == ROWS
+    return runs
+
+
+def check(kind: str, budget: int, seed: int) -> None:
+    rows = drawn(kind, seed)
+    names = list(KINDS[kind])
+    order = stable_key_order([rows.column(name) for name in names], ROWS)
+    expected = rows if order is None else rows.take(pa.array(order))
+    found, last = [], None
+    for piece, end in gathered(rows, names, budget, seed).pieces():
+        keys = [piece.column(name) for name in names]
+        assert last is None or place_of(keys, 0) >= last, "a key is in two pieces"
+        assert end is None or place_of(keys, piece.num_rows - 1) < end
+        found.append(piece)
+        last = end
+    assert last is None
+    assert repr(pa.concat_batches(found).to_pydict()) == repr(expected.to_pydict())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("budget", [0, 1_000, 10**9])
+def test_pieces_are_one_stable_sort(kind: str, budget: int) -> None:
+    for seed in range(2):
+        check(kind, budget, seed)
+
+
+def fails(budget: int = 0) -> bool:
+    try:
+        for kind in KINDS:
+            check(kind, budget, 1)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_a_row_lost_at_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = key_runs.blocks_of
+    calls = itertools.count()
+
+    def losing(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return real(rows.slice(1)) if next(calls) == 10 else real(rows)
+
+    assert not fails()
+    monkeypatch.setattr(key_runs, "blocks_of", losing)
+    assert fails()
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_fence_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
+    real = SortedRun.first_at
+
+    def shifted(run: SortedRun, place: Any) -> int:
+        return min(max(real(run, place) + off, 0), len(run))
+
+    monkeypatch.setattr(SortedRun, "first_at", shifted)
+    assert fails()
+
+
+def test_a_merge_that_turns_the_sequence_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = key_runs._pieces
+    monkeypatch.setattr(key_runs, "_pieces", lambda runs, rows: real(runs[::-1], rows))
+    assert fails()
+
+
+def test_runs_are_merged_and_what_was_saved_stays() -> None:
+    rows = drawn("numbers", 1)
+    memory = StateMemory(0)
+    runs = KeyRuns(["k"], memory.holder())
+    saved = []
+    for at in range(0, ROWS, 5):
+        runs.add(rows.slice(at, 5))
+        saved.append(runs.save())
+    assert runs.save()["lengths"].num_rows < 12, "sixty runs were merged"
+    for count, tables in enumerate(saved, 1):
+        again = KeyRuns(["k"], memory.holder())
+        again.restore(tables)
+        found = sorted(v for piece, _ in again.pieces() for v in piece.column("row").to_pylist())
+        assert found == list(range(count * 5))

@@ -1,0 +1,54 @@
+"""Who has to spill, and what objects are said to take.
+
+Cannot catch: memory that allocators keep beyond what arrays take.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.keys.key_table import KeyTable
+from rvertex.messages import Memory
+from rvertex.state.memory import UNLIMITED, StateMemory, held_bytes
+
+
+def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
+    memory = StateMemory(100)
+    busy, idle = memory.holder(), memory.holder()
+    busy.used_bytes = 100
+    assert [busy.must_spill] == [False], "the idle one does not need its share"
+    idle.used_bytes = 40
+    assert (busy.must_spill, idle.must_spill) == (True, False)
+    del idle
+    gc.collect()
+    assert memory.used_bytes == 100
+    assert (busy.must_spill, busy.may_spill) == (False, True)
+
+
+def test_without_a_budget_nobody_spills() -> None:
+    holder = UNLIMITED.holder()
+    holder.used_bytes = 2**60
+    assert not holder.may_spill
+    assert not holder.must_spill
+
+
+def test_a_host_reports_what_its_state_takes() -> None:
+    memory = StateMemory(100)
+    holder = memory.holder()
+    holder.used_bytes = 70
+    told = memory.added_to(Memory(1, 2, 3))
+    assert (told.state_bytes, told.state_budget_bytes, told.spilled_files) == (70, 100, 0)
+
+
+def test_what_objects_take() -> None:
+    table = KeyTable([pa.int64()])
+    empty = held_bytes(table)
+    table.codes([pa.array(np.arange(100_000) * 7919)], 100_000)
+    assert 1_600_000 < held_bytes(table) - empty < 8_000_000
+    words = KeyTable([pa.string()])
+    words.codes([pa.array([f"key number {i}" for i in range(10_000)])], 10_000)
+    assert 500_000 < held_bytes(words) < 4_000_000
+    assert held_bytes([np.zeros(10, np.int64)] * 3, {"a": np.zeros(5, np.int64)}) >= 280

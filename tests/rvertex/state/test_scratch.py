@@ -1,0 +1,68 @@
+"""Scratch files: equal rows, no names, a limit, and errors that say what to do.
+
+Cannot catch: a disk that returns other bytes than were written.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from rvertex.state.errors import ScratchFullError, ScratchUnusableError
+from rvertex.state.scratch import Scratch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rows(first: int = 0) -> pa.RecordBatch:
+    names = pa.array([f"n{first + i % 3}" for i in range(1_000)]).dictionary_encode()
+    return pa.record_batch({"x": list(range(first, first + 1_000)), "name": names})
+
+
+def test_rows_come_back_and_the_file_has_no_name(tmp_path: Path) -> None:
+    scratch = Scratch(str(tmp_path))
+    given = [rows(), rows(5)]
+    found = scratch.store(given)
+    assert list(tmp_path.iterdir()) == []
+    assert [batch.to_pylist() for batch in found] == [batch.to_pylist() for batch in given]
+    assert scratch.files == 1
+    assert scratch.used_bytes == scratch.written_bytes > sum(b.nbytes for b in given) // 2
+
+
+def test_space_is_free_when_the_last_array_is_gone(tmp_path: Path) -> None:
+    scratch = Scratch(str(tmp_path))
+    column = scratch.store([rows()])[0].column("x").slice(5, 2)
+    gc.collect()
+    assert scratch.used_bytes > 0
+    assert column.to_pylist() == [5, 6]
+    del column
+    gc.collect()
+    assert (scratch.used_bytes, scratch.files) == (0, 0)
+
+
+def test_the_limit_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
+    scratch = Scratch(str(tmp_path), limit_bytes=20_000)
+    kept = scratch.store([rows()])
+    with pytest.raises(ScratchFullError, match=r"its limit is 20000 bytes.*scratch_limit"):
+        scratch.store([rows(1)])
+    assert kept[0].to_pylist() == rows().to_pylist()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_with_what_to_do(tmp_path: Path) -> None:
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ScratchFullError, match=r"its disk is full\. No state is lost"):
+        Scratch(str(tmp_path))._write(10, full)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ScratchUnusableError, match="name a folder that can be written to"):
+        Scratch(str(tmp_path / "missing")).store([rows()])
