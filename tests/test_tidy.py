@@ -47,6 +47,7 @@ FENCES = {
         "rvertex/sources/logs/decode/avro_rows.py",
         "rvertex/sinks/kafka/avro_rows.py",
     ),
+    "nats": ("rvertex/registry/nats_log.py",),
     "networkx": ("planner/physical/plan.py",),
     "sqlglot": ("planner/sql/*",),
     "starlette": ("jobmanager/intake/app.py", "jobmanager/cli/page/app.py"),

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from planner.durations import duration_us
+from planner.durations import duration_us, positive_duration_us
 from planner.expressions.suggestions import missing, suggest_in_module
 from planner.user_code import user_code
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.kafka.avro_rows import avro_schema as schema_of_records
-from rvertex.sinks.spec import ConsoleSink, FunctionSink, KafkaSink, ParquetSink, PostgresSink
+from rvertex.sinks.spec import (
+    ConsoleSink,
+    FunctionSink,
+    KafkaSink,
+    OnceSink,
+    ParquetSink,
+    PostgresSink,
+    RegistrySpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +31,14 @@ if TYPE_CHECKING:
 
     from planner.durations import Duration
     from planner.logical.query import Query
-    from rvertex.sinks.spec import Deletes, KafkaFormat, KafkaMode, OnRefused, PostgresMode
+    from rvertex.sinks.spec import (
+        Deletes,
+        KafkaFormat,
+        KafkaMode,
+        OnRefused,
+        PostgresMode,
+        SinkSpec,
+    )
 
 
 def kafka(
@@ -123,6 +138,38 @@ def parquet(
     ``changes``: as in :func:`kafka`.
     """
     return ParquetSink(path, duration_us(roll) / 1e6, roll_rows, name, changes)
+
+
+def registry(
+    servers: str | Sequence[str],
+    name: str,
+    *,
+    keep: Duration = "3d",
+    shards: int = 1,
+    replicas: int = 3,
+) -> RegistrySpec:
+    """A registry of ids on NATS servers with JetStream, which all sites name alike.
+
+    ``keep``: ids older than that, compared with the newest one, are refused and collected.
+    ``shards``: of a registry that does not exist yet. ``replicas``: servers that have each entry.
+    """
+    urls = _names(servers)
+    if not urls or not name.replace("-", "").replace("_", "").isalnum():
+        reason = "servers= are urls, and a name has letters, digits, - and _"
+        raise InvalidSinkError(f"registry {name!r}", reason)
+    kept_us = positive_duration_us(keep, what="keep")
+    return RegistrySpec(urls, name, kept_us, shards, replicas)
+
+
+def once(to: SinkSpec, *, id: str, at: str, registry: RegistrySpec) -> OnceSink:
+    """Rows for ``to`` whose ids no other site delivers: each id leaves one of the sites.
+
+    Run the same query at several sites. Each claims the ids of its rows in the registry before it
+    writes them, and skips rows whose ids another site has. ``id``: a column of texts or integers.
+    ``at``: a column with the event time of the id, equal at all sites; rows older than the
+    registry keeps are skipped.
+    """
+    return OnceSink(to, id, at, registry)
 
 
 def avro_schema(query: Query) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from planner.api import names as naming
 from planner.api.agg import Ordering
 from planner.api.expressions import Expr
+from planner.api.grouped.by_id import IdJoins
 from planner.api.grouped.early import Emit, emitted
 from planner.api.grouped.frames import Frames, RowFrame
 from planner.api.grouped.matching.building import Asked, match_node
@@ -66,7 +67,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stream(
-    UserSteps["Stream"], OrderedSteps["Stream"], Outputs, FileInputs, FrameInputs, KafkaTopics
+    UserSteps["Stream"],
+    OrderedSteps["Stream"],
+    IdJoins["Stream"],
+    Outputs,
+    FileInputs,
+    FrameInputs,
+    KafkaTopics,
 ):
     """A stream of events with lifetimes and payload columns."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rstream.connection_strings import holds_password
 from rstream.secret_values import has_literal_password, is_reference, is_secret_option
-from rvertex.sinks.spec import KafkaSink, PostgresSink
+from rvertex.sinks.spec import KafkaSink, OnceSink, PostgresSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,6 +35,9 @@ def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
             notes += _notes(where, spec.config)
         elif isinstance(spec, PostgresSink) and holds_password(spec.dsn):
             notes.append(_NOTE.format(where=where, what="the password"))
+        elif isinstance(spec, OnceSink):
+            notes += sink_notes([spec.to])
+            notes += _notes(where, [("servers", server) for server in spec.registry.servers])
     return notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rvertex.sinks.spec import ParquetSink
+from rvertex.sinks.spec import OnceSink, ParquetSink
 
 if TYPE_CHECKING:
     from rvertex.sinks.spec import SinkSpec
@@ -40,6 +40,8 @@ class DeliveryLimits:
 
 def limits_of(spec: SinkSpec, limits: DeliveryLimits) -> DeliveryLimits:
     """The limits for one destination: where a commit is a file, the spec says how large."""
+    if isinstance(spec, OnceSink):
+        return limits_of(spec.to, limits)
     if isinstance(spec, ParquetSink):
         interval_ms = spec.roll_s * 1e3
         return replace(limits, commit_interval_ms=interval_ms, commit_rows_max=spec.roll_rows)

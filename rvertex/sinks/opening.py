@@ -11,6 +11,7 @@ from rvertex.sinks.spec import (
     ConsoleSink,
     FunctionSink,
     KafkaSink,
+    OnceSink,
     ParquetSink,
     PostgresSink,
     name_of,
@@ -45,6 +46,11 @@ def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
         from rvertex.sinks.parquet import ParquetDestination
 
         return ParquetDestination(spec, place)
+    if isinstance(spec, OnceSink):
+        from rvertex.registry.once import OnceDestination, opened_registry
+
+        inner = destination(spec.to, place)
+        return OnceDestination(spec, place, inner, opened_registry(spec.registry))
     if isinstance(spec, FunctionSink):
         return FunctionDestination(spec.code.target, spec.label, place)
     if isinstance(spec, ConsoleSink):

@@ -229,6 +229,54 @@ class ParquetSink:
             raise InvalidSinkError(self.label, "a file has a row at least, and 0 s or more")
 
 
+@dataclass(frozen=True, slots=True)
+class RegistrySpec:
+    """A registry of ids on NATS servers; see :mod:`rvertex.registry`."""
+
+    #: Urls; each may be the name of a secret.
+    servers: tuple[str, ...] = field(repr=False)
+    name: str
+    keep_us: int
+    #: Of a registry that does not exist yet.
+    shards: int = 1
+    replicas: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OnceSink:
+    """Another destination, which gets the rows whose ids no other site has claimed."""
+
+    to: SinkSpec
+    id: str
+    at: str
+    registry: RegistrySpec
+
+    @property
+    def name(self) -> str:
+        return self.to.name
+
+    @property
+    def label(self) -> str:
+        return self.to.label
+
+    def check(self, schema: pa.Schema) -> None:
+        """See :class:`SinkSpec`."""
+        self.to.check(schema)
+        check_columns(self.label, "id", (self.id,), schema)
+        check_columns(self.label, "at", (self.at,), schema)
+        kind = schema.field(self.id).type
+        if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            raise InvalidSinkError(
+                self.label, f"id={self.id!r} is a text or an integer, not {kind}"
+            )
+        if not pa.types.is_timestamp(schema.field(self.at).type):
+            reason = f"at={self.at!r} is the event time of the id, a timestamp"
+            raise InvalidSinkError(self.label, reason)
+        if takes_changes(self.to) or keeps_refused(self.to):
+            reason = "once() needs rows that are appended: no upsert, changes or dead letters"
+            raise InvalidSinkError(self.label, reason)
+
+
 def name_of(spec: SinkSpec) -> str:
     """What the delivery to ``spec`` is called."""
     return spec.name or spec.label

@@ -1,0 +1,48 @@
+"""Errors of a registry of ids."""
+
+from __future__ import annotations
+
+from rstream.errors import OperatingError, UsageError, error_class
+
+
+@error_class
+class RegistryAwayError(OperatingError):
+    """The registry did not answer: its majority or the network is away. A retry may succeed."""
+
+    registry: str
+    reason: str
+
+    message = "registry {registry}: {reason}"
+
+
+@error_class
+class RegistryTimeError(UsageError):
+    """An id has a time so far ahead of the clock that its shard is not known yet."""
+
+    registry: str
+    ahead_s: float
+    ahead_max_s: float
+
+    message = (
+        "registry {registry}: an id is {ahead_s:,.0f} s ahead of the clock, and at most "
+        "{ahead_max_s:,.0f} s are allowed; set max_ahead= at the source, or set the clock"
+    )
+
+
+@error_class
+class RegistryChangeError(UsageError):
+    """The number of shards cannot be changed so."""
+
+    registry: str
+    reason: str
+
+    message = "registry {registry}: {reason}"
+
+
+@error_class
+class RegistryClientError(UsageError):
+    """The client library is not installed."""
+
+    registry: str
+
+    message = "registry {registry}: NATS servers are reached with nats-py: pip install nats-py"

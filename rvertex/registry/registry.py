@@ -1,0 +1,284 @@
+"""Claims ids for joiners at several sites: each id goes to one of them.
+
+A claim is an entry in the log of the id's shard. What it got follows from the log
+(:mod:`rvertex.registry.shard`), so there is no server of ours: each process reads the logs. Threads
+that wait for a shard share an entry (group commit), which has many ids.
+
+An append whose answer was lost is repeated with the same token. The first copy in the log decides,
+and the second one finds that its joiner has the id.
+
+Ids are looked up before they are claimed, so a site that is behind writes nothing for ids that
+another one has: it catches up at the speed of reading.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rvertex.registry.entries import Entry, Ids
+from rvertex.registry.errors import RegistryAwayError, RegistryChangeError, RegistryTimeError
+from rvertex.registry.shard import Shard, Verdict
+from rvertex.registry.shard_map import SHARDS_MAX, ShardMap, known_until_us
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rstream.clock import Clock
+    from rvertex.registry.protocol import ClaimLog
+
+_US_PER_S = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLimits:
+    """Of a registry; all sites have the same."""
+
+    #: Ids older than this are refused and collected.
+    keep_us: int = 3 * 86_400 * _US_PER_S
+    #: A new number of shards counts from this time after the change on.
+    margin_us: int = 3_600 * _US_PER_S
+    #: How far two clocks of the sites may differ at most.
+    skew_us: int = 60 * _US_PER_S
+    #: Ids of one entry.
+    entry_ids_max: int = 8192
+    #: How often an append is tried before the caller gets the error.
+    tries: int = 3
+
+    def __post_init__(self) -> None:
+        assert 2 * self.skew_us < self.margin_us, "a change of shards begins after all have read it"
+        assert self.entry_ids_max > 0, self.entry_ids_max
+        assert self.tries > 0, self.tries
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Claim:
+    """Ids of one call in one shard, and their verdicts so far."""
+
+    token: str
+    ids: list[bytes]
+    times_us: list[int]
+    verdicts: list[Verdict | None]
+
+    @property
+    def is_decided(self) -> bool:
+        return None not in self.verdicts
+
+    def undecided(self, most: int) -> Ids:
+        """The ids without a verdict, at most ``most`` of them."""
+        left = [n for n, verdict in enumerate(self.verdicts) if verdict is None][:most]
+        return Ids(
+            self.token,
+            tuple(self.ids[n] for n in left),
+            tuple(self.times_us[n] for n in left),
+        )
+
+
+@dataclass(eq=False, slots=True)
+class _Open:
+    """A shard that this process follows."""
+
+    shard: Shard
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    waiting: list[_Claim] = field(default_factory=list)
+    delivered: list[Ids] = field(default_factory=list)
+    trimmed_seq: int = 0
+
+
+class IdRegistry:
+    """See the module. Thread-safe; one per process and registry, so that threads share commits."""
+
+    def __init__(
+        self, log: ClaimLog, clock: Clock, name: str, limits: RegistryLimits, *, shards: int = 1
+    ) -> None:
+        """``shards``: of a registry that does not exist yet."""
+        self._log, self._clock, self._name = log, clock, name
+        self._limits, self._shards = limits, shards
+        self._lock = threading.Lock()
+        self._open: dict[int, _Open] = {}
+        self._map: ShardMap | None = None
+        self._known_until_us = 0
+
+    def claim(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> list[Verdict]:
+        """Which of the ids are the joiner's from now on. A repeated call gives the same.
+
+        Raises:
+            RegistryAwayError: it is not known what the ids got; ask again with the same token.
+            RegistryTimeError: a time is too far ahead of the clock.
+        """
+        shard_map = self._map_for(max(times_us, default=0))
+        rows: dict[int, list[int]] = {}
+        for row, (id_, time_us) in enumerate(zip(ids, times_us, strict=True)):
+            rows.setdefault(shard_map.shard_of(id_, time_us), []).append(row)
+        verdicts: list[Verdict | None] = [None] * len(ids)
+        for number, some in sorted(rows.items()):
+            claim = _Claim(
+                token, [ids[n] for n in some], [times_us[n] for n in some], [None] * len(some)
+            )
+            self._decide(number, claim)
+            for row, verdict in zip(some, claim.verdicts, strict=True):
+                verdicts[row] = verdict
+        decided = [verdict for verdict in verdicts if verdict is not None]
+        assert len(decided) == len(ids)
+        return decided
+
+    def delivered(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> None:
+        """Outputs are at their destination: their tokens go with a later entry. Writes nothing."""
+        shard_map = self._map_for(max(times_us, default=0))
+        parts: dict[int, tuple[list[bytes], list[int]]] = {}
+        for id_, time_us in zip(ids, times_us, strict=True):
+            some = parts.setdefault(shard_map.shard_of(id_, time_us), ([], []))
+            some[0].append(id_)
+            some[1].append(time_us)
+        most = self._limits.entry_ids_max
+        for number, (some_ids, some_times) in parts.items():
+            opened = self._opened(number)
+            with opened.lock:
+                for lo in range(0, len(some_ids), most):
+                    few = tuple(some_ids[lo : lo + most]), tuple(some_times[lo : lo + most])
+                    opened.delivered.append(Ids(token, *few))
+
+    def flush(self) -> None:
+        """Write the outputs that were noted and not written yet."""
+        for number, opened in sorted(self._open.items()):
+            with opened.lock:
+                while opened.delivered:
+                    self._write(number, opened, ())
+
+    def undelivered(self) -> dict[bytes, str]:
+        """Claimed ids whose output was not noted, with the tokens of their joiners."""
+        shard_map = self._map_for(0)
+        found: dict[bytes, str] = {}
+        for number in range(max(shard_map.counts)):
+            opened = self._opened(number)
+            with opened.lock:
+                self._read(number, opened, None)
+                found.update(opened.shard.undelivered())
+        return found
+
+    def release(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> None:
+        """Give back ids of a joiner that is gone and has not delivered them."""
+        shard_map = self._map_for(max(times_us, default=0))
+        for id_, time_us in zip(ids, times_us, strict=True):
+            number = shard_map.shard_of(id_, time_us)
+            opened = self._opened(number)
+            with opened.lock:
+                entry = Entry(opened.shard.floor_us, released=(Ids(token, (id_,), (time_us,)),))
+                self._read(number, opened, self._append(number, entry))
+
+    def change_shards(self, shards: int) -> int:
+        """Have this number of shards from a time in the near future on; that time, us."""
+        if not 0 < shards <= SHARDS_MAX:
+            raise RegistryChangeError(self._name, f"1 to {SHARDS_MAX} shards, not {shards}")
+        while True:  # ends: another process has changed the map
+            found = self._log.read_map()
+            version, current = found if found else (None, ShardMap.of(self._shards).to_bytes())
+            now_us = self._clock.now_us()
+            changed = ShardMap.from_bytes(current).changed(shards, now_us, self._limits.margin_us)
+            if changed is None:
+                raise RegistryChangeError(self._name, "another change has yet to begin")
+            if self._log.write_map(changed.to_bytes(), version):
+                return changed.starts_us[-1]
+
+    def _map_for(self, time_us: int) -> ShardMap:
+        """A map that is right for ids up to this time."""
+        with self._lock:
+            if self._map is None or time_us >= self._known_until_us:
+                read_us = self._clock.now_us()
+                found = self._log.read_map()
+                if found is None:
+                    self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
+                    found = self._log.read_map()
+                if found is None:
+                    raise RegistryAwayError(self._name, "its shard map cannot be written")
+                limits = self._limits
+                self._map = ShardMap.from_bytes(found[1])
+                self._known_until_us = known_until_us(read_us, limits.margin_us, limits.skew_us)
+                if time_us >= self._known_until_us:
+                    ahead = limits.margin_us - limits.skew_us
+                    raise RegistryTimeError(
+                        self._name, (time_us - read_us) / _US_PER_S, ahead / _US_PER_S
+                    )
+            return self._map
+
+    def _opened(self, number: int) -> _Open:
+        with self._lock:
+            if number not in self._open:
+                self._open[number] = _Open(Shard(self._limits.keep_us))
+            return self._open[number]
+
+    def _decide(self, number: int, claim: _Claim) -> None:
+        """Commit the claim, with all others that wait for the shard."""
+        opened = self._opened(number)
+        opened.waiting.append(claim)
+        with opened.lock:
+            if claim.is_decided:  # another thread committed it with its own
+                return
+            batch = list(dict.fromkeys([claim, *opened.waiting]))
+            opened.waiting = []
+            self._read(number, opened, None)
+            for one in batch:
+                _look_up(opened.shard, one)
+            while batch := [one for one in batch if not one.is_decided]:  # each write decides some
+                self._write(number, opened, batch)
+            self._trim(number, opened)
+
+    def _write(self, number: int, opened: _Open, batch: Sequence[_Claim]) -> None:
+        """Append one entry, and read up to it."""
+        left, claims = self._limits.entry_ids_max, []
+        for one in batch:
+            claims.append(one.undecided(left))
+            left -= len(claims[-1].ids)
+            if left == 0:
+                break
+        count, room = 0, self._limits.entry_ids_max
+        while count < len(opened.delivered) and len(opened.delivered[count].ids) <= room:
+            room -= len(opened.delivered[count].ids)
+            count += 1
+        delivered = tuple(opened.delivered[:count])
+        entry = Entry(opened.shard.floor_us, tuple(claims), delivered)
+        self._read(number, opened, self._append(number, entry), batch)
+        del opened.delivered[:count]
+
+    def _append(self, number: int, entry: Entry) -> int:
+        data = entry.to_bytes()
+        for _ in range(self._limits.tries - 1):
+            try:
+                return self._log.append(number, data)
+            except RegistryAwayError:
+                continue
+        return self._log.append(number, data)
+
+    def _read(
+        self, number: int, opened: _Open, until_seq: int | None, batch: Sequence[_Claim] = ()
+    ) -> None:
+        """Apply the entries up to ``until_seq``; the first verdict of a claim counts."""
+        wanted = {(one.token, id_): (one, n) for one in batch for n, id_ in enumerate(one.ids)}
+        shard = opened.shard
+        while True:  # ends: the entry is there, or reading fails
+            some = self._log.read(number, shard.next_seq, until_seq)
+            for seq, data in some:
+                entry = Entry.from_bytes(data)
+                for part, verdicts in zip(entry.claims, shard.apply(seq, entry), strict=True):
+                    for id_, verdict in zip(part.ids, verdicts, strict=True):
+                        one, n = wanted.get((part.token, id_), (None, 0))
+                        if one is not None and one.verdicts[n] is None:
+                            one.verdicts[n] = verdict
+            if (until_seq is None and not some) or (
+                until_seq is not None and shard.next_seq > until_seq
+            ):
+                return
+
+    def _trim(self, number: int, opened: _Open) -> None:
+        """Delete what no process needs, once per step of the floor."""
+        below = opened.shard.trimmable()
+        if below > opened.trimmed_seq:
+            self._log.trim(number, below)
+            opened.trimmed_seq = below
+
+
+def _look_up(shard: Shard, claim: _Claim) -> None:
+    for n, (id_, time_us) in enumerate(zip(claim.ids, claim.times_us, strict=True)):
+        if claim.verdicts[n] is None:
+            claim.verdicts[n] = shard.verdict(id_, time_us, claim.token)

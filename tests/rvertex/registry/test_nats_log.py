@@ -1,0 +1,105 @@
+"""A registry on three real servers, of which one is killed; two jobs deliver through it.
+
+Cannot catch: a power loss of several servers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import streamscope as ss
+from rstream.clock import SystemClock
+from rvertex.registry.nats_log import NatsLog
+from rvertex.registry.registry import IdRegistry, RegistryLimits
+from rvertex.registry.shard import Verdict
+from tests.support.nats_servers import nats_servers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.nats_servers import NatsServers
+
+pytestmark = pytest.mark.slow
+KEEP_US = 10**15
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
+    with nats_servers(tmp_path_factory.mktemp("nats")) as found:
+        yield found
+
+
+def opened(servers: NatsServers, name: str, shards: int = 1) -> tuple[NatsLog, IdRegistry]:
+    log = NatsLog(servers.urls, name)
+    limits = RegistryLimits(keep_us=KEEP_US, tries=20)
+    return log, IdRegistry(log, SystemClock(), name, limits, shards=shards)
+
+
+def test_the_first_to_claim_has_it_also_when_a_server_is_killed(servers: NatsServers) -> None:
+    logs, (east, west) = zip(*(opened(servers, "killed", 4) for _ in range(2)), strict=True)
+    ids = [str(n).encode() for n in range(3000)]
+    won: Counter[bytes] = Counter()
+
+    def claim(registry: IdRegistry, token: str, of: list[bytes]) -> None:
+        for lo in range(0, len(of), 100):
+            some = of[lo : lo + 100]
+            for id_, verdict in zip(some, registry.claim(token, some, [5] * 100), strict=True):
+                won[id_] += verdict is Verdict.OURS
+
+    with ThreadPoolExecutor(3) as pool:
+        calls = [
+            pool.submit(claim, east, "east", ids),
+            pool.submit(claim, west, "west", ids[::-1]),
+        ]
+        servers.kill(0)
+        servers.start(0)
+        for call in calls:
+            call.result(WAIT_S)
+    assert won == Counter(ids)
+    east.delivered("east", ids[:1000], [5] * 1000)
+    east.flush()
+    left = west.undelivered()
+    assert set(left) >= set(ids[1000:])
+    assert all(token in ("east", "west") for token in left.values())
+    for log in logs:
+        log.close()
+
+
+def test_a_newcomer_reads_what_others_have_claimed(servers: NatsServers) -> None:
+    log, first = opened(servers, "newcomer")
+    assert first.claim("a", [b"x", b"y"], [5, 5]) == [Verdict.OURS] * 2
+    other_log, second = opened(servers, "newcomer")
+    found = second.claim("b", [b"x", b"z"], [5, 5])
+    assert found == [Verdict.TAKEN, Verdict.OURS]
+    second.release("a", [b"y"], [5])
+    assert first.claim("c", [b"y"], [5]) == [Verdict.OURS]
+    assert first.change_shards(3) > 0
+    log.close()
+    other_log.close()
+
+
+def test_two_jobs_deliver_each_row_once(servers: NatsServers, tmp_path: Path) -> None:
+    registry = ss.sinks.registry(servers.urls, "jobs", keep="3650d", shards=2)
+    times = [ss.event(n * 1000, id=n % 5000, at_us=n * 1000) for n in range(5000)]
+
+    def query(site: str) -> Any:
+        rows = ss.Stream.from_items({"id": "int64", "at_us": "int64"}, times, partitions=2)
+        stamped = rows.select("id", at=ss.col("at_us").cast("timestamp[us]"))
+        to = ss.sinks.parquet(str(tmp_path / site), roll="50ms", roll_rows=100)
+        return stamped.deliver(ss.sinks.once(to, id="id", at="at", registry=registry))
+
+    jobs = [
+        ss.run(query(site), root=str(tmp_path / f"job-{site}"), executor="local")
+        for site in ("east", "west")
+    ]
+    for job in jobs:
+        job.wait(WAIT_S)
+    found = [pq.read_table(tmp_path / site)["id"].to_pylist() for site in ("east", "west")]
+    assert Counter(found[0] + found[1]) == Counter(range(5000))

@@ -1,0 +1,161 @@
+"""A registry in one process: group commits, tokens, shards, and a fold that is equal everywhere.
+
+Cannot catch: several processes (test_sites.py), a real store (test_nats_log.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rstream.clock import ManualClock
+from rstream.types import MIN_TIME
+from rvertex.registry.entries import Entry, Ids
+from rvertex.registry.errors import RegistryAwayError, RegistryChangeError, RegistryTimeError
+from rvertex.registry.registry import IdRegistry
+from rvertex.registry.shard import Shard, Verdict
+from rvertex.registry.shard_map import ShardMap
+from tests.rvertex.registry.memory_log import MemoryLog
+from tests.rvertex.registry.sites import KEEP_US, LIMITS, MARGIN_US
+from tests.support.budget import examples
+
+OURS, TAKEN, OLD = Verdict.OURS, Verdict.TAKEN, Verdict.OLD
+
+
+def registry(log: MemoryLog, now_us: int = 10_000) -> IdRegistry:
+    return IdRegistry(log, ManualClock(now_us), "r", LIMITS)
+
+
+def test_threads_share_a_commit_and_conflicts_are_settled_in_it() -> None:
+    log = MemoryLog()
+    ids = registry(log)
+    ids.claim("first", [b"map"], [0])
+    log.gate.clear()
+    with ThreadPoolExecutor(4) as pool:
+        leader = pool.submit(ids.claim, "leader", [b"a"], [0])
+        begun = threading.Event()
+        calls = [
+            pool.submit(lambda t=t: (begun.set(), ids.claim(t, [b"x"], [0]))[1]) for t in "uvw"
+        ]
+        begun.wait(10)
+        while len(ids._open[0].waiting) < 3:  # ends: each call has put its claim there
+            pass
+        log.gate.set()
+        assert leader.result(10) == [OURS]
+        verdicts = [call.result(10)[0] for call in calls]
+    assert sorted(v.value for v in verdicts) == ["ours", "taken", "taken"]
+    assert log.appends == 3
+
+
+def test_a_retry_succeeds_and_what_is_known_is_not_written_again() -> None:
+    log = MemoryLog()
+    ids, other = registry(log), registry(log)
+    assert ids.claim("a", [b"x", b"y"], [5, 6]) == [OURS, OURS]
+    assert ids.claim("a", [b"y", b"x"], [6, 5]) == [OURS, OURS]
+    assert other.claim("b", [b"x", b"y"], [5, 6]) == [TAKEN, TAKEN]
+    assert log.appends == 1
+
+
+def test_an_absent_store_is_an_error_after_some_tries_and_a_repeat_goes_through() -> None:
+    log = MemoryLog()
+    ids = registry(log)
+    log.is_away = True
+    with pytest.raises(RegistryAwayError, match="away"):
+        ids.claim("a", [b"x"], [5])
+    assert log.appends == LIMITS.tries
+    log.is_away = False
+    assert ids.claim("a", [b"x"], [5]) == [OURS]
+
+
+def test_tokens_go_once_outputs_are_there_and_ids_can_be_given_back() -> None:
+    log = MemoryLog()
+    ids = registry(log)
+    names = [bytes([n]) for n in range(20)]
+    ids.claim("a", names, [5] * 20)
+    assert ids.undelivered() == dict.fromkeys(names, "a")
+    ids.delivered("a", names[:12], [5] * 12)
+    ids.flush()
+    assert set(ids.undelivered()) == set(names[12:])
+    ids.release("a", names[:13], [5] * 13)  # what is delivered stays
+    assert registry(log).claim("b", names[:14], [5] * 14) == [TAKEN] * 12 + [OURS, TAKEN]
+
+
+def test_ids_that_are_too_old_are_refused_and_their_entries_go() -> None:
+    log = MemoryLog()
+    ids = registry(log)
+    for time_us in range(0, 3 * KEEP_US, 50):
+        assert ids.claim("a", [str(time_us).encode()], [time_us]) == [OURS]
+    assert ids.claim("b", [b"new", b"0"], [KEEP_US, 0]) == [OLD, OLD]
+    assert len(log.store.logs[0]) < 30
+    assert registry(log).claim("b", [b"new", b"2900"], [KEEP_US, 2900]) == [OLD, TAKEN]
+
+
+def test_a_change_of_shards_begins_later_and_one_at_a_time() -> None:
+    log = MemoryLog()
+    ids = registry(log, now_us=1000)
+    assert ids.claim("a", [b"x"], [1000]) == [OURS]
+    assert ids.change_shards(4) == 1000 + MARGIN_US
+    with pytest.raises(RegistryChangeError, match="yet to begin"):
+        ids.change_shards(8)
+    with pytest.raises(RegistryChangeError, match="1 to 4096 shards, not 0"):
+        ids.change_shards(0)
+    late = registry(log, now_us=2000)
+    names = [str(n).encode() for n in range(40)]
+    assert late.claim("a", names, [2000] * 40) == [OURS] * 40
+    assert late.claim("b", [b"x"], [1000]) == [TAKEN]
+    assert len(log.store.logs) == 4
+    assert registry(log, now_us=2000).claim("b", names, [2000] * 40) == [TAKEN] * 40
+
+
+def test_an_id_far_ahead_of_the_clock_is_refused() -> None:
+    with pytest.raises(RegistryTimeError, match="ahead of the clock"):
+        registry(MemoryLog(), now_us=0).claim("a", [b"x"], [MARGIN_US])
+
+
+def test_an_id_has_one_shard_in_every_version_of_the_map() -> None:
+    first = ShardMap.of(3)
+    second = first.changed(5, 100, MARGIN_US)
+    assert second is not None
+    assert ShardMap.from_bytes(second.to_bytes()) == second
+    names = [str(n).encode() for n in range(200)]
+    for name in names:
+        assert first.shard_of(name, 159) == second.shard_of(name, 159)
+        assert first.shard_of(name, MIN_TIME) == second.shard_of(name, MIN_TIME)
+    assert {second.shard_of(name, 160) for name in names} == set(range(5))
+
+
+CLAIMS = st.tuples(
+    st.sampled_from("abc"),
+    st.lists(st.integers(0, 30), min_size=1, max_size=4),
+)
+
+
+@examples(60)
+@given(st.lists(CLAIMS, min_size=1, max_size=80), st.integers(0, 79))
+def test_a_process_that_begins_later_gives_the_same_verdicts(
+    claims: list[tuple[str, list[int]]], begin: int
+) -> None:
+    """It reads what is left after entries were deleted as soon as they may be."""
+    log: list[tuple[int, Entry]] = []
+    shard = Shard(800)
+    floors = []
+    for seq, (token, numbers) in enumerate(claims):
+        # Times grow with the numbers of entries, with rows that are late.
+        times = tuple(seq * 40 - 13 * n for n in numbers)
+        ids = tuple(str(seq // 3 * 100 + n).encode() for n in numbers)
+        entry = Entry(shard.floor_us, (Ids(token, ids, times),))
+        assert Entry.from_bytes(entry.to_bytes()) == entry
+        log.append((seq, entry))
+        verdicts = shard.apply(seq, entry)
+        floors.append((shard.trimmable(), verdicts))
+    trimmed = max((below for below, _ in floors[: begin + 1]), default=0)
+    newcomer = Shard(800)
+    for seq, entry in log:
+        if seq >= trimmed:
+            found = newcomer.apply(seq, entry)
+            if seq > begin:
+                assert found == floors[seq][1], seq
