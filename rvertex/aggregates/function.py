@@ -158,6 +158,8 @@ class AggregateFunction:
     adds_booleans: bool = False
     #: Of rows that tie it takes one by their sequence, which sessions' partial rows do not keep.
     needs_sequence: bool = False
+    #: Its result shows in which order rows began, as a list does.
+    shows_order: bool = False
 
 
 #: What takes numbers, and what takes values that :func:`has_order` has, for messages.

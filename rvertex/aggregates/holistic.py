@@ -205,9 +205,15 @@ FUNCTIONS = (
         result_type=lambda _, argument: _custom(argument).target.type,
         finish=_user_result,
         is_holistic=lambda argument: not _custom(argument).merges,
+        shows_order=True,
     ),
-    AggregateFunction("array_agg", (_list_lane("list", keeps_nulls=True),), is_holistic=_always),
-    AggregateFunction("collect", (_VALUES,), is_holistic=_always),
+    AggregateFunction(
+        "array_agg",
+        (_list_lane("list", keeps_nulls=True),),
+        is_holistic=_always,
+        shows_order=True,
+    ),
+    AggregateFunction("collect", (_VALUES,), is_holistic=_always, shows_order=True),
     AggregateFunction(
         "string_agg",
         (_VALUES,),
@@ -216,5 +222,6 @@ FUNCTIONS = (
         result_type=lambda *_: pa.string(),
         finish=_joined,
         is_holistic=_always,
+        shows_order=True,
     ),
 )

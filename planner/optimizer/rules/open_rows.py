@@ -239,9 +239,9 @@ def _has_net_changes(node: LogicalNode) -> bool:
 
 
 def _goes_by_order(aggregate: Aggregate) -> bool:
-    spec = aggregate.spec  # ties of top_rows go by begins, whatever came of net changes
-    is_top = spec.function == "top_rows"
-    return not is_top and (spec.definition.needs_sequence or spec.function == "collect")
+    function = aggregate.spec.definition  # top_rows breaks ties by starts, also of net changes
+    is_top = function.name == "top_rows"
+    return not is_top and (function.needs_sequence or function.shows_order)
 
 
 def _times_of(node: Filter | Project) -> set[str]:

@@ -148,6 +148,7 @@ FUNCTIONS = (
         result_type=_result_type,
         finish=_finish,
         is_holistic=lambda _: True,
+        shows_order=True,
     ),
     AggregateFunction(
         "top_value",

@@ -139,8 +139,12 @@ def running() -> Stream:
         running().clip(things(17), on="k"),
         versions(17).clip(running(), on="k"),
         running().group_by().agg(x=agg.last("x"), all=agg.collect("k")),
+        running().group_by().agg(all=agg.array_agg("k")),
+        running().group_by().agg(all=agg.string_agg("k", "")),
+        running().group_by().agg(all=agg.array_agg("k", order_by="x")),
+        running().group_by().agg(x=agg.last("k", order_by="x")),
     ],
-    ids=["clipped", "clips", "in order"],
+    ids=["clipped", "clips", "in order", "list", "text", "ordered list", "last by order"],
 )
 def test_a_reader_that_asks_when_rows_began_gets_no_net_changes(stream: Stream) -> None:
     """A result that comes out equal lives on, where that of whole rows begins anew."""
