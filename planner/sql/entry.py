@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from planner.api.expressions import Expr
     from planner.api.stream import Query, Stream
@@ -20,6 +20,7 @@ def sql(
     aggregates: Mapping[str, UserAggregate] | None = None,
     variables: Mapping[str, str] | None = None,
     dialect: str | None = None,
+    params: Mapping[str, Any] | Sequence[Any] = (),
 ) -> Query | Stream:
     """The Stream of a SELECT, or the Query of an INSERT INTO.
 
@@ -27,6 +28,7 @@ def sql(
     ``aggregates`` what it may call besides those of SQL, ``variables`` the values of ``${name}`` in
     paths and other options of CREATE STREAM. ``dialect`` is ``"flink"``, ``"spark"``,
     ``"postgres"``, ``"duckdb"`` or ``"ksqldb"`` for a text that was written for one of these.
+    ``params`` are the values of ``:name`` (a dict) or ``?`` (a list); do not format them into text.
 
     Raises:
         SqlError: with line, column and a mark under what is wrong.
@@ -34,5 +36,5 @@ def sql(
     from planner.sql.statements import compile_text
 
     return compile_text(
-        text, streams or {}, functions or {}, aggregates or {}, variables or {}, dialect
+        text, streams or {}, functions or {}, aggregates or {}, variables or {}, dialect, params
     )

@@ -17,6 +17,7 @@ from planner.sql.client import is_sink_of_query, refuse_local_times, tell
 from planner.sql.expressions.aggregates import marked
 from planner.sql.expressions.names import Names
 from planner.sql.reading.engines import PLAIN, engine_of
+from planner.sql.reading.parameters import bound
 from planner.sql.reading.parsing import parse
 from planner.sql.reading.pasted import ClientStatement
 from planner.sql.reading.read_parts import check_complete, check_parts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.api.stream import Query, Stream
     from planner.sql.expressions.scope import Rows
+    from planner.sql.reading.parameters import Parameters
     from planner.sql.reading.parsing import SqlText
     from rvertex.aggregates.user_defined import UserAggregate
 
@@ -58,9 +60,11 @@ def compile_text(
     aggregates: Mapping[str, UserAggregate],
     variables: Mapping[str, str],
     dialect: str | None = None,
+    params: Parameters = (),
 ) -> Query | Stream:
     """The stream or query of a text; see :func:`planner.sql.entry.sql`."""
     text, statements = parse(sql, engine_of(dialect))
+    statements = bound(statements, params, text)
     return compile_statements(text, statements, streams, functions, aggregates, variables)
 
 

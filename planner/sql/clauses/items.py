@@ -11,7 +11,7 @@ from planner.sql.expressions.scope import Rows, free_name
 from planner.sql.windows.in_windows import bound_of_expression, window_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from planner.api.stream import Stream
     from planner.sql.expressions.scope import Bound, Scope
@@ -56,25 +56,50 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
 def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[Item]:
     relation = node.table if isinstance(node, exp.Column) else ""
     star = node.this if isinstance(node, exp.Column) else node
-    for part in ("replace", "rename", "ilike"):
-        if star.args.get(part):
-            raise text.error(node, f"* {part.upper()} is not supported; list the columns")
+    if star.args.get("ilike"):
+        raise text.error(node, "* ILIKE is not supported; list the columns")
     if relation and relation not in scope.relations:
         raise text.error(node, f"no relation {relation!r} here but {', '.join(scope.relations)}")
+    visible = scope.visible_in(relation)
+    known = {c.name for c in visible}
     excluded: set[str] = set()
     for part in star.args.get("except_") or star.args.get("except") or ():
-        if part.name not in {c.name for c in scope.visible_in(relation)}:
+        if part.name not in known:
             raise text.error(part, f"no column {part.name!r} to leave out")
         excluded.add(part.name)
-    columns = dict.fromkeys(c.column for c in scope.visible_in(relation) if c.name not in excluded)
+    replaced = _named_in(star.args.get("replace"), lambda p: p.alias, known - excluded, text)
+    renamed = _named_in(star.args.get("rename"), lambda p: p.this.name, known - excluded, text)
+    columns = dict.fromkeys(c.column for c in visible if c.name not in excluded)
+    names = {c.column: c.name for c in visible}
+
+    def item(name: str, column: str) -> Item:
+        shown = names[column]
+        called = renamed[shown].alias if shown in renamed else name
+        if shown in replaced:
+            return Item(called, replaced[shown].this)
+        return Item(called, node, True, column)
+
     if relation:
-        names = {c.column: c.name for c in scope.visible_in(relation)}
-        return [Item(names[column], node, True, column) for column in columns]
+        return [item(names[column], column) for column in columns]
     if merges:
-        return [Item(column, node, True, column) for column in columns]
+        return [item(column, column) for column in columns]
     taken: set[str] = set()  # other engines give a key of both sides twice
-    every = [c.column for c in scope.visible_in("") if c.name not in excluded]
-    return [Item(free_name(column, taken), node, True, column) for column in every]
+    every = [c.column for c in visible if c.name not in excluded]
+    return [item(free_name(column, taken), column) for column in every]
+
+
+def _named_in(
+    parts: list[exp.Expr] | None, name: Callable[[exp.Expr], str], known: set[str], text: SqlText
+) -> dict[str, exp.Expr]:
+    """The parts of ``* REPLACE`` or ``* RENAME`` by the columns that they are for."""
+    found: dict[str, exp.Expr] = {}
+    for part in parts or ():
+        if not isinstance(part, exp.Alias):
+            raise text.error(part, "write * REPLACE (x + 1 AS x), * RENAME (x AS y)")
+        if name(part) not in known or name(part) in found:
+            raise text.error(part, f"no column {name(part)!r} here, or it is given twice")
+        found[name(part)] = part
+    return found
 
 
 def _name(node: exp.Expr, text: SqlText, default: str | None, place: int) -> str:

@@ -182,11 +182,9 @@ class Expressions:
 
     def _cast(self, node: exp.Cast) -> Expr:
         to = data_type(node.to, node, self.text)
-        if type(node) is exp.TryCast:
-            return self.compile(node.this).try_cast(to)
-        moment = time_literal(node, to, self.text)
+        moment = None if type(node) is exp.TryCast else time_literal(node, to, self.text)
         if moment is not None:
-            return lit(moment)
+            return of_engine.shortened(node.to, lit(moment), self.text.engine)
         return of_engine.cast(
             node, self.compile(node.this), to, self.scope.stream.schema, self.text
         )

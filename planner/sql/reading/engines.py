@@ -49,6 +49,12 @@ class Engine:
     float_is_double: bool = False
     #: What ``CAST(x AS VARCHAR(n))`` does, and VARCHAR(n) of a declared column.
     varchar_cast: Literal["refuse", "cut", "ignore"] = "refuse"
+    #: What ``CAST(x AS CHAR(n))`` does; ``pad`` fills with blanks.
+    char_cast: Literal["refuse", "pad", "ignore"] = "refuse"
+    #: What ``CAST(t AS TIMESTAMP(p))`` does with the digits behind the p-th.
+    timestamp_cast: Literal["refuse", "cut", "round"] = "refuse"
+    #: Halves are rounded away from this time.
+    zero_time_us: int = 0
     varchar_column: Literal["refuse", "ignore"] = "refuse"
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
@@ -79,6 +85,8 @@ _FLINK = Engine(
     keeps_rows=True,
     decimal=pa.decimal128(10, 0),
     varchar_cast="cut",
+    char_cast="pad",
+    timestamp_cast="cut",
     varchar_column="ignore",
     averages_whole=True,
 )
@@ -94,6 +102,7 @@ _SPARK = Engine(
     keeps_rows=True,
     decimal=pa.decimal128(10, 0),
     varchar_cast="ignore",
+    char_cast="ignore",
 )
 _POSTGRES = Engine(
     name="postgres",
@@ -108,6 +117,8 @@ _POSTGRES = Engine(
     decimal=pa.float64(),
     float_is_double=True,
     varchar_cast="cut",
+    timestamp_cast="round",
+    zero_time_us=946_684_800_000_000,  # 2000-01-01
 )
 _DUCKDB = Engine(
     name="duckdb",
@@ -119,6 +130,8 @@ _DUCKDB = Engine(
     keeps_rows=True,
     decimal=pa.decimal128(18, 3),
     varchar_cast="ignore",
+    char_cast="ignore",
+    timestamp_cast="round",
     varchar_column="ignore",
 )
 _KSQLDB = Engine(

@@ -116,8 +116,11 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
         return _decimal(node, at, text) if bare is None else bare
     if name == "FLOAT" and text.engine.float_is_double:
         return pa.float64()
-    if text_length(node) is not None and text.engine.varchar_cast != "refuse":
+    cast_of = {"VARCHAR": text.engine.varchar_cast, "CHAR": text.engine.char_cast}
+    if type_length(node) is not None and cast_of.get(name, "refuse") != "refuse":
         return pa.string()
+    if fraction_digits(node) is not None and text.engine.timestamp_cast != "refuse":
+        return TIMESTAMP_UTC
     if node.args.get("nested") and name in ("ARRAY", "MAP", "STRUCT"):
         return _nested(name, node, at, text)
     is_fine = name.startswith("TIMESTAMP") and [part.name for part in node.expressions] == ["6"]
@@ -130,12 +133,23 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
     return found
 
 
-def text_length(node: exp.DataType) -> int | None:
-    """The n of ``VARCHAR(n)``; None: there is none."""
-    name = str(getattr(node.this, "value", node.this))
+def type_length(node: exp.DataType) -> int | None:
+    """The n of ``VARCHAR(n)`` or ``CHAR(n)``; None: there is none."""
+    return _one_number(node) if _type_name(node) in ("VARCHAR", "CHAR") else None
+
+
+def fraction_digits(node: exp.DataType) -> int | None:
+    """The p of ``TIMESTAMP(p)``; None: there is none."""
+    return _one_number(node) if _type_name(node).startswith("TIMESTAMP") else None
+
+
+def _type_name(node: exp.DataType) -> str:
+    return str(getattr(node.this, "value", node.this))
+
+
+def _one_number(node: exp.DataType) -> int | None:
     digits = [part.name for part in node.expressions]
-    is_one = name == "VARCHAR" and len(digits) == 1 and digits[0].isdecimal()
-    return int(digits[0]) if is_one else None
+    return int(digits[0]) if len(digits) == 1 and digits[0].isdecimal() else None
 
 
 def _nested(name: str, node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:

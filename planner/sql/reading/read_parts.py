@@ -103,7 +103,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Having: ("this",),
     exp.Exists: ("this",),
     exp.Alias: ("this", "alias"),
-    exp.Star: ("except_",),
+    exp.Star: ("except_", "replace", "rename"),
     exp.Column: ("this", "table", "db", "catalog"),
     exp.Identifier: ("this", "quoted"),
     exp.Var: ("this",),

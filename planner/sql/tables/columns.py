@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.reading.grammar import Metadata, Watermark, as_sql
-from planner.sql.reading.literals import data_type, interval_us, text_length
+from planner.sql.reading.literals import data_type, interval_us, type_length
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +166,7 @@ def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.Da
         if int(digits[0]) > _MICROSECOND_DIGITS:
             raise text.error(column, f"{as_sql(kind)}: times have microseconds here; TIMESTAMP(6)")
         kind = exp.DataType(this=kind.this)
-    if text_length(kind) is not None and text.engine.varchar_column == "refuse":
+    if type_length(kind) is not None and text.engine.varchar_column == "refuse":
         raise text.error(
             column, f"{as_sql(kind)}: a length is not checked; write VARCHAR, or check it in WHERE"
         )

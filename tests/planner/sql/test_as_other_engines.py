@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from planner import Stream, col, event, lit, sql, tumbling, vs
+from planner import SqlError, Stream, col, event, lit, sql, tumbling, vs
 from planner.logical.nodes import Project
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
@@ -219,3 +219,71 @@ def test_aggregates_that_engines_name_alike(text: str, dialect: str | None, want
         dialect=dialect,
     )
     assert [row["v"] for row in _ran(made)] == [wanted]
+
+
+LONG = "abcdef"
+MOMENT = datetime(2020, 1, 1, 23, 59, 59, 999_500, UTC)
+OLD = datetime(1980, 1, 1, 0, 0, 0, 1_500, UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "x", "wanted"),
+    [
+        ("VARCHAR(3)", "flink", LONG, "abc"),
+        ("VARCHAR(3)", "duckdb", LONG, LONG),
+        ("CHAR(3)", "flink", LONG, "abc"),
+        ("CHAR(8)", "flink", LONG, "abcdef  "),
+        ("CHAR(3)", "duckdb", LONG, LONG),
+        ("TIMESTAMP(3)", "flink", MOMENT, MOMENT.replace(microsecond=999_000)),
+        ("TIMESTAMP(3)", "postgres", MOMENT, datetime(2020, 1, 2, tzinfo=UTC)),
+        ("TIMESTAMP(3)", "postgres", OLD, OLD.replace(microsecond=1_000)),
+        ("TIMESTAMP(3)", "duckdb", OLD, OLD.replace(microsecond=2_000)),
+        ("TIMESTAMP(0)", "flink", OLD, OLD.replace(microsecond=0)),
+        ("TIMESTAMP(6)", None, OLD, OLD),
+    ],
+)
+def test_casts_to_types_with_a_length(kind: str, dialect: str | None, x: Any, wanted: Any) -> None:
+    of = pa.string() if isinstance(x, str) else pa.timestamp("us", "UTC")
+    rows = {"s": Stream.from_items({"x": of}, [event(0, x=x)])}
+    for cast in ("CAST", "TRY_CAST"):
+        made = sql(f"SELECT {cast}(x AS {kind}) AS v FROM s", rows, dialect=dialect)
+        assert [row["v"] for row in _ran(made)] == [wanted], cast
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect"),
+    [("CHAR(3)", "postgres"), ("CHAR(3)", None), ("TIMESTAMP(3)", None), ("TIMESTAMP(3)", "spark")],
+)
+def test_types_with_a_length_that_are_not_here(kind: str, dialect: str | None) -> None:
+    rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="a")])}
+    with pytest.raises(SqlError, match=r"has no length here|has microseconds here"):
+        sql(f"SELECT TRY_CAST(x AS {kind}) AS v FROM s", rows, dialect=dialect)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * REPLACE (x + 1 AS x) FROM t",
+        "SELECT * RENAME (x AS y) FROM t",
+        "SELECT * EXCLUDE (k) REPLACE (x * 2 AS x) RENAME (n AS m) FROM t",
+        "SELECT t.* RENAME (k AS key, n AS m) FROM t WHERE k <> 'b'",
+        "SELECT * REPLACE (SUM(x) OVER (PARTITION BY k ORDER BY n) AS x) FROM t",
+    ],
+)
+def test_stars_with_other_columns_are_duckdbs(text: str) -> None:
+    events = [event(n, k="ab"[n % 2], x=n * n % 5, n=n) for n in range(9)]
+    stream = Stream.from_items({"k": "string", "x": "int64", "n": "int64"}, events)
+    found = _ran(sql(text.replace("ORDER BY n", "ORDER BY vs()"), {"t": stream}))
+    ducks = duckdb.connect()
+    ducks.register("t", pa.Table.from_pylist([dict(e.payload) for e in events]))
+    wanted = ducks.execute(text).fetchall()
+    names = [c[0] for c in ducks.description]
+    assert [name for name in found[0] if not name.startswith("_")] == names
+    assert sorted(tuple(row[name] for name in names) for row in found) == sorted(wanted)
+
+
+def test_stars_without_such_a_column() -> None:
+    rows = {"t": Stream.from_items({"x": "int64"}, [event(0, x=1)])}
+    for text in ("* REPLACE (x AS y)", "* RENAME (y AS x)", "* EXCLUDE (x) REPLACE (1 AS x)"):
+        with pytest.raises(SqlError, match=r"no column '[xy]'"):
+            sql(f"SELECT {text} FROM t", rows)

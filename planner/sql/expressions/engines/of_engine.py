@@ -11,8 +11,8 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, lit
 from planner.expressions.nodes import Literal
-from planner.expressions.types import is_text
-from planner.sql.reading.literals import text_length
+from planner.expressions.types import TIMESTAMP_UTC, is_text
+from planner.sql.reading.literals import fraction_digits, type_length
 
 if TYPE_CHECKING:
     from planner.sql.reading.engines import Engine
@@ -22,6 +22,9 @@ _NO_EPOCH = (
     "a number and a time are not cast to each other in {0}: write UNIX_TIMESTAMP(t) or "
     "EXTRACT(EPOCH FROM t), and TO_TIMESTAMP(n) of seconds"
 )
+
+#: Digits behind the seconds of a time.
+_DIGITS_MAX = 6
 
 
 def arithmetic(
@@ -67,22 +70,42 @@ def _divided(
 
 
 def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: SqlText) -> Expr:
-    """A cast whose meaning differs between engines."""
+    """A cast whose meaning differs between engines; of ``TRY_CAST`` null where it fails."""
     engine = text.engine
     kind = value.output_type(schema)
     types = pa.types
     if engine.name and types.is_timestamp(kind) and types.is_integer(to):
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))
-        return (value.dt.epoch_us() // engine.epoch_us).cast(to)
+        return _plain(node, value.dt.epoch_us() // engine.epoch_us, to)
     if engine.name and types.is_integer(kind) and types.is_timestamp(to):
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))
-        return (value * engine.epoch_us).cast(to)
-    made = value.cast(to)
+        return _plain(node, value * engine.epoch_us, to)
+    made = _plain(node, value, to)
     if is_text(to) and types.is_timestamp(kind) and engine.plain_times:
         made = made.str.replace(r"\.?0*Z$", "", regex=True)
-    length = text_length(node.to)
-    if length is not None and engine.varchar_cast == "cut":
-        made = made.str.slice(0, length)
-    return made
+    return shortened(node.to, made, engine)
+
+
+def _plain(node: exp.Cast, value: Expr, to: pa.DataType) -> Expr:
+    return value.try_cast(to) if type(node) is exp.TryCast else value.cast(to)
+
+
+def shortened(to: exp.DataType, value: Expr, engine: Engine) -> Expr:
+    """The value as ``VARCHAR(n)``, ``CHAR(n)`` or ``TIMESTAMP(p)`` of the dialect."""
+    length, digits = type_length(to), fraction_digits(to)
+    if length is not None:
+        is_char = str(getattr(to.this, "value", to.this)) == "CHAR"
+        if is_char and engine.char_cast == "pad":
+            return value.str.pad_right(length, " ")
+        is_cut = not is_char and engine.varchar_cast == "cut"
+        return value.str.slice(0, length) if is_cut else value
+    if digits is None or digits >= _DIGITS_MAX or engine.timestamp_cast == "refuse":
+        return value
+    unit: int = 10 ** (_DIGITS_MAX - digits)
+    us = value.dt.epoch_us()
+    if engine.timestamp_cast == "cut":
+        return (us // unit * unit).cast(TIMESTAMP_UTC)
+    up, down = (us + unit // 2) // unit * unit, (us - unit // 2 + unit - 1) // unit * unit
+    return when(us >= engine.zero_time_us).then(up).otherwise(down).cast(TIMESTAMP_UTC)
