@@ -69,7 +69,7 @@ ROOMS = (
     *("planner/api/names.py", "planner/api/inputs", "planner/api/grouped/ordered_rows.py"),
     *("planner/api/grouped/user_aggregate.py", "planner/api/agg.py"),
     *("planner/api/joining", "planner/api/grouped"),
-    "planner/api/grouped/matching",
+    *("planner/api/joining/by_id.py", "planner/api/grouped/matching"),
     *("planner/api", "planner/sql/reading", "planner/sql/expressions/engines"),
     *("planner/sql/expressions", "planner/sql/windows"),
     "planner/sql/clauses",

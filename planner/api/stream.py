@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from planner.api import names as naming
 from planner.api.agg import Ordering
 from planner.api.expressions import Expr
-from planner.api.grouped.by_id import IdJoins
 from planner.api.grouped.early import Emit, emitted
 from planner.api.grouped.frames import Frames, RowFrame
 from planner.api.grouped.matching.building import Asked, match_node
@@ -23,6 +22,7 @@ from planner.api.inputs.files import FileInputs
 from planner.api.inputs.frames import FrameInputs
 from planner.api.inputs.hints import hinted
 from planner.api.inputs.kafka import KafkaTopics
+from planner.api.joining.by_id import IdJoins
 from planner.api.joining.intervals import Within, interval_nodes
 from planner.api.joining.pairs import as_of_nodes, clip_nodes, exploded, join_nodes
 from planner.api.outputs import Outputs
