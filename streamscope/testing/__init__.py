@@ -1,8 +1,9 @@
-"""Test queries in this process: :class:`TestStream`, :func:`rows`, :class:`Input`."""
+"""Test queries in this process: :class:`TestStream`, :func:`assert_deterministic`, literals."""
 
+from streamscope.testing.determinism import assert_deterministic
 from streamscope.testing.errors import NotDeterministicError
 from streamscope.testing.inputs import Input
 from streamscope.testing.stream import TestStream
 from streamscope.testing.tables import rows
 
-__all__ = ["Input", "NotDeterministicError", "TestStream", "rows"]
+__all__ = ["Input", "NotDeterministicError", "TestStream", "assert_deterministic", "rows"]

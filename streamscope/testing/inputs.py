@@ -230,7 +230,7 @@ def batches_of(spec: SourceSpec, given: RowsLike, *, follows: bool) -> list[pa.R
             pieces.append(pa.RecordBatch.from_arrays(columns, schema=piece.schema))
         else:
             piece, left = left.slice(0, len(here)), left.slice(len(here))
-            pieces.append(piece if follows else _as_items(piece))
+            pieces.append(piece if follows else as_items(piece))
     return pieces
 
 
@@ -282,7 +282,7 @@ def _check_names(spec: SourceSpec, names: Iterable[str]) -> None:
             raise UnknownColumnError(name, tuple(spec.columns.names), f"input {spec.path}")
 
 
-def _as_items(events: pa.RecordBatch) -> pa.RecordBatch:
+def as_items(events: pa.RecordBatch) -> pa.RecordBatch:
     """Events as items, which the watermark does not follow."""
     kind = pa.repeat(pa.scalar(EVENT, pa.int8()), events.num_rows)
     schema = pa.schema([pa.field(KIND, pa.int8()), *events.schema])

@@ -74,23 +74,25 @@ class Rows:
 
     def slice(self, at: int, rows_max: int) -> pa.RecordBatch:
         """At most ``rows_max`` rows from position ``at`` on."""
-        self._join()
-        for batch in self._batches:
+        for k, batch in enumerate(self._batches):
             if at < batch.num_rows:
-                return batch.slice(at, rows_max)
+                self._batches[k:] = _joined(self._batches[k:])
+                return self._batches[k].slice(at, rows_max)
             at -= batch.num_rows
         raise AssertionError(f"there is no row at {at}")
 
-    def _join(self) -> None:
-        """Make one batch of neighbours with equal columns, so that cuts do not follow pieces."""
-        joined: list[list[pa.RecordBatch]] = []
-        for batch in self._batches:
-            if joined and joined[-1][0].schema.equals(batch.schema):
-                joined[-1].append(batch)
-            else:
-                joined.append([batch])
-        if len(joined) < len(self._batches):
-            self._batches = [pa.concat_batches(pieces) for pieces in joined]
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch of neighbours with equal columns, so that cuts do not follow pieces."""
+    if len(batches) == 1:
+        return batches
+    groups: list[list[pa.RecordBatch]] = []
+    for batch in batches:
+        if groups and groups[-1][0].schema.equals(batch.schema):
+            groups[-1].append(batch)
+        else:
+            groups.append([batch])
+    return [pa.concat_batches(pieces) for pieces in groups]
 
 
 class Drawing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from rstream.items.batch import (
 from rstream.items.dictionaries import as_declared
 from rstream.types import MIN_TIME
 from rvertex.events.side_output import DEAD_LETTERS, LATE
+from streamscope.testing.clocks import VirtualClock
 from streamscope.testing.inputs import batches_of, bound
 from streamscope.testing.plan_run import PlanRun, Schedule
 from streamscope.testing.tables import Table, compare, rows, show_time
@@ -36,20 +36,6 @@ if TYPE_CHECKING:
     from streamscope.testing.inputs import QueryLike, RowsLike
 
 _AT_ONCE = Schedule((0,), 1 << 20)
-
-
-class VirtualClock:
-    """The outside of a query under test: ``ctx.now()`` and ``ctx.random()`` draw from it."""
-
-    def __init__(self, now: Time, seed: int) -> None:
-        self.us = time_us(now, what="now")
-        self._random = Random(seed)
-
-    def now_us(self) -> int:
-        return self.us
-
-    def random(self) -> float:
-        return self._random.random()
 
 
 class TestStream:

@@ -1,0 +1,235 @@
+"""The property of a query in one line: its answer does not depend on how its input arrives.
+
+:func:`assert_deterministic` runs a query in many ways over the same rows and compares the answers.
+Each way has a name and a probable cause, which the failure shows.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from planner.api.stream import Stream
+from planner.logical.nodes import UserStep
+from planner.logical.traversal import topological
+from rstream.errors import UsageError
+from rvertex.user_code.code import UserCode
+from streamscope.testing.elsewhere import answer_elsewhere, has_user_code
+from streamscope.testing.errors import NotDeterministicError, RepeatedDifferentlyError
+from streamscope.testing.growth import growth_of
+from streamscope.testing.inputs import Input, bound, input_of
+from streamscope.testing.plan_run import Schedule
+from streamscope.testing.runs import (
+    TOLERANCE,
+    answer_of,
+    difference,
+    greatest,
+    in_order,
+    out_of_order,
+    with_items,
+)
+from streamscope.testing.tables import Table, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.logical.nodes import LogicalNode
+    from planner.physical.plan import PhysicalPlan
+    from streamscope.testing.inputs import BoundQuery, QueryLike
+    from streamscope.testing.runs import Answer, Feeds
+
+_NUMBERS = 61
+_ROUNDING = (
+    "floats differ by rounding: they are added in the order in which they come. Use agg.sum, which "
+    "is exact, or collect the values and add them with math.fsum"
+)
+_AGAIN = "the code uses a clock, a random number, or a variable that outlives the run"
+_CUT = "the code depends on how events are cut into batches"
+_RESTORED = (
+    "state is kept outside of declared fields or snapshots: in a global, a closure or a class"
+)
+_ORDER = (
+    "the code depends on the order of arrival, of rows of one instant, too: give them different "
+    "times, or make the result independent of their order"
+)
+_SHARED = "the code shares state between keys or vertices, or depends on which rows share a vertex"
+_ELSEWHERE = (
+    "the code depends on its process: the order of a set, hash(), id(), a clock, the time zone"
+)
+#: Aggregates whose results have no rounding.
+_EXACT = {"count", "count_distinct", "min", "max", "first", "last", "user"}
+_GROWS = "clear state with a timer, or keep a bounded number of values"
+
+
+def assert_deterministic(
+    query: QueryLike,
+    inputs: Mapping[str, Any],
+    *,
+    runs: int = 12,
+    seed: int = 0,
+    bounded_state: bool = True,
+    other_process: bool = True,
+    spark: bool = False,
+) -> None:
+    """Assert that a query has one answer in any order of arrival and after any failure.
+
+    The rows are cut anywhere, arrive in any order within the delay, are dealt to partitions, and
+    pass through several vertices. Vertices are restored between any two items, and killed to
+    compute again from an older snapshot. A query with user code also runs in another process with
+    another hash seed, time zone and date, and over its input repeated many times.
+
+    Args:
+        query: SQL, a function of streams, a ``Stream`` or a ``Query``.
+        inputs: By name the rows, or a pair of an :class:`Input` (or schema) and rows.
+        runs: Random ways to run it, besides the others.
+        seed: Of these; the failure shows it.
+        bounded_state: The state of user code may not grow with the input.
+        other_process: Run user code in another process, too; it starts once, in about a second.
+        spark: Compare with the batch twin on Spark, too.
+
+    Raises:
+        NotDeterministicError: the way, the difference, and the probable cause.
+    """
+    __tracebackhide__ = True
+    given = {name: _split(value) for name, value in inputs.items()}
+    schemas = {name: schema for name, (schema, _) in given.items() if schema is not None}
+    test = bound(query, schemas)
+    missing = sorted({*test.names} ^ {*given})
+    if missing:
+        raise UsageError(f"inputs of the query: {', '.join(test.names)}; give rows of each of them")
+    ways = _Ways(test, {name: found for name, (_, found) in given.items()}, seed)
+    ways.run(runs, other_process=other_process, bounded_state=bounded_state)
+    if spark:
+        ways.compare_with_batch()
+
+
+def _split(value: Any) -> tuple[Input | None, Any]:
+    """The schema and the rows of an input."""
+    if isinstance(value, tuple) and len(value) == 2:
+        schema, found = value
+        return input_of(schema), rows(found) if isinstance(found, str) else found
+    found = rows(value) if isinstance(value, str) else value
+    if isinstance(found, Table):
+        return (input_of(found) if found.types or "time" in found.names else None), found
+    return None, found
+
+
+class _Ways:
+    """The ways to run one query over the same rows."""
+
+    def __init__(self, test: BoundQuery, given: dict[str, Any], seed: int) -> None:
+        self._test, self._rows, self._seed = test, given, seed
+        self.plan = test.plan()
+        self._codes = codes_of(self.plan)
+        for code in self._codes:
+            if not code.is_deterministic:
+                raise UsageError(
+                    f"{code.name} is declared deterministic=False, so its answers may differ"
+                )
+        self._feeds = in_order(test, self.plan, given)
+        #: Whether built-in aggregates add floats, whose last digits depend on the order.
+        self._adds = not is_exact(test.query.plan)
+        self._tolerance = TOLERANCE * greatest(self._feeds)
+        self._plans: dict[tuple[int, int], PhysicalPlan] = {(1, 1): self.plan}
+        self._answer = answer_of(self.plan, self._feeds, Schedule((0,)))
+
+    def run(self, runs: int, *, other_process: bool, bounded_state: bool) -> None:
+        """All ways, the simple ones first.
+
+        Raises:
+            NotDeterministicError: at the first way with another answer.
+        """
+        plan, feeds = self.plan, self._feeds
+        self._check("a second run", _AGAIN, plan, feeds, Schedule((0,)), same=True)
+        for k in range(max(1, runs // 6)):
+            numbers = self._numbers(k)
+            self._check("cut", _CUT, plan, feeds, Schedule(numbers, 4), same=True)
+            restored = Schedule(numbers, 3, restores=True)
+            self._check("restored", _RESTORED, plan, feeds, restored, same=True)
+            killed = Schedule(numbers, 3, restores=True, kills=True)
+            self._check("killed", _RESTORED, plan, feeds, killed, same=True)
+        if not any(code.draws_values for code in self._codes):
+            self._rearranged(runs // 2)
+        if other_process and has_user_code(plan):
+            self._elsewhere()
+        if bounded_state and (growth := growth_of(plan, feeds)) is not None:
+            raise NotDeterministicError(f"the state grows without bound. {growth}; {_GROWS}")
+
+    def compare_with_batch(self) -> None:
+        """The batch twin on Spark gives the same answer."""
+        from jobmanager.batch.validate import collect_batch, compare  # starts Java
+
+        query = with_items(self._test, self._rows)
+        found = compare(self._answer.table, collect_batch(Stream(query.plan.input)))
+        if not found.is_equal:
+            raise NotDeterministicError(f"on Spark as a batch: {found}")
+
+    def _rearranged(self, runs: int) -> None:
+        """Other orders of arrival, partitions and numbers of vertices."""
+        random = Random(f"{self._seed} widths")
+        for k in range(max(2, runs)):
+            is_wide = k % 2 == 1
+            shape = (random.randint(2, 4), random.randint(1, 3)) if is_wide else (1, 1)
+            if shape not in self._plans:
+                self._plans[shape] = self._test.plan(parallelism=shape[0], partitions=shape[1])
+            plan = self._plans[shape]
+            feeds = out_of_order(self._test, plan, self._rows, self._seed * 1_000 + k)
+            schedule = Schedule(self._numbers(k), 5, restores=k % 3 == 2)
+            what = f"{shape[0]} vertices, {shape[1]} partitions" if is_wide else "another order"
+            self._check(what, _SHARED if is_wide else _ORDER, plan, feeds, schedule)
+
+    def _elsewhere(self) -> None:
+        what = "another process, time zone and date"
+        self._compare(what, _ELSEWHERE, lambda: answer_elsewhere(self.plan, self._feeds), True)
+
+    def _numbers(self, k: int) -> tuple[int, ...]:
+        random = Random(f"{self._seed} {k}")
+        return tuple(random.randrange(1 << 16) for _ in range(_NUMBERS))
+
+    def _check(
+        self,
+        what: str,
+        cause: str,
+        plan: PhysicalPlan,
+        feeds: Feeds,
+        schedule: Schedule,
+        *,
+        same: bool = False,
+    ) -> None:
+        self._compare(what, cause, lambda: answer_of(plan, feeds, schedule), same)
+
+    def _compare(self, what: str, cause: str, run: Callable[[], Answer], same: bool) -> None:
+        """Compare with the first answer; ``same``: in sequence, too."""
+        __tracebackhide__ = True
+        head = f"the query gave another answer ({what}, seed={self._seed})"
+        try:
+            answer = run()
+        except RepeatedDifferentlyError as error:
+            raise NotDeterministicError(f"{head}: {error}; {cause}") from None
+        except Exception as error:
+            text = f"the query failed ({what}, seed={self._seed}): {error}; {cause}"
+            raise NotDeterministicError(text) from error
+        found = difference(self._answer, answer)
+        if found is not None and not (self._adds and found.is_rounding(self._tolerance)):
+            cause = _ROUNDING if found.is_rounding(0.0) else cause
+            raise NotDeterministicError(f"{head} (- first, + then):\n{found}\n{cause}")
+        if same and not answer.is_same_sequence(self._answer):
+            raise NotDeterministicError(f"{head}: its events come in another order; {cause}")
+
+
+def is_exact(plan: LogicalNode) -> bool:
+    """Whether user code alone adds floats: then all digits count."""
+    nodes = topological(plan)
+    functions = {a.function for node in nodes for a in getattr(node, "aggregates", ())}
+    has_state = "user" in functions or any(isinstance(node, UserStep) for node in nodes)
+    return has_state and functions <= _EXACT
+
+
+def codes_of(plan: PhysicalPlan) -> list[UserCode]:
+    """The user code of the operators of a plan."""
+    found = []
+    for vertex in plan.vertices:
+        for spec in vertex.operators:
+            values = (getattr(spec, name, None) for name in ("process", "code", "function"))
+            found += [value for value in values if isinstance(value, UserCode)]
+    return found

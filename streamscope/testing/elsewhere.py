@@ -1,0 +1,170 @@
+"""A run of a query on "another machine": another process, hash seed, time zone, and a later date.
+
+What iterates over a set of texts, reads a clock or asks for local time gives another answer there.
+The process is started once per test session and ends with it. Requests and answers are pickles over
+its standard input and output, which only the parent has.
+"""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import functools
+import os
+import pickle
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from jobmanager.storage.pickled import pickled
+from rvertex.user_code.code import UserCode
+from streamscope.testing.plan_run import Schedule
+from streamscope.testing.runs import answer_of
+
+if TYPE_CHECKING:
+    from planner.physical.plan import PhysicalPlan
+    from streamscope.testing.runs import Answer, Feeds
+
+#: How much later it is there.
+LATER = datetime.timedelta(days=400, hours=7)
+_ENVIRONMENT = {"PYTHONHASHSEED": "20260714", "TZ": "Pacific/Kiritimati"}
+_LENGTH_BYTES = 8
+
+
+def has_user_code(plan: PhysicalPlan) -> bool:
+    """Whether a plan has code of the user's."""
+    return UserCode.__module__.rpartition(".")[0].encode() in pickled(plan)
+
+
+def answer_elsewhere(plan: PhysicalPlan, feeds: Feeds) -> Answer:
+    """The answer of a plan there.
+
+    Raises:
+        Exception: what the query raised there.
+    """
+    process = _process()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        _send(process.stdin, pickled((sys.path, plan, feeds)))
+        found = pickle.loads(_receive(process.stdout))
+    except (BrokenPipeError, EOFError):
+        _process.cache_clear()
+        raise RuntimeError("the process of another machine has ended; see its messages") from None
+    if isinstance(found, BaseException):
+        raise found
+    answer: Answer = found
+    return answer
+
+
+@functools.cache
+def _process() -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-W", "ignore", "-c", f"from {__name__} import main; main()"]
+    path = os.pathsep.join([*filter(None, sys.path)])
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(_end, process)
+    return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()
+
+
+def _send(pipe: BinaryIO, data: bytes) -> None:
+    pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+    pipe.flush()
+
+
+def _receive(pipe: BinaryIO) -> bytes:
+    size = pipe.read(_LENGTH_BYTES)
+    if len(size) < _LENGTH_BYTES:
+        raise EOFError
+    return pipe.read(int.from_bytes(size, "big"))
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer requests until there are no more."""
+    while True:  # ends with the parent, or when it closes the pipe
+        try:
+            path, plan, feeds = pickle.loads(_receive(requests))
+        except EOFError:
+            return
+        sys.path[:] = path
+        try:
+            data = pickled(answer_of(plan, feeds, Schedule((0,))))
+        except Exception as error:
+            data = _error(error)
+        _send(answers, data)
+
+
+def _error(error: Exception) -> bytes:
+    try:
+        data = pickled(error)
+        pickle.loads(data)
+    except Exception:
+        data = pickled(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
+
+
+class _OfRealTimes(type):
+    """Real times and dates are instances of the later ones."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.__mro__[1])
+
+
+def move_clocks() -> None:
+    """Have the clocks of Python show a later time in this process."""
+    shift_s, real = LATER.total_seconds(), {n: getattr(time, n) for n in dir(time)}
+    moment, day = datetime.datetime, datetime.date
+
+    class Moment(moment, metaclass=_OfRealTimes):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return moment.now(tz) + LATER
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return moment.now(datetime.UTC).replace(tzinfo=None) + LATER
+
+        @classmethod
+        def today(cls) -> Any:
+            return moment.now() + LATER
+
+    class Day(day, metaclass=_OfRealTimes):
+        @classmethod
+        def today(cls) -> Any:
+            return (moment.now() + LATER).date()
+
+    def later(seconds: float | None = None) -> Any:
+        return real["localtime"](real["time"]() + shift_s if seconds is None else seconds)
+
+    changed: dict[str, Any] = {
+        "time": lambda: real["time"]() + shift_s,
+        "time_ns": lambda: real["time_ns"]() + int(shift_s * 1e9),
+        "localtime": later,
+        "gmtime": lambda s=None: real["gmtime"](real["time"]() + shift_s if s is None else s),
+        "ctime": lambda s=None: real["ctime"](real["time"]() + shift_s if s is None else s),
+        "strftime": lambda form, t=None: real["strftime"](form, later() if t is None else t),
+    }
+    for name, function in changed.items():
+        setattr(time, name, function)
+    datetime.datetime, datetime.date = Moment, Day  # type: ignore[misc]
+
+
+def main() -> None:
+    """Be the other machine."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what user code prints is no answer
+    move_clocks()
+    serve(sys.stdin.buffer, answers)
