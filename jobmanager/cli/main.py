@@ -19,6 +19,7 @@ from jobmanager import logs
 from jobmanager.cli import (
     options,
     requests,
+    settings_file,
 )
 from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
@@ -78,8 +79,12 @@ class _Commands(TyperGroup):
     """The verbs; a call that cannot be read is a mistake like others: one line, and JSON."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what stands before the verb."""
+        """Read what stands before the verb, and the file with options."""
         ctx.meta[_JSON] = "--json" in args  # only a call that can be read tells it to a verb
+        try:
+            ctx.default_map = settings_file.defaults(self.commands)
+        except UsageError as error:
+            _fail(error, as_json=ctx.meta[_JSON])
         with _one_line(ctx) if args else contextlib.nullcontext():
             return super().parse_args(ctx, args)
 

@@ -1,0 +1,80 @@
+"""Options of verbs from ``streamscope.toml`` and the environment.
+
+What decides, first to last: the command line, ``STREAMSCOPE_RUN_PARALLELISM``, the verb's table
+``[run]`` with ``parallelism = 8``, an option above all tables (for each verb that takes it), the
+default.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rstream.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The variable with the file; without it, FILE in the working directory is read if it is there.
+VARIABLE = "STREAMSCOPE_CONFIG"
+FILE = "streamscope.toml"
+
+
+def defaults(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By verb, the values of its parameters; ``commands`` are those of Click.
+
+    Raises:
+        UsageError: the file cannot be read, or has a verb or an option that does not exist.
+    """
+    known = {verb: _options(command) for verb, command in commands.items()}
+    found = {verb: dict(values) for verb, values in _of_file(known).items()}
+    for verb, options in known.items():
+        for option, parameter in options.items():
+            variable = f"STREAMSCOPE_{verb}_{option[2:]}".replace("-", "_").upper()
+            if variable in os.environ:
+                found[verb][parameter] = os.environ[variable]
+    return found
+
+
+def _of_file(known: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {verb: {} for verb in known}
+    path = os.environ.get(VARIABLE) or FILE
+    if path == FILE and not Path(FILE).exists():
+        return found
+    try:
+        with Path(path).open("rb") as file:
+            document = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    for key, value in document.items():
+        if not isinstance(value, dict):
+            verbs = [verb for verb in known if _option(key) in known[verb]]
+            if not verbs:
+                raise UsageError(f"{path}: no verb has an option {key}")
+            for verb in verbs:
+                found[verb][known[verb][_option(key)]] = value
+            continue
+        if key not in known:
+            raise UsageError(f"{path}: there is no verb {key}; the verbs are {', '.join(known)}")
+        for name, set_to in value.items():
+            if _option(name) not in known[key]:
+                names = ", ".join(sorted(option.removeprefix("--") for option in known[key]))
+                raise UsageError(f"{path}: {key} has no option {name}; it has {names}")
+            found[key][known[key][_option(name)]] = set_to
+    return found
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _options(command: Any) -> dict[str, str]:
+    """The options of a verb, as on the command line, and the names of their parameters."""
+    return {
+        option: parameter.name
+        for parameter in command.params
+        if parameter.param_type_name == "option" and parameter.name != "help"
+        for option in parameter.opts
+    }
