@@ -3,7 +3,8 @@
 ``--kinds crash_host,zombie`` restricts the faults, ``--kinds none`` leaves them out; ``--trace``
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
 ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
-logs; ``--grow`` over logs that get partitions; ``--deliver`` has the answers delivered, with faults
+logs; ``--grow`` over logs that get partitions; ``--open-rows --deliver`` over rows that end later
+than they come; ``--deliver`` has the answers delivered, with faults
 of deliveries.
 """
 
@@ -38,6 +39,7 @@ def main() -> int:
             live=options.live,
             deliver=options.deliver,
             grow=options.grow,
+            open_rows=options.open_rows,
         )
         totals.update(
             steps=outcome.steps,
@@ -76,6 +78,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--workload", type=int, help="the job of this seed, whatever the faults")
     parser.add_argument("--live", action="store_true", help="jobs over live logs")
     parser.add_argument("--grow", action="store_true", help="jobs over logs that get partitions")
+    parser.add_argument("--open-rows", action="store_true", help="jobs over rows that end later")
     parser.add_argument("--deliver", action="store_true", help="and deliver what they answer")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
@@ -101,8 +104,9 @@ def _show(outcome: Outcome, options: argparse.Namespace) -> None:
         print(f"  {violation}")
     extra = "" if options.kinds == "all" else f" KINDS={options.kinds}"
     extra += "" if options.workload is None else f" WORKLOAD={options.workload}"
-    if options.live or options.deliver or options.grow:
-        what = " --live" * options.live + " --deliver" * options.deliver + " --grow" * options.grow
+    names = ("live", "deliver", "grow", "open_rows")
+    what = "".join(f" --{n.replace('_', '-')}" for n in names if getattr(options, n))
+    if what:
         kinds = "" if options.kinds == "all" else f" --kinds {options.kinds}"
         print(f"  again: python -m tests.sim{what} --runs 1 --seed {outcome.seed}{kinds}")
         return

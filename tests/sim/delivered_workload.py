@@ -11,7 +11,7 @@ from rvertex.sinks.limits import DeliveryLimits
 from tests.sim.destinations import SimSink
 
 if TYPE_CHECKING:
-    from tests.sim.destinations import Kind
+    from tests.sim.destinations import AnySink, Kind
     from tests.sim.workload import Workload
 
 #: The destinations that conform by themselves are simulated more often than ours.
@@ -22,7 +22,9 @@ def with_deliveries(workload: Workload, seed: int) -> Workload:
     """The job with one delivery or two."""
     random = Random(seed * 7_919 + 23)
     kinds = [random.choice(KINDS) for _ in range(random.choice([1, 1, 2]))]
-    sinks = tuple(SimSink(f"{kind}-{k}", kind) for k, kind in enumerate(kinds))
+    sinks: tuple[AnySink, ...] = workload.deliveries
+    if not sinks:
+        sinks = tuple(SimSink(f"{kind}-{k}", kind) for k, kind in enumerate(kinds))
     limits = DeliveryLimits(
         commit_interval_ms=random.choice([0.0, 5.0, 100.0]),
         commit_rows_max=random.choice([1, 3, 20, 20_000]),
@@ -40,11 +42,9 @@ def with_deliveries(workload: Workload, seed: int) -> Workload:
         retention_us=retention_us,
         retention_look_s=random.choice([0.1, 0.5, 2.0]),
     )
-    assert workload.plan is not None
-    return replace(
+    named = replace(
         workload,
-        name=f"{workload.name} to {', '.join(kinds)}",
-        plan=replace(workload.plan, deliveries=sinks),
-        deliveries=sinks,
+        name=f"{workload.name} to {', '.join(sink.kind for sink in sinks)}",
         config=config,
     )
+    return named.with_sinks(sinks)

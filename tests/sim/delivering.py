@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.sinks.protocol import Destination
     from rvertex.sinks.spec import DeliveryPlace, SinkSpec
-    from tests.sim.destinations import SimSink
+    from tests.sim.destinations import AnySink
     from tests.sim.world import World
 
 JOB_ID = "simulated"
@@ -69,14 +69,14 @@ class SimDeliveryWiring:
         )
 
     def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
-        found: SimSink = self._world.laws.sinks[spec.name]
+        found: AnySink = self._world.laws.sinks[spec.name]
         return self._world.destinations.open(self._process, found, place)
 
 
 class DeliveryProcess:
     """``jobmanager deliver``: a process of its own, from its start to its end."""
 
-    def __init__(self, world: World, sinks: Sequence[SimSink], start_seq: int = 0) -> None:
+    def __init__(self, world: World, sinks: Sequence[AnySink], start_seq: int = 0) -> None:
         """``start_seq``: where they begin if they have not."""
         self._world, self._sinks, self._start_seq = world, tuple(sinks), start_seq
         self.process = Process(world.fresh_name("deliver"), self._died)

@@ -22,13 +22,14 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sinks.parquet import KEY
 from tests.sim.retention_laws import IS_GONE, RetentionLaws
 from tests.sim.shadow import read_table
+from tests.sim.topic_laws import TopicLaws, TopicSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rstream import Items
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
-    from tests.sim.destinations import SimSink
+    from tests.sim.destinations import AnySink
     from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
 
@@ -46,7 +47,7 @@ class DeliveryLaws:
         self._world, self._workload = world, workload
         self.retention = RetentionLaws(world, workload, self._needs)
         #: By the name of a delivery what it is, and where it begins.
-        self.sinks: dict[str, SimSink] = {}
+        self.sinks: dict[str, AnySink] = {}
         self.starts: dict[str, int] = {}
         #: Of those that begin late, the ones that came too late for what is kept.
         self.too_late: set[str] = set()
@@ -56,6 +57,7 @@ class DeliveryLaws:
         self._epochs: dict[Key, int] = defaultdict(int)
         self._rows: dict[Key, list[tuple[int, Row]]] = defaultdict(list)
         self._calls: dict[Key, dict[int, list[Row]]] = defaultdict(dict)
+        self._topics: dict[Key, TopicLaws] = {}
         #: Positions that were committed, and the digests beside them.
         self._digests: dict[Key, dict[int, bytes]] = defaultdict(dict)
 
@@ -64,6 +66,17 @@ class DeliveryLaws:
         """Each partition of each delivery that was ever begun, and could."""
         count = len(self._workload.sinks)
         return [(n, k) for n in self.sinks if n not in self.too_late for k in range(count)]
+
+    def topic(self, key: Key) -> TopicLaws:
+        """The laws of a topic, which knows what the output has."""
+        name, k = key
+        if key not in self._topics:
+            stream, _ = self._workload.sinks[k]
+            batches = [items.batch for items in self._workload.answers[stream]]
+            sink = self.sinks[name]
+            assert isinstance(sink, TopicSink), sink
+            self._topics[key] = TopicLaws(self._world, key, sink, pa.Table.from_batches(batches))
+        return self._topics[key]
 
     def _needs(self) -> dict[Key, int]:
         """Of those that commit, the first item that each has not delivered."""
@@ -186,7 +199,8 @@ class DeliveryLaws:
         columns = {n: batch.column(3 + i).to_pylist() for i, n in enumerate(payload)}
         times = [n for n in names if n not in payload]
         columns |= {
-            n: [_moment(t) for t in found] for n, found in zip(times, (vs, ve), strict=False)
+            n: [_moment(choose(both)) for both in zip(vs, ve, strict=True)]
+            for n, choose in zip(times, (min, max), strict=False)
         }
         rows = list(zip(*(columns[n] for n in names), strict=True))
         return [(seq, row) for seq, row in enumerate(rows) if kind[seq] == EVENT]

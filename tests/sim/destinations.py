@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from rstream.errors import StoreError
 from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
 from rvertex.sinks.function import FunctionDestination
+from rvertex.sinks.kafka.records import RecordEncoder
 from rvertex.sinks.parquet import ParquetDestination
 from rvertex.sinks.spec import ParquetSink
 from tests.sim.scheduler import CrashedError
 from tests.sim.storage import FaultyBlobs
+from tests.sim.topic_laws import TopicSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +60,10 @@ class SimSink:
 
     def check(self, schema: pa.Schema) -> None:
         """All rows are taken."""
+
+
+#: What rows of a job are delivered to.
+AnySink = SimSink | TopicSink
 
 
 @dataclass
@@ -98,7 +104,7 @@ class Destinations:
     is_away: bool = False
     strikes: dict[str, Strike] = field(default_factory=dict)
 
-    def open(self, process: Process, sink: SimSink, place: DeliveryPlace) -> Destination:
+    def open(self, process: Process, sink: AnySink, place: DeliveryPlace) -> Destination:
         """A handle for one partition (jobmanager.delivery.wiring)."""
         if sink.kind == "function":
             function = partial(self._called, process, place)
@@ -108,6 +114,8 @@ class Destinations:
             store = LossyBlobs(self.disk, process, f"{folder}/")
             store.there = self
             return ParquetDestination(ParquetSink(folder), place, store)
+        if isinstance(sink, TopicSink):
+            return SimTopic(self, process, sink, place)
         return SimDestination(self, process, sink, place)
 
     def shelf(self, place: DeliveryPlace) -> Shelf:
@@ -176,7 +184,7 @@ class SimDestination:
     """A handle; see :class:`rvertex.sinks.protocol.Destination`."""
 
     def __init__(
-        self, there: Destinations, process: Process, sink: SimSink, place: DeliveryPlace
+        self, there: Destinations, process: Process, sink: AnySink, place: DeliveryPlace
     ) -> None:
         self._there, self._world, self._process = there, there.world, process
         self._sink, self._place = sink, place
@@ -267,3 +275,22 @@ class SimDestination:
         self._there.laws.was_committed(self._key, epoch, shelf.progress, rows, progress)
         shelf.progress = progress
         return None
+
+
+class SimTopic(SimDestination):
+    """A topic with one value per key; the records are those of production."""
+
+    def __init__(
+        self, there: Destinations, process: Process, sink: TopicSink, place: DeliveryPlace
+    ) -> None:
+        super().__init__(there, process, sink, place)
+        self._encoder = RecordEncoder(sink, place.schema, place.end)
+
+    def _take_commit(
+        self, session: int, epoch: int, rows: tuple[DeliveredRows, ...], progress: DeliveryProgress
+    ) -> Any:
+        refused = super()._take_commit(session, epoch, rows, progress)
+        if refused is None:
+            records = [record for part in rows for record in self._encoder.of(part)]
+            self._there.laws.topic(self._key).take(records, progress.next_seq)
+        return refused

@@ -44,6 +44,7 @@ from tests.sim.generation_mutants import GENERATION_MUTANTS
 from tests.sim.growing_mutants import GROWING_MUTANTS
 from tests.sim.killers import KILLERS
 from tests.sim.live_mutants import LIVE_MUTANTS
+from tests.sim.open_mutants import OPEN_MUTANTS
 from tests.sim.planting import Mutant
 from tests.sim.power_mutants import POWER_MUTANTS
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS
@@ -272,6 +273,7 @@ MUTANTS: tuple[Callable[[], Mutant], ...] = (
     *GROWING_MUTANTS,
     *DELIVERY_MUTANTS,
     *RETENTION_MUTANTS,
+    *OPEN_MUTANTS,
 )
 
 
@@ -296,14 +298,21 @@ def _check_that_it_is_the_reason(seed: int, mutant: Mutant) -> None:
     outcome = _without(seed, mutant.kinds, **_jobs(mutant))
     if not outcome.is_ok:
         kinds = ",".join(mutant.kinds) or "none"
-        what = "".join(f" --{name}" for name, is_so in _jobs(mutant).items() if is_so)
+        what = "".join(
+            f" --{name.replace('_', '-')}" for name, is_so in _jobs(mutant).items() if is_so
+        )
         again = f"python -m tests.sim{what} --runs 1 --seed {seed} --kinds {kinds}"
         raise UnfitError(f"without it {again} fails, too: {outcome.violations[0]}")
 
 
 def _jobs(mutant: Mutant) -> dict[str, bool]:
     """The jobs in which it shows."""
-    return {"live": mutant.live, "deliver": mutant.deliver, "grow": mutant.grow}
+    return {
+        "live": mutant.live,
+        "deliver": mutant.deliver,
+        "grow": mutant.grow,
+        "open_rows": mutant.open_rows,
+    }
 
 
 @cache

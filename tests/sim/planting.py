@@ -30,6 +30,8 @@ class Mutant:
     deliver: bool = False
     #: It shows in jobs over logs that get partitions.
     grow: bool = False
+    #: It shows in jobs over rows whose ends come later.
+    open_rows: bool = False
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream import Items
     from rvertex.vertex.spec import Durability, Strategy, VertexSpec
-    from tests.sim.destinations import SimSink
+    from tests.sim.destinations import AnySink
     from tests.sim.live_log import LiveLog
 
 ROOT = "blobs://job"
@@ -63,9 +63,14 @@ class Workload:
     finish_s: float | None = None
     #: What is run, as deliveries know it.
     plan: PhysicalPlan | None = None
-    deliveries: tuple[SimSink, ...] = ()
+    deliveries: tuple[AnySink, ...] = ()
     #: The items of the sinks' streams; of a live job known at the end.
     answers: dict[str, list[Items]] = field(default_factory=dict)
+
+    def with_sinks(self, sinks: tuple[AnySink, ...]) -> Workload:
+        """The job with its answer delivered to ``sinks``."""
+        assert self.plan is not None
+        return replace(self, plan=replace(self.plan, deliveries=sinks), deliveries=sinks)
 
     def features(self) -> set[str]:
         """Which strategies and durabilities it has, and what else is not in every job."""
@@ -84,6 +89,11 @@ def make_workload(seed: int) -> Workload:
     random = Random(seed * 7_919 + 1)
     shape = random.choice(SHAPES)
     plan = lower(shape(random), root=ROOT, parallelism=random.choice([1, 2, 2, 3]))
+    return workload_of(seed, shape.__name__, plan, random)
+
+
+def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Workload:
+    """A job that runs ``plan``, with options of chance, and its answer."""
     streams = run_plan(plan)
     expected = {
         stream: [h for items in pieces for h in hashes(items.batch)]
@@ -103,7 +113,7 @@ def make_workload(seed: int) -> Workload:
         vertices = with_strong(vertices, productions)
     sinks = tuple(plan.sink_streams())
     return Workload(
-        shape.__name__,
+        name,
         vertices,
         sinks,
         config,

@@ -1,0 +1,105 @@
+"""A compacted topic in the simulated world, and its laws: it holds what is alive, and nothing else.
+
+The rows that are alive follow from the output's items by plain arithmetic: a start edge adds its
+row, an end edge removes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rstream.items.batch import EVENT
+from rvertex.sinks.spec import KafkaSink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+    from rvertex.sinks.kafka.records import Record
+    from tests.sim.destinations import Kind
+    from tests.sim.scheduler import Scheduler
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class TopicSink(KafkaSink):
+    """A topic with one value per key; its writers are fenced as those of Kafka are."""
+
+    kind: Kind = "sessions"
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+class TopicLaws:
+    """The records of one partition, and the rows of the output that they follow from."""
+
+    def __init__(self, world: Scheduler, place: object, sink: TopicSink, items: pa.Table) -> None:
+        self._world, self._place = world, place
+        payload = items.column_names[3:]
+        kinds, times, others = (items.column(i).to_pylist() for i in range(3))
+        rows = zip(*(items.column(n).to_pylist() for n in payload), strict=True)
+        #: By seq: the time of each event, whether it is an end edge, its key and its row.
+        self._events: list[tuple[int, bool, Key, dict[str, Any]] | None] = []
+        for kind, time, other, values in zip(kinds, times, others, rows, strict=True):
+            row = dict(zip(payload, values, strict=True))
+            key = tuple(row[name] for name in sink.key)
+            self._events.append((time, other < time, key, row) if kind == EVENT else None)
+        self._values: dict[Key, dict[str, Any]] = {}
+        self._alive: list[tuple[Key, dict[str, Any]]] = []
+        self._next_seq = 0
+
+    def take(self, records: Iterable[Record], next_seq: int) -> None:
+        """Records that became visible together, and how far the delivery is then."""
+        for record in records:
+            assert record.key is not None
+            decoded = json.loads(record.key)
+            key = tuple(decoded.values()) if isinstance(decoded, dict) else (decoded,)
+            if record.value is not None:
+                self._values[key] = json.loads(record.value)
+                continue
+            self._world.met["delivery: tombstones"] += 1
+            if self._values.pop(key, None) is None:
+                self._violate("a tombstone has a row", f"{key} at seq {record.seq}")
+            if self._has_row_after(record.seq, key):
+                self._violate("only net changes are delivered", f"{key} at seq {record.seq}")
+        self._follow(next_seq)
+        expected = dict(self._alive)
+        if len(expected) != len(self._alive):
+            self._violate("one row per key", f"at seq {next_seq}")
+        found = {
+            key: {name: value[name] for name in expected.get(key, value)}
+            for key, value in self._values.items()
+        }
+        if found != expected:
+            self._violate("a topic has what is alive", f"at seq {next_seq}: {found}, {expected}")
+
+    def _has_row_after(self, seq: int, key: Key) -> bool:
+        """Whether a row of the key is alive when the instant of an item is over."""
+        event = self._events[seq]
+        assert event is not None
+        signs = [
+            -1 if is_end else 1
+            for time, is_end, other, _ in filter(None, self._events)
+            if other == key and time <= event[0]
+        ]
+        return sum(signs) > 0
+
+    def _follow(self, next_seq: int) -> None:
+        for event in self._events[self._next_seq : next_seq]:
+            if event is None:
+                continue
+            _, is_end, key, row = event
+            if is_end:
+                self._alive.remove((key, row))
+            else:
+                self._alive.append((key, row))
+        self._next_seq = max(self._next_seq, next_seq)
+
+    def _violate(self, law: str, detail: str) -> None:
+        self._world.violate(law, f"{self._place}: {detail}")
