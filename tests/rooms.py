@@ -79,7 +79,7 @@ ROOMS = (
     *("jobmanager/options.py", "jobmanager/spark_daemon.py"),
     *("jobmanager/state", "jobmanager/manager", "jobmanager/storage", "jobmanager/delivery"),
     *("jobmanager/driver", "jobmanager/driver/running", "jobmanager/driver/running/batch"),
-    *("jobmanager/intake", "jobmanager/replay"),
+    *("jobmanager/intake", "jobmanager/replay", "jobmanager/replay/rows"),
     *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/view.py"),
     *("jobmanager/cli/running", "jobmanager/cli/page"),
     "jobmanager/replay/verbs.py",

@@ -53,7 +53,7 @@ from jobmanager.driver.running import run as jobs
 from jobmanager.driver.running.batch.validate import validate as run_both
 from jobmanager.errors import JobFailedError
 from jobmanager.options import configured
-from jobmanager.replay.verbs import replay
+from jobmanager.replay.verbs import bisect, capsule, diff, replay, why
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.output_check import verify_output
@@ -334,6 +334,10 @@ for _verb in (
     doctor,
     serve,
     replay,
+    why,
+    diff,
+    bisect,
+    capsule,
 ):
     app.command()(_reports_errors(_verb))
 

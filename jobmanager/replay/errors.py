@@ -25,3 +25,32 @@ class InvalidConditionError(UsageError):
     columns: str
 
     message = "condition {text!r}: {reason}; it may name the columns {columns}"
+
+
+@error_class
+class NoSuchRowError(UsageError):
+    """There is no output row, or not one alone, that a command could be about."""
+
+    reason: str
+
+    message = "the row: {reason}"
+
+
+@error_class
+class NotACapsuleError(UsageError):
+    """A file cannot be opened as a capsule."""
+
+    path: str
+    reason: str
+
+    message = "capsule {path}: {reason}"
+
+
+@error_class
+class CannotMaskError(UsageError):
+    """A column of a capsule cannot be masked."""
+
+    column: str
+    reason: str
+
+    message = "cannot mask {column}: {reason}"

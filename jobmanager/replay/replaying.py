@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jobmanager.replay.differences import checks_of
 from jobmanager.replay.newcode import planned_again, same_meaning
 from jobmanager.replay.recorded import Recorded, vertex_of
-from jobmanager.replay.rerun import Rerun
+from jobmanager.replay.rerun import Rerun, Shape
 from jobmanager.replay.stops import Stops
 from jobmanager.storage.root import JobRoot
 from planner.durations import time_us
@@ -108,11 +108,11 @@ def replay(
     spec = vertex_of(plan, vertex)
     is_recorded = same_meaning(recorded.plan, plan)
     start = _start(recorded, spec, begin) if is_recorded(spec) else None
-    rerun = Rerun(plan, recorded, is_recorded=is_recorded)
-    stops = Stops(spec, break_)
+    rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
+    stops = None if break_ is None else Stops(spec, break_)
     with contextlib.ExitStack() as closing:
         closing.callback(rerun.close)
-        run = rerun.open(spec, start, stops.make, stops.before_step if break_ else None)
+        (run,) = rerun.open({spec.id: start}, stops)
         return _Comparing(recorded, spec, start, end, on_rows).follow(run, stops)
 
 
@@ -149,7 +149,7 @@ class _Comparing:
         self._spec, self._start, self._end_us = spec, start, end_us
         self._on_rows = on_rows
 
-    def follow(self, run: VertexRun, stops: Stops) -> Replay:
+    def follow(self, run: VertexRun, stops: Stops | None) -> Replay:
         """Run until the end, or the first difference."""
         difference, items = None, 0
         with contextlib.ExitStack() as closing:
@@ -168,7 +168,7 @@ class _Comparing:
             items,
             sum(check.compared for check in self._checks.values()),
             sum(check.digests for check in self._checks.values()),
-            stops.count,
+            0 if stops is None else stops.count,
             difference,
         )
 

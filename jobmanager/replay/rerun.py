@@ -12,7 +12,8 @@ deterministic; (2) only items that a reader may still ask for are kept.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.feeds import STEP_ROWS, SourceFeed, StreamFeed
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from rvertex.checkpoint.value_log import ValueLog
     from rvertex.events.run import Run
     from rvertex.vertex.rvertex import StepResult
-    from rvertex.vertex.spec import InputChannel, Snapshot, VertexSpec
+    from rvertex.vertex.spec import InputChannel, Snapshot, VertexId, VertexSpec
 
 _PENDING_ROWS_MAX = 262_144
 _LOGGED = "Replay a vertex downstream, whose inputs are retained"
@@ -47,7 +48,9 @@ class VertexRun:
         self.rows_max = STEP_ROWS
         #: The output of the last turn.
         self.result: StepResult | None = None
-        self._has_ended = False
+        #: No turn will do anything.
+        self.has_ended = False
+        self._has_read_all = False
         self._queues: dict[str, deque[Items]] = {}
 
     def keep(self, stream: str) -> Feed:
@@ -62,13 +65,15 @@ class VertexRun:
     def turn(self) -> bool:
         """Read once and execute; whether anything was done. ``result`` is the output."""
         self.result = None
-        if self.vertex.is_finished:
+        if self.vertex.is_finished or self.has_ended:
+            self.has_ended = True
             return False
         has_read = self._read()
         self.result = self.vertex.execute()
         if self.result is not None:
             self._keep(self.result)
-        return has_read or self.result is not None
+        self.has_ended = not has_read and self.result is None
+        return not self.has_ended
 
     def close(self) -> None:
         """Release files."""
@@ -90,9 +95,9 @@ class VertexRun:
             if items is not None:
                 vertex.offer(k, self.offered(k, items))
                 has_read = True
-            elif self.spec.source is not None and not self._has_ended:
+            elif self.spec.source is not None and not self._has_read_all:
                 vertex.end_source()
-                has_read = self._has_ended = True
+                has_read = self._has_read_all = True
         return has_read
 
     def _keep(self, result: StepResult) -> None:
@@ -122,77 +127,104 @@ class _QueueFeed:
         """Its writer is closed with the rerun."""
 
 
+class Stopping(Protocol):
+    """Stops the run of one vertex before some steps."""
+
+    vertex: str
+
+    def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
+        """The run that is stopped."""
+        ...
+
+    def before_step(self, ports: list[Run]) -> None:
+        """Called with the runs of each step, one per port."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A plan's vertices, inputs first, and the writer of each stream."""
+
+    vertices: dict[str, VertexSpec]
+    writers: dict[str, VertexId]
+
+    @staticmethod
+    def of(plan: PhysicalPlan) -> Shape:
+        """The shape of a plan."""
+        vertices: dict[str, VertexSpec] = {v: plan.vertex(v) for v in plan.topological_order()}
+        return Shape(vertices, plan.writers())
+
+
 class Rerun:
-    """The vertices that have to run again so that one of them can."""
+    """The vertices that have to run again so that some of them can."""
 
     def __init__(
         self,
-        plan: PhysicalPlan,
+        shape: Shape,
         recorded: Recorded | None,
         *,
         is_recorded: Callable[[VertexSpec], bool] = lambda _: True,
         open_source: Callable[[VertexSpec], Feed] | None = None,
     ) -> None:
-        """``is_recorded``: whether the retained files of a vertex equal its output now.
+        """``recorded``: what may be read besides sources; None: nothing.
 
+        ``is_recorded``: whether the retained files of a vertex equal its output now.
         ``open_source``: the rows of a source vertex, if not from its files.
         """
-        self._plan, self._recorded = plan, recorded
-        self._is_recorded = is_recorded if recorded is not None else lambda _: False
+        self._shape, self._recorded = shape, recorded
+        self._is_recorded = is_recorded
         self._open_source = open_source
-        self._writers = plan.writers()
         self.runs: dict[str, VertexRun] = {}
 
     def open(
         self,
-        spec: VertexSpec,
-        start: Retained | None,
-        make: Callable[[VertexSpec, RVertex, Sequence[Feed]], VertexRun] = VertexRun,
-        before_step: Callable[[list[Run]], None] | None = None,
-    ) -> VertexRun:
-        """A run of one vertex from a checkpoint, or from the beginning.
+        begins: Mapping[str, Retained | None],
+        stops: Stopping | None = None,
+    ) -> list[VertexRun]:
+        """Runs of these vertices, each from a checkpoint, or from the beginning.
 
         Raises:
-            CannotReplayError: something that it needs is not retained.
+            CannotReplayError: something that they need is not retained.
         """
-        starts = self._starts(spec, start)
-        order = [self._plan.vertex(v) for v in self._plan.topological_order() if v in starts]
-        for one in order:
-            made = make if one.id == spec.id else VertexRun
-            hook = before_step if one.id == spec.id else None
-            vertex = self._vertex(one, starts[one.id], hook)
-            feeds = self._feeds(one, starts[one.id])
-            self.runs[one.id] = made(one, vertex, feeds)
-        return self.runs[spec.id]
+        starts = self._starts(begins)
+        for spec in self._shape.vertices.values():
+            if spec.id not in starts:
+                continue
+            is_stopped = stops is not None and stops.vertex == spec.id
+            vertex = self._vertex(spec, starts[spec.id], stops if is_stopped else None)
+            feeds = self._feeds(spec, starts[spec.id])
+            make = VertexRun if stops is None or not is_stopped else stops.make
+            self.runs[spec.id] = make(spec, vertex, feeds)
+        return [self.runs[vertex] for vertex in begins]
 
     def close(self) -> None:
         """Release all files."""
         for run in self.runs.values():
             run.close()
 
-    def _starts(self, spec: VertexSpec, start: Retained | None) -> dict[str, Retained | None]:
+    def _starts(self, begins: Mapping[str, Retained | None]) -> dict[str, Retained | None]:
         """The vertices that have to run, each with the checkpoint that it starts from."""
-        starts: dict[str, Retained | None] = {spec.id: start}
+        starts = dict(begins)
         needs: dict[str, dict[str, int]] = {}
-        for vertex_id in reversed(self._plan.topological_order()):
-            one = self._plan.vertex(vertex_id)
-            if vertex_id != spec.id:
-                if vertex_id not in needs:
+        for spec in reversed(self._shape.vertices.values()):
+            if spec.id not in starts:
+                if spec.id not in needs:
                     continue
-                starts[vertex_id] = self._start_for(one, needs[vertex_id])
-            begin = starts[vertex_id]
-            for k, channel in enumerate(one.inputs):
+                starts[spec.id] = self._start_for(spec, needs[spec.id])
+            begin = starts[spec.id]
+            for k, channel in enumerate(spec.inputs):
                 seq = 0 if begin is None else begin.reads[k]
                 if not self._is_durable(channel, seq):
-                    needs.setdefault(self._writers[channel.stream], {})[channel.stream] = seq
+                    writer = needs.setdefault(self._shape.writers[channel.stream], {})
+                    writer[channel.stream] = seq
         return starts
 
     def _is_durable(self, channel: InputChannel, seq: int) -> bool:
         """Whether the recorded items of a channel can be read from ``seq`` on."""
-        writer = self._plan.vertex(self._writers[channel.stream])
-        if channel.durability == "volatile" or not self._is_recorded(writer):
+        if self._recorded is None or channel.durability == "volatile":
             return False
-        assert self._recorded is not None
+        if not self._is_recorded(self._shape.vertices[self._shape.writers[channel.stream]]):
+            return False
         return self._recorded.log(channel.stream, channel.uri).contiguous_end(seq) > seq
 
     def _start_for(self, spec: VertexSpec, needed: Mapping[str, int]) -> Retained | None:
@@ -209,7 +241,7 @@ class Rerun:
         self,
         spec: VertexSpec,
         start: Retained | None,
-        before_step: Callable[[list[Run]], None] | None,
+        stops: Stopping | None,
     ) -> RVertex:
         if spec.recovery.strategy == "strong":
             reason = "its code is declared not deterministic, so a second run may differ"
@@ -219,7 +251,7 @@ class Rerun:
             spec,
             pending_rows_max=_PENDING_ROWS_MAX,
             values=self._values(spec, snapshot),
-            before_step=before_step,
+            before_step=None if stops is None else stops.before_step,
         )
         if snapshot is not None:
             vertex.load(snapshot)
@@ -246,7 +278,7 @@ class Rerun:
             return [self._source(spec)]
         feeds: list[Feed] = []
         for channel in spec.inputs:
-            writer = self.runs.get(self._writers[channel.stream])
+            writer = self.runs.get(self._shape.writers[channel.stream])
             seq = 0 if start is None else start.reads[len(feeds)]
             if self._is_durable(channel, seq):
                 assert self._recorded is not None

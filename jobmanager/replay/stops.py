@@ -31,24 +31,21 @@ _SINGLE_READS_MAX = 256
 class Stops:
     """The condition of one vertex, and how often it has stopped the run."""
 
-    def __init__(self, spec: VertexSpec, text: str | None) -> None:
+    def __init__(self, spec: VertexSpec, text: str) -> None:
         """Raises InvalidConditionError."""
+        self.vertex: str = spec.id
         self.count = 0
         self._run: _StoppedRun | None = None
         if spec.source is not None:
             payloads, ports = [spec.source.spec.schema], [0]
         else:
             payloads, ports = [c.payload for c in spec.inputs], [c.port for c in spec.inputs]
-        self._conditions: dict[int, Condition] = {}
         #: By channel, which port it belongs to.
         self._ports = ports
-        if text is not None:
-            self._conditions = _by_port(text, dict(zip(ports, payloads, strict=True)))
+        self._conditions = _by_port(text, dict(zip(ports, payloads, strict=True)))
 
     def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
         """The run to be stopped."""
-        if not self._conditions:
-            return VertexRun(spec, vertex, feeds)
         self._run = _StoppedRun(spec, vertex, feeds, self)
         return self._run
 

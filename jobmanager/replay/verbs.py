@@ -1,30 +1,46 @@
-"""The verbs that recompute what a job did: ``replay``."""
+"""The verbs that recompute: ``replay``, ``why``, ``diff``, ``bisect``, ``capsule``."""
 
 from __future__ import annotations
 
 import bdb
 import json
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.delivery.answer import print_rows
 from jobmanager.replay import replaying
+from jobmanager.replay.rows import bisecting, capsules, diffing, whys
+from jobmanager.replay.rows.lineage import RUNS_MAX
 from jobmanager.storage.query_file import load_query
+from rstream.errors import UsageError
+from rvertex.sinks.json_text import json_text
 
 #: The output differs from the recorded one; the user has left the debugger.
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
+#: Input rows of one source that are printed; ``--json`` has all.
+ROWS_SHOWN = 20
 
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="TIME", help="Event time, as 2026-03-01T10:00:00Z."),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Event time.")]
+Row = Annotated[str, typer.Option("--row", metavar="EXPR", help="SQL: true of this row alone.")]
+RunsMax = Annotated[
+    int, typer.Option(min=1, help="Stop shrinking after this number of runs on slices.")
+]
 
 
 def replay(
-    root: options.Root,
-    vertex: Annotated[str, typer.Argument(metavar="VERTEX", help="Such as s02-join.1.")],
+    root: Annotated[
+        str, typer.Argument(metavar="ROOT | CAPSULE.zip", help="The root of the job, or a capsule.")
+    ],
+    vertex: Annotated[
+        str | None, typer.Argument(metavar="VERTEX", help="Such as s02-join.1; for a ROOT.")
+    ] = None,
     from_: From = None,
     until: Until = None,
     break_: Annotated[
@@ -42,6 +58,11 @@ def replay(
     """Run a vertex of a job again in this process and compare its output with the recorded one."""
     query = None if code is None else load_query(code)
     try:
+        if root.endswith(".zip"):
+            _replay_capsule(root, vertex, break_, trust=trust, as_json=as_json)
+            return
+        if vertex is None:
+            raise UsageError("replay needs a VERTEX; `jobmanager status ROOT` lists them")
         found = replaying.replay(
             root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust
         )
@@ -49,4 +70,127 @@ def replay(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     print(json.dumps(found.to_json()) if as_json else found)
     if not found.is_equal:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def why(
+    root: options.Root,
+    row: Row,
+    runs_max: RunsMax = RUNS_MAX,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show the smallest set of input rows that makes a row of the answer, and its way."""
+    found = whys.why(root, row, runs_max=runs_max, trust=trust)
+    if as_json:
+        print(json_text(found.to_json()))
+        return
+    print_rows(found.row)
+    for vertex, table in found.inputs.items():
+        print(f"\n{vertex}: {table.num_rows:,} rows")
+        print_rows(table.slice(0, ROWS_SHOWN))
+        if table.num_rows > ROWS_SHOWN:
+            print(f"... {table.num_rows - ROWS_SHOWN:,} more: --json")
+    print()
+    for stage in found.stages:
+        print(f"{stage.vertex}: {stage.events_in:,} events in, {stage.events_out:,} out")
+    if found.is_smallest:
+        print("These rows alone give the row. Without any one of them it is missing.")
+    else:
+        print(f"These rows alone give the row; fewer may do ({found.runs:,} runs: --runs-max).")
+
+
+def diff(
+    root: options.Root,
+    code: Annotated[
+        str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="The new version.")
+    ],
+    from_: From = None,
+    until: Until = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Pair rows by this column.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report for a pull request.")
+    ] = None,
+    settings: options.Settings = None,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Compare the answer of a job with that of another version over the same recorded input."""
+    query = load_query(code, settings or ())
+    found = diffing.diff(root, query, from_=from_, until=until, keys=key or (), trust=trust)
+    if markdown is not None:
+        markdown.write_text(found.to_markdown(), encoding="utf-8")
+    print(json_text(found.to_json()) if as_json else found)
+    if not found.is_equal:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def bisect(
+    root: options.Root,
+    row: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="SQL: true of wrong rows.")
+    ] = None,
+    expect: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="SQL: true of right rows.")
+    ] = None,
+    code: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE.py[:NAME]", help="A version of the query, oldest first."),
+    ] = None,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Find the first input item, or version of the query, that makes a row of the answer wrong."""
+    if code:
+        queries = [load_query(target) for target in code]
+        at = bisecting.first_wrong_version(root, queries, row=row, expect=expect, trust=trust)
+        print(json.dumps({"version": code[at]}) if as_json else f"first wrong version: {code[at]}")
+        return
+    found = bisecting.bisect(root, row=row, expect=expect, trust=trust)
+    if as_json:
+        print(json_text(found.to_json()))
+        return
+    print(f"After {found.before:,} items no row is wrong. The next one is of {found.source}:")
+    print_rows(found.item)
+    print("\nWith it this row is wrong:")
+    print_rows(found.row)
+
+
+def capsule(
+    root: options.Root,
+    row: Row,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.zip", help="Where to write.")],
+    mask: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Replace its values by marks.")
+    ] = None,
+    runs_max: RunsMax = RUNS_MAX,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the smallest input that gives a row of the answer, with its code, to one file."""
+    made = capsules.make_capsule(
+        root, row, str(out), mask=mask or (), runs_max=runs_max, trust=trust
+    )
+    size = out.stat().st_size
+    rows = sum(made.manifest["rows"].values())
+    if as_json:
+        print(json.dumps({"file": str(out), "bytes": size, **made.manifest}))
+    else:
+        print(f"{out}: {size:,} bytes, {rows:,} input rows; jobmanager replay {out} --trust")
+
+
+def _replay_capsule(
+    path: str, vertex: str | None, break_: str | None, *, trust: bool, as_json: bool
+) -> None:
+    found = capsules.open_capsule(path, trust=trust)
+    is_same = found.is_reproduced(vertex, break_)
+    if as_json:
+        print(json.dumps({"equal": is_same, **found.manifest}))
+    else:
+        text = "gives this row" if is_same else "does not give this row any more"
+        print(f"{path}: {sum(found.manifest['rows'].values()):,} input rows; its input {text}:")
+        print(json_text(found.shown()))
+    if not is_same:
         raise typer.Exit(EXIT_DIFFERENT)

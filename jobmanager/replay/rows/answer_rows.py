@@ -1,0 +1,90 @@
+"""Rows of a job's answer that satisfy a condition, each with the stream that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobmanager.delivery.deliveries import output_form
+from jobmanager.replay.conditions import Condition
+from jobmanager.replay.errors import NoSuchRowError
+from rstream.items.batch import VE, VS, int64_column, item_schema, only_events
+from rstream.items.dictionaries import as_declared
+from rstream.items.edges import is_end
+from rstream.log.reader import open_reader
+from rstream.store.blobs import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from planner.physical.plan import PhysicalPlan
+
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One event of the answer, ``_vs, _ve`` and the payload, and its stream."""
+
+    stream: str
+    event: pa.RecordBatch
+
+
+class AnswerCondition:
+    """A SQL condition on rows of the answer of a plan, as its files show them."""
+
+    def __init__(self, plan: PhysicalPlan, text: str) -> None:
+        """Raises InvalidConditionError."""
+        self._condition = Condition(text, plan.schema, plan.changes or output_form(plan))
+        self._has_edges = plan.changes is not None
+
+    def mask(self, events: pa.RecordBatch) -> np.ndarray:
+        """For which events it is true, bool[n]; it is false for the ends of open rows."""
+        if not self._has_edges:
+            return self._condition.mask(events)
+        ends = is_end(int64_column(events, VS), int64_column(events, VE))
+        mask = ~ends
+        mask[mask] = self._condition.mask(events.filter(pa.array(~ends)))
+        return mask
+
+    def shown(self, events: pa.RecordBatch) -> pa.Table:
+        """The events as rows that a user reads."""
+        return self._condition.shown(events)
+
+
+def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
+    """The only durable row of the answer that satisfies the condition.
+
+    Raises:
+        NoSuchRowError: none does, or several.
+    """
+    found = [
+        AnswerRow(stream, events.slice(at, 1))
+        for stream, events in recorded_events(plan)
+        for at in condition.mask(events).nonzero()[0].tolist()
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NoSuchRowError("no row of the answer satisfies the condition")
+    shown = [str(condition.shown(row.event).to_pylist()[0]) for row in found[:_SHOWN_MAX]]
+    more = ", ..." if len(found) > _SHOWN_MAX else ""
+    raise NoSuchRowError(
+        f"{len(found):,} rows satisfy the condition; name one of {', '.join(shown)}{more}"
+    )
+
+
+def recorded_events(plan: PhysicalPlan) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The durable events of the answer, each batch with its stream."""
+    schema = item_schema(plan.schema)
+    for stream, uri in plan.sink_streams():
+        reader = open_reader(open_store(uri))
+        try:
+            while (items := reader.read_next()) is not None:
+                yield stream, only_events(as_declared(items.batch, schema))
+        finally:
+            reader.close()

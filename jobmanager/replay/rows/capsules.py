@@ -1,0 +1,277 @@
+"""Capsules: one file with the smallest input, the plan and the code that give one output row.
+
+A capsule is a zip: ``manifest.json``, ``plan.pkl`` without places, the rows of each source as Arrow
+files, the row, and the files of the query. Opening one runs the code in it, so the caller has to
+trust its maker. Columns can be masked: equal values get equal marks in all sources, in the same
+order, and the masked input must still give the row.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import tempfile
+import zipfile
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobmanager.replay.errors import CannotMaskError, NotACapsuleError
+from jobmanager.replay.recorded import Recorded, vertex_of
+from jobmanager.replay.rows.answer_rows import AnswerCondition, the_row
+from jobmanager.replay.rows.bisecting import sinks_of
+from jobmanager.replay.rows.lineage import RUNS_MAX
+from jobmanager.replay.rows.slices import Rows, SliceRuns
+from jobmanager.replay.rows.whys import lineage_of
+from jobmanager.replay.stops import Stops
+from jobmanager.storage.documents import BrokenDocumentError, pickle_document, read_pickle_document
+from jobmanager.storage.places import plan_without_place
+from jobmanager.storage.query_file import changed_note
+from jobmanager.storage.root import JobRoot
+from rstream.items.batch import empty_events
+from rstream.items.dictionaries import plain_array
+from rstream.items.digest import content_hashes
+from rvertex.sinks.json_text import json_text, plain_rows
+from rvertex.user_code.modules import put_on_path
+from rvertex.user_code.sources import has_changed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobmanager.replay.rerun import Stopping
+    from jobmanager.replay.rows.slices import Slice
+    from planner.physical.plan import PhysicalPlan
+
+FORMAT = 1
+MANIFEST, PLAN, ROW, ROWS, CODE = "manifest.json", "plan.pkl", "row.arrow", "rows/", "code/"
+
+
+@dataclass(frozen=True, slots=True)
+class Capsule:
+    """What a capsule holds."""
+
+    manifest: dict[str, Any]
+    plan: PhysicalPlan
+    rows: Slice
+    #: The event that it gives, ``_vs, _ve`` and the payload.
+    row: pa.RecordBatch
+
+    def events(self, stops: Stopping | None = None) -> list[pa.RecordBatch]:
+        """The events that its input gives now."""
+        runs = SliceRuns(self.plan, sinks_of(self.plan))
+        rows = with_all_sources(self.plan, self.rows)
+        return [events for _, events in runs.events(rows, stops)]
+
+    def is_reproduced(self, vertex: str | None = None, break_: str | None = None) -> bool:
+        """Whether its input still gives the row; ``break_`` stops a vertex in a debugger."""
+        stops = None
+        if break_ is not None:
+            stops = Stops(vertex_of(self.plan, vertex or ""), break_)
+        target = content_hashes(self.row)[0]
+        return any((content_hashes(events) == target).any() for events in self.events(stops))
+
+    def shown(self) -> dict[str, Any]:
+        """The row as files show it."""
+        return _shown(self.plan, self.row)
+
+
+def make_capsule(
+    root: str,
+    row: str,
+    path: str,
+    *,
+    mask: Sequence[str] = (),
+    runs_max: int = RUNS_MAX,
+    trust: bool = False,
+) -> Capsule:
+    """Write the smallest input that gives one row of a job's answer, with its code, to a zip file.
+
+    ``row`` is a SQL condition that only this row satisfies. ``mask``: columns whose values are
+    replaced by marks. Literals of the query and its code are not masked.
+
+    Raises:
+        NoSuchRowError, CannotReplayError: see :func:`jobmanager.replay.rows.whys.why`.
+        CannotMaskError: the masked input does not give the row, or there is no such column.
+    """
+    recorded = Recorded(JobRoot(root, trust=trust))
+    plan = recorded.plan
+    found = the_row(plan, AnswerCondition(plan, row))
+    _, lineage = lineage_of(plan, found, runs_max)
+    rows, event = lineage.rows, found.event
+    if mask:
+        rows, event = _masked(plan, rows, event, mask)
+    bare = _without_input(plan)
+    manifest = {
+        "capsule": FORMAT,
+        "streamscope": version("streamscope"),
+        "python": platform.python_version(),
+        "pyarrow": pa.__version__,
+        "plan": plan.plan_hash,
+        "rows": {vertex: len(found) for vertex, found in rows.items()},
+        "smallest": lineage.is_smallest,
+        "masked": list(mask),
+        "row": json.loads(json_text(_shown(plan, event))),
+    }
+    capsule = Capsule(manifest, bare, rows, event)
+    Path(path).write_bytes(_zipped(capsule, _code_files(recorded)))
+    return capsule
+
+
+def open_capsule(path: str, *, trust: bool = False) -> Capsule:
+    """Read a capsule; its code can then be run.
+
+    Raises:
+        NotACapsuleError: the file is none, is damaged, or the caller does not trust it.
+    """
+    if not trust:
+        reason = "it holds code, which would run here; if you trust its maker, add --trust"
+        raise NotACapsuleError(path, reason)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            manifest = json.loads(archive.read(MANIFEST))
+            if manifest["capsule"] != FORMAT:
+                raise NotACapsuleError(path, f"its format is {manifest['capsule']}, not {FORMAT}")
+            code = [n for n in names if n.startswith(CODE) and n.endswith(".py")]
+            folder = tempfile.mkdtemp(prefix="capsule-") if code else ""
+            for name in code:
+                Path(folder, Path(name).name).write_bytes(archive.read(name))
+            put_on_path([], [folder] if folder else [])
+            plan = read_pickle_document(archive.read(PLAN), to_run=True)
+            rows = {
+                name.removeprefix(ROWS).removesuffix(".arrow"): _rows_of(archive.read(name))
+                for name in names
+                if name.startswith(ROWS)
+            }
+            return Capsule(manifest, plan, rows, _batch_of(archive.read(ROW)))
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, BrokenDocumentError) as error:
+        raise NotACapsuleError(path, str(error)) from error
+
+
+def with_all_sources(plan: PhysicalPlan, rows: Slice) -> Slice:
+    """The slice with no rows for sources that it does not name."""
+    empty = np.empty(0, np.int64)
+    return {
+        v.id: rows.get(v.id, Rows(empty, empty_events(v.source.spec.row_schema)))
+        for v in plan.vertices
+        if v.source is not None
+    }
+
+
+def _masked(
+    plan: PhysicalPlan, rows: Slice, event: pa.RecordBatch, mask: Sequence[str]
+) -> tuple[Slice, pa.RecordBatch]:
+    """The rows with marks in place of values, and the row that they give."""
+    missing = [n for n in mask if not any(n in r.batch.schema.names for r in rows.values())]
+    if missing:
+        raise CannotMaskError(missing[0], "no source has this column")
+    marks = {name: _marks(name, list(rows.values())) for name in mask}
+    masked = {v: Rows(r.numbers, _with_marks(r.batch, marks)) for v, r in rows.items()}
+    runs = SliceRuns(plan, sinks_of(plan))
+    kept = [n for n in event.schema.names if n not in mask]
+    target = content_hashes(event.select(kept))[0]
+    for _, events in runs.events(with_all_sources(plan, masked)):
+        places = np.flatnonzero(content_hashes(events.select(kept)) == target)
+        if len(places):
+            return masked, events.slice(int(places[0]), 1)
+    raise CannotMaskError(", ".join(mask), "without these values the input does not give the row")
+
+
+def _marks(name: str, sources: list[Rows]) -> tuple[pa.Array, pa.Array]:
+    """The values of a column in all sources, sorted, and a mark for each."""
+    columns = [plain_array(r.batch.column(name)) for r in sources if name in r.batch.schema.names]
+    kinds = {column.type for column in columns}
+    if len(kinds) > 1:
+        raise CannotMaskError(name, "its type differs between sources")
+    (kind,) = kinds
+    values = pc.drop_null(pc.unique(pa.chunked_array(columns)))
+    values = values.take(pc.sort_indices(values))
+    numbers = range(1, len(values) + 1)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        width = len(str(len(values)))
+        return values, pa.array([f"m{n:0{width}d}" for n in numbers], kind)
+    if pa.types.is_integer(kind):
+        return values, pa.array(numbers, kind)
+    raise CannotMaskError(name, f"its type is {kind}; text and whole numbers can be masked")
+
+
+def _with_marks(
+    batch: pa.RecordBatch, marks: dict[str, tuple[pa.Array, pa.Array]]
+) -> pa.RecordBatch:
+    columns = list(batch.columns)
+    fields = list(batch.schema)
+    for k, name in enumerate(batch.schema.names):
+        if name in marks:
+            values, new = marks[name]
+            columns[k] = new.take(pc.index_in(plain_array(columns[k]), value_set=values))
+            fields[k] = fields[k].with_type(columns[k].type)
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan without the names of files, and without rows that it carries itself."""
+    vertices = []
+    for vertex in plan.vertices:
+        source = vertex.source
+        if source is not None:
+            spec = replace(source.spec, path=Path(source.spec.path).name, items=None)
+            source = replace(source, spec=spec, units=(), known=None)
+        vertices.append(replace(vertex, source=source))
+    bare = replace(plan, vertices=tuple(vertices), deliveries=(), publishing=None, plan_trace=None)
+    return plan_without_place(bare)
+
+
+def _code_files(recorded: Recorded) -> dict[str, bytes]:
+    """The files of the query, if they are still as the job began."""
+    known = recorded.settings.get("query_file")
+    if known is None or changed_note({**known, "imports": {}}) != "":
+        return {}
+    imports: dict[str, str] = known.get("imports", {})
+    own = Path(__file__).parents[3]  # our packages, which the other machine has
+    paths = [Path(p) for p, digest in imports.items() if not has_changed(Path(p), digest)]
+    paths = [Path(known["path"]), *(p for p in paths if p.parent != own)]
+    return {path.name: path.read_bytes() for path in paths if path.is_file()}
+
+
+def _zipped(capsule: Capsule, code: dict[str, bytes]) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, json.dumps(capsule.manifest, indent=1))
+        archive.writestr(PLAN, pickle_document(capsule.plan))
+        archive.writestr(ROW, _arrow(capsule.row))
+        for vertex, rows in capsule.rows.items():
+            numbered = rows.batch.append_column(_NUMBER, pa.array(rows.numbers))
+            archive.writestr(f"{ROWS}{vertex}.arrow", _arrow(numbered))
+        for name, data in code.items():
+            archive.writestr(f"{CODE}{name}", data)
+    return sink.getvalue()
+
+
+_NUMBER = "_row"
+
+
+def _arrow(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _batch_of(data: bytes) -> pa.RecordBatch:
+    return pa.ipc.open_file(pa.BufferReader(data)).get_batch(0)
+
+
+def _rows_of(data: bytes) -> Rows:
+    batch = _batch_of(data)
+    numbers = batch.column(_NUMBER).to_numpy()
+    return Rows(numbers, batch.drop_columns([_NUMBER]))
+
+
+def _shown(plan: PhysicalPlan, event: pa.RecordBatch) -> dict[str, Any]:
+    return next(plain_rows(AnswerCondition(plan, "true").shown(event)))

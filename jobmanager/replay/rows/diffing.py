@@ -1,0 +1,307 @@
+"""``diff``: which rows of the answer another version of a query changes, over the recorded input.
+
+Rows are compared as bags: order and partitions do not count. Rows that only one side has are paired
+by their times and keys; the columns in which a pair differs are the reason. Without keys that both
+versions have, equal times alone do not make a pair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from jobmanager.delivery.deliveries import clean_rows
+from jobmanager.replay.newcode import planned_again, same_meaning
+from jobmanager.replay.recorded import Recorded
+from jobmanager.replay.rerun import Rerun, Shape
+from jobmanager.replay.rows.answer_rows import recorded_events
+from jobmanager.replay.rows.bisecting import sinks_of
+from jobmanager.replay.rows.slices import Step
+from jobmanager.storage.output_claim import is_complete
+from jobmanager.storage.root import JobRoot
+from planner.durations import time_us
+from rstream.items.batch import VS, event_schema, int64_column, only_events
+from rstream.items.dictionaries import as_declared, plain_array, plain_schema
+from rstream.items.digest import content_hashes
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.sinks.json_text import json_text, plain_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from planner import Query
+    from planner.durations import Time
+    from planner.physical.plan import PhysicalPlan
+
+SAMPLES = 5
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A row of the old version, that of the new one with the same times and keys, the columns."""
+
+    old: Row
+    new: Row
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """How the answers of two versions differ."""
+
+    old_rows: int
+    new_rows: int
+    #: Rows that only one version gives, pairs included.
+    only_old: int
+    only_new: int
+    #: Pairs of such rows with the same times and keys.
+    changed: int
+    #: In how many pairs each column differs.
+    columns: dict[str, int]
+    #: By which columns rows were paired.
+    keys: tuple[str, ...]
+    #: Columns that only one version has; rows are compared by the others.
+    removed_columns: tuple[str, ...]
+    added_columns: tuple[str, ...]
+    #: Of each kind at most ``SAMPLES``.
+    changed_samples: tuple[Changed, ...]
+    old_samples: tuple[Row, ...]
+    new_samples: tuple[Row, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both versions give the same rows with the same columns."""
+        differs = self.only_old or self.only_new or self.removed_columns or self.added_columns
+        return not differs
+
+    @property
+    def differing(self) -> int:
+        """How many rows differ: a pair counts once."""
+        return self.only_old + self.only_new - self.changed
+
+    def __str__(self) -> str:
+        if self.is_equal:
+            return f"equal: {self.old_rows:,} rows"
+        lines = [_headline(self)]
+        for name, count in self.columns.items():
+            lines.append(f"  {name} differs in {count:,}")
+        for pair in self.changed_samples:
+            changes = (f"{c}: {pair.old[c]!s} -> {pair.new[c]!s}" for c in pair.columns)
+            lines.append(f"changed {_key_of(self, pair.old)}: {', '.join(changes)}")
+        for what, rows in (("only old", self.old_samples), ("only new", self.new_samples)):
+            lines += [f"{what} {json_text(row)}" for row in rows]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "equal": self.is_equal,
+            **{n: getattr(self, n) for n in ("old_rows", "new_rows", "only_old", "only_new")},
+            "changed": self.changed,
+            "differing": self.differing,
+            "columns": self.columns,
+            "keys": list(self.keys),
+            "removed_columns": list(self.removed_columns),
+            "added_columns": list(self.added_columns),
+            "samples": {
+                "changed": [
+                    {"old": p.old, "new": p.new, "columns": list(p.columns)}
+                    for p in self.changed_samples
+                ],
+                "only_old": list(self.old_samples),
+                "only_new": list(self.new_samples),
+            },
+        }
+
+    def to_markdown(self) -> str:
+        """A report for a pull request."""
+        lines = ["# Changed rows", "", _headline(self) + ".", ""]
+        if self.columns:
+            lines += ["| column | changed rows |", "|---|---|"]
+            lines += [f"| {name} | {count:,} |" for name, count in self.columns.items()]
+            lines.append("")
+        for pair in self.changed_samples:
+            lines.append(f"- {_key_of(self, pair.old)}")
+            lines += [f"  - `{c}`: `{pair.old[c]!s}` → `{pair.new[c]!s}`" for c in pair.columns]
+        for what, rows in (("old", self.old_samples), ("new", self.new_samples)):
+            lines += [f"- only in the {what} version: `{json_text(row)}`" for row in rows]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def diff(
+    root: str,
+    code: Query,
+    *,
+    from_: Time | None = None,
+    until: Time | None = None,
+    keys: Sequence[str] = (),
+    trust: bool = False,
+) -> VersionDiff:
+    """Compare the answer of a job with that of another version over the same recorded input.
+
+    ``from_`` and ``until`` bound the start of the rows that are compared. ``keys``: the columns by
+    which rows are paired besides their times; by default the columns that decide their partition.
+
+    Raises:
+        CannotReplayError: the new version reads other files, or something is not retained.
+    """
+    recorded = Recorded(JobRoot(root, trust=trust))
+    begin = MIN_TIME if from_ is None else time_us(from_, what="from")
+    end = INF_TIME if until is None else time_us(until, what="until")
+    plan = planned_again(recorded, code)
+    old = _rows(recorded.plan, _old_events(recorded), begin, end)
+    new = _rows(plan, _events(plan, recorded, same_meaning(recorded.plan, plan)), begin, end)
+    return _compared(old, new, tuple(keys) or _keys(recorded.plan, old, new))
+
+
+def _old_events(recorded: Recorded) -> Iterable[pa.RecordBatch]:
+    """The recorded answer if it is whole, else what the old version computes."""
+    if is_complete(recorded.plan.output) and _has_beginning(recorded):
+        return (events for _, events in recorded_events(recorded.plan))
+    return _events(recorded.plan, recorded, lambda _: True)
+
+
+def _has_beginning(recorded: Recorded) -> bool:
+    logs = (recorded.log(stream, uri) for stream, uri in recorded.plan.sink_streams())
+    return all(log.beginning[0] == 0 and log.mark == 0 for log in logs)
+
+
+def _events(
+    plan: PhysicalPlan, recorded: Recorded, is_recorded: Callable[..., bool]
+) -> Iterable[pa.RecordBatch]:
+    """The answer of a plan over the recorded input."""
+    rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
+    try:
+        active = rerun.open(dict.fromkeys(sinks_of(plan)))
+        while active:
+            for run in active:
+                if run.turn() and run.result is not None:
+                    for _, items in Step(run.spec, run.result, rerun).sink_items():
+                        yield only_events(items.batch)
+            active = [run for run in active if not run.has_ended]
+    finally:
+        rerun.close()
+
+
+def _rows(
+    plan: PhysicalPlan, batches: Iterable[pa.RecordBatch], begin_us: int, end_us: int
+) -> pa.Table:
+    """Events that start in ``[begin_us, end_us)``, as the files show them."""
+    clean, schema = clean_rows(plan), event_schema(plain_schema(plan.schema))
+    found = []
+    for batch in batches:
+        vs = int64_column(batch, VS)
+        inside = batch.filter(pa.array((vs >= begin_us) & (vs < end_us)))
+        found.append(as_declared(inside, schema))
+    return clean.table(pa.Table.from_batches(found, schema=schema)).combine_chunks()
+
+
+def _keys(plan: PhysicalPlan, old: pa.Table, new: pa.Table) -> tuple[str, ...]:
+    common = [name for name in old.column_names if name in new.column_names]
+    places = plan.partitioning.keys or ()
+    return tuple(name for name in common if any(name in names for names in places))
+
+
+def _compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff:
+    common = [n for n in old.column_names if n in new.column_names]
+    common = [n for n in common if old.schema.field(n).type == new.schema.field(n).type]
+    left, right = old.select(common), new.select(common)
+    only_old, only_new = _apart(_hashes(left), _hashes(right))
+    times = [n for n in common if pa.types.is_timestamp(left.schema.field(n).type)]
+    by = tuple(dict.fromkeys([*(n for n in times[:2]), *(k for k in keys if k in common)]))
+    olds = list(plain_rows(left.take(pa.array(only_old))))
+    news = list(plain_rows(right.take(pa.array(only_new))))
+    pairs, lone_old, lone_new = _paired(olds, news, by if keys else ())
+    counts = Counter(name for pair in pairs for name in pair.columns)
+    return VersionDiff(
+        old.num_rows,
+        new.num_rows,
+        len(olds),
+        len(news),
+        len(pairs),
+        dict(sorted(counts.items())),
+        by if keys else (),
+        tuple(n for n in old.column_names if n not in common),
+        tuple(n for n in new.column_names if n not in common),
+        tuple(pairs[:SAMPLES]),
+        tuple(lone_old[:SAMPLES]),
+        tuple(lone_new[:SAMPLES]),
+    )
+
+
+def _hashes(table: pa.Table) -> np.ndarray:
+    columns = (
+        [plain_array(column) for column in table.combine_chunks().to_batches()[0].columns]
+        if (table.num_rows)
+        else []
+    )
+    if not columns:
+        return np.empty(0, np.uint64)
+    return content_hashes(pa.RecordBatch.from_arrays(columns, names=table.column_names))
+
+
+def _apart(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows of each side the other has not, counting repeats: the last ones are left."""
+    return _surplus(old, new), _surplus(new, old)
+
+
+def _surplus(own: np.ndarray, other: np.ndarray) -> np.ndarray:
+    values, counts = np.unique(other, return_counts=True)
+    order = np.argsort(own, kind="stable")
+    ordered = own[order]
+    starts = np.searchsorted(ordered, ordered, side="left")
+    rank = np.arange(len(own)) - starts
+    at = np.searchsorted(values, ordered)
+    at = np.minimum(at, max(0, len(values) - 1))
+    has = np.zeros(len(own), np.int64)
+    if len(values):
+        has = np.where(values[at] == ordered, counts[at], 0)
+    return np.sort(order[rank >= has])
+
+
+def _paired(
+    olds: list[Row], news: list[Row], by: tuple[str, ...]
+) -> tuple[list[Changed], list[Row], list[Row]]:
+    """Rows with the same values of ``by``, in their order; and those without a partner."""
+    if not by:
+        return [], olds, news
+    waiting: dict[str, list[Row]] = {}
+    for row in news:
+        waiting.setdefault(_key(row, by), []).append(row)
+    pairs, lone = [], []
+    for row in olds:
+        found = waiting.get(_key(row, by))
+        if not found:
+            lone.append(row)
+            continue
+        new = found.pop(0)
+        columns = tuple(n for n in row if json_text({"": row[n]}) != json_text({"": new[n]}))
+        pairs.append(Changed(row, new, columns))
+    return pairs, lone, [row for rows in waiting.values() for row in rows]
+
+
+def _key(row: Row, by: tuple[str, ...]) -> str:
+    return json_text({name: row[name] for name in by})
+
+
+def _key_of(found: VersionDiff, row: Row) -> str:
+    return ", ".join(f"{name}={row[name]!s}" for name in found.keys)
+
+
+def _headline(found: VersionDiff) -> str:
+    rows = max(found.old_rows, found.new_rows)
+    parts = [
+        f"{found.changed:,} changed",
+        f"{found.only_old - found.changed:,} only in the old version",
+        f"{found.only_new - found.changed:,} only in the new version",
+    ]
+    text = f"{found.differing:,} of {rows:,} rows differ: {', '.join(parts)}"
+    for what, names in (("removed", found.removed_columns), ("added", found.added_columns)):
+        if names:
+            text += f"; {what} columns: {', '.join(names)}"
+    return text

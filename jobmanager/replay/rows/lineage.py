@@ -1,0 +1,190 @@
+"""Which rows of the sources make an output row: found by running slices, smaller and smaller.
+
+Theory of operation. The output up to a row follows from the rows that were read by then, so later
+rows can be left out. Of the earlier ones, the last n are enough for some n. Values that the output
+row shares with columns of a source, and columns that two sources share, suggest what else can go.
+At the end rows are left out in halves, quarters and so on down to single rows. Each step counts
+only if the smaller slice still gives the row, so a wrong guess costs time, never a wrong answer.
+
+Invariants: (1) the result gives the row; (2) if ``is_smallest``, the row is missing without any one
+of its rows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobmanager.replay.errors import CannotReplayError, NoSuchRowError
+from rstream.items.batch import KIND, VE, VS, only_events
+from rstream.items.dictionaries import plain_array
+from rstream.items.digest import content_hashes
+
+if TYPE_CHECKING:
+    from jobmanager.replay.rows.slices import Rows, Slice, SliceRuns
+
+#: Rows of each source with which the search for the last ones begins, and how fast they grow.
+_FIRST_ROWS, _GROWTH = 256, 8
+#: Slices that are run at most.
+RUNS_MAX = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The rows that make an output row."""
+
+    rows: Slice
+    #: Whether the row is missing without any one of them; False: ``runs_max`` was reached first.
+    is_smallest: bool
+    #: Slices that were run.
+    runs: int
+
+
+class Shrinking:
+    """Makes a slice smaller as long as it gives one output row."""
+
+    def __init__(self, runs: SliceRuns, row: pa.RecordBatch, runs_max: int = RUNS_MAX) -> None:
+        """``row``: one event, ``_vs, _ve`` and the payload."""
+        assert row.num_rows == 1, row
+        self._runs, self._row, self._runs_max = runs, row, runs_max
+        self._target = int(content_hashes(row)[0])
+
+    def lineage(self) -> Lineage:
+        """The smallest slice that was found."""
+        rows = self._last_rows(self._read_until_it_comes())
+        for smaller in (self._by_values, self._by_shared_columns, self._by_time):
+            rows = smaller(rows)
+        rows, is_smallest = self._one_by_one(rows)
+        return Lineage(rows, is_smallest, self._runs.count)
+
+    def _is_enough(self, rows: Slice) -> bool:
+        return self._runs.gives(rows, self._target)
+
+    def _read_until_it_comes(self) -> dict[str, int]:
+        """How many rows of each source were read when the row was emitted."""
+        for step in self._runs.steps(None):
+            for _, items in step.sink_items():
+                if (content_hashes(only_events(items.batch)) == np.uint64(self._target)).any():
+                    return step.read(self._runs.sources)
+        raise NoSuchRowError("a run over all recorded input does not give it again")
+
+    def _last_rows(self, ends: dict[str, int]) -> Slice:
+        """Of the rows up to ``ends`` as many of the last ones as are enough."""
+        count = _FIRST_ROWS
+        while True:
+            rows = self._runs.load({v: (max(0, end - count), end) for v, end in ends.items()})
+            if self._is_enough(rows):
+                return rows
+            if count >= max(ends.values()):
+                what = "the row from the rows that were read before it"
+                reason = "they do not give it again"
+                raise CannotReplayError(what, reason, "`jobmanager replay` shows the difference")
+            count *= _GROWTH
+
+    def _by_values(self, rows: Slice) -> Slice:
+        """Only rows that share the values of the output row, by columns of the same name."""
+        for name in self._row.schema.names[2:]:
+            value = self._row.column(name)[0]
+            for vertex, found in list(rows.items()):
+                mask = _equal(found, name, value)
+                if mask is not None:
+                    rows = self._if_enough(rows, vertex, mask)
+        return rows
+
+    def _by_shared_columns(self, rows: Slice) -> Slice:
+        """Only rows whose value of a column occurs in another source, too."""
+        for vertex, found in list(rows.items()):
+            for other in [v for v in rows if v != vertex]:
+                for name in found.batch.schema.names:
+                    mask = _occurs(rows[vertex], rows[other], name)
+                    if mask is not None:
+                        rows = self._if_enough(rows, vertex, mask)
+        return rows
+
+    def _by_time(self, rows: Slice) -> Slice:
+        """Only rows that are alive while the output row is, or begin in its time."""
+        start, end = (self._row.column(name)[0].as_py() for name in (VS, VE))
+        for vertex, found in list(rows.items()):
+            vs, ve = (rows[vertex].batch.column(name).to_numpy() for name in (VS, VE))
+            rows = self._if_enough(rows, vertex, (vs < end) & (ve > start))
+            del found
+        return rows
+
+    def _if_enough(self, rows: Slice, vertex: str, mask: np.ndarray) -> Slice:
+        if mask.all():
+            return rows
+        smaller = {**rows, vertex: rows[vertex].take(mask)}
+        return smaller if self._is_enough(smaller) else rows
+
+    def _one_by_one(self, rows: Slice) -> tuple[Slice, bool]:
+        """Leave out chunks of all rows, from halves down to single ones."""
+        kept = np.ones(sum(map(len, rows.values())), np.bool_)
+        size = max(1, len(kept) // 2)
+        while size > 1:
+            places = np.flatnonzero(kept)
+            for at in range(0, len(places), size):
+                if not self._leave_out(rows, kept, places[at : at + size]):
+                    return _chosen(rows, kept), False
+            size = max(1, min(size // 2, int(kept.sum()) // 2))
+        # Single ones, around and around, until each was tried since the last that was left out.
+        waiting = deque(np.flatnonzero(kept).tolist())
+        tried = 0
+        while tried < len(waiting):
+            place = waiting.popleft()
+            if not self._leave_out(rows, kept, np.array([place])):
+                return _chosen(rows, kept), False
+            tried = tried + 1 if kept[place] else 0
+            if kept[place]:
+                waiting.append(place)
+        return _chosen(rows, kept), True
+
+    def _leave_out(self, rows: Slice, kept: np.ndarray, chunk: np.ndarray) -> bool:
+        """Leave out a chunk if the others are enough; False: ``runs_max`` is reached."""
+        if self._runs.count >= self._runs_max:
+            return False
+        kept[chunk] = False
+        kept[chunk] = not self._is_enough(_chosen(rows, kept))
+        return True
+
+
+def _chosen(rows: Slice, kept: np.ndarray) -> Slice:
+    chosen, at = {}, 0
+    for vertex, found in rows.items():
+        chosen[vertex] = found.take(kept[at : at + len(found)])
+        at += len(found)
+    return chosen
+
+
+def _equal(rows: Rows, name: str, value: pa.Scalar) -> np.ndarray | None:
+    """Where a column has a value; None: it is not there, or has another type."""
+    column = _column(rows, name)
+    if column is None or column.type != value.type or not value.is_valid:
+        return None
+    if pa.types.is_nested(column.type):
+        return None
+    return _mask(pc.equal(column, value))
+
+
+def _occurs(rows: Rows, other: Rows, name: str) -> np.ndarray | None:
+    """Where the value of a column occurs in the same column of other rows."""
+    columns = _column(rows, name), _column(other, name)
+    if columns[0] is None or columns[1] is None or columns[0].type != columns[1].type:
+        return None
+    if pa.types.is_nested(columns[0].type):
+        return None
+    return _mask(pc.is_in(columns[0], value_set=columns[1]))
+
+
+def _column(rows: Rows, name: str) -> Any:
+    if name in (KIND, VS, VE) or name not in rows.batch.schema.names:
+        return None
+    return plain_array(rows.batch.column(name))
+
+
+def _mask(found: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,192 @@
+"""Runs a query on some of the rows of its sources, in memory: the oracle of lineage and bisection.
+
+A slice names, by source vertex, the rows that take part. Their order is that of the source, and a
+row keeps its number. Whether a slice gives an output row is decided by running it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from jobmanager.replay.errors import CannotReplayError
+from jobmanager.replay.feeds import STEP_ROWS, SourceFeed
+from jobmanager.replay.rerun import Rerun, Shape
+from rstream.items.batch import KIND, Items, empty_events, only_events
+from rstream.items.dictionaries import join_batches
+from rstream.items.digest import content_hashes
+from rvertex.checkpoint.value_log import draws_values
+from rvertex.sources.formats.rows.bad_rows import bad_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from jobmanager.replay.feeds import Feed
+    from jobmanager.replay.rerun import Stopping
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.sources.spec import SourcePartition
+    from rvertex.vertex.rvertex import StepResult
+    from rvertex.vertex.spec import VertexSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one source vertex, without bad ones. ``numbers``: int64[n], their row numbers."""
+
+    numbers: np.ndarray
+    batch: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, kept: np.ndarray) -> Rows:
+        """The rows for which ``kept``, bool[n], is true."""
+        return Rows(self.numbers[kept], self.batch.filter(pa.array(kept)))
+
+
+#: By source vertex.
+Slice = dict[str, Rows]
+
+
+class SliceRuns:
+    """Runs the vertices that make some output streams on slices."""
+
+    def __init__(self, plan: PhysicalPlan, sinks: Sequence[str]) -> None:
+        """``sinks``: the vertices whose output counts.
+
+        Raises:
+            CannotReplayError: a run on other rows would not mean the same.
+        """
+        self.sinks = tuple(sinks)
+        cone = {vertex for sink in sinks for vertex in (sink, *plan.ancestors(sink))}
+        whole = Shape.of(plan)
+        self.vertices = {v: spec for v, spec in whole.vertices.items() if v in cone}
+        self.sources = {v: s.source for v, s in self.vertices.items() if s.source is not None}
+        for spec in self.vertices.values():
+            _check_repeatable(spec)
+        without = {v: _without_numbers(spec) for v, spec in self.vertices.items()}
+        self._whole = Shape(self.vertices, whole.writers)
+        self._sliced = Shape(without, whole.writers)
+        #: How many slices were run.
+        self.count = 0
+
+    def load(self, ranges: Mapping[str, tuple[int, int]] | None = None) -> Slice:
+        """The rows of all sources, or of each those in ``[lo, hi)``."""
+        return {
+            v: _loaded(source, *(ranges[v] if ranges is not None else (0, None)))
+            for v, source in self.sources.items()
+        }
+
+    def steps(self, rows: Slice | None, stops: Stopping | None = None) -> Iterator[Step]:
+        """The steps of the sinks on a slice; None: on all rows, as the files have them."""
+        self.count += 1
+
+        def open_source(spec: VertexSpec) -> Feed:
+            return SourceFeed(self.sources[spec.id]) if rows is None else _Feed(rows[spec.id])
+
+        rerun = Rerun(self._whole if rows is None else self._sliced, None, open_source=open_source)
+        try:
+            active = rerun.open(dict.fromkeys(self.sinks), stops)
+            while active:
+                for run in active:
+                    if run.turn() and run.result is not None:
+                        yield Step(run.spec, run.result, rerun)
+                active = [run for run in active if not run.has_ended]
+        finally:
+            rerun.close()
+
+    def events(
+        self, rows: Slice | None, stops: Stopping | None = None
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The events that a slice gives, each batch with its stream; of the main output alone."""
+        for step in self.steps(rows, stops):
+            for stream, items in step.sink_items():
+                yield stream, only_events(items.batch)
+
+    def gives(self, rows: Slice, target: int) -> bool:
+        """Whether the output has an event whose content has this hash."""
+        return any(
+            (content_hashes(batch) == np.uint64(target)).any() for _, batch in self.events(rows)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a sink."""
+
+    spec: VertexSpec
+    result: StepResult
+    rerun: Rerun
+
+    def sink_items(self) -> Iterator[tuple[str, Items]]:
+        """The items for the main output, by stream."""
+        at = 0
+        for edge in self.spec.outputs:
+            for stream in edge.streams:
+                items = self.result.outputs[at]
+                at += 1
+                if edge.is_sink and items is not None:
+                    yield stream, items
+
+    def read(self, sources: Iterable[str]) -> dict[str, int]:
+        """How many rows of each source were read by now."""
+        return {v: self.rerun.runs[v].vertex.read_positions[0] for v in sources}
+
+
+class _Feed:
+    """The rows of a slice as an input."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._batch = rows.batch
+
+    def read(self, seq: int, rows_max: int) -> Items | None:
+        """See :class:`jobmanager.replay.feeds.Feed`."""
+        batch = self._batch.slice(seq, rows_max)
+        return Items(seq, batch) if batch.num_rows else None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _check_repeatable(spec: VertexSpec) -> None:
+    reason = ""
+    if spec.recovery.strategy == "strong":
+        reason = "its code is declared not deterministic, so another run may differ"
+    elif any(draws_values(operator) for operator in spec.operators):
+        reason = "its code draws values, which were recorded for all of its input"
+    elif spec.source is not None and spec.source.spec.log is not None:
+        reason = "it reads a live log"
+    if reason:
+        instead = "`jobmanager replay` of a vertex still works"
+        raise CannotReplayError(f"{spec.id} on a part of its input", reason, instead)
+
+
+def _without_numbers(spec: VertexSpec) -> VertexSpec:
+    """A source without knowledge of row numbers, which a slice does not keep."""
+    return spec if spec.source is None else replace(spec, source=replace(spec.source, known=None))
+
+
+def _loaded(source: SourcePartition, lo: int, hi: int | None) -> Rows:
+    feed, width = SourceFeed(source), len(source.spec.row_schema) + 2
+    numbers: list[np.ndarray] = []
+    batches: list[pa.RecordBatch] = []
+    at = lo
+    while hi is None or at < hi:
+        items = feed.read(at, STEP_ROWS if hi is None else min(STEP_ROWS, hi - at))
+        if items is None:
+            break
+        batch, places = items.batch, np.arange(at, items.next_seq)
+        at = items.next_seq
+        bad = None if batch.schema.names[0] == KIND else bad_of(batch, width)
+        if bad is not None:
+            good = bad.is_null().to_numpy(zero_copy_only=False)
+            batch, places = batch.select(range(width)).filter(pa.array(good)), places[good]
+        numbers.append(places)
+        batches.append(batch)
+    feed.close()
+    if not batches:
+        return Rows(np.empty(0, np.int64), empty_events(source.spec.row_schema))
+    return Rows(np.concatenate(numbers), join_batches(batches))

@@ -1,0 +1,118 @@
+"""``why``: the rows of the sources that make one row of the answer, and the stages between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from jobmanager.delivery.clean_rows import CleanRows
+from jobmanager.replay.recorded import Recorded
+from jobmanager.replay.rows.answer_rows import AnswerCondition, AnswerRow, the_row
+from jobmanager.replay.rows.lineage import RUNS_MAX, Lineage, Shrinking
+from jobmanager.replay.rows.slices import SliceRuns
+from jobmanager.storage.root import JobRoot
+from rstream.items.batch import KIND, item_schema, payload_schema
+from rstream.items.dictionaries import as_declared, plain_schema
+from rvertex.sinks.json_text import plain_rows
+
+if TYPE_CHECKING:
+    from jobmanager.replay.rows.slices import Rows
+    from planner.physical.plan import PhysicalPlan
+
+ROW = "row"
+
+
+@dataclass(frozen=True, slots=True)
+class StageRows:
+    """How many events a vertex has read and emitted."""
+
+    vertex: str
+    events_in: int
+    events_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a row is in the answer."""
+
+    #: The row, as the files show it.
+    row: pa.Table
+    #: By source vertex, the rows that make it; the column ``row`` has their numbers from 0.
+    inputs: dict[str, pa.Table]
+    stages: tuple[StageRows, ...]
+    #: Whether the row is missing without any one of these rows.
+    is_smallest: bool
+    #: How many slices of the input were run.
+    runs: int
+
+    @property
+    def rows(self) -> int:
+        """How many input rows make it."""
+        return sum(table.num_rows for table in self.inputs.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "row": next(plain_rows(self.row)),
+            "inputs": {vertex: list(plain_rows(table)) for vertex, table in self.inputs.items()},
+            "stages": [[s.vertex, s.events_in, s.events_out] for s in self.stages],
+            "smallest": self.is_smallest,
+            "runs": self.runs,
+        }
+
+
+def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -> Why:
+    """Find the smallest set of input rows that makes one row of a job's answer.
+
+    ``row`` is a SQL condition that only this row satisfies. The query runs on smaller and smaller
+    parts of the recorded input; after ``runs_max`` runs the smallest part so far is returned.
+    Nothing is written to the root.
+
+    Raises:
+        NoSuchRowError: no row, or more than one, satisfies the condition.
+        CannotReplayError: the query cannot run on a part of its input.
+    """
+    recorded = Recorded(JobRoot(root, trust=trust))
+    plan, condition = recorded.plan, AnswerCondition(recorded.plan, row)
+    runs, found = lineage_of(plan, the_row(plan, condition), runs_max)
+    event = the_row(plan, condition).event
+    return Why(
+        condition.shown(event),
+        {v: shown_rows(rows) for v, rows in found.rows.items() if len(rows)},
+        stages_of(runs, found),
+        found.is_smallest,
+        found.runs,
+    )
+
+
+def lineage_of(
+    plan: PhysicalPlan, row: AnswerRow, runs_max: int = RUNS_MAX
+) -> tuple[SliceRuns, Lineage]:
+    """The smallest slice that makes a row, and what runs it."""
+    runs = SliceRuns(plan, [plan.writers()[row.stream]])
+    return runs, Shrinking(runs, row.event, runs_max).lineage()
+
+
+def stages_of(runs: SliceRuns, found: Lineage) -> tuple[StageRows, ...]:
+    """What each vertex has read and emitted of the slice."""
+    counts: dict[str, StageRows] = {}
+    for step in runs.steps(found.rows):
+        for vertex, run in step.rerun.runs.items():
+            done = run.vertex.counts
+            counts[vertex] = StageRows(vertex, done.events_in, done.events_out)
+    return tuple(stage for stage in counts.values() if stage.events_in or stage.events_out)
+
+
+def shown_rows(rows: Rows) -> pa.Table:
+    """Rows as a user reads them, with their numbers."""
+    batch = rows.batch
+    if batch.schema.names[0] == KIND:
+        batch = batch.drop_columns([KIND])
+    payload = plain_schema(payload_schema(batch.schema))
+    items = item_schema(payload)
+    events = as_declared(batch, pa.schema(list(items)[1:]))
+    table = CleanRows(items, None).table(pa.Table.from_batches([events]))
+    name = ROW if ROW not in table.column_names else f"_{ROW}"
+    return table.add_column(0, name, pa.array(rows.numbers))
