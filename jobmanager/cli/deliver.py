@@ -34,6 +34,17 @@ ConfigItems = Annotated[
     list[str] | None,
     typer.Option("--config", metavar="NAME=VALUE", help="A setting of librdkafka."),
 ]
+Upsert = Annotated[
+    bool, typer.Option("--upsert", help="Of Kafka: one value per key, and tombstones.")
+]
+Changes = Annotated[
+    bool,
+    typer.Option("--changes", help="Append begins and ends of rows, with a column 'op' in front."),
+]
+DeletesOption = Annotated[
+    Literal["delete", "mark", "ignore"] | None,
+    typer.Option(help="Of --mode upsert: what becomes of a row that ends."),
+]
 
 
 def deliver(
@@ -48,9 +59,13 @@ def deliver(
         typer.Option(help="Of Kafka: transactions (default), headers. Of tables: append, upsert."),
     ] = None,
     format: Annotated[
-        Literal["json", "avro", "arrow"], typer.Option(help="Of Kafka's records.")
+        Literal["json", "avro", "arrow", "debezium-json"],
+        typer.Option(help="Of Kafka's records."),
     ] = "json",
     key: Columns = None,
+    upsert: Upsert = False,
+    changes: Changes = False,
+    deletes: DeletesOption = None,
     config: ConfigItems = None,
     name: Annotated[
         str, typer.Option(help="What the delivery is called: it finds its position by that.")
@@ -80,9 +95,13 @@ def deliver(
         given: dict[str, Any] = {"key": key or [], "name": name}
         given |= {"mode": mode} if mode else {}
         given |= {"on_bad_row": on_bad_row} if on_bad_row else {}
+        given |= {"changes": True} if changes else {}
+        given |= {"upsert": True} if upsert else {}
+        given |= {"deletes": deletes} if deletes else {}
         specs = (_spec(to, servers, dsn, format, config or [], given),)
-    elif on_bad_row is not None:
-        raise UsageError("--on-bad-row is for a destination that --to names")
+    elif on_bad_row or changes or upsert or deletes:
+        reason = "--on-bad-row, --changes, --upsert and --deletes need a destination: add --to"
+        raise UsageError(reason)
     for note in sink_notes(specs):
         print(f"jobmanager: note: {note}", file=sys.stderr)
     rows = _delivered(root, specs, start, trust=trust)
@@ -136,13 +155,16 @@ def _spec(
     given: dict[str, Any],
 ) -> SinkSpec:
     kind, _, place = to.partition(":")
+    for option, of in (("upsert", "kafka"), ("deletes", "postgres")):
+        if option in given and kind != of:
+            raise UsageError(f"--{option} is an option of {of}, not of --to {to}")
     if kind == "kafka" and place and servers:
         settings = dict(item.split("=", 1) for item in config if "=" in item)
         return sinks.kafka(place, servers=servers, format=format, config=settings, **given)
     if kind == "postgres" and place and dsn:
         return sinks.postgres(dsn, place, **given)
     if to == "console":
-        return sinks.console(name=given["name"])
+        return sinks.console(name=given["name"], changes=given.get("changes", False))
     raise UsageError(
         f"--to {to}: give kafka:TOPIC with --servers, postgres:TABLE with --dsn, or console"
     )

@@ -22,7 +22,9 @@ from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.shown import shown_status
 from rstream.errors import OperatingError
 from rvertex.messages import Locate
+from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.limits import DeliveryLimits
+from rvertex.sinks.spec import name_of, needs_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +60,7 @@ def deliver(
 
     Raises:
         NoJobError: the root holds no job, or one that has not begun.
+        InvalidSinkError: the output cannot be delivered so.
         NoDeliveryError: neither the query nor the caller names a destination.
         OperatingError: whether the job still runs could not be read for STORE_WAIT_S.
     """
@@ -68,6 +71,8 @@ def deliver(
     specs = tuple(destinations) or (() if plan is None else plan.deliveries)
     if plan is None or not specs:
         raise NoDeliveryError(display_uri(job_root.uri))
+    if plan.changes is None:
+        _refuse_changes(destinations)
     return deliver_plan(
         plan,
         specs,
@@ -79,6 +84,20 @@ def deliver(
         is_cancelled=is_cancelled,
         wiring=ThreadWiring(),
     )
+
+
+def _refuse_changes(destinations: Sequence[SinkSpec]) -> None:
+    """Refuse changes of whole rows: their ends would be missing.
+
+    Raises:
+        InvalidSinkError: a destination takes changes.
+    """
+    for spec in filter(needs_changes, destinations):
+        reason = (
+            "the output of this job has whole rows, not changes. Name this destination in the "
+            "query, or deliver whole rows"
+        )
+        raise InvalidSinkError(name_of(spec), reason)
 
 
 def deliver_plan(

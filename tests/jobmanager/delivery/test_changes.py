@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import streamscope as ss
+from jobmanager.cli.main import app
 from jobmanager.delivery.standalone import deliver
 from tests.support.brokers import Record
 
@@ -281,6 +283,34 @@ def test_changes_that_are_appended(parallelism: int, tmp_path: Path) -> None:
     assert replayed([_change_of(r) for r in rows]) == alive
     whole = ss.collect(current, executor="local").num_rows
     assert sum(r["op"] == "+I" for r in rows) == whole > len(alive) > 0
+
+
+def test_changes_are_delivered_later(tmp_path: Path) -> None:
+    current, alive = versions()
+    root = str(tmp_path / "root")
+    run(current.deliver(ss.sinks.parquet(str(tmp_path / "changes"), changes=True)), tmp_path)
+    call = ["deliver", root, "--to", "console", "--json", "--name", "later"]
+    found = CliRunner().invoke(app, [*call, "--changes"])
+    *rows, _ = [json.loads(line) for line in found.stdout.splitlines()]
+    rows.sort(key=lambda r: (r["start"] if r["op"] == "+I" else r["end"], r["op"] == "+I"))
+    assert replayed([_change_of(r) for r in rows]) == alive
+    assert "it goes to destinations that keep" in CliRunner().invoke(app, call).output
+
+
+def test_changes_of_whole_rows_are_refused(tmp_path: Path) -> None:
+    run(versions()[0].to_parquet(), tmp_path)
+    call = ["deliver", str(tmp_path / "root"), "--json"]
+    debezium = ["kafka:t", "--servers", "s:1", "--key", "item", "--format", "debezium-json"]
+    whole = "has whole rows, not changes"
+    for options, reason in (
+        (["--to", "console", "--changes"], whole),
+        (["--to", *debezium], whole),
+        (["--to", "console", "--upsert"], "--upsert is an option of kafka"),
+        (["--deletes", "mark"], "--deletes need a destination: add --to"),
+    ):
+        found = CliRunner().invoke(app, [*call, *options])
+        assert found.exit_code != 0
+        assert reason in found.output, found.output
 
 
 @pytest.mark.slow
