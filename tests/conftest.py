@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import uuid
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 # again, and each of a hundred processes that tests start would compile all modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Thousands of tests are collected, and each collection of garbage would walk through all of them:
+# it waits until they are there, and leaves them out from then on.
+gc.disable()
 
 # No test loses power, so nothing is gained by waiting for a disk, which all workers share. The
 # tests of files (tests/rstream/store) take the real one.
@@ -57,6 +62,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 #: Fixtures of live parts. The broker answers empty fetches at once, so each consumer of it takes
 #: most of a processor, and a fast suite that waits for one takes longer by half.
 LIVE_PARTS = {"broker", "own_broker", "postgres"}
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is collected; what was made so far stays until the end."""
+    gc.freeze()
+    gc.enable()
 
 
 #: Wall time after which a slow test counts as hung: it takes at most a minute where nothing else

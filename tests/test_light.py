@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests.rooms import ROOT
+from tests.support.budget import one_in
 
 HEAVY = {"pyspark", "pandas", "networkx", "sqlglot", "pyarrow", "fsspec", "confluent_kafka"}
 MODULES = "print(*sys.modules)"
@@ -37,7 +38,7 @@ def test_an_import_is_light(code: str, allowed: set[str], most: int) -> None:
     assert len(found) <= most
 
 
-@pytest.mark.parametrize("package", ["rstream", "rvertex", "jobmanager", "streamscope"])
+@pytest.mark.parametrize("package", one_in(4, ["streamscope", "jobmanager", "rvertex", "rstream"]))
 def test_every_public_name_is_found(package: str) -> None:
     names = f"[getattr({package}, name) for name in {package}.__all__]"
     assert package in modules_of(f"import {package}; {names}")

@@ -139,7 +139,7 @@ class VertexRun:
             self._collect(write)
             self._strike(schedule, last)
             if self.vertex is not before:
-                last = self.vertex.get_snapshot().inputs
+                last = self._position()
 
     def _offer(self, schedule: Schedule) -> bool:
         """Offer some items of one input, or the end; False if there is nothing to offer."""
@@ -165,12 +165,17 @@ class VertexRun:
         """
         if not (schedule.restores or schedule.kills) or self.vertex.is_replaying:
             return
-        if self.vertex.get_snapshot().inputs == last:
+        if self._position() == last:
             return
         if schedule.restores and schedule.next(2) == 0:
             self.restore()
         if schedule.kills and self.spec.recovery.strategy != "strong":
             self._kill(schedule)
+
+    def _position(self) -> tuple[int, ...]:
+        """The inputs of its snapshot; the state is left out where that is possible."""
+        is_replayed = self.spec.recovery.strategy == "replay"
+        return self.vertex.get_snapshot().inputs if is_replayed else self.vertex.consumed
 
     def _kill(self, schedule: Schedule) -> None:
         """Set the vertex back to an older snapshot, or take one to be set back to later."""

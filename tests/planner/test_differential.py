@@ -1,6 +1,6 @@
 """Random expressions, windows and joins against DuckDB, in the fluent interface and in SQL.
 
-``DIFFERENTIAL_SEED`` and ``DIFFERENTIAL_CASES`` ask for other cases and more of them. Differences
+``DIFFERENTIAL_SEED`` asks for other cases, ``DEPTH`` for more of them. Differences
 that are meant are in "Where this differs" of SQL.md and spelled out in tests/support. Cannot catch:
 what the generator does not say, and what both engines get wrong.
 """
@@ -20,10 +20,11 @@ import pytest
 
 from planner import EvaluationError, InvalidPlanError, Stream, sql
 from planner.logical.nodes import Project
+from tests.support.budget import scaled
 from tests.support.random_expressions import KINDS, SCHEMA, Said, expression, rows_of
 
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "11"))
-CASES = int(os.environ.get("DIFFERENTIAL_CASES", "150"))
+CASES = scaled(150)
 ROWS, DEPTH = 12, 3
 FAILED = "failed"
 EMPTY = Stream.from_items(SCHEMA, [])

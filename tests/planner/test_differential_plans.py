@@ -16,10 +16,11 @@ import pytest
 from planner import Stream, agg, col, cti, event, hopping, sql
 from planner.physical.lower import lower
 from rstream.types import INF_TIME
+from tests.support.budget import scaled
 from tests.support.plan_runner import answer
 
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "11"))
-CASES = int(os.environ.get("DIFFERENTIAL_CASES", "25"))
+CASES = scaled(25)
 COLUMNS = {"k": "string", "x": "int64", "f": "float64"}
 
 

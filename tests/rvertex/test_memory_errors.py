@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rstream.store.blobs import FsspecBlobs
-from tests.rooms import FILES, tree
+from tests.rooms import FILES, ROOT, tree
 
 #: They look at data to tell people of it, or talk over the network: nothing is skipped there.
 LOOKS = (
@@ -36,6 +36,8 @@ def test_who_handles_errors_of_data_lets_those_of_memory_go() -> None:
     wrong = []
     for file in FILES:
         if not file.startswith(PACKAGES) or file in LOOKS:
+            continue
+        if "ArrowException" not in (ROOT / file).read_text():
             continue
         for node in ast.walk(tree(file)):
             if isinstance(node, ast.Try):

@@ -63,7 +63,7 @@ def told_to_join(life: LogLife) -> LogLife:
     return life
 
 
-@examples(60)
+@examples(25)
 @given(
     log=log_partitions().filter(lambda log: len(log) > 1),
     schedule=st.lists(ACTIONS, max_size=30),

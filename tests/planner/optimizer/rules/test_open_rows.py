@@ -27,6 +27,7 @@ from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import open_rows
 from planner.physical.lower import lower
 from rstream.items.edges import is_end, paired
+from tests.support.budget import one_in
 from tests.support.edges import joined_lives
 from tests.support.plan_runner import Schedule, answer
 
@@ -121,10 +122,8 @@ def test_edges_mean_the_same_table(name: str, parallelism: int) -> None:
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_cutting_and_no_restore_changes_a_row(name: str) -> None:
     plan = lower(with_changes(QUERIES[name]()), root="r", parallelism=2)
-    once = answer(plan)
-    for numbers in ((3, 1, 2), (1, 5, 2, 0, 4)):
-        again = answer(plan, schedule=Schedule(numbers, rows_max=5, restores=True))
-        assert again.equals(once), numbers
+    again = answer(plan, schedule=Schedule((1, 5, 2, 0, 4), rows_max=5, restores=True))
+    assert again.equals(answer(plan))
 
 
 def running() -> Stream:
@@ -220,7 +219,7 @@ READERS: dict[str, Callable[[], Stream]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", one_in(2, [2, 1]))
 def test_readers_of_begins_and_windows_do_not_wait_for_ends(name: str, parallelism: int) -> None:
     query = READERS[name]().to_parquet()
     plan = lower(query, root="r", parallelism=parallelism)

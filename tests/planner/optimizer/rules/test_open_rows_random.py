@@ -21,6 +21,7 @@ from planner.physical.lower import lower
 from rstream.items.edges import paired
 from rstream.types import INF_TIME
 from tests.planner.optimizer.rules.test_open_rows import with_changes
+from tests.support.budget import seeds
 from tests.support.plan_runner import Schedule, answer
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ SCHEMA = {
     "t": "date",
 }
 COLUMNS = list(SCHEMA)
+#: Of one test, of which ``DEPTH`` makes more.
+PLANS = 30
 #: Sums of these do not depend on their order.
 DOUBLES = [1.5, 0.0, -2.0, -0.0, float("nan"), float("inf"), None]
 
@@ -238,13 +241,14 @@ def check(seed: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", [10, 20])
+@pytest.mark.parametrize("seed", [10, 20, 325])
 def test_a_random_plan_means_the_same_table(seed: int) -> None:
+    """Seed 325 has a clip of means that come out equal."""
     assert check(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(0, 600, 100))
-def test_random_plans_mean_the_same_table(seed: int) -> None:
-    """Seed 325 has a clip of means that come out equal."""
-    assert sum(check(s) for s in range(seed, seed + 100)) >= 35
+@pytest.mark.parametrize("part", seeds(0, 6))
+def test_random_plans_mean_the_same_table(part: int) -> None:
+    first = PLANS * part
+    assert sum(check(seed) for seed in range(first, first + PLANS)) >= PLANS // 4

@@ -14,6 +14,7 @@ from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
 from tests.support.edges import (
     PAYLOAD,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from tests.support.edges import Row
 
 FOREVER = int(INF_TIME)
+#: The harness runs each a dozen times, and there are many such tests.
+EXAMPLES = examples(10)
 COUNTS = (
     AggregateSpec("count", None, "n"),
     AggregateSpec("count", "k", "nk"),
@@ -45,6 +48,7 @@ RUNNING = (*COUNTS, AggregateSpec("max", "x", "top"), AggregateSpec("count_disti
 
 @pytest.mark.parametrize("aggregates", [COUNTS, WHOLE], ids=["signed", "living"])
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
+@EXAMPLES
 @given(data=st.data())
 def test_edges_mean_the_snapshots_of_intervals(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], data: st.DataObject
@@ -66,6 +70,7 @@ def _shown(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(str(sorted(v)) if isinstance(v, list) else v for v in row) for row in rows]
 
 
+@EXAMPLES
 @given(some_rows(), some_ctis)
 def test_values_are_in_the_order_in_which_their_rows_began(
     rows: list[Row], ctis: list[int]
@@ -81,6 +86,7 @@ def test_values_are_in_the_order_in_which_their_rows_began(
 
 
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
+@EXAMPLES
 @given(data=st.data())
 def test_rows_that_never_end_are_carried(keys: tuple[str, ...], data: st.DataObject) -> None:
     rows = data.draw(some_rows(ends=False))

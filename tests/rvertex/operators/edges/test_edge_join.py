@@ -20,6 +20,7 @@ from rvertex.operators.joins.anti import AntiJoin
 from rvertex.operators.joins.conditional import ConditionalJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.left import LeftJoin
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
 from tests.support.edges import (
     PAYLOAD,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from tests.support.edges import Row
 
 FOREVER = int(INF_TIME)
+#: The harness runs each a dozen times, and there are many such tests.
+EXAMPLES = examples(10)
 ON = ("k",)
 BOTH = (("left", "k", "k"), ("left", "x", "x"), ("right", "x", "y"))
 LEFT = BOTH[:2]
@@ -65,6 +68,7 @@ def _of_intervals(how: str) -> OperatorSpec:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@EXAMPLES
 @given(data=st.data())
 def test_edges_mean_the_join_of_intervals(how: str, data: st.DataObject) -> None:
     left, right = data.draw(some_rows()), data.draw(some_rows())
@@ -78,6 +82,7 @@ def test_edges_mean_the_join_of_intervals(how: str, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@EXAMPLES
 @given(data=st.data())
 def test_edges_mean_the_join_with_a_condition(how: str, data: st.DataObject) -> None:
     left, right = data.draw(some_rows()), data.draw(some_rows())

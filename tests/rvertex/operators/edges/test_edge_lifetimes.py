@@ -27,6 +27,7 @@ from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.ordered.limit import Limit
 from rvertex.operators.windows.hopping import WindowAggregate
 from rvertex.operators.windows.running.frames import FrameAggregate
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
 from tests.support.edges import (
     PAYLOAD,
@@ -47,9 +48,12 @@ if TYPE_CHECKING:
     from rvertex.operators.joins.as_of import Strategy
 
 FOREVER = int(INF_TIME)
+#: The harness runs each a dozen times, and there are many such tests.
+EXAMPLES = examples(12)
 ON = ("k",)
 
 
+@EXAMPLES
 @given(some_rows(), some_rows(), some_ctis)
 def test_clip_means_that_of_intervals(left: list[Row], right: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
@@ -71,6 +75,7 @@ def test_a_version_comes_at_once_and_ends_with_the_next() -> None:
     ]
 
 
+@EXAMPLES
 @given(some_rows(), some_ctis)
 def test_stitch_means_that_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
@@ -87,6 +92,7 @@ def test_rows_that_ended_are_forgotten() -> None:
     assert operator.snapshot().tables["groups"].num_rows < 15_000
 
 
+@EXAMPLES
 @given(some_rows(), some_ctis)
 def test_every_row_has_a_start_and_an_end(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
@@ -97,6 +103,7 @@ def test_every_row_has_a_start_and_an_end(rows: list[Row], ctis: list[int]) -> N
     assert out.events.num_rows == len(rows) + ends
 
 
+@EXAMPLES
 @given(some_rows(), some_ctis)
 def test_begins_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
@@ -105,6 +112,7 @@ def test_begins_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None
     assert meant(out) == meant(whole)
 
 
+@EXAMPLES
 @given(some_rows(), some_ctis)
 def test_points_at_ends_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
@@ -125,6 +133,7 @@ KEEPING = {
 
 
 @pytest.mark.parametrize("name", KEEPING)
+@EXAMPLES
 @given(rows=some_rows(), ctis=some_ctis)
 def test_steps_over_begins_mean_those_of_intervals(
     name: str, rows: list[Row], ctis: list[int]
@@ -140,6 +149,7 @@ def test_steps_over_begins_mean_those_of_intervals(
 
 
 @pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
+@EXAMPLES
 @given(left=some_rows(), right=some_rows(), ctis=some_ctis)
 def test_as_of_joins_mean_those_of_intervals(
     strategy: Strategy, left: list[Row], right: list[Row], ctis: list[int]
@@ -156,6 +166,7 @@ def test_as_of_joins_mean_those_of_intervals(
 
 
 @pytest.mark.parametrize(("size", "every"), [(4, 4), (6, 2), (2, 5)])
+@EXAMPLES
 @given(rows=some_rows(), ctis=some_ctis)
 def test_windows_of_what_is_alive_are_those_of_intervals(
     size: int, every: int, rows: list[Row], ctis: list[int]

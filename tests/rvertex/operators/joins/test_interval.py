@@ -139,11 +139,11 @@ def test_a_state_is_as_long_as_its_bounds(
     monkeypatch.setattr("rvertex.operators.joins.inner._CODES_SLACK", 20)
     operator = spec_of(how, *bounds).open([LEFT, RIGHT])
     rows = 0
-    for t in range(0, 3000, 10):
+    for t in range(0, 600, 10):
         left = make_run([ev(t, k=t, a=t), ev(t + 3, k=t, a=t), cti(t + 9)], LEFT)
         right = make_run([ev(t, k=t, b=t), ev(t + 3, k=t, b=t), cti(t + 9)], RIGHT)
         rows += operator.process([left, right]).events.num_rows
-    assert rows > 200 or how == "anti"
+    assert rows > 40 or how == "anti"
     tables = operator.snapshot().tables
     assert sum(table.num_rows for table in tables.values()) < 40
 
@@ -187,7 +187,7 @@ def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, i
     spec = spec_of(how, *bounds)
     horizon = spec.horizon_us((1, 1))
     assert horizon is not None
-    failed = 0
+    failed = False
     for seed in range(8):
         rng = Random(seed)
         ctis = np.array(sorted(rng.sample(range(45), 6)), np.int64)
@@ -198,7 +198,8 @@ def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, i
             runs.append(Run(make_run(rows, schema).events, ctis))
         assert_horizon(spec, runs, [LEFT, RIGHT], horizon, range(seed % 6, 40, 6))
         try:
-            assert_horizon(spec, runs, [LEFT, RIGHT], horizon // 3, range(1, 40, 2))
+            if not failed:
+                assert_horizon(spec, runs, [LEFT, RIGHT], horizon // 3, range(1, 40, 2))
         except AssertionError:
-            failed += 1
+            failed = True
     assert failed
