@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.brokers import Broker
 from tests.support.budget import scaled
 
 if TYPE_CHECKING:
@@ -21,8 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rstream import BlobStore
-    from tests.support.postgres_server import PostgresServer
 
+
+#: Servers and golden files. An environment in which the project is installed has it by its entry.
+pytest_plugins = ("streamscope_pytest",)
 
 # Compiled modules are kept, whatever the environment says: each worker would rewrite all assertions
 # again, and each of a hundred processes that tests start would compile all modules again.
@@ -155,47 +156,3 @@ def spark() -> SparkSession:
     from rvertex.host.spark import spark_context
 
     return SparkSession(spark_context("local[2]", SPARK_DAEMON))
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A Kafka broker. Tests that freeze or stop one take :func:`own_broker`."""
-    broker = Broker(tmp_path_factory.mktemp("broker"), waits=True)
-    broker.start()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[Broker]:
-    """A Kafka broker that no other test knows."""
-    broker = Broker(tmp_path / "broker")
-    broker.start()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def topic(broker: Broker) -> str:
-    """A new topic of two partitions."""
-    return broker.create_topic(f"topic-{uuid.uuid4().hex[:8]}", partitions=2)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server that all tests of a session share."""
-    from tests.support.postgres_server import PostgresServer, programs
-
-    if programs() is None:
-        pytest.skip("there is no PostgreSQL server here")
-    server = PostgresServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def postgres_schema(postgres: PostgresServer) -> str:
-    """A new schema of it."""
-    schema = f"s{uuid.uuid4().hex[:8]}"
-    postgres.query(f"CREATE SCHEMA {schema}")
-    return schema

@@ -84,7 +84,7 @@ ROOMS = (
     *("jobmanager/cli/running", "jobmanager/cli/page"),
     "jobmanager/replay/verbs.py",
     *("jobmanager/cli", "jobmanager"),
-    *("streamscope/testing/errors.py", "streamscope/testing"),
+    *("streamscope/testing/servers", "streamscope/testing"),
 )
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (

@@ -30,7 +30,13 @@ TOP_LEVEL = {
     *PACKAGES,
     *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
     "SECURITY.md",
-    *("streamscope.py", "streamscope", "constraints.txt", "CONTRIBUTING.md"),
+    *(
+        "streamscope.py",
+        "streamscope",
+        "streamscope_pytest.py",
+        "constraints.txt",
+        "CONTRIBUTING.md",
+    ),
     *("tests", "benchmarks", "examples", "docs"),
 }
 #: One door per outside system; files that may import it.
@@ -41,7 +47,10 @@ FENCES = {
     ),
     "fsspec": ("rstream/store/blobs.py",),
     "s3fs": ("rstream/store/blobs.py",),
-    "confluent_kafka": ("rvertex/sources/logs/kafka/client.py", "rvertex/sinks/*"),
+    "confluent_kafka": (
+        *("rvertex/sources/logs/kafka/client.py", "rvertex/sinks/*"),
+        "streamscope/testing/servers/broker.py",
+    ),
     "polars": ("rvertex/sources/logs/decode/avro_blocks.py", "jobmanager/delivery/answer.py"),
     "fastavro": (
         "rvertex/sources/logs/decode/avro_rows.py",
@@ -56,10 +65,12 @@ FENCES = {
     "pyarrow.flight": ("rstream/transport/flight.py", "jobmanager/intake/flight.py"),
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),
-        *("rvertex/sources/*", "rvertex/sinks/parquet.py"),
+        *("rvertex/sources/*", "rvertex/sinks/parquet.py", "streamscope/testing/golden.py"),
     ),
     "adbc_driver_manager": ("rvertex/sinks/postgres.py",),
-    "adbc_driver_postgresql": ("rvertex/sinks/postgres.py",),
+    "adbc_driver_postgresql": (
+        *("rvertex/sinks/postgres.py", "streamscope/testing/servers/postgres.py"),
+    ),
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
 CLOUDPICKLE = (

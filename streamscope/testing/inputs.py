@@ -28,7 +28,7 @@ from planner.physical.lower import lower
 from planner.sql.entry import sql
 from rstream.errors import UsageError
 from rstream.format.table import TIME_TYPE
-from rstream.items.batch import EVENT, KIND, empty_events
+from rstream.items.batch import EVENT, KIND, RESERVED, VE, VS, empty_events
 from rstream.items.exact import exact_rows
 from rvertex.sources.events import faults_of
 from rvertex.sources.formats.rows.bad_rows import BadRow, with_bad
@@ -238,7 +238,7 @@ def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, B
     """The columns that the source reads, and the rows that have a cell of another type."""
     table = rows(given) if isinstance(given, str) else given
     if isinstance(table, pa.Table | pa.RecordBatch):
-        table = table.to_pylist()
+        table = _with_times(spec, table).to_pylist()
     if isinstance(table, Table):
         return _parsed(spec, table)
     if not isinstance(table, Iterable):
@@ -250,6 +250,15 @@ def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, B
         return exact_rows(found, spec.columns), {}
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{spec.path}: the rows do not fit its schema: {error}") from None
+
+
+def _with_times(spec: SourceSpec, table: pa.Table | pa.RecordBatch) -> pa.Table:
+    """Events with the time columns of the source in place of ``_vs`` and ``_ve``."""
+    if VS not in table.column_names:
+        return table
+    names = {VS: spec.vs, VE: spec.ve} if spec.vs not in spec.schema.names else {}
+    kept = [n for n in table.column_names if n not in RESERVED or names.get(n) is not None]
+    return table.select(kept).rename_columns([names.get(n, n) for n in kept])
 
 
 def _plain(name: str, value: Any, spec: SourceSpec) -> Any:

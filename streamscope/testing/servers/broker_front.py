@@ -1,14 +1,12 @@
-"""``python broker_front.py BROKER_PORT PORT``: makes a broker answer fetches as Kafka's do.
+"""``python broker_front.py BROKER_PORT PORT``: makes a broker answer fetches as Kafka does.
 
-The broker that installs from PyPI answers a fetch at once when it has nothing, so an idle consumer
-asks for rows ten thousand times a second, and takes most of a processor, the broker another. This
-stands in front of it, and keeps an empty answer back until something was written or the wait that
-the consumer asked for is over.
+The broker that installs from PyPI answers a fetch at once when it has no rows. An idle consumer
+then fetches ten thousand times a second and takes most of a processor, and the broker another. This
+process delays an empty answer until a record is written or the fetch's wait has passed.
 
-It also tells each consumer of all transactions that were ever aborted, so the client hides what
-their producers commit later. Those that ended before the rows of a fetch, as somebody has read
-here, are left out of its answer. All else passes as it is. Requests of a connection are answered in
-their order, as Kafka answers them.
+The broker also lists all transactions that were ever aborted, so a client hides records that their
+producers commit later. This process removes the entries that ended before the rows of a fetch.
+Everything else passes unchanged. Requests of a connection are answered in order.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ Aborts: TypeAlias = dict[tuple[bytes, int, int, int], int]
 
 
 @dataclass(eq=False, slots=True)
-class Asked:
+class Pending:
     """A request and, once it is there, its answer."""
 
     frame: bytes
@@ -55,7 +53,7 @@ class Asked:
     answer: bytes | None = None
     #: What had been written when it was last sent.
     writes: int = 0
-    #: Its answer was empty, and it is to be asked again.
+    #: Its answer was empty: it is sent again after the next write.
     is_waiting: bool = False
 
 
@@ -70,7 +68,7 @@ class Front:
         self.aborts: Aborts = {}
 
     def written(self) -> None:
-        """Something was: who waits asks again."""
+        """Count a write, and send waiting fetches again."""
         self.writes += 1
         for link in self.links:
             link.ask_again()
@@ -83,7 +81,7 @@ class Front:
 
 
 class Frames(asyncio.Protocol):
-    """Cuts what comes into messages, which begin with their size."""
+    """Cuts received bytes into messages, which begin with their size."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -148,9 +146,9 @@ class Link:
     def __init__(self, front: Front, client: ClientSide) -> None:
         self._front, self._client = front, client
         self._broker: BrokerSide | None = None
-        self._early: list[Asked] = []
-        self._sent: deque[Asked] = deque()
-        self._due: deque[Asked] = deque()
+        self._early: list[Pending] = []
+        self._sent: deque[Pending] = deque()
+        self._due: deque[Pending] = deque()
         self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
@@ -163,8 +161,8 @@ class Link:
             self.close()
             return
         self._front.links.add(self)
-        for asked in self._early:
-            self._send(asked)
+        for pending in self._early:
+            self._send(pending)
         self._early.clear()
 
     def close(self) -> None:
@@ -177,59 +175,59 @@ class Link:
     def request(self, frame: bytes) -> None:
         """The client asks."""
         key, version, _, name_bytes = _HEADER.unpack_from(frame, 4)
-        asked = Asked(frame, key, version)
+        pending = Pending(frame, key, version)
         if key == FETCH and version >= FETCH_VERSION_MIN:
-            asked.fetch = Fetch(frame, version, 4 + _HEADER.size + max(0, name_bytes))
-            asked.until_s = self._loop.time() + asked.fetch.wait_ms / 1e3
-        self._due.append(asked)
+            pending.fetch = Fetch(frame, version, 4 + _HEADER.size + max(0, name_bytes))
+            pending.until_s = self._loop.time() + pending.fetch.wait_ms / 1e3
+        self._due.append(pending)
         if self._broker is None:
-            self._early.append(asked)
+            self._early.append(pending)
         else:
-            self._send(asked)
+            self._send(pending)
 
     def response(self, frame: bytes) -> None:
-        """The broker answers what it was asked first."""
-        asked = self._sent.popleft()
-        if asked.key in (METADATA, FIND_COORDINATOR):
+        """Match a frame of the broker with the oldest request."""
+        pending = self._sent.popleft()
+        if pending.key in (METADATA, FIND_COORDINATOR):
             frame = frame.replace(_address(self._front.broker_port), _address(self._front.port))
-        elif asked.key == API_VERSIONS:
+        elif pending.key == API_VERSIONS:
             frame = _with_fetches_that_are_understood(frame)
-        elif asked.fetch is not None:
-            frame, is_empty = asked.fetch.answer(frame, self._front.aborts)
-            if is_empty and asked.until_s > self._loop.time():
-                self._wait(asked, frame)
+        elif pending.fetch is not None:
+            frame, is_empty = pending.fetch.answer(frame, self._front.aborts)
+            if is_empty and pending.until_s > self._loop.time():
+                self._wait(pending, frame)
                 return
-        asked.answer = frame
+        pending.answer = frame
         self._flush()
-        if asked.key in _WRITES:
+        if pending.key in _WRITES:
             self._front.written()
 
-    def _wait(self, asked: Asked, empty: bytes) -> None:
-        if asked.writes != self._front.writes:  # since it was sent
-            self._send(asked)
+    def _wait(self, pending: Pending, empty: bytes) -> None:
+        if pending.writes != self._front.writes:  # since it was sent
+            self._send(pending)
         else:
-            asked.is_waiting = True
-            self._loop.call_at(asked.until_s, self._give, asked, empty)
+            pending.is_waiting = True
+            self._loop.call_at(pending.until_s, self._give, pending, empty)
 
     def ask_again(self) -> None:
         """What waits, because there may be rows."""
-        for asked in self._due:
-            if asked.is_waiting:
-                asked.is_waiting = False
-                self._send(asked)
+        for pending in self._due:
+            if pending.is_waiting:
+                pending.is_waiting = False
+                self._send(pending)
 
-    def _give(self, asked: Asked, empty: bytes) -> None:
-        """Its time is over; if it was asked again, that answer is on its way."""
-        if asked.is_waiting:
-            asked.is_waiting, asked.answer = False, empty
+    def _give(self, pending: Pending, empty: bytes) -> None:
+        """Its time is over; if it was sent again, that answer is on its way."""
+        if pending.is_waiting:
+            pending.is_waiting, pending.answer = False, empty
             self._flush()
 
-    def _send(self, asked: Asked) -> None:
-        asked.writes = self._front.writes
-        self._sent.append(asked)
+    def _send(self, pending: Pending) -> None:
+        pending.writes = self._front.writes
+        self._sent.append(pending)
         assert self._broker is not None
         assert self._broker.transport is not None
-        self._broker.transport.write(asked.frame)
+        self._broker.transport.write(pending.frame)
 
     def _flush(self) -> None:
         while self._due and self._due[0].answer is not None:
@@ -239,7 +237,7 @@ class Link:
 
 
 class Fetch:
-    """A fetch: how long it may wait, and from which offsets on rows are asked for."""
+    """A fetch: how long it may wait, and the offsets from which it reads."""
 
     def __init__(self, frame: bytes, version: int, at: int) -> None:
         """``at``: where the body of the request begins."""
@@ -259,7 +257,7 @@ class Fetch:
     def answer(self, frame: bytes, aborts: Aborts) -> tuple[bytes, bool]:
         """The answer as Kafka would give it, and whether it has neither rows nor an error.
 
-        ``aborts`` gets those that stand in it.
+        Adds its aborts to ``aborts``.
         """
         error, _, topics = struct.unpack_from(">hii", frame, 12)
         at, kept, is_empty = 22, [frame[4:22]], not error
@@ -273,18 +271,18 @@ class Fetch:
                 partition, failed, aborted = struct.unpack_from(">ih24xi", frame, at)
                 kept.append(frame[at : at + 30])
                 at += 34
-                told = [_ABORTED.unpack_from(frame, at + 16 * k) for k in range(max(0, aborted))]
-                at += 16 * len(told)
+                listed = [_ABORTED.unpack_from(frame, at + 16 * k) for k in range(max(0, aborted))]
+                at += 16 * len(listed)
                 start, at = at, at + (4 if self._version >= FETCH_VERSION_MAX else 0)
                 (row_bytes,) = _SIZE.unpack_from(frame, at)
                 at += 4 + max(0, row_bytes)
                 where, first = (topic, partition), self._offsets.get((topic, partition), 0)
-                left = [t for t in told if aborts.get((*where, *t), first) >= first]
+                left = [t for t in listed if aborts.get((*where, *t), first) >= first]
                 kept.append(_SIZE.pack(len(left) if aborted >= 0 else -1))
                 kept += [_ABORTED.pack(*t) for t in left]
                 kept.append(frame[start:at])
                 for offset, producer in _read_aborts(frame, at - max(0, row_bytes), at):
-                    begun = [since for p, since in told if p == producer and since < offset]
+                    begun = [since for p, since in listed if p == producer and since < offset]
                     if begun:
                         aborts.setdefault((*where, producer, max(begun)), offset)
                 is_empty = is_empty and not failed and row_bytes <= 0
@@ -313,7 +311,7 @@ def _read_aborts(frame: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _address(port: int) -> bytes:
-    """As brokers are told, in all versions."""
+    """The metadata of brokers, in all versions."""
     return HOST.encode() + _SIZE.pack(port)
 
 
