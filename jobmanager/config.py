@@ -75,7 +75,7 @@ class JobConfig:
     reader_wait_s: float = 7 * 86_400.0
     #: For the last checkpoints of a job that is to stop; then it stops without them.
     stop_wait_s: float = 60.0
-    #: For a vertex of such a job to consume what was written before its writers' checkpoints.
+    #: A day of a continued job is over if no vertex gets further for this time.
     stop_lag_s: float = 2.0
     #: What a job does when it has worked up all that its live logs held: it waits for more, or it
     #: stops with its state kept, or it ends them.

@@ -274,14 +274,18 @@ class StartVertex:
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint:
-    """Make a snapshot now and store it, for an instance that is to join.
+    """Make a snapshot and store it: for an instance that is to join, or because the job stops.
 
     The answer is a ``CheckpointTaken`` with ``asked``; one that is under way does not count.
+    ``holds``: a source reads nothing more; a reader first reads its channels up to ``inputs``. The
+    snapshot then contains the whole state, also of a replayed vertex.
     """
 
     host: str
     vertex: str
     epoch: int
+    holds: bool = False
+    inputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

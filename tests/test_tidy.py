@@ -74,7 +74,7 @@ FENCES = {
 }
 #: Code that travels or rests by value; pyspark brings the pickler, it is no use of Spark.
 CLOUDPICKLE = (
-    "jobmanager/storage/pickled.py",
+    "rvertex/user_code/pickled.py",
     "jobmanager/storage/query_file.py",
     "planner/user_code.py",
 )

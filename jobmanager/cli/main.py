@@ -1,6 +1,7 @@
 """The ``jobmanager`` command.
 
-Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 3 (status) degraded, 130 interrupted.
+Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 3 (status) degraded or (deploy
+--dry-run) some state would be lost, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jobmanager.cli import (
     requests,
     settings_file,
 )
+from jobmanager.cli.change import deploy, savepoint, savepoints
 from jobmanager.cli.deliver import deliver
 from jobmanager.cli.intake import intake
 from jobmanager.cli.listing import list_jobs
@@ -327,6 +329,9 @@ for _verb in (
     requests.cancel,
     requests.stop,
     requests.drain,
+    savepoint,
+    savepoints,
+    deploy,
     show,
     table,
     deliver,

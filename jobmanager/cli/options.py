@@ -12,6 +12,12 @@ from planner.physical.recovery import REPLICAS_MAX
 Target = Annotated[
     str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
 ]
+DeployTarget = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py[:NAME] | FILE.sql", help="The new query; with --rollback the root."
+    ),
+]
 TargetOrRoot = Annotated[
     str | None,
     typer.Argument(

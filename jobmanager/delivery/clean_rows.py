@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.format.table import TableForm
-from rstream.items.batch import EVENT, KIND, VE, VS, int64_column, kinds
+from rstream.items.batch import EVENT, KIND, VE, VS, int64_column, kinds, widened
 from rstream.items.dictionaries import plain_array
 from rstream.items.edges import is_end
 from rvertex.events.lifetime import with_times
@@ -28,7 +28,7 @@ class CleanRows:
 
         ``has_edges``: rows may come when they begin and again when they end.
         """
-        self._form = form or _free_form(items.names)
+        self._items, self._form = items, form or _free_form(items.names)
         self.has_edges = has_edges
         #: The column with the end of rows that may end later than they come.
         self.end = self._form.end if has_edges else None
@@ -49,7 +49,7 @@ class CleanRows:
         at = np.flatnonzero(kinds(items.batch) == EVENT)
         if len(at) == 0:
             return None
-        events = items.batch
+        events = widened(items.batch, self._items)
         if len(at) < events.num_rows:
             events = events.take(pa.array(at))
         ends = instants = None

@@ -66,6 +66,11 @@ class Endpoints:
         for changed in listeners:
             changed()
 
+    def forget(self) -> None:
+        """Another job manager begins: its news count from zero."""
+        with self._lock:
+            self._writers.clear()
+
     def find(self, vertex: str) -> Writers | None:
         """Who writes the streams of ``vertex`` now; None while it has not started."""
         return self._writers.get(vertex)

@@ -134,8 +134,9 @@ class Driver:
         #: When pacing began, for hosts that replace others; the first hosts use their own start.
         self._pace_started_us = 0
         self._is_resumed, self._memory_news = False, KilledForMemory().news
-        #: Called when a user asks to begin deliveries again that have failed.
+        #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         self._keeper = RootKeeper(root, self._log, config, clock, pause, self._write_status)
 
     @property
@@ -244,8 +245,9 @@ class Driver:
         self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
 
     def _take_request(self, request: str) -> None:
-        if request == requests.RETRY:
-            self.on_retry()
+        own = {requests.RETRY: self.on_retry, requests.CHANGE: self.on_change}
+        if request in own:
+            own[request]()
         else:
             self._notices.put(_notice_of(request))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.delivery.answer import ROWS, Answer, alive, check_rows
@@ -58,6 +59,21 @@ class Beside(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Leg:
+    """What runs a job from one change to the next. ``on_end`` takes the state of its end."""
+
+    plan: PhysicalPlan
+    driver: Driver
+    deliveries: JobDeliveries
+    beside: Sequence[Beside]
+    is_resumed: bool
+    on_end: Callable[[str], None]
+
+
+Follow = Callable[[Leg, str], "Leg | None"]
+
+
 class Job:
     """A job that runs in the background of this process."""
 
@@ -88,6 +104,10 @@ class Job:
         self._driver: Driver | None = None
         self._deliveries: JobDeliveries | None = None
         self._beside: Sequence[Beside] = ()
+        self._leg: Leg | None = None
+        #: A change is under way: the job is not over when its driver has stopped.
+        self._is_changing = False
+        self._changes_tried = 0
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
         self._health = HealthBook()
@@ -236,42 +256,62 @@ class Job:
             raise JobFailedError(self._root.name, self._status["error"])
         return self.status()
 
-    def _start(
-        self,
-        driver: Driver,
-        deliveries: JobDeliveries,
-        beside: Sequence[Beside],
-        *,
-        resumed: bool,
-        on_end: Callable[[str], None],
-    ) -> None:
-        """``on_end``: takes the state in which the driver has ended the job."""
+    def _start(self, leg: Leg, follow: Follow) -> None:
+        """``follow``: makes the next leg, given a leg and its final state; None: the job ends."""
 
         def body() -> None:
             try:
-                deliveries.start()
-                for one in beside:
-                    one.start()
-                driver.run(resumed=resumed)
-                on_end(self._computed["state"])
-                self._finish(driver, deliveries)
+                self._run(leg, follow)
             except BaseException as error:
                 self._note_crash(error)
             finally:
-                self._end(deliveries, beside)
+                self._end()
 
-        self._driver, self._deliveries, self._beside = driver, deliveries, beside
-        driver.on_retry = deliveries.retry
+        self._take_up(leg)
         threading.Thread(target=body, name=f"driver-{self._root.name}", daemon=True).start()
 
-    def _end(self, deliveries: JobDeliveries, beside: Sequence[Beside]) -> None:
+    def _begin_change(self) -> None:
+        self._is_changing = True
+
+    def _take_up(self, leg: Leg) -> None:
+        self._driver, self._deliveries, self._beside = leg.driver, leg.deliveries, leg.beside
+        self._leg, self.plan = leg, leg.plan
+        leg.driver.on_retry = leg.deliveries.retry
+
+    def _run(self, leg: Leg, follow: Follow) -> None:
+        """Run one leg after the other, with a change between two."""
+        while True:  # ends: with a leg after which nothing is pending
+            leg.deliveries.start()
+            for one in leg.beside:
+                one.start()
+            leg.driver.run(resumed=leg.is_resumed)
+            leg.on_end(self._computed["state"])
+            next_leg = follow(leg, self._computed["state"])
+            if next_leg is None:
+                break
+            leg = next_leg
+            self._take_up(leg)
+        self._finish(leg.driver, leg.deliveries)
+
+    def _deliver_rest(self, leg: Leg) -> bool:
+        """Before a change: have all delivered that was written; whether that was done."""
+        tidy_output(leg.plan)
+        leg.deliveries.drain(self._report_again)
+        for one in leg.beside:
+            one.stop("stopped")
+        leg.deliveries.stop()
+        return not leg.deliveries.is_cancelled
+
+    def _end(self) -> None:
         """End what runs beside the driver; whatever fails, those who wait for the job go on."""
+        leg = self._leg
+        assert leg is not None
         try:
             with contextlib.ExitStack() as closing:  # the last one first
                 closing.callback(give_back, self._root)
-                for one in beside:
+                for one in leg.beside:
                     closing.callback(one.stop, str(self._status["state"]))
-                closing.callback(deliveries.stop)
+                closing.callback(leg.deliveries.stop)
         except BaseException as error:
             self._note_crash(error)
         finally:
@@ -307,6 +347,8 @@ class Job:
     def _until_published(self, status: dict[str, Any]) -> dict[str, Any]:
         """The status of a job that has not finished before its answer is where it is to be."""
         is_over = self._is_published or status["state"] != "finished"
+        if self._is_changing and status["state"] == "stopped":
+            return {**status, "state": "running", "waiting": "a change of the job"}
         return status if is_over else {**status, "state": "running"}
 
     def _finish(self, driver: Driver, deliveries: JobDeliveries) -> None:

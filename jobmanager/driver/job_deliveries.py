@@ -107,6 +107,11 @@ class JobDeliveries:
         """Have :meth:`finish` end soon; from any thread."""
         self._is_cancelled.set()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether :meth:`cancel` was called."""
+        return self._is_cancelled.is_set()
+
     def finish(self, report: Callable[[], None]) -> None:
         """Wait until all of a complete output is delivered, with a ``report`` at each tick."""
         self._is_written.set()

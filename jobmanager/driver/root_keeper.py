@@ -15,7 +15,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import JobRunningError
-from jobmanager.storage.root import CHECKPOINTS, DRAIN, RETRY
+from jobmanager.storage.root import CHANGE, CHECKPOINTS, DRAIN, RETRY
+from jobmanager.storage.savepoints import named_files
 from rstream.errors import OperatingError
 from rstream.store.blobs import temporaries
 from rvertex.checkpoint.codec import epoch_of
@@ -56,6 +57,8 @@ class RootKeeper:
         self._config, self._clock = config, clock
         #: Files to delete, for reasons that are durable.
         self._obsolete: deque[str] = deque()
+        #: What savepoints name; None: not read yet. None is taken while this job manager works.
+        self._saved: frozenset[str] | None = None
         self.leftovers_wait_s = LEFTOVERS_WAIT_S
         #: By vertex, what dead instances may have left behind, and when it is looked for.
         self._leftovers: dict[str, DeleteLeftovers] = {}
@@ -93,9 +96,12 @@ class RootKeeper:
         self._leftovers[found.vertex] = found
 
     def delete_obsolete(self) -> None:
-        """Delete them; what fails stays to be deleted."""
+        """Delete them, but what savepoints name; what fails stays to be deleted."""
+        if self._obsolete and self._saved is None:
+            self._saved = named_files(self._root.store)
         while self._obsolete:
-            self._root.store.delete(self._obsolete[0])
+            if self._obsolete[0] not in (self._saved or ()):
+                self._root.store.delete(self._obsolete[0])
             self._obsolete.popleft()
 
     def look_after(
@@ -135,7 +141,7 @@ class RootKeeper:
     def _take_requests(self, take: Callable[[str], None]) -> None:
         """Hand each on, once; CANCEL, STOP and FINISH stay until the job has ended."""
         for request in self._root.requests():
-            if request.startswith(DRAIN) or request == RETRY:
+            if request.startswith(DRAIN) or request in (RETRY, CHANGE):
                 self._root.forget_request(request)
                 take(request)
             elif request not in self._taken:

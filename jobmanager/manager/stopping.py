@@ -1,12 +1,14 @@
 """Stop: ends a job whose state is to be kept, so that ``resume`` goes on where it was. Pure.
 
-Theory of operation. The job manager asks one running instance of every vertex that has not finished
-for a checkpoint, writers before readers: a reader is asked when it has consumed what its writers
-had written at theirs, or ``stop_lag_s`` after they took them. So a resume can use all of them, also
-where channels are volatile. When all have answered the job ends as ``stopped``; its hosts flush
-what they have written and leave. A vertex whose instance is lost meanwhile is asked again when it
-runs. The job ends ``stop_wait_s`` after the request in any case: a resume may start from any
-checkpoints, so what was not answered costs time alone.
+Theory of operation. The job manager requests a checkpoint from one running instance of every vertex
+that has not finished, writers before readers. After the request a source reads nothing more. A
+reader gets its request after its writers have answered, and first reads their output up to their
+checkpoints. So the checkpoints are a *cut*: each reader has read all output of its writers, and has
+consumed it, except items that MERGE holds back for other inputs. When all have answered the job
+ends as ``stopped``; its hosts flush their streams and leave. A vertex that loses its instance
+meanwhile gets another request when it runs again; then the checkpoints may be no cut, so a change
+of the job checks them. The job ends ``stop_wait_s`` after the request in any case: a resume may
+start from any checkpoints, so a missing answer costs time alone.
 
 Invariant: a job that stops starts no twins and gives nobody more time than the limit says.
 """
@@ -20,6 +22,8 @@ from rvertex.messages import TakeCheckpoint
 
 if TYPE_CHECKING:
     from jobmanager.state.job_state import JobState
+    from jobmanager.state.records import InstanceState
+    from jobmanager.state.topology import StreamShape
     from rvertex.messages import CheckpointTaken
 
 
@@ -40,22 +44,30 @@ def ask(job: JobState) -> None:
             running = [i for i in job.vertices[name].instances if job.is_running(i)]
             for instance in running[:1]:
                 job.unanswered[name] = instance.epoch
-                job.tell(instance.host, TakeCheckpoint(instance.host, name, instance.epoch))
+                _hold(job, name, instance)
+
+
+def _hold(job: JobState, name: str, instance: InstanceState) -> None:
+    """Ask an instance for its last checkpoint; other instances of a source read no more either."""
+    shape = job.topology.vertices[name]
+    ends = tuple(written(job, stream) for stream in shape.inputs)
+    others = job.vertices[name].instances if shape.is_source else []
+    for one in (instance, *(i for i in others if i is not instance and job.is_running(i))):
+        job.tell(one.host, TakeCheckpoint(one.host, name, one.epoch, True, ends))
+
+
+def written(job: JobState, stream: StreamShape) -> int:
+    """How many items a stream has at the last checkpoint of its writer, or at its end."""
+    writer, index = stream.writer.vertex, stream.writer.index
+    if job.vertices[writer].is_finished:
+        return job.vertices[writer].ends[index]
+    return job.tracker.newest(writer).outputs[index]
 
 
 def _is_due(job: JobState, name: str) -> bool:
-    """Whether its writers have answered, and it has consumed what they had written then."""
+    """Whether its writers have answered."""
     shape = job.topology.vertices[name]
-    if any(stream.writer.vertex in job.unanswered for stream in shape.inputs):
-        return False
-    lag_us = job.now_us - job.answered_us
-    if not shape.inputs or lag_us > job.config.stop_lag_s * US_PER_S:
-        return True
-    consumed = job.consumed(name)
-    return all(
-        s.is_durable or job.tracker.newest(s.writer.vertex).outputs[s.writer.index] <= seq
-        for s, seq in zip(shape.inputs, consumed, strict=True)
-    )
+    return not any(stream.writer.vertex in job.unanswered for stream in shape.inputs)
 
 
 def answered(job: JobState, notice: CheckpointTaken) -> None:

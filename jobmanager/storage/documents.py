@@ -81,7 +81,7 @@ def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
 
 def pickle_document(value: object) -> bytes:
     """``value`` as a pickle that classes and functions of query files are part of."""
-    from jobmanager.storage.pickled import pickled
+    from rvertex.user_code.pickled import pickled
 
     data = pickled(value)
     return _PICKLE_MAGIC + _digest(data) + data

@@ -85,15 +85,25 @@ def claim_output(
     """
     if refuse_taken_output(uri, job, job_id, has_claimed=has_claimed):
         return
-    said: dict[str, Any] = {"job": job, "id": job_id}
-    if columns is not None:
-        said[CLAIM_STREAMS] = [split_part(stream)[1] for stream in streams]
-        said[CLAIM_SCHEMA] = base64.b64encode(columns.serialize().to_pybytes()).decode()
-    store, claim = open_store(uri), json_document(said)
+    store, claim = open_store(uri), _claim(job, job_id, streams, columns)
     if has_claimed:
         store.put(CLAIM, claim)
     elif not store.put_new(CLAIM, claim):
         refuse_taken_output(uri, job, job_id)
+
+
+def _claim(job: str, job_id: str, streams: Sequence[str], columns: pa.Schema | None) -> bytes:
+    claim: dict[str, Any] = {"job": job, "id": job_id}
+    if columns is not None:
+        claim[CLAIM_STREAMS] = [split_part(stream)[1] for stream in streams]
+        claim[CLAIM_SCHEMA] = base64.b64encode(columns.serialize().to_pybytes()).decode()
+    return json_document(claim)
+
+
+def renew_claim(plan: PhysicalPlan, job: str, job_id: str) -> None:
+    """Write the new columns of the output into its claim, for new followers."""
+    streams = [uri for _, uri in plan.sink_streams()]
+    open_store(plan.output).put(CLAIM, _claim(job, job_id, streams, plan.schema))
 
 
 def is_complete(uri: str) -> bool:

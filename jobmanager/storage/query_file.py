@@ -87,10 +87,10 @@ def _imports_of(path: Path) -> dict[str, str]:
     return {str(file_of(module)): digest for module, digest in found if module != name}
 
 
-def changed_note(known: Mapping[str, Any] | None) -> str | None:
+def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | None:
     """That the file of a query has changed since the job began; empty if not, None if unknown.
 
-    ``known``: what ``QueryFile.to_json`` gave then.
+    ``known``: what ``QueryFile.to_json`` gave then. ``root``: of the job, for the message.
     """
     now = None if known is None else _digest(Path(known["path"]))
     if known is None or now is None:
@@ -103,7 +103,7 @@ def changed_note(known: Mapping[str, Any] | None) -> str | None:
     have = "has" if len(changed) == 1 else "have"
     return (
         f"{', '.join(changed)} {have} changed since the job began, which goes on with the query as "
-        "it was; to run the new one: jobmanager run FILE --root NEW"
+        f"it was; to change the job: jobmanager deploy {known.get('target', 'FILE')} {root}"
     )
 
 

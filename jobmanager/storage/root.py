@@ -68,6 +68,7 @@ REQUESTS = "requests"
 CHECKPOINTS = "checkpoints"
 EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
+CHANGE = "change"
 NOTICES = "notices"
 #: What a job cannot go on without, for messages.
 _MEANINGS = {
@@ -130,7 +131,7 @@ class JobRoot:
         from jobmanager.storage.query_file import changed_note
 
         with contextlib.suppress(NoJobError, BrokenFileError):
-            return changed_note(self.settings().get("query_file")) or ""
+            return changed_note(self.settings().get("query_file"), display_uri(self.uri)) or ""
         return ""
 
     def create(self, query: Query, settings: dict[str, Any], *, now_us: int) -> None:
@@ -296,7 +297,7 @@ class JobRoot:
     def request(self, what: str) -> None:
         """Ask something of the job manager of this root, wherever it runs, or of the next one.
 
-        ``what``: ``CANCEL``, ``STOP``, ``FINISH``, ``RETRY``, or ``DRAIN`` and a host's name.
+        ``what``: ``CANCEL``, ``STOP``, ``FINISH``, ``RETRY``, ``CHANGE``, or ``DRAIN`` and a host.
         """
         self.store.put(f"{REQUESTS}/{what}", b"")
 

@@ -163,3 +163,24 @@ def events_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 def _describe(schema: pa.Schema) -> str:
     return ", ".join(f"{f.name} {f.type}" for f in schema)
+
+
+def is_wider(schema: pa.Schema, other: pa.Schema) -> bool:
+    """Whether ``schema`` has all columns of ``other``, of the same types, and perhaps more."""
+    if schema.equals(other, check_metadata=False):
+        return True
+    names = set(schema.names)
+    return all(f.name in names and schema.field(f.name).type == f.type for f in other)
+
+
+def widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with all columns of ``schema``; a missing column is null."""
+    if batch.schema.names == schema.names:
+        return batch
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(f.name) if f.name in names else pa.nulls(batch.num_rows, f.type)
+        for f in schema
+    ]
+    fields = [f.with_type(column.type) for f, column in zip(schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -106,6 +106,9 @@ class Compactor:
                 found = cursor.read(seq, hi - seq)
                 if found is None:  # collected meanwhile
                     raise FileNotFoundError(segment_name(SeqRange(seq, hi)))
+                if parts and found.batch.schema.names != parts[0].batch.schema.names:
+                    self._unreadable.update(run)  # the stream got columns in between
+                    return
                 parts.append(found)
                 seq = found.next_seq
         except CorruptSegmentError:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rstream.errors import CorruptSegmentError, InvalidBatchError, SequenceGapError, StoreError
 from rstream.format.codec import SegmentEncoder, SegmentFile
+from rstream.items.batch import is_wider
 from rstream.log.tail import Cut
 from rstream.store import marks
 from rstream.store.part_files import place_of
@@ -328,14 +329,13 @@ class DurableLog:
         raise StoreError(self.uri, "it lists segments that are not there")
 
     def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
-        """Refuse a folder that holds another kind of item, or one whose last segment is damaged.
+        """Refuse items with columns that ``schema`` lacks, or a damaged last segment.
 
-        ``set_aside_torn``: it is set aside, and what it held is to be written again.
+        ``set_aside_torn``: set it aside; its items must be written again.
         """
         if set_aside_torn:
             self._set_aside_torn()
-        found = self.read_schema()
-        if found is not None and not found.equals(schema, check_metadata=False):
+        if (found := self.read_schema()) is not None and not is_wider(schema, found):
             raise InvalidBatchError(self.stream, f"{self.uri} holds {found}, expected {schema}")
 
 

@@ -20,7 +20,7 @@ from rstream.errors import (
     SequenceLostError,
     StoreError,
 )
-from rstream.items.batch import Items, event_schema, only_events, payload_schema
+from rstream.items.batch import Items, event_schema, only_events, payload_schema, widened
 from rstream.items.dictionaries import as_declared
 from rstream.log.durable import DurableLog, SegmentCursor
 from rstream.store.blobs import open_store
@@ -104,7 +104,8 @@ class LocalReader:
             return None
         assert items.first_seq == self._seq, (items.first_seq, self._seq)
         self._seq = items.next_seq
-        return Items(items.first_seq, as_declared(items.batch, self._stream.schema))
+        batch = widened(items.batch, self._stream.schema)
+        return Items(items.first_seq, as_declared(batch, self._stream.schema))
 
     def wait(self, timeout_s: float) -> bool:
         return self._stream.wait_for(self._seq, timeout_s)

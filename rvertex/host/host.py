@@ -275,7 +275,7 @@ class Host:
             case TakeCheckpoint(vertex=vertex, epoch=epoch):
                 runner = self._runners.get(vertex)
                 if runner is not None and runner.epoch == epoch:
-                    runner.checkpoints.request()
+                    runner.take_checkpoint(instruction)
             case Confirm():
                 self._env.confirm(instruction)
             case EndSource(vertex=vertex, epoch=epoch):

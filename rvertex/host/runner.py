@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from rstream.items.batch import VS, Items
 from rstream.items.dictionaries import batch_bytes
 from rvertex.checkpoint.checkpointer import AllAttached, Checkpointer
+from rvertex.checkpoint.last_checkpoint import LastCheckpoint
 from rvertex.checkpoint.productions import Productions
 from rvertex.errors import LimitExceededError, ReplayDifferenceError
 from rvertex.host.allocator import give_back
 from rvertex.host.input_channel import InputChannelReader
 from rvertex.host.log_feed import LogFeed
-from rvertex.messages import ItemsLost, VertexFinished, VertexProgress
+from rvertex.messages import ItemsLost, TakeCheckpoint, VertexFinished, VertexProgress
 from rvertex.sources.readers import open_reader
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ class VertexRunner:
         #: Outputs of productions that are not durable as items yet.
         self._again = deque(prepared.history.again if prepared.history is not None else ())
         self.checkpoints = self._open_checkpoints(epoch, prepared, slot)
-        self._announced_finish = False
+        self._announced_finish, self.last_checkpoint = False, LastCheckpoint(prepared.vertex)
         self._has_room = True
-        #: Whether all that was offered has been executed; not known of an instance just loaded.
+        #: Whether all offered items are executed; unknown for an instance just loaded.
         self._has_executed = False
         self._flush_by_s: float | None = None
         env.publish(self.outputs, epoch)
@@ -111,7 +112,7 @@ class VertexRunner:
             self.spec,
             epoch,
             self._env,
-            get_snapshot=v.get_snapshot,
+            get_snapshot=lambda: v.get_snapshot(whole=self.last_checkpoint.is_requested),
             is_durable=self.is_durable,
             slot=slot,
             loaded=prepared.loaded,
@@ -129,9 +130,10 @@ class VertexRunner:
             return self._write_again()
         if self.vertex.is_finished:
             return self._finish()
+        is_over = self._has_executed and self.last_checkpoint.poll(self.checkpoints.request)
         if not self.vertex.is_replaying:  # what it would be is what it was loaded from
             self.checkpoints.poll(self.vertex.consumed)
-        self._has_room = all(stream.has_room() for stream in self.outputs)
+        self._has_room = not is_over and all(stream.has_room() for stream in self.outputs)
         if not self._has_room:
             return False
         worked = self._read_inputs()
@@ -202,6 +204,10 @@ class VertexRunner:
         for stream, mark in zip(self.outputs, self._obsolete_below, strict=True):
             if stream.first_seq < mark:
                 stream.garbage_collect(mark)
+
+    def take_checkpoint(self, order: TakeCheckpoint) -> None:
+        """Take one soon; of a job that stops, at its cut."""
+        self.last_checkpoint.request(order.inputs) if order.holds else self.checkpoints.request()
 
     def end_source(self) -> None:
         """End its live logs at what was read of them."""
@@ -345,7 +351,7 @@ class VertexRunner:
         self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
 
     def is_flushed(self) -> bool:
-        """Whether all durable outputs are durable.
+        """Whether all durable outputs are durable; if the job stops, all outputs.
 
         Raises:
             OperatingError: a flush failed, or takes longer than its limit.
@@ -354,7 +360,8 @@ class VertexRunner:
         waiting = [
             stream
             for stream, durable in zip(self.outputs, self._durable, strict=True)
-            if durable and stream.durable_seq < stream.next_seq
+            if (durable or self.last_checkpoint.is_requested)
+            and stream.durable_seq < stream.next_seq
         ]
         for stream in waiting:
             stream.request_flush()

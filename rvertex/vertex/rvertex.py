@@ -223,17 +223,18 @@ class RVertex:
             operator.load(state)
         self._begin_points(None)
 
-    def get_snapshot(self) -> Snapshot:
+    def get_snapshot(self, *, whole: bool = False) -> Snapshot:
         """``<input seqs>, <output seqs>, state`` as of now.
 
         Of a vertex that is recovered by replay: the positions after the last ``execute``, and where
         to read from to come there; the state, as long as it reaches back to before the vertex was
-        loaded from a state.
+        loaded from a state. ``whole``: always the state.
         """
         if self._target is not None:
             return self._target
         position, scalars = self._tracked
-        origin = None if self._points is None else self._points.find(position.cti)
+        is_whole = whole or self._points is None
+        origin = None if is_whole or self._points is None else self._points.find(position.cti)
         if origin is not None:
             inputs: tuple[int, ...] = position.inputs
             states: tuple[OperatorState, ...] = (scalars,)

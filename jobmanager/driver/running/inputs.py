@@ -1,4 +1,7 @@
-"""Keeps the tables that a query was given: a job needs them as long as it may be resumed."""
+"""Prepares a query for the root of a job: it keeps the given tables, and lowers the query.
+
+A job needs the tables as long as it may be resumed.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,21 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobmanager.storage.places import plan_at_absolute_paths
+from jobmanager.storage.root import display_uri
 from planner.logical.nodes import LogicalNode, Source
 from planner.logical.traversal import topological, transform
+from planner.physical.lower import lower
 from rstream.store.local_files import link_file
 from rvertex.sources.files import list_files
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
+    from jobmanager.config import JobConfig
     from jobmanager.storage.root import JobRoot
     from planner import Query
     from planner.logical.traversal import Shared
+    from planner.physical.plan import PhysicalPlan
 
 #: The folder of a root in which they lie.
 INPUTS = "inputs"
@@ -66,3 +74,10 @@ def _copy(file: str, name: str, root: JobRoot) -> None:
             root.store.put(name, source.read())
         return
     link_file(file, f"{folder}/{name}", sync=root.is_synced)
+
+
+def lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
+    """The physical plan, with absolute paths: a job may be resumed from another folder."""
+    uri, is_paced = display_uri(root.uri), config.host.pace > 0
+    plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
+    return plan_at_absolute_paths(plan)

@@ -13,23 +13,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
 from jobmanager.delivery.publishing import check_publishing
-from jobmanager.driver.driver import Driver
 from jobmanager.driver.engine import ExecutorName, check_executor, master_of, open_for_job
-from jobmanager.driver.input_positions import InputPositions
-from jobmanager.driver.job import Job, StatusCallback
-from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.job import Job, Leg, StatusCallback
 from jobmanager.driver.notes import FINISHED, Notes, warn_of
 from jobmanager.driver.running import days
 from jobmanager.driver.running.added_partitions import (
-    may_go_on,
-    note_ends,
     with_added_partitions,
 )
-from jobmanager.driver.running.growing_topics import GrowingTopics
-from jobmanager.driver.running.inputs import has_inputs, with_inputs_in
-from jobmanager.driver.running.new_columns import NewColumns
+from jobmanager.driver.running.changes.stopped import (
+    change_now,
+)
+from jobmanager.driver.running.inputs import has_inputs, lowered, with_inputs_in
+from jobmanager.driver.running.legs import leg_after, leg_of
 from jobmanager.errors import OutputTakenError
-from jobmanager.manager.manager import JobManager
 from jobmanager.options import (
     RunOptions,
     applied,
@@ -40,26 +36,22 @@ from jobmanager.options import (
     recorded,
 )
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.state.topology import Topology
 from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import claim_output, is_complete
 from jobmanager.storage.ownership import owned, upgrade
-from jobmanager.storage.places import plan_at_absolute_paths, unplaced
+from jobmanager.storage.places import unplaced
 from jobmanager.storage.query_file import changed_note, folders_of
 from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
 from planner import Query, Stream
 from planner.logical.growing_files import with_growing_files
-from planner.physical.lower import lower
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobmanager.state.messages import PartitionsAdded
     from jobmanager.storage.query_file import QueryFile
     from planner.cost.options import Parallelism
-    from planner.physical.plan import PhysicalPlan
     from rvertex.host.executor import Executor
 
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
@@ -178,7 +170,7 @@ def _begin(
     if not config.shared_root and has_inputs(query):
         job_root.make_private()
     query = with_inputs_in(query, job_root)
-    plan = _lowered(query, job_root, config)
+    plan = lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
     config = for_plan(config, options, plan)
     check_publishing(plan, job_id)
@@ -231,7 +223,7 @@ def _go_on(
     if not config.host.fsync:
         job_root.without_fsync()
     check_executor(executor or settings["executor"], job_root.uri)
-    file_note = changed_note(settings.get("query_file"))
+    file_note = changed_note(settings.get("query_file"), display_uri(job_root.uri))
     finished = _finished(job_root, file_note)
     days.check_continued(settings, job_root, day, is_over=finished is not None)
     if finished is not None:
@@ -245,11 +237,12 @@ def _go_on(
     with owned(job_root):
         asked = _still_asked(job_root, too_late)
         try:
+            change_now(job_root)
             plan = job_root.read_plan(to_run=True)
             has_started = plan is not None
             notes: tuple[str, ...] = ()
             if plan is None:
-                plan = _lowered(job_root.read_query(), job_root, config)
+                plan = lowered(job_root.read_query(), job_root, config)
             else:
                 plan, notes = job_root.with_inputs(plan, accepts_changes=accept_changed_inputs)
                 grown, more = with_added_partitions(plan, job_root, lease_s=config.host.lease_s)
@@ -298,10 +291,10 @@ def _check_asked(
     then, query = root.read_plan(), None if day is None else day.query
     if then is None and query is None:
         return  # it is planned once it is ours
-    then = then or _lowered(root.read_query(), root, config)
+    then = then or lowered(root.read_query(), root, config)
     for_plan(config, options, then)
     if query is not None:
-        days.check_query(root, then, _lowered(with_growing_files(query), root, config))
+        days.check_query(root, then, lowered(with_growing_files(query), root, config))
 
 
 def _query_of(given: Query | Stream) -> Query:
@@ -309,12 +302,6 @@ def _query_of(given: Query | Stream) -> Query:
     if not isinstance(query, Query):
         raise UsageError(f"run() takes a Query or a Stream, not {given!r}")
     return query
-
-
-def _lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
-    uri, is_paced = display_uri(root.uri), config.host.pace > 0
-    plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
-    return plan_at_absolute_paths(plan)
 
 
 def _finished(root: JobRoot, file_note: str | None) -> Job | None:
@@ -341,38 +328,17 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
         )
         if not resumed:
             job._root.write_plan(job.plan)  # from here on the root holds a job that has started
-        inputs = InputPositions(job.plan, job_id)
-
-        def take_in(plan: PhysicalPlan, added: PartitionsAdded) -> None:
-            job.plan = plan
-            driver.add_partitions(added)
-
-        topics = GrowingTopics(job.plan, job._root, SystemClock(), take_in)
-        columns = NewColumns(job.plan, SystemClock())
-        driver = Driver(
-            root=job._root,
-            manager=JobManager(Topology(job.plan.vertices), config, checks_output=True),
-            executor=runner,
-            config=config,
-            clock=SystemClock(),
-            on_status=job._take_status,
-            check_outputs=OutputCheck(job.plan),
-            on_tick=lambda manager: [one.note(manager) for one in (inputs, topics, columns)],
-        )
-
-        def at_end(state: str) -> None:
-            topics.stop(state)
-            if may_go_on(state, job.plan):
-                ended_s = driver.ended_s or SystemClock().monotonic_s()
-                note_ends(job.plan, job._root, leases_end_s=ended_s + config.host.lease_s)
-
-        deliveries = JobDeliveries(job.plan, job._root, job_id, driver, config)
+        leg = leg_of(job, job.plan, runner, config, job_id, resumed=resumed)
     except StreamEngineError as error:
         job._root.record_failure(str(error), SystemClock().now_us())
         raise
     if job._on_status is None:
         warn_of(job._notes["notes"])  # may raise, so nothing runs yet
-    job._start(driver, deliveries, [inputs, topics, columns], resumed=resumed, on_end=at_end)
+
+    def follow(leg: Leg, state: str) -> Leg | None:
+        return leg_after(job, leg, state, config, job_id)
+
+    job._start(leg, follow)
     return job
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Fewer rows wait for others: to fold them in costs as much.
 _TOGETHER_ROWS = 1024
 #: Begins the names of saved tables.
-_NEAR, _OVERFLOW = "near.", "overflow."
+NEAR, OVERFLOW = "near.", "overflow."
 #: Rows between two measurements: this number, or one row per 256 bytes of groups.
 _MEASURE_ROWS, _MEASURE_SHIFT = 1 << 14, 8
 
@@ -201,18 +201,18 @@ class OpenGroups:
         self._flush_pending()
         tables = self._table.save() | _saved(self._accumulators)
         if self._near is not None:
-            tables |= _named(_NEAR, self._near.save())
+            tables |= _named(NEAR, self._near.save())
         if self._overflow is not None:
-            tables |= _named(_OVERFLOW, self._overflow.save())
+            tables |= _named(OVERFLOW, self._overflow.save())
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; only called on new groups."""
         self._table.restore(tables)
         _restore(self._accumulators, tables)
-        near = _those_named(_NEAR, tables)
+        near = _those_named(NEAR, tables)
         self._near = _NearGroups.restored(self._grouping, near) if near else None
-        overflow = _those_named(_OVERFLOW, tables)
+        overflow = _those_named(OVERFLOW, tables)
         if overflow:
             self._overflow = KeyRuns(self._grouping.names, self._holder or UNLIMITED.holder())
             self._overflow.restore(overflow)

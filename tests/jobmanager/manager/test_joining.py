@@ -101,7 +101,10 @@ def test_a_replica_that_dies_leaves_no_gap_and_a_newcomer_joins_the_other(rewrit
     assert endpoints(out, "b") == [3], "readers are told of the other one at once"
     scene.answers = False
     scene.ready("h1.1")
-    assert said_last(scene, TakeCheckpoint) == "TakeCheckpoint(host='h2.0', vertex='b', epoch=3)"
+    assert (
+        said_last(scene, TakeCheckpoint)
+        == "TakeCheckpoint(host='h2.0', vertex='b', epoch=3, holds=False, inputs=())"
+    )
     scene.progress("b", 55, 28, epoch=3)
     assert scene.manager.job.consumed("b") == (40,), "held as it was when it was asked"
     scene.answer("b", 3)

@@ -94,19 +94,15 @@ def test_a_job_that_was_stopped_goes_on() -> None:
     assert successor.manager.state == "running"
 
 
-def test_a_reader_is_asked_when_it_has_come_so_far() -> None:
-    """Its checkpoint then needs nothing that its writer would have to write again."""
+def test_a_reader_is_asked_to_read_what_its_writers_had_written() -> None:
     scene = Scene()
     scene.start_all()
     scene.answers = False
     scene.progress("a", 10, 10)
     scene.tell(StopRequested())
     scene.answer("a", scene.at("a").epoch)
-    scene.progress("a", 20, 20)
-    scene.progress("b", 9, 9)
-    assert asked(list(scene.pass_time(0.5))) == []
-    scene.progress("b", 10, 10)
-    assert asked(list(scene.pass_time(1.0))) == ["b"]
-    scene.answer("b", scene.at("b").epoch)
-    assert asked(list(scene.pass_time(1.1))) == []
-    assert asked(list(scene.pass_time(3.2))) == ["c"], "it is not waited for beyond stop_lag_s"
+    scene.progress("b", 4, 4)
+    orders = [line for line in scene.lines if "TakeCheckpoint" in line]
+    assert len(orders) == 2
+    assert "vertex='b'" in orders[1]
+    assert "holds=True, inputs=(10,)" in orders[1]

@@ -1,0 +1,154 @@
+"""The verbs that save and change a job: savepoint, savepoints, deploy."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.results import EXIT_DEGRADED
+from jobmanager.driver.running.changes.export import export
+from jobmanager.driver.running.deploying import deploy as deploy_query
+from jobmanager.driver.running.deploying import roll_back, take_savepoint
+from jobmanager.errors import NoJobError
+from jobmanager.state.held_time import time_of
+from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.savepoints import expire, list_savepoints
+from planner.durations import time_us
+from rstream.errors import UsageError
+from rstream.types import INF_TIME
+
+if TYPE_CHECKING:
+    from jobmanager.driver.running.changes.compare import Comparison
+    from jobmanager.storage.savepoints import Savepoint
+
+#: What a stage keeps that has one of these verdicts.
+_KEEPS = ("kept", "converted", "started")
+
+
+def savepoint(
+    root: options.Root,
+    name: Annotated[str, typer.Option(help="Its name; one of that name is replaced.")] = "saved",
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="Not before the sources reach this event time."),
+    ] = None,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Save the state of a job, running or stopped; a running job pauses meanwhile."""
+    at_us = None if at is None else time_us(at, what="--at")
+    outcome = take_savepoint(root, name, at_us=at_us, trust=trust)
+    line = f"savepoint {name} of {root} at {_time(outcome['time'])}"
+    print(json.dumps(outcome) if as_json else line)
+
+
+def savepoints(
+    root: options.Root,
+    expired: Annotated[
+        list[str] | None, typer.Option("--expire", metavar="NAME", help="Delete this savepoint.")
+    ] = None,
+    export_to: Annotated[
+        str | None,
+        typer.Option("--export", metavar="URI", help="Write one to a folder, as a job to resume."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Which one to export; by default the newest.")
+    ] = None,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the savepoints of a job, delete some, or export one to another folder."""
+    job_root = JobRoot(root, trust=trust)
+    if job_root.read_plan() is None:
+        raise NoJobError(display_uri(job_root.uri))
+    for one in expired or ():
+        expire(job_root.store, one)
+    found = list_savepoints(job_root.store)
+    if export_to is not None:
+        if name is None and not found:
+            raise UsageError(f"{root} has no savepoint to export: jobmanager savepoint {root}")
+        made = export(job_root, name or found[-1].name, export_to)
+        line = {"root": display_uri(job_root.uri), "savepoint": made, "exported": export_to}
+        print(json.dumps(line) if as_json else f"jobmanager resume {export_to} starts from {made}")
+        return
+    rows = [_row(one) for one in found]
+    if as_json:
+        print(json.dumps({"root": display_uri(job_root.uri), "savepoints": rows}))
+        return
+    for row in rows:
+        print(f"{row['name']:<24}  {row['time']:<28}  {row['created']}")
+    if not rows:
+        print(f"no savepoints: jobmanager savepoint {root}", file=sys.stderr)
+
+
+def deploy(
+    target: options.DeployTarget,
+    root: Annotated[str | None, typer.Argument(metavar="ROOT", help="The root of the job.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Change the job without asking.")] = False,
+    approve: Annotated[
+        str, typer.Option(metavar="HASH", help="Change it if the comparison has this hash.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only compare.")] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Return ROOT to the query before the change.")
+    ] = False,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Continue a job with another query and its state, after showing the effect on each stage."""
+    if rollback:
+        _roll_back(root or target, trust=trust, as_json=as_json)
+        return
+    if root is None:
+        raise UsageError("deploy takes the new query and the root: deploy NEW.py ROOT")
+    shown = deploy_query(target, root, dry_run=True, trust=trust)
+    if not as_json:
+        _show(shown.comparison)
+    if not dry_run:
+        shown = deploy_query(target, root, yes=yes, approve=approve, trust=trust)
+    if as_json:
+        print(json.dumps(shown.to_json()))
+    elif shown.outcome is not None:
+        _tell(shown.outcome)
+    if dry_run and shown.comparison.refusals:
+        raise typer.Exit(2)
+    if dry_run and not all(row.verdict in _KEEPS for row in shown.comparison.rows):
+        raise typer.Exit(EXIT_DEGRADED)
+
+
+def _roll_back(root: str, *, trust: bool, as_json: bool) -> None:
+    outcome = roll_back(root, trust=trust)
+    if as_json:
+        print(json.dumps({"outcome": outcome}))
+    else:
+        _tell(outcome)
+
+
+def _tell(outcome: dict[str, Any]) -> None:
+    at = _time(outcome["time"])
+    print(f"changed at {at} in {outcome['seconds']:.1f} s; savepoint {outcome['savepoint']}")
+
+
+def _show(comparison: Comparison) -> None:
+    for row in comparison.rows:
+        name = row.stage or row.former
+        former = f" (was {row.former})" if row.stage and row.former not in ("", row.stage) else ""
+        print(f"{name + former:<28} {row.verdict:<14} {row.reason}".rstrip())
+    for reason in comparison.refusals:
+        print(f"refused: {reason}")
+    print(f"comparison {comparison.hash}")
+
+
+def _row(one: Savepoint) -> dict[str, Any]:
+    created = f"{time_of(one.created_us)} UTC"
+    outputs = {v.vertex: list(v.outputs) for v in one.vertices}
+    line = {"name": one.name, "time": _time(one.time_us), "time_us": one.time_us}
+    return {**line, "created": created, "created_us": one.created_us, "outputs": outputs}
+
+
+def _time(time: int) -> str:
+    return "the end of its input" if time == INF_TIME else f"{time_of(time)} UTC"

@@ -1,0 +1,248 @@
+"""Carries out a change of a job that has stopped at a cut. The root is owned by the caller.
+
+Theory of operation. First everything that the next generation needs is written beside what there
+is: a savepoint of the cut, the first checkpoints, what channels begin with. Then ``commit.json`` is
+put. The steps after it can be repeated by any successor: replace the plan, the query and the
+settings, and begin the log with a copy of the new state.
+
+Invariants: (1) before the commit the job can run on unchanged; (2) after it no
+job manager starts before all steps are taken; (3) a step that is taken twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.config import JobConfig
+from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes.compare import compare
+from jobmanager.driver.running.changes.cut import read_cut
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.generation import Builder
+from jobmanager.driver.running.changes.saving import save_cut
+from jobmanager.driver.running.changes.truncate import truncate
+from jobmanager.state.messages import LOG_CODEC, StateCopied
+from jobmanager.storage.documents import (
+    json_document,
+    pickle_document,
+    read_json_document,
+    read_pickle_document,
+)
+from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.output_claim import renew_claim
+from jobmanager.storage.places import plan_in, plan_without_place
+from jobmanager.storage.root import JOB, PLAN, QUERY, display_uri
+from jobmanager.storage.savepoints import folder_of, list_savepoints, read_savepoint
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError
+
+if TYPE_CHECKING:
+    from jobmanager.driver.running.changes.cut import Cut
+    from jobmanager.driver.running.changes.generation import Generation
+    from jobmanager.driver.running.changes.pending import Change
+    from jobmanager.storage.root import JobRoot
+    from jobmanager.storage.savepoints import Savepoint
+    from planner.physical.plan import PhysicalPlan
+
+#: Of a job's settings: how often its query was changed.
+GENERATION = "generation"
+_PLACED, _COPY = "next-plan.pkl", "state"
+
+
+def carry_out(root: JobRoot) -> dict[str, Any] | None:
+    """Do what is pending, if the job has stopped at a cut; what became of it, None: nothing is.
+
+    Raises:
+        NotACutError: the job has to run on, and to stop again.
+    """
+    if (commit := pending.committed(root.store)) is not None:
+        return roll_forward(root, commit)
+    change = pending.pending(root.store)
+    if change is None:
+        return None
+    plan = root.read_plan(to_run=True)
+    assert plan is not None
+    cut = read_cut(root, plan)
+    try:
+        match change.kind:
+            case "savepoint":
+                return _saved(root, plan, cut, change)
+            case "deploy":
+                return _deployed(root, plan, cut, change)
+            case "rollback":
+                return _rolled_back(root, plan, cut, change)
+    except StreamEngineError as error:
+        outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
+        pending.close(root.store, change.id, outcome)
+        return outcome
+
+
+def _saved(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+    made = save_cut(root, plan, cut, change.savepoint, SystemClock().now_us())
+    outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
+    pending.close(root.store, change.id, outcome)
+    return outcome
+
+
+def _deployed(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+    settings = root.settings()
+    number = int(settings.get(GENERATION, 0)) + 1
+    new = _next_plan(root, change)
+    found = compare(plan, new)
+    if found.refusals:
+        raise ChangeRefusedError(display_uri(root.uri), "; ".join(found.refusals))
+    if change.approved and change.approved != found.hash:
+        reason = "the job has changed since the comparison was approved; deploy again"
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    savepoint = save_cut(root, plan, cut, before_name(number), SystemClock().now_us())
+    built = Builder(root.store, savepoint, (plan, new), found.links, number).build()
+    return _commit(root, change, savepoint, built, {**(change.settings or {}), GENERATION: number})
+
+
+def _commit(
+    root: JobRoot,
+    change: Change,
+    savepoint: Savepoint,
+    built: Generation,
+    settings: dict[str, Any],
+    ends: dict[str, int] | None = None,
+) -> dict[str, Any]:
+    """Make the change durable, then take its steps. ``ends``: where streams are to end, by uri."""
+    folder = change.folder
+    root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(built.plan)))
+    root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
+    root.check_owner()
+    commit = {
+        "id": change.id,
+        "kind": change.kind,
+        "savepoint": savepoint.name,
+        "time": savepoint.time_us,
+        "settings": {**settings, "plan": built.plan.plan_hash},
+        "ends": ends or {},
+    }
+    root.store.put(pending.COMMIT, json_document(commit))
+    return roll_forward(root, commit)
+
+
+def _rolled_back(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+    """Return to a savepoint: truncate the answer there and restore its query."""
+    savepoint = read_savepoint(root.store, change.savepoint)
+    former = plan_in(
+        read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
+        display_uri(root.uri),
+    )
+    ends = _ends(savepoint, former)
+    beyond = [
+        stream
+        for stream, uri in plan.sink_streams()
+        if _end_of(cut, stream) > ends.get(uri, 0) and plan.deliveries
+    ]
+    if beyond:
+        reason = (
+            f"rows of {', '.join(beyond)} were delivered since the change, and cannot be taken "
+            "back; deploy the former query instead"
+        )
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
+    number = int(root.settings().get(GENERATION, 0)) + 1
+    links = {stage.name: stage.name for stage in former.stages}
+    built = Builder(root.store, savepoint, (former, former), links, number).build()
+    query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
+    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", query)
+    kept: dict[str, Any] = {
+        name: settings[name] for name in ("query_file", "folders") if name in settings
+    }
+    return _commit(root, change, savepoint, built, {**kept, GENERATION: number}, ends)
+
+
+def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
+    """By uri where streams that users read ended at the savepoint."""
+    outputs = {row.vertex: row.outputs for row in savepoint.vertices}
+    found = {}
+    for vertex in plan.vertices:
+        at = 0
+        for edge in vertex.outputs:
+            for uri in edge.uris:
+                if edge.is_sink or edge.side:
+                    found[uri] = outputs[vertex.id][at]
+                at += 1
+    return found
+
+
+def _end_of(cut: Cut, stream: str) -> int:
+    writer = cut.job.topology.streams[stream].writer
+    state = cut.job.vertices[writer.vertex]
+    return (state.ends if state.is_finished else cut.refs[writer.vertex].outputs)[writer.index]
+
+
+def before_name(number: int) -> str:
+    """The savepoint that is taken before the job's generation ``number`` begins."""
+    return f"before-{number:04d}"
+
+
+def _next_plan(root: JobRoot, change: Change) -> PhysicalPlan:
+    data = root.store.get(f"{change.folder}/{pending.NEXT_PLAN}")
+    plan: PhysicalPlan = read_pickle_document(data, to_run=True)
+    return plan_in(plan, display_uri(root.uri))
+
+
+def roll_forward(root: JobRoot, commit: dict[str, Any]) -> dict[str, Any]:
+    """Take all steps of a change that is committed.
+
+    Raises:
+        JobRunningError: another job manager has taken over.
+    """
+    store, folder = root.store, f"{pending.FOLDER}/{commit['id']}"
+    root.claim(SystemClock().now_us())
+    former = plan_in(read_pickle_document(store.get(PLAN)), display_uri(root.uri))
+    for uri, end in commit["ends"].items():
+        truncate(uri, end)
+    placed = store.get(f"{folder}/{_PLACED}")
+    store.put(PLAN, placed)
+    store.put(QUERY, store.get(f"{folder}/{pending.NEXT_QUERY}"))
+    settings = {**root.settings(), **commit["settings"]}
+    store.put(JOB, json_document(settings))
+    plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
+    renew_claim(plan, display_uri(root.uri), settings["id"])
+    _begin_log(root, store.get(f"{folder}/{_COPY}"))
+    _delete_channels(root, former, plan)
+    outcome = {"state": "done", **{k: commit[k] for k in ("kind", "savepoint", "time")}}
+    pending.close(store, commit["id"], outcome)
+    return outcome
+
+
+def _begin_log(root: JobRoot, data: bytes) -> None:
+    """Let the log begin with the state of the new generation."""
+    copy = LOG_CODEC.decode(data)
+    assert isinstance(copy, StateCopied), copy
+    log = NoticeLog(root, SystemClock(), JobConfig(), None)
+    try:
+        log.append_copy(replace(copy, epoch=max(copy.epoch, 1)))
+        log.flush()
+        root.check_owner()
+        obsolete = log.begin_anew()
+    finally:
+        log.close()
+    for name in obsolete:
+        root.store.delete(name)
+
+
+def _delete_channels(root: JobRoot, former: PhysicalPlan, plan: PhysicalPlan) -> None:
+    """What channels of the former generation held is in the savepoint, as far as it counts."""
+    kept = {channel.uri for v in plan.vertices for channel in v.inputs}
+    prefix = f"{former.root}/"
+    for vertex in former.vertices:
+        for channel in vertex.inputs:
+            if channel.uri not in kept and channel.uri.startswith(prefix):
+                for name in root.store.list(channel.uri.removeprefix(prefix)):
+                    with contextlib.suppress(FileNotFoundError):
+                        root.store.delete(name)
+
+
+def last_change(root: JobRoot) -> str | None:
+    """The savepoint before the job's last change; None: it was never changed."""
+    number = int(root.settings().get(GENERATION, 0))
+    names = {savepoint.name for savepoint in list_savepoints(root.store)}
+    return before_name(number) if before_name(number) in names else None

@@ -1,0 +1,234 @@
+"""Compares the plan of a job with that of its next query: what becomes of each stage's state.
+
+Stages are matched by meaning, not by name or number: sources by their path, other stages by their
+input stages and their operators. So a query with renamed or reordered stages keeps their states.
+The comparison is a pure function of both plans; its hash stands for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from rvertex.checkpoint.conversion import pairs_of
+from rvertex.checkpoint.value_log import draws_values
+from rvertex.sinks.spec import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner.physical.plan import PhysicalPlan, Stage
+    from rvertex.sources.spec import SourcePartition
+    from rvertex.vertex.spec import VertexSpec
+
+_HASH_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What becomes of a stage, or of a delivery. ``former``: its name in the old plan, if any."""
+
+    stage: str
+    former: str
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``links``: by new stage the old one whose state it continues."""
+
+    rows: tuple[Row, ...]
+    refusals: tuple[str, ...]
+    links: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        """Equal for equal comparisons: what ``--approve`` takes."""
+        reasons = json.dumps([[asdict(row) for row in self.rows], self.refusals])
+        return hashlib.sha256(reasons.encode()).hexdigest()[:_HASH_DIGITS]
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether every stage keeps its state as it is, and none comes or goes."""
+        return not self.refusals and all(row.verdict == "kept" for row in self.rows)
+
+
+class _Plan:
+    """A plan by stage."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self.plan = plan
+        self.stages = {stage.name: stage for stage in plan.stages}
+        self.vertices: dict[str, list[VertexSpec]] = {name: [] for name in self.stages}
+        for vertex in plan.vertices:
+            self.vertices[vertex.stage].append(vertex)
+
+    def source(self, stage: str) -> SourcePartition | None:
+        return self.vertices[stage][0].source
+
+    def sources(self, stage: str) -> list[SourcePartition]:
+        return [v.source for v in self.vertices[stage] if v.source is not None]
+
+
+def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
+    """Decide for each stage of ``new`` which state of ``old`` it continues."""
+    before, after = _Plan(old), _Plan(new)
+    links: dict[str, str] = {}
+    for stage in _upstream_first(new):
+        found = _former(before, after, stage, links)
+        if found is not None:
+            links[stage.name] = found
+    rows = [_row(before, after, stage.name, links.get(stage.name)) for stage in new.stages]
+    gone = [name for name in before.stages if name not in links.values()]
+    rows += [Row("", name, "dropped", "no stage of the new query continues it") for name in gone]
+    rows += _deliveries(old, new)
+    refusals = [*_refused_stages(before, after, links), *_refused_output(old, new)]
+    return Comparison(tuple(rows), tuple(refusals), links)
+
+
+def _upstream_first(plan: PhysicalPlan) -> list[Stage]:
+    by_name = {stage.name: stage for stage in plan.stages}
+    order = dict.fromkeys(plan.vertex(v).stage for v in plan.topological_order())
+    return [by_name[name] for name in order]
+
+
+def _former(before: _Plan, after: _Plan, stage: Stage, links: dict[str, str]) -> str | None:
+    """The old stage that a new one continues; ties return the first."""
+    best: tuple[int, str] | None = None
+    for name in before.stages:
+        if name in links.values():
+            continue
+        score = _likeness(before, after, name, stage.name, links)
+        if score and (best is None or score > best[0]):
+            best = score, name
+    return None if best is None else best[1]
+
+
+def _likeness(before: _Plan, after: _Plan, old: str, new: str, links: dict[str, str]) -> int:
+    """0: the new stage does not continue the old one."""
+    was, is_now = before.source(old), after.source(new)
+    if (was is None) != (is_now is None):
+        return 0
+    if was is not None and is_now is not None:
+        if not _reads_the_same(was, is_now):
+            return 0
+    elif not _has_linked_inputs(before.stages[old], after.stages[new], links):
+        return 0
+    score = 1 + (_kind(old) == _kind(new)) + (old == new)
+    pairs = pairs_of(before.vertices[old][0], after.vertices[new][0])
+    if pairs and was is None and all(pair.old is None for pair in pairs):
+        return 0
+    return score + sum(4 * (pair.verdict == "kept") + 2 * (pair.old is not None) for pair in pairs)
+
+
+def _reads_the_same(was: SourcePartition, is_now: SourcePartition) -> bool:
+    fields = [(s.spec.format, s.spec.path, s.spec.log is None) for s in (was, is_now)]
+    return fields[0] == fields[1] and (
+        was.spec.format != "items" or was.spec.items == is_now.spec.items
+    )
+
+
+def _has_linked_inputs(old: Stage, new: Stage, links: dict[str, str]) -> bool:
+    own = [(links.get(edge.upstream), edge.port) for edge in new.inputs]
+    return own == [(edge.upstream, edge.port) for edge in old.inputs]
+
+
+def _kind(stage: str) -> str:
+    return stage.partition("-")[2]
+
+
+def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
+    if former is None:
+        source = after.source(stage)
+        reason = "a new stage" if source is None else "a new source, read from its start"
+        return Row(stage, "", "started empty", reason)
+    old, new = before.vertices[former][0], after.vertices[stage][0]
+    pairs = pairs_of(old, new)
+    reasons = [pair.reason for pair in pairs if pair.reason]
+    if any(pair.verdict == "started empty" for pair in pairs):
+        return Row(stage, former, "started empty", "; ".join(reasons))
+    added = _new_columns(old, new)
+    if added:
+        reasons.append(f"{', '.join(added)}: null in rows that were read before the change")
+    is_same = not reasons and all(pair.verdict == "kept" for pair in pairs)
+    return Row(
+        stage, former, "kept" if is_same and _is_equal(old, new) else "converted", _text(reasons)
+    )
+
+
+def _text(reasons: Sequence[str]) -> str:
+    return (
+        "; ".join(dict.fromkeys(reasons)) or "computes something else; it has no state that differs"
+    )
+
+
+def _is_equal(old: VertexSpec, new: VertexSpec) -> bool:
+    """Whether both have the same operators and output columns."""
+    schemas = old.output_payload.equals(new.output_payload)
+    return schemas and repr(old.operators) == repr(new.operators)
+
+
+def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
+    """Columns that a source has not read so far."""
+    if old.source is None or new.source is None:
+        return []
+    known = set(old.source.spec.schema.names)
+    return [name for name in new.source.spec.schema.names if name not in known]
+
+
+def _deliveries(old: PhysicalPlan, new: PhysicalPlan) -> list[Row]:
+    before, after = ([name_of(spec) for spec in plan.deliveries] for plan in (old, new))
+    rows = []
+    for name in after:
+        is_kept = name in before
+        reason = "" if is_kept else "delivers the whole output that is kept"
+        former = f"delivery {name}" if is_kept else ""
+        verdict = "kept" if is_kept else "started"
+        rows.append(Row(f"delivery {name}", former, verdict, reason))
+    gone = [name for name in before if name not in after]
+    return [*rows, *(Row("", f"delivery {name}", "dropped", "it ends here") for name in gone)]
+
+
+def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[str]:
+    found = []
+    for new, old in links.items():
+        counts = len(before.vertices[old]), len(after.vertices[new])
+        if counts[0] != counts[1]:
+            found.append(f"stage {new} would have {counts[1]} vertices, and has {counts[0]}")
+            continue
+        for was, is_now in zip(before.sources(old), after.sources(new), strict=True):
+            if was.spec.log is None and was.units != is_now.units:
+                found.append(
+                    f"stage {new} would read other rows of {was.spec.shown or was.spec.path}"
+                )
+                break
+    for side in (before, after):
+        for name, vertices in side.vertices.items():
+            if vertices[0].recovery.strategy == "strong":
+                found.append(f"stage {name} is recovered as 'strong', which cannot be changed")
+            if any(draws_values(operator) for operator in vertices[0].operators):
+                found.append(f"stage {name} draws logged values, which cannot be changed")
+    return list(dict.fromkeys(found))
+
+
+def _refused_output(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
+    if old.output != new.output:
+        return [f"its answer would go to {new.output}, and goes to {old.output}"]
+    if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):
+        return ["its answer would be written in another way"]
+    if len(old.sink_streams()) != len(new.sink_streams()):
+        counts = len(new.sink_streams()), len(old.sink_streams())
+        return [f"its answer would have {counts[0]} partitions, and has {counts[1]}"]
+    found = []
+    for column in old.schema:
+        if column.name not in new.schema.names:
+            found.append(f"column {column.name!r} of the answer would be gone")
+        elif not new.schema.field(column.name).type.equals(column.type):
+            kinds = new.schema.field(column.name).type, column.type
+            found.append(
+                f"column {column.name!r} of the answer would be {kinds[0]}, not {kinds[1]}"
+            )
+    return found

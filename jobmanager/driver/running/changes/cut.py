@@ -1,0 +1,116 @@
+"""The cut at which a job has stopped: of each vertex a checkpoint, and they fit together.
+
+A clean stop (:mod:`jobmanager.manager.stopping`) leaves such checkpoints: each reader has read the
+output of its writers up to their checkpoints. This file reads them from the log of a job without a
+job manager, and checks that they fit. They do not fit if a host died while the job stopped, or if
+the job was cancelled: then a vertex has written beyond its checkpoint, and no other query can begin
+there.
+
+Invariant: at a cut the outputs that users read end exactly at the checkpoints of their writers, so
+the next query neither repeats nor skips a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobmanager.config import JobConfig
+from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.topology import Topology
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import display_uri
+from rstream.log.durable import DurableLog
+from rstream.store.blobs import open_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jobmanager.state.job_state import JobState
+    from jobmanager.state.records import VertexState
+    from jobmanager.state.tracker import CheckpointRef
+    from jobmanager.storage.root import JobRoot
+    from planner.physical.plan import PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Items ``[lo, hi)`` of a channel that its reader has not consumed."""
+
+    stream: str
+    uri: str
+    lo: int
+    hi: int
+    payload: pa.Schema
+    #: Its writer has ended, so the last of them is the end of the stream.
+    is_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The positions of all vertices. ``refs``: checkpoints of unfinished vertices."""
+
+    job: JobState
+    refs: dict[str, CheckpointRef]
+    rests: tuple[Rest, ...]
+
+
+def read_cut(root: JobRoot, plan: PhysicalPlan) -> Cut:
+    """The cut at which the job has stopped.
+
+    Raises:
+        NotACutError: its checkpoints do not fit together.
+    """
+    manager = JobManager(Topology(plan.vertices), JobConfig())
+    manager.recall([notice for _, notice in read_notices(root.store)])
+    try:
+        return _cut_of(manager.job, plan)
+    except _UnfitError as error:
+        raise NotACutError(display_uri(root.uri), str(error)) from error
+
+
+class _UnfitError(Exception):
+    """Why there is no cut."""
+
+
+def _cut_of(job: JobState, plan: PhysicalPlan) -> Cut:
+    refs: dict[str, CheckpointRef] = {}
+    for name, vertex in job.vertices.items():
+        if not vertex.is_finished:
+            refs[name] = job.tracker.newest(name)
+            if not refs[name].name:
+                raise _UnfitError(f"vertex {name} has no checkpoint")
+    _check_ends(job, plan, refs)
+    channels = {channel.stream: channel for v in plan.vertices for channel in v.inputs}
+    rests = []
+    for stream in job.topology.streams.values():
+        if stream.reader is None or job.vertices[stream.reader.vertex].is_finished:
+            continue
+        writer = job.vertices[stream.writer.vertex]
+        hi = _outputs(writer, refs)[stream.writer.index]
+        lo = refs[stream.reader.vertex].inputs[stream.reader.index]
+        if lo > hi:
+            who = f"vertex {stream.reader.vertex} is further than what {stream.writer.vertex} wrote"
+            raise _UnfitError(f"{who} by its last checkpoint")
+        if lo < hi:
+            channel = channels[stream.id]
+            rests.append(Rest(stream.id, channel.uri, lo, hi, channel.payload, writer.is_finished))
+    return Cut(job, refs, tuple(rests))
+
+
+def _outputs(writer: VertexState, refs: dict[str, CheckpointRef]) -> tuple[int, ...]:
+    return writer.ends if writer.is_finished else refs[writer.shape.id].outputs
+
+
+def _check_ends(job: JobState, plan: PhysicalPlan, refs: dict[str, CheckpointRef]) -> None:
+    """Check that the outputs end at the checkpoints of their writers."""
+    sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
+    for stream, uri in (*plan.sink_streams(), *sides):
+        shape = job.topology.streams[stream]
+        expected = _outputs(job.vertices[shape.writer.vertex], refs)[shape.writer.index]
+        log = DurableLog(open_store(uri), stream)
+        end = max(log.end(), log.mark)
+        if end != expected:
+            reason = f"{stream} has {end} items, and its writer's checkpoint is at {expected}"
+            raise _UnfitError(reason)

@@ -1,0 +1,53 @@
+"""The errors of savepoints and changes."""
+
+from __future__ import annotations
+
+from rstream.errors import UsageError, error_class
+
+
+@error_class
+class NotACutError(UsageError):
+    """The checkpoints of a job do not fit together, so nothing can be built on them."""
+
+    root: str
+    reason: str
+
+    message = (
+        "{root} cannot be saved or changed now: {reason}. Resume it, then "
+        "stop it with `jobmanager stop`, or try again while it runs"
+    )
+
+
+@error_class
+class ChangePendingError(UsageError):
+    """Another change of the job is under way."""
+
+    root: str
+
+    message = (
+        "{root} is being changed already: wait until that is done, "
+        "or resume the job if no job manager is running"
+    )
+
+
+@error_class
+class ChangeRefusedError(UsageError):
+    """A job cannot be changed so."""
+
+    root: str
+    reason: str
+
+    message = "{root} cannot be changed: {reason}"
+
+
+@error_class
+class NotApprovedError(UsageError):
+    """A change was compared and not approved. ``approved``: the hash that was given, or empty."""
+
+    root: str
+    hash: str
+    approved: str
+
+    def __str__(self) -> str:
+        other = f"{self.approved} approves another comparison; " if self.approved else ""
+        return f"{self.root} was not changed: {other}give --yes, or --approve {self.hash}"

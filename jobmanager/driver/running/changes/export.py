@@ -1,0 +1,81 @@
+"""Exports a savepoint to another folder: the root of a new job that starts from it.
+
+The folder holds the plan, the query, a checkpoint of each vertex and a log that begins with them.
+So it is a stopped job, which ``resume`` starts. Its output begins empty: it holds what the other
+job computes. It reads the same sources from the positions of the savepoint.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobmanager.config import JobConfig
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.generation import Builder
+from jobmanager.storage.documents import json_document, pickle_document, read_json_document
+from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.places import plan_in, plan_without_place
+from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot, display_uri
+from jobmanager.storage.savepoints import folder_of, read_savepoint
+from rstream.clock import SystemClock
+
+if TYPE_CHECKING:
+    from jobmanager.state.messages import StateCopied
+    from planner.physical.plan import PhysicalPlan
+
+_OUTPUT = "output"
+
+
+def export(root: JobRoot, name: str, uri: str) -> str:
+    """Write the savepoint to the folder ``uri``; gives its name.
+
+    Raises:
+        NoSavepointError: there is none of that name.
+        JobExistsError: the folder holds a job.
+        ChangeRefusedError: its answer is not below the root, or its inputs are.
+    """
+    root.check_trusted()
+    savepoint = read_savepoint(root.store, name)
+    target, now_us = JobRoot(uri), SystemClock().now_us()
+    target.check_free(now_us)
+    plan = _plan_at(root, name, display_uri(root.uri))
+    if plan.output != f"{plan.root}/{_OUTPUT}":
+        reason = f"its answer goes to {plan.output}, which two jobs cannot share"
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    if any(v.source is not None and v.source.spec.given == "copy" for v in plan.vertices):
+        reason = "it reads tables below its root"
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    there = _plan_at(root, name, display_uri(target.uri))
+    links = {stage.name: stage.name for stage in plan.stages}
+    built = Builder(root.store, savepoint, (plan, there), links, 1, target.store).build()
+    store, folder = root.store, folder_of(name)
+    settings = read_json_document(store.get(f"{folder}/{JOB}"))
+    renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, "generation": 0}
+    target.make_private()
+    target.store.put(QUERY, store.get(f"{folder}/{QUERY}"))
+    target.store.put(PLAN, pickle_document(plan_without_place(built.plan)))
+    target.claim(now_us)
+    _begin_log(target, built.copy)
+    status = {"job": target.name, "state": "stopped", "error": "", "written_us": now_us}
+    target.store.put(JOB, json_document({**settings, **renewed}))
+    target.write_status(status)
+    return savepoint.name
+
+
+def _plan_at(root: JobRoot, name: str, place: str) -> PhysicalPlan:
+    from jobmanager.storage.documents import read_pickle_document
+
+    found: PhysicalPlan = read_pickle_document(root.store.get(f"{folder_of(name)}/{PLAN}"))
+    return plan_in(found, place)
+
+
+def _begin_log(target: JobRoot, copy: StateCopied) -> None:
+    log = NoticeLog(target, SystemClock(), JobConfig(), None)
+    try:
+        log.append_copy(replace(copy, takeovers=0))
+        log.flush()
+        log.begin_anew()
+    finally:
+        log.close()

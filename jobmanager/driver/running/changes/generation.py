@@ -1,0 +1,372 @@
+"""Builds the next generation of a job: a plan, and a checkpoint of each vertex to begin with.
+
+Each change begins a generation. A generation has new channels, below ``streams/g<n>``, which begin
+with the unconsumed items of the former ones. The output and the side outputs continue at their
+ends, source vertices at their positions.
+
+Invariants: (1) nothing that the former generation needs is changed or deleted; (2) the first
+checkpoints of a generation fit together: a channel ends exactly at its writer's checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobmanager.driver.running.changes.cut import Rest
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
+from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
+from jobmanager.state.messages import StateCopied, VertexCopy
+from jobmanager.state.tracker import CheckpointRef
+from jobmanager.storage.root import display_uri
+from jobmanager.storage.savepoints import folder_of
+from rstream.items.batch import CTI, Items, item_schema
+from rstream.items.digest import StreamDigest
+from rstream.log.durable import DurableLog
+from rstream.store.blobs import open_store
+from rstream.types import MIN_TIME
+from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
+from rvertex.checkpoint.conversion import converted_operators, converted_source, reshaped
+from rvertex.checkpoint.journal import INTAKE
+from rvertex.messages import Counts
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.rvertex import RVertex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobmanager.storage.savepoints import SavedVertex, Savepoint
+    from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+    from rvertex.vertex.spec import InputChannel, OutputEdge, Snapshot, VertexSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """``copy``: what a job manager knows that begins with it."""
+
+    plan: PhysicalPlan
+    copy: StateCopied
+    #: Checkpoints that were written for it.
+    files: tuple[str, ...]
+
+
+class Builder:
+    """Builds the generation ``number`` from a savepoint. Paths of ``store`` are below the root."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        savepoint: Savepoint,
+        plans: tuple[PhysicalPlan, PhysicalPlan],
+        links: Mapping[str, str],
+        number: int,
+        target: BlobStore | None = None,
+    ) -> None:
+        """``plans``: the old one and the new one. ``links``: by new stage the old one.
+
+        ``target``: the root of the generation, if that is another one.
+        """
+        self._store, self._saved, self._number = store, savepoint, number
+        self._target = target or store
+        self._old, new = plans
+        self._links = dict(links)
+        self._is_elsewhere = target is not None
+        self._origins = {v.id: self._origin(v) for v in new.vertices}
+        self._plan = self._placed(new)
+        self._rows = {row.vertex: row for row in savepoint.vertices}
+        self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
+        self._snapshots: dict[str, Snapshot] = {}
+        self._rests = {rest.stream: rest for rest in savepoint.rests}
+
+    def build(self) -> Generation:
+        """Write the first checkpoints and what channels begin with.
+
+        Raises:
+            ChangeRefusedError, CannotConvertError: it cannot be.
+        """
+        self._check_rests()
+        copies, files = [], []
+        for at, vertex in enumerate(self._plan.vertices):
+            origin = self._origins[vertex.id]
+            carried = self._carry(vertex)
+            row = None if origin is None else self._rows[origin.id]
+            if row is not None and row.is_finished:
+                copies.append(self._ended(vertex, row, carried))
+                continue
+            snapshot = self._snapshot(vertex, origin, carried)
+            name = checkpoint_path(f"checkpoints/{vertex.id}", self._epoch + at, 0)
+            self._target.put(name, encode_snapshot(snapshot))
+            files.append(name)
+            copies.append(self._copied(vertex, snapshot, name))
+        copy = StateCopied(
+            epoch=self._epoch + len(self._plan.vertices),
+            takeovers=self._saved.takeovers,
+            retain_us=0,
+            checkpointed_us=self._saved.checkpointed_us,
+            uncollected=0,
+            collected_us=0,
+            collected=(),
+            is_damaged=False,
+            is_finishing=False,
+            vertices=tuple(copies),
+        )
+        return Generation(self._plan, copy, tuple(files))
+
+    # ---- the plan
+
+    def _origin(self, vertex: VertexSpec) -> VertexSpec | None:
+        stage = self._links.get(vertex.stage)
+        if stage is None:
+            return None
+        return next(v for v in self._old.vertices if (v.stage, v.index) == (stage, vertex.index))
+
+    def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
+        """The plan with channels of this generation and the log partitions of the former."""
+        folder = f"{plan.root}/streams/g{self._number}"
+        vertices = []
+        for vertex in plan.vertices:
+            inputs = tuple(replace(c, uri=f"{folder}/{c.stream}") for c in vertex.inputs)
+            outputs = tuple(self._edge(vertex, edge, folder) for edge in vertex.outputs)
+            source, origin = vertex.source, self._origins[vertex.id]
+            if source is not None and origin is not None and source.spec.log is not None:
+                assert origin.source is not None
+                units = tuple(replace(u, settles_at=None) for u in origin.source.log_units)
+                source = replace(source, units=units, added=(), known=origin.source.known)
+            vertices.append(replace(vertex, inputs=inputs, outputs=outputs, source=source))
+        return replace(plan, vertices=tuple(vertices))
+
+    def _edge(self, vertex: VertexSpec, edge: OutputEdge, folder: str) -> OutputEdge:
+        if edge.is_sink:
+            return edge
+        if not edge.side:
+            return replace(edge, uris=tuple(f"{folder}/{stream}" for stream in edge.streams))
+        if self._former_side(vertex, edge) is not None and not self._is_elsewhere:
+            return edge
+        mark = f"/{edge.side}/"
+        uris = tuple(uri.replace(mark, f"{mark}g{self._number}-") for uri in edge.uris)
+        return replace(edge, uris=uris)
+
+    def _former_side(self, vertex: VertexSpec, edge: OutputEdge) -> int | None:
+        """The number of the old side output that a side output continues, at its place."""
+        origin = self._origins[vertex.id]
+        if origin is None:
+            return None
+        for at, other, uri in _outputs(origin):
+            is_same = other.side == edge.side and other.payload == edge.payload
+            if is_same and uri in edge.uris:
+                return at
+        return None
+
+    # ---- the vertices
+
+    def _snapshot(
+        self, vertex: VertexSpec, origin: VertexSpec | None, carried: list[list[Items]]
+    ) -> Snapshot:
+        fresh = RVertex(vertex, pending_rows_max=1).get_snapshot(whole=True)
+        if origin is None:
+            states = converted_operators(None, vertex, (), self._saved.time_us)
+            fresh = replace(fresh, states=(fresh.states[0], *states))
+            return self._with_outputs(vertex, fresh, None, carried)
+        old = self._of(origin)
+        time = time_of_input(old)
+        operators = converted_operators(origin, vertex, old.states[1:], time)
+        if vertex.source is None:
+            state = _merge_state(len(vertex.inputs), time)
+            inputs: tuple[int, ...] = (0,) * len(vertex.inputs)
+        else:
+            found = converted_source(old.states[0], vertex)
+            if found is None:
+                reason = f"a column that {vertex.stage} reads has another type now"
+                raise ChangeRefusedError(self._plan.root, reason)
+            state, inputs = found, old.inputs
+            if vertex.source.spec.log is not None:
+                state, inputs = self._with_own_journal(vertex, found, inputs)
+        snapshot = replace(
+            fresh,
+            inputs=inputs,
+            states=(state, *operators),
+            events_in=old.events_in,
+            events_out=old.events_out,
+        )
+        return self._with_outputs(vertex, snapshot, (origin, old.outputs, old.digests), carried)
+
+    def _of(self, origin: VertexSpec) -> Snapshot:
+        if origin.id not in self._snapshots:
+            name = self._rows[origin.id].checkpoint
+            self._snapshots[origin.id] = read_snapshot(self._store, origin, name)
+        return self._snapshots[origin.id]
+
+    def _with_own_journal(
+        self, vertex: VertexSpec, state: OperatorState, inputs: tuple[int, ...]
+    ) -> tuple[OperatorState, tuple[int, ...]]:
+        """Reset the number of entries: the state already contains their effect."""
+        numbers = [int(p.rpartition("/")[2]) for p in self._target.list(f"{INTAKE}/{vertex.id}")]
+        books = [{**book, "entries": 0} for book in state.header["books"]]
+        header = {**state.header, "books": books, "blob": max(numbers, default=-1) + 1}
+        half = len(inputs) // 2
+        return replace(state, header=header), (*inputs[:half], *(0,) * half)
+
+    def _with_outputs(
+        self,
+        vertex: VertexSpec,
+        snapshot: Snapshot,
+        former: tuple[VertexSpec, tuple[int, ...], tuple[bytes, ...]] | None,
+        carried: list[list[Items]],
+    ) -> Snapshot:
+        outputs, digests = [], []
+        for (_, edge, _), items in zip(_outputs(vertex), carried, strict=True):
+            at = self._former_output(vertex, edge, former[0] if former else None)
+            if at is None or former is None:
+                if edge.is_sink and not self._is_elsewhere:
+                    reason = (
+                        f"no stage of the old query wrote the output that {vertex.stage} continues"
+                    )
+                    raise ChangeRefusedError(self._plan.root, reason)
+                outputs.append(sum(one.batch.num_rows for one in items))
+                digests.append(_digest(items))
+            else:
+                outputs.append(former[1][at])
+                digests.append(former[2][at])
+        return replace(snapshot, outputs=tuple(outputs), digests=tuple(digests), is_final=False)
+
+    def _former_output(
+        self, vertex: VertexSpec, edge: OutputEdge, origin: VertexSpec | None
+    ) -> int | None:
+        if origin is None or not (edge.is_sink or edge.side):
+            return None
+        if edge.side:
+            return None if self._is_elsewhere else self._former_side(vertex, edge)
+        return next((at for at, other, _ in _outputs(origin) if other.is_sink), None)
+
+    def _ended(
+        self, vertex: VertexSpec, row: SavedVertex, carried: list[list[Items]]
+    ) -> VertexCopy:
+        """A finished vertex: its channels hold the unconsumed items."""
+        ends = [sum(one.batch.num_rows for one in items) for items in carried]
+        return VertexCopy(
+            vertex=vertex.id,
+            refs=(),
+            parts=(),
+            is_finished=True,
+            finisher=self._epoch,
+            digests=tuple(_digest(items) for items in carried),
+            ends=tuple(ends),
+            counts=Counts(),
+        )
+
+    def _copied(self, vertex: VertexSpec, snapshot: Snapshot, name: str) -> VertexCopy:
+        at = snapshot.inputs, snapshot.outputs, snapshot.inputs
+        return VertexCopy(
+            vertex=vertex.id,
+            refs=(CheckpointRef(name, *at, (), self._saved.checkpointed_us),),
+            parts=(),
+            is_finished=False,
+            finisher=0,
+            digests=(),
+            ends=(),
+            counts=Counts(snapshot.events_in, snapshot.events_out),
+        )
+
+    # ---- items between vertices
+
+    def _carry(self, vertex: VertexSpec) -> list[list[Items]]:
+        """By output of a vertex what its stream begins with; it is durable from here on."""
+        readers = {c.stream: (v, c) for v in self._plan.vertices for c in v.inputs}
+        found = []
+        for _, edge, uri, stream in _streams(vertex):
+            items: list[Items] = []
+            if stream in readers:
+                items = self._waiting(vertex, *readers[stream])
+                log = DurableLog(
+                    self._opened(uri), stream, schema=item_schema(readers[stream][1].payload)
+                )
+                for one in items:
+                    log.write(one)
+            found.append(items)
+            del edge
+        return found
+
+    def _opened(self, uri: str) -> BlobStore:
+        root = self._plan.root
+        return (
+            self._target.child(uri.removeprefix(f"{root}/"))
+            if uri.startswith(root)
+            else open_store(uri)
+        )
+
+    def _waiting(
+        self, writer: VertexSpec, reader: VertexSpec, channel: InputChannel
+    ) -> list[Items]:
+        """The unconsumed items of the old channel that a channel continues."""
+        old = self._former_channel(writer, reader, channel)
+        rest = None if old is None else self._rests.get(old.stream)
+        if old is None or rest is None:
+            return []
+        place = f"{display_uri(self._store.uri)}/{folder_of(self._saved.name)}/{old.stream}"
+        found, seq = [], 0
+        for items in rest_items(Rest(old.stream, place, rest.lo, rest.hi, old.payload, False)):
+            table = pa.Table.from_batches([items.batch])
+            made = reshaped(table, item_schema(channel.payload))
+            if made is None:
+                reason = f"rows on their way to {reader.stage} have a column of another type"
+                raise ChangeRefusedError(self._plan.root, reason)
+            for batch in made.combine_chunks().to_batches():
+                found.append(Items(seq, batch))
+                seq += batch.num_rows
+        return found
+
+    def _former_channel(
+        self, writer: VertexSpec, reader: VertexSpec, channel: InputChannel
+    ) -> InputChannel | None:
+        was_writer, was_reader = self._origins[writer.id], self._origins[reader.id]
+        if was_writer is None or was_reader is None:
+            return None
+        streams = set(was_writer.output_streams)
+        own = [c for c in was_reader.inputs if c.stream in streams and c.port == channel.port]
+        return own[0] if own else None
+
+    def _check_rests(self) -> None:
+        """Check that no continued vertex waits for rows of a replaced one."""
+        taken = set()
+        for vertex in self._plan.vertices:
+            for channel in vertex.inputs:
+                writer = self._plan.vertex(self._plan.writers()[channel.stream])
+                old = self._former_channel(writer, vertex, channel)
+                taken.add("" if old is None else old.stream)
+        going_on = {v.id for v in self._origins.values() if v is not None}
+        for vertex in self._old.vertices:
+            for channel in vertex.inputs:
+                is_lost = channel.stream in self._rests and channel.stream not in taken
+                if is_lost and vertex.id in going_on:
+                    reason = (
+                        f"rows are on their way to {vertex.stage} from a stage that is replaced"
+                    )
+                    raise ChangeRefusedError(self._plan.root, reason)
+
+
+def _streams(vertex: VertexSpec) -> list[tuple[int, OutputEdge, str, str]]:
+    """The outputs of a vertex: number, edge, place and stream."""
+    pairs = [(e, u, s) for e in vertex.outputs for u, s in zip(e.uris, e.streams, strict=True)]
+    return [(at, edge, uri, stream) for at, (edge, uri, stream) in enumerate(pairs)]
+
+
+def _outputs(vertex: VertexSpec) -> list[tuple[int, OutputEdge, str]]:
+    return [(at, edge, uri) for at, edge, uri, _ in _streams(vertex)]
+
+
+def _merge_state(channels: int, time: int) -> OperatorState:
+    """The state of MERGE at a cut: no item is pending, and no later item precedes ``time``."""
+    return OperatorState(
+        {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
+    )
+
+
+def _digest(items: list[Items]) -> bytes:
+    digest = StreamDigest()
+    for one in items:
+        digest.update(one.first_seq, one.batch)
+    return digest.to_bytes()

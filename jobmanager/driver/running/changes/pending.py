@@ -1,0 +1,107 @@
+"""The pending change of a job: a savepoint, another query, or the former one.
+
+``change/request.json`` names it; the query and the plan are in ``change/<id>/``. The job manager
+stops the job at a cut, builds the next generation and puts ``change/commit.json``. Before that file
+nothing has changed; after it a successor completes the change. The outcome stays in
+``change/<id>/outcome.json``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from jobmanager.driver.running.changes.errors import ChangePendingError
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    pickle_document,
+    read_json_document,
+)
+from jobmanager.storage.places import plan_without_place
+from jobmanager.storage.root import display_uri
+
+if TYPE_CHECKING:
+    from jobmanager.storage.root import JobRoot
+    from planner import Query
+    from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+
+FOLDER = "change"
+REQUEST, COMMIT = f"{FOLDER}/request.json", f"{FOLDER}/commit.json"
+OUTCOME, NEXT_PLAN, NEXT_QUERY = "outcome.json", "plan.pkl", "query.pkl"
+Kind = Literal["savepoint", "deploy", "rollback"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``savepoint``: the one to take, or to return to. ``at_us``: not before this event time.
+
+    ``approved``: the hash of the comparison. ``settings``: of ``job.json``, what follows the query.
+    """
+
+    id: str
+    kind: Kind
+    savepoint: str = ""
+    at_us: int | None = None
+    approved: str = ""
+    settings: dict[str, Any] | None = None
+
+    @property
+    def folder(self) -> str:
+        """What belongs to it, below the job's root."""
+        return f"{FOLDER}/{self.id}"
+
+
+def new_change(kind: Kind, **fields: Any) -> Change:
+    """A change with a new id."""
+    return Change(uuid.uuid4().hex[:12], kind, **fields)
+
+
+def request(root: JobRoot, change: Change, query: Query | None, plan: PhysicalPlan | None) -> None:
+    """Store the request for the job manager.
+
+    Raises:
+        ChangePendingError: another change is under way.
+    """
+    store = root.store
+    if query is not None and plan is not None:
+        store.put(f"{change.folder}/{NEXT_QUERY}", pickle_document(query))
+        store.put(f"{change.folder}/{NEXT_PLAN}", pickle_document(plan_without_place(plan)))
+    if not store.put_new(REQUEST, json_document(asdict(change))):
+        raise ChangePendingError(display_uri(root.uri))
+
+
+def pending(store: BlobStore) -> Change | None:
+    """The requested change, None if there is none."""
+    found = _document(store, REQUEST)
+    return None if found is None else Change(**found)
+
+
+def committed(store: BlobStore) -> dict[str, Any] | None:
+    """The change that must be completed."""
+    return _document(store, COMMIT)
+
+
+def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
+    """Say what became of a change; nothing is pending afterwards."""
+    path_of_outcome = f"{FOLDER}/{change_id}/{OUTCOME}"
+    store.put(path_of_outcome, json_document(outcome))
+    store.delete(REQUEST)
+    store.delete(COMMIT)
+    for path in store.list(f"{FOLDER}/{change_id}"):
+        if path != path_of_outcome:
+            store.delete(path)
+
+
+def outcome_of(store: BlobStore, change_id: str) -> dict[str, Any] | None:
+    """What became of a change; None: nothing yet."""
+    return _document(store, f"{FOLDER}/{change_id}/{OUTCOME}")
+
+
+def _document(store: BlobStore, path: str) -> dict[str, Any] | None:
+    try:
+        return read_json_document(store.get(path))
+    except (FileNotFoundError, BrokenDocumentError):
+        return None

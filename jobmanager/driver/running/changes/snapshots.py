@@ -1,0 +1,64 @@
+"""Reads the checkpoints of a cut, and what its channels hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from rstream import open_reader
+from rstream.errors import CorruptSegmentError, SequenceDiscardedError, SequenceLostError
+from rstream.items.batch import Items, event_schema
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.checkpoint.checkpointer import read_checkpoint
+from rvertex.events.run import Run, to_items
+
+if TYPE_CHECKING:
+    from jobmanager.driver.running.changes.cut import Rest
+    from rstream.store.protocol import BlobStore
+    from rvertex.vertex.spec import Snapshot, VertexSpec
+
+
+def read_snapshot(store: BlobStore, spec: VertexSpec, name: str) -> Snapshot:
+    """What a checkpoint holds.
+
+    Raises:
+        CorruptCheckpointError: it, or a part of it, is gone or damaged.
+        ChangeRefusedError: it holds positions alone.
+    """
+    snapshot = read_checkpoint(store, name, spec).snapshot
+    if snapshot.replay_from is not None:
+        reason = f"the last checkpoint of {spec.id} holds no state: stop the job once more"
+        raise ChangeRefusedError(str(store.uri), reason)
+    return snapshot
+
+
+def time_of_input(snapshot: Snapshot) -> int:
+    """The last CTI that the input side of a vertex has released."""
+    return int(snapshot.states[0].header.get("last_cti", MIN_TIME))
+
+
+def rest_items(rest: Rest) -> list[Items]:
+    """What the reader of a channel had not consumed.
+
+    Raises:
+        ChangeRefusedError: it is gone.
+    """
+    if rest.is_ended and rest.hi - rest.lo == 1:
+        empty = pa.RecordBatch.from_pylist([], schema=event_schema(rest.payload))
+        return [Items(rest.lo, to_items(Run(empty, np.array([INF_TIME], np.int64))))]
+    reader, found = open_reader(rest.uri, rest.lo), []
+    try:
+        while reader.next_seq < rest.hi:
+            items = reader.read_next(rest.hi - reader.next_seq)
+            if items is None:
+                raise SequenceLostError(rest.stream, reader.next_seq)
+            found.append(items)
+    except (SequenceLostError, SequenceDiscardedError, CorruptSegmentError) as error:
+        reason = f"rows on their way in channel {rest.stream} are gone ({error})"
+        raise ChangeRefusedError(rest.uri, reason) from error
+    finally:
+        reader.close()
+    return found

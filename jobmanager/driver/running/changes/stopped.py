@@ -1,0 +1,108 @@
+"""Changes a job between two legs: stop it at a cut, carry the change out, start the next leg.
+
+A request file begins a change of a running job. The driver stops once the sources have reached the
+event time of the request. If a driver dies before the change is done, ``resume`` carries it out
+first, or at the next cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes.apply import carry_out
+from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.driver.running.changes.saving import save
+from jobmanager.storage.savepoints import STOP
+from rstream.clock import SystemClock
+from rstream.errors import StreamEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.driver.driver import Driver
+    from jobmanager.driver.running.changes.pending import Change
+    from jobmanager.manager.manager import JobManager
+    from jobmanager.storage.root import JobRoot
+
+_log = logging.getLogger(__name__)
+#: Clean stops that are tried for one change.
+CHANGE_TRIES_MAX = 3
+
+
+class Changing:
+    """Of one leg of a job; the driver's thread calls :meth:`note_request` and :meth:`note`."""
+
+    #: What users are to know of it.
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, root: JobRoot, on_begin: Callable[[], None]) -> None:
+        """``on_begin``: called before the driver is stopped."""
+        self._root, self._on_begin = root, on_begin
+        self._driver: Driver | None = None
+        #: The change to carry out at the next cut.
+        self.change: Change | None = None
+        self._has_begun = False
+
+    def watch(self, driver: Driver) -> None:
+        """Stop this driver for a change; one that is pending already counts."""
+        self._driver = driver
+        driver.on_change = self.note_request
+        self.note_request()
+
+    def note_request(self) -> None:
+        """Read the request."""
+        self.change = self.change or pending.pending(self._root.store)
+
+    def note(self, manager: JobManager) -> None:
+        """Stop the driver if a change is due; between two notices."""
+        if self.change is None or self._has_begun or manager.state != "running":
+            return
+        at_us = self.change.at_us
+        if at_us is None or at_us <= _reached(manager):
+            assert self._driver is not None
+            self._has_begun = True
+            self._on_begin()
+            self._driver.stop()
+
+    def start(self) -> None:
+        """The driver's first tick looks."""
+
+    def stop(self, state: str) -> None:
+        """Nothing runs beside the driver."""
+
+
+def _reached(manager: JobManager) -> int:
+    """The event time that all sources have reached."""
+    sources = [v for v in manager.vertices.values() if v.shape.is_source and not v.is_finished]
+    return min((vertex.cti for vertex in sources), default=2**63 - 1)
+
+
+def change_now(root: JobRoot, *, tries_left: int = CHANGE_TRIES_MAX) -> dict[str, Any] | None:
+    """Carry out the pending change, if the job is at a cut; its outcome.
+
+    None: nothing is pending, or the job has to run on and to stop again.
+    """
+    try:
+        return carry_out(root)
+    except NotACutError as error:
+        _log.warning("the change waits for a clean stop: %s", error)
+        change = pending.pending(root.store)
+        if tries_left > 1 or change is None:
+            return None
+        outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
+        pending.close(root.store, change.id, outcome)
+        return outcome
+
+
+def save_at_stop(root: JobRoot) -> None:
+    """Keep the cut of a clean stop as a savepoint; without one, the job can be resumed as well."""
+    with contextlib.suppress(NotACutError):
+        try:
+            save(root, STOP, SystemClock().now_us())
+        except NotACutError:
+            raise
+        except StreamEngineError as error:
+            _log.warning("the savepoint of the stop could not be taken: %s", error)

@@ -1,0 +1,44 @@
+"""Truncates a stream that has no writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.log.tail import Cut
+from rstream.store.blobs import open_store
+from rstream.store.segment_names import segment_name
+
+if TYPE_CHECKING:
+    from rstream.types import SeqRange
+
+
+def truncate(uri: str, end: int) -> None:
+    """Let the stream end at ``end``. A segment that goes beyond is written again up to there.
+
+    Taken twice it changes nothing.
+    """
+    store = open_store(uri)
+    plain = DurableLog(store, uri)
+    beyond = [seqs for seqs in plain.segments() if seqs.hi > end]
+    for seqs in beyond:
+        if seqs.lo < end:
+            _keep_head(uri, seqs, end)
+    for seqs in beyond:
+        store.delete(segment_name(seqs))
+
+
+def _keep_head(uri: str, seqs: SeqRange, end: int) -> None:
+    store = open_store(uri)
+    plain = DurableLog(store, uri)
+    cursor, found, seq = SegmentCursor(plain), [], seqs.lo
+    try:
+        while seq < end:
+            items = cursor.read(seq, end - seq)
+            assert items is not None, (uri, seq)
+            found.append(items)
+            seq = items.next_seq
+    finally:
+        cursor.close()
+    log = DurableLog(store, uri, schema=found[0].batch.schema, form=plain.read_form())
+    log.write(Cut.of(found))

@@ -1,0 +1,193 @@
+"""Requests changes of a job, from any process: a savepoint, another query, the former one.
+
+A request file makes the job manager of a running job carry a change out. A stopped job is changed
+in this process; ``resume`` starts it again.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.config import JobConfig
+from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes.apply import carry_out, last_change
+from jobmanager.driver.running.changes.compare import compare
+from jobmanager.driver.running.changes.errors import (
+    ChangeRefusedError,
+    NotACutError,
+    NotApprovedError,
+)
+from jobmanager.driver.running.changes.pending import new_change
+from jobmanager.driver.running.inputs import lowered, with_inputs_in
+from jobmanager.errors import JobFailedError, NoJobError
+from jobmanager.options import applied, configured, merged, planned
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.ownership import give_back, owned
+from jobmanager.storage.query_file import folders_of, load_query, query_file
+from jobmanager.storage.root import CHANGE, JobRoot, display_uri
+from jobmanager.storage.savepoints import check_name
+from jobmanager.storage.shown import shown_status
+from planner import Query, Stream
+from rstream.clock import SystemClock
+
+if TYPE_CHECKING:
+    from jobmanager.driver.running.changes.compare import Comparison
+    from jobmanager.driver.running.changes.pending import Change
+    from planner.physical.plan import PhysicalPlan
+
+#: How often to check the outcome of a change in another process.
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a deployment would do. ``outcome``: what became of it; None: it was only shown."""
+
+    comparison: Comparison
+    outcome: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types."""
+        rows = [asdict(row) for row in self.comparison.rows]
+        refused = list(self.comparison.refusals)
+        head = {"hash": self.comparison.hash, "stages": rows, "refused": refused}
+        return {**head, "outcome": self.outcome}
+
+
+def next_plan(root: JobRoot, query: Query | Stream) -> tuple[Query, PhysicalPlan]:
+    """The next query of a job and its plan."""
+    query = query.to_parquet() if isinstance(query, Stream) else query
+    settings = root.readable_settings()
+    options = merged(settings.get("options", {}), {})
+    config = configured(JobConfig(), settings["parallelism"], None, settings["paced"])
+    query = with_inputs_in(query, root)
+    plan = planned(lowered(query, root, applied(config, options)), options, is_new=True)
+    return query, plan
+
+
+def compared(root: JobRoot, query: Query | Stream) -> Comparison:
+    """Compare the plan of a job with that of its next query."""
+    return compare(_plan_of(root), next_plan(root, query)[1])
+
+
+def deploy(
+    target: str,
+    root: str,
+    *,
+    yes: bool = False,
+    approve: str = "",
+    dry_run: bool = False,
+    trust: bool = False,
+    wait_s: float = 600.0,
+) -> Deployment:
+    """Stop a job at a cut and continue it with the query of a file.
+
+    Raises:
+        ChangeRefusedError: the job cannot be changed so.
+        NotApprovedError: neither ``yes`` nor the hash of the comparison was given.
+        JobFailedError: the change was undone, with the reason; the job continues unchanged.
+    """
+    job_root = JobRoot(root, trust=trust)
+    job_root.check_trusted()
+    old = _plan_of(job_root)
+    query, plan = next_plan(job_root, load_query(target))
+    found = compare(old, plan)
+    if dry_run:
+        return Deployment(found)
+    if found.refusals:
+        raise ChangeRefusedError(display_uri(job_root.uri), "; ".join(found.refusals))
+    if not yes and approve != found.hash:
+        raise NotApprovedError(display_uri(job_root.uri), found.hash, approve)
+    file = query_file(target)
+    settings = {"query_file": file.to_json(), "folders": folders_of(file)}
+    change = new_change("deploy", approved=found.hash, settings=settings)
+    return Deployment(found, _done(job_root, change, query, plan, wait_s))
+
+
+def take_savepoint(
+    root: str, name: str, *, at_us: int | None = None, trust: bool = False, wait_s: float = 600.0
+) -> dict[str, Any]:
+    """Take a savepoint of a job, running or stopped; what became of it.
+
+    Raises:
+        NotACutError: the job has ended without a clean stop.
+    """
+    job_root = JobRoot(root, trust=trust)
+    job_root.check_trusted()
+    _plan_of(job_root)
+    change = new_change("savepoint", savepoint=check_name(name), at_us=at_us)
+    return _done(job_root, change, None, None, wait_s)
+
+
+def roll_back(root: str, *, trust: bool = False, wait_s: float = 600.0) -> dict[str, Any]:
+    """Return a job to the query before its last change, at the same cut.
+
+    Raises:
+        ChangeRefusedError: it was never changed.
+        JobFailedError: it cannot be undone, with the reason; the job continues unchanged.
+    """
+    job_root = JobRoot(root, trust=trust)
+    job_root.check_trusted()
+    _plan_of(job_root)
+    name = last_change(job_root)
+    if name is None:
+        raise ChangeRefusedError(display_uri(job_root.uri), "it has no change to roll back")
+    return _done(job_root, new_change("rollback", savepoint=name), None, None, wait_s)
+
+
+def _plan_of(root: JobRoot) -> PhysicalPlan:
+    plan = root.read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root.uri))
+    return plan
+
+
+def _done(
+    root: JobRoot,
+    change: Change,
+    query: Query | None,
+    plan: PhysicalPlan | None,
+    wait_s: float,
+) -> dict[str, Any]:
+    """Request the change, and wait until it is done or undone."""
+    clock = SystemClock()
+    is_running = shown_status(root, clock.now_us())["state"] in OPEN_STATES
+    pending.request(root, change, query, plan)
+    begun_s = clock.monotonic_s()
+    if is_running:
+        root.request(CHANGE)
+        outcome = _awaited(root, change, begun_s + wait_s)
+    else:
+        outcome = _carried_out_here(root, change)
+    outcome["seconds"] = round(clock.monotonic_s() - begun_s, 3)
+    if outcome["state"] != "done":
+        raise JobFailedError(root.name, f"the change was undone: {outcome['reason']}")
+    return outcome
+
+
+def _carried_out_here(root: JobRoot, change: Change) -> dict[str, Any]:
+    """Change a job without a job manager; its status stays."""
+    status = root.read_status()
+    with owned(root):
+        try:
+            outcome = carry_out(root)
+        except NotACutError:
+            pending.close(root.store, change.id, {"state": "undone", "reason": "no cut"})
+            raise
+        finally:
+            root.write_status(status)
+            give_back(root)
+    assert outcome is not None, change
+    return outcome
+
+
+def _awaited(root: JobRoot, change: Change, until_s: float) -> dict[str, Any]:
+    clock, pause = SystemClock(), threading.Event()
+    while (outcome := pending.outcome_of(root.store, change.id)) is None:  # ends: at until_s
+        if clock.monotonic_s() > until_s:
+            reason = "it is not done yet; it will be, when the job has a cut"
+            return {"state": "waiting", "reason": reason}
+        pause.wait(LOOK_S)
+    return outcome

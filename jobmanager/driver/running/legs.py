@@ -1,0 +1,97 @@
+"""Legs of a job: what runs it from one change to the next, in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobmanager.driver.driver import Driver
+from jobmanager.driver.engine import open_for_job
+from jobmanager.driver.input_positions import InputPositions
+from jobmanager.driver.job import Leg
+from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.running.added_partitions import may_go_on, note_ends
+from jobmanager.driver.running.changes.pending import pending
+from jobmanager.driver.running.changes.stopped import (
+    CHANGE_TRIES_MAX,
+    Changing,
+    change_now,
+    save_at_stop,
+)
+from jobmanager.driver.running.growing_topics import GrowingTopics
+from jobmanager.driver.running.new_columns import NewColumns
+from jobmanager.manager.manager import JobManager
+from jobmanager.state.topology import Topology
+from jobmanager.storage.output_check import OutputCheck
+from rstream.clock import SystemClock
+
+if TYPE_CHECKING:
+    from jobmanager.config import JobConfig
+    from jobmanager.driver.job import Job
+    from jobmanager.state.messages import PartitionsAdded
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.host.executor import Executor
+
+
+def leg_of(
+    job: Job,
+    plan: PhysicalPlan,
+    runner: Executor,
+    config: JobConfig,
+    job_id: str,
+    *,
+    resumed: bool,
+    former: Leg | None = None,
+) -> Leg:
+    """Assemble the parts that run the job until its end or next change."""
+    inputs = InputPositions(plan, job_id)
+
+    def take_in(grown: PhysicalPlan, added: PartitionsAdded) -> None:
+        job.plan = grown
+        driver.add_partitions(added)
+
+    topics = GrowingTopics(plan, job._root, SystemClock(), take_in)
+    columns = NewColumns(plan, SystemClock())
+    changing = Changing(job._root, job._begin_change)
+    beside = (inputs, topics, columns, changing)
+    driver = Driver(
+        root=job._root,
+        manager=JobManager(Topology(plan.vertices), config, checks_output=True),
+        executor=runner,
+        config=config,
+        clock=SystemClock(),
+        on_status=job._take_status,
+        check_outputs=OutputCheck(plan),
+        on_tick=lambda manager: [one.note(manager) for one in beside],
+    )
+    changing.watch(driver)
+    if former is not None:  # subscriptions keep these
+        driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
+        driver.endpoints.forget()
+
+    def at_end(state: str) -> None:
+        topics.stop(state)
+        if may_go_on(state, plan) and not job._is_changing:
+            ended_s = driver.ended_s or SystemClock().monotonic_s()
+            note_ends(plan, job._root, leases_end_s=ended_s + config.host.lease_s)
+
+    deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
+    return Leg(plan, driver, deliveries, beside, resumed, at_end)
+
+
+def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
+    """Carry out the change that the job was stopped for; the next leg, None: the job ends."""
+    root = job._root
+    if state == "stopped" and not job._is_changing:
+        save_at_stop(root)
+    if state != "stopped" or not job._is_changing or not job._deliver_rest(leg):
+        job._is_changing = False
+        return None
+    change_now(root, tries_left=CHANGE_TRIES_MAX - job._changes_tried)
+    job._changes_tried = 0 if pending(root.store) is None else job._changes_tried + 1
+    plan, settings = root.read_plan(to_run=True), root.settings()
+    assert plan is not None
+    root.claim(SystemClock().now_us())
+    name, master = settings["executor"], settings["master"]
+    runner = open_for_job(plan, name, master, config, job_id, has_claimed=True)
+    job._is_changing = False
+    return leg_of(job, plan, runner, config, job_id, resumed=True, former=leg)

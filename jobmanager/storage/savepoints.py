@@ -1,0 +1,179 @@
+"""Savepoints of a job: named cuts from which this or another job can start.
+
+``savepoints/<name>/`` holds ``savepoint.json``, the plan, the query and the settings of the job as
+they were, and the unconsumed items of channels. Checkpoints are named, not copied.
+
+Invariant: a checkpoint, or a part of one, that a savepoint names is not deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.errors import BrokenFileError
+from jobmanager.storage.documents import (
+    BrokenDocumentError,
+    json_document,
+    read_json_document,
+)
+from jobmanager.storage.root import display_uri
+from rstream.errors import UsageError, error_class
+
+if TYPE_CHECKING:
+    from rstream.store.protocol import BlobStore
+
+FOLDER, MANIFEST = "savepoints", "savepoint.json"
+#: The name of the savepoint that each clean stop replaces.
+STOP = "stop"
+#: Raise it when a former release would misread a manifest.
+FORMAT = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@error_class
+class NoSavepointError(UsageError):
+    """A job has no savepoint of a name. ``names``: its savepoints."""
+
+    root: str
+    name: str
+    names: str
+
+    message = "{root} has no savepoint {name!r}; it has: {names}"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedVertex:
+    """A vertex at the cut: its checkpoint, or where it had ended."""
+
+    vertex: str
+    checkpoint: str
+    parts: tuple[str, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    is_finished: bool = False
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRest:
+    """Items ``[lo, hi)`` of a channel that its reader had not consumed."""
+
+    stream: str
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A manifest. Times are us UTC; ``time_us``: up to it all sources had come in event time."""
+
+    name: str
+    created_us: int
+    time_us: int
+    plan_hash: str
+    #: The last epoch of an instance, and the number of job managers, at the cut.
+    epoch: int
+    takeovers: int
+    checkpointed_us: int
+    vertices: tuple[SavedVertex, ...]
+    rests: tuple[SavedRest, ...] = ()
+    #: By delivery and partition, how far the destination was known to be.
+    deliveries: tuple[tuple[str, int, int], ...] = ()
+    generation: int = 0
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The checkpoints that it rests on, and their parts, below the job's root."""
+        found = (name for v in self.vertices for name in (v.checkpoint, *v.parts))
+        return frozenset(name for name in found if name)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+def check_name(name: str) -> str:
+    """A name that can be a folder's.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"savepoint name {name!r}: use letters, digits, '.', '_' and '-', at most 64"
+        )
+    return name
+
+
+def folder_of(name: str) -> str:
+    """The folder of a savepoint below the job's root."""
+    return f"{FOLDER}/{name}"
+
+
+def write_manifest(store: BlobStore, savepoint: Savepoint) -> None:
+    """Make it durable; this completes the savepoint."""
+    store.put(f"{folder_of(savepoint.name)}/{MANIFEST}", json_document(savepoint.to_json()))
+
+
+def read_savepoint(store: BlobStore, name: str) -> Savepoint:
+    """The savepoint of that name.
+
+    Raises:
+        NoSavepointError: there is none.
+        BrokenFileError: its manifest cannot be read.
+    """
+    path = f"{folder_of(check_name(name))}/{MANIFEST}"
+    try:
+        fields = read_json_document(store.get(path))
+        return _savepoint(fields)
+    except FileNotFoundError as error:
+        names = ", ".join(s.name for s in list_savepoints(store)) or "none"
+        raise NoSavepointError(display_uri(store.uri), name, names) from error
+    except (BrokenDocumentError, KeyError, TypeError) as error:
+        place = f"{display_uri(store.uri)}/{path}"
+        raise BrokenFileError(place, str(error), "what the savepoint rests on") from error
+
+
+def list_savepoints(store: BlobStore) -> list[Savepoint]:
+    """All savepoints, the oldest first."""
+    paths = [path for path in store.list(FOLDER) if path.endswith(f"/{MANIFEST}")]
+    found = [read_savepoint(store, path.split("/")[1]) for path in paths]
+    return sorted(found, key=lambda savepoint: (savepoint.created_us, savepoint.name))
+
+
+def expire(store: BlobStore, name: str) -> None:
+    """Delete a savepoint, its manifest first; ``jobmanager gc`` deletes its files.
+
+    Raises:
+        NoSavepointError: there is none.
+    """
+    read_savepoint(store, name)
+    store.delete(f"{folder_of(name)}/{MANIFEST}")
+    for path in store.list(folder_of(name)):
+        store.delete(path)
+
+
+def named_files(store: BlobStore) -> frozenset[str]:
+    """What must not be deleted, below the job's root, because a savepoint names it.
+
+    Raises:
+        BrokenFileError: a manifest cannot be read.
+    """
+    return frozenset(name for savepoint in list_savepoints(store) for name in savepoint.files)
+
+
+def _savepoint(fields: dict[str, Any]) -> Savepoint:
+    known = {name: fields[name] for name in Savepoint.__slots__ if name in fields}
+    vertices = tuple(
+        SavedVertex(**{name: _tuple(value) for name, value in row.items()})
+        for row in fields["vertices"]
+    )
+    rests = tuple(SavedRest(**row) for row in fields["rests"])
+    deliveries = tuple((name, k, seq) for name, k, seq in fields["deliveries"])
+    return Savepoint(**{**known, "vertices": vertices, "rests": rests, "deliveries": deliveries})
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

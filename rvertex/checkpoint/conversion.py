@@ -1,0 +1,284 @@
+"""Converts the snapshot of a vertex for a vertex of another plan that continues its work.
+
+A vertex consists of an input side and operators. Stateful operators of both vertices are paired in
+order (:func:`pairs_of`). A pair of equal meaning keeps its state. Where only columns or aggregates
+differ, the state is converted: columns that are new are null in rows that are remembered, columns
+that are gone are dropped. Everything else starts empty.
+
+Invariants: (1) positions in the source, late rows and frontiers are kept, so no row is read twice
+or left out; (2) nothing is guessed: what cannot be converted starts empty and is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import pyarrow as pa
+
+from rstream.errors import UsageError, error_class
+from rstream.items.batch import event_schema
+from rstream.items.dictionaries import plain_schema, plain_type
+from rvertex.aggregates.spec import lanes_in
+from rvertex.checkpoint.window_conversion import (
+    converted_panes,
+    from_time,
+    nothing_yet,
+    same_windows,
+)
+from rvertex.events.side_output import LATE
+from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.protocol import OperatorState, Stateless
+from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.vertex.reorder import late_payload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rvertex.operators.protocol import OperatorSpec
+    from rvertex.vertex.spec import VertexSpec
+
+Verdict = Literal["kept", "converted", "started empty"]
+#: Fields of an operator that do not change which rows it remembers, nor for how long.
+_FREE = frozenset({"output", "columns", "aggregates", "any_order"})
+_WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate)
+
+
+@error_class
+class CannotConvertError(UsageError):
+    """The state of an operator has a form that cannot be converted for another plan."""
+
+    vertex: str
+    operator: str
+
+    message = "{vertex}: the state of {operator} cannot be converted for the new query"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An operator of a vertex: its number, its spec, and the payload columns of its ports."""
+
+    number: int
+    spec: OperatorSpec
+    ports: tuple[pa.Schema, ...]
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether its snapshot is always empty."""
+        return isinstance(self.spec.open(self.ports), Stateless)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A stateful operator of the new vertex, and the old operator that it continues, if any."""
+
+    old: Place | None
+    new: Place
+    verdict: Verdict
+    reason: str
+
+
+def places_of(vertex: VertexSpec) -> list[Place]:
+    """The operators of a vertex with the columns of their ports."""
+    if vertex.source is not None:
+        ports = [vertex.source.spec.schema]
+    else:
+        payloads = {channel.port: channel.payload for channel in vertex.inputs}
+        ports = [payloads[port] for port in sorted(payloads)]
+    found = []
+    for number, spec in enumerate(vertex.operators):
+        found.append(Place(number, spec, tuple(ports)))
+        ports = [spec.output_schema(ports)]
+    return found
+
+
+def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
+    """What becomes of the state of each operator of ``new`` that has state."""
+    before = [] if old is None else [p for p in places_of(old) if not p.is_stateless]
+    pairs = []
+    for place in places_of(new):
+        if place.is_stateless:
+            continue
+        at = next((k for k, p in enumerate(before) if type(p.spec) is type(place.spec)), None)
+        if at is None:
+            pairs.append(Pair(None, place, "started empty", "the operator is new"))
+            continue
+        found, before = before[at], before[at + 1 :]
+        pairs.append(Pair(found, place, *_verdict(found, place)))
+    return pairs
+
+
+def _verdict(old: Place, new: Place) -> tuple[Verdict, str]:
+    differing = _differing(old.spec, new.spec)
+    is_same = not differing and old.ports == new.ports
+    if is_same:
+        return "kept", ""
+    what = ", ".join(sorted(differing - _FREE))
+    if what:
+        return "started empty", f"{_name(new.spec)} differs in {what}"
+    if converted_state(old, new, old.spec.open(old.ports).snapshot()) is None:
+        return "started empty", f"{_name(new.spec)} keeps its rows in another form"
+    return "converted", _note(old, new)
+
+
+def _note(old: Place, new: Place) -> str:
+    before = {a.output for a in getattr(old.spec, "aggregates", ())}
+    added = [a.output for a in getattr(new.spec, "aggregates", ()) if a.output not in before]
+    if added:
+        return f"{', '.join(added)} starts empty in windows that are open"
+    return "columns that are new are null in rows that it remembers"
+
+
+def _name(spec: OperatorSpec) -> str:
+    return type(spec).__name__
+
+
+def _differing(old: OperatorSpec, new: OperatorSpec) -> set[str]:
+    """The fields in which two operators of one class differ."""
+    return {
+        f.name
+        for f in fields(cast("Any", old))
+        if not _is_equal(getattr(old, f.name), getattr(new, f.name))
+    }
+
+
+def _is_equal(old: Any, new: Any) -> bool:
+    return bool(old == new) or repr(old) == repr(new)
+
+
+def converted_state(old: Place, new: Place, state: OperatorState) -> OperatorState | None:
+    """The state of ``old`` as ``new`` loads it; None: it cannot be converted."""
+    if isinstance(old.spec, _WINDOWS) and isinstance(new.spec, _WINDOWS):
+        return _converted_windows(old, new, state) if same_windows(old.spec, new.spec) else None
+    return _reshaped(state, new.spec.open(new.ports).snapshot(), {})
+
+
+def _converted_windows(old: Place, new: Place, state: OperatorState) -> OperatorState | None:
+    fresh = new.spec.open(new.ports).snapshot()
+    match old.spec, new.spec:
+        case PartialAggregate(aggregates=before), PartialAggregate(aggregates=after):
+            if "panes" not in state.header:
+                return _reshaped(state, fresh, {})
+            return converted_panes((before, old.ports[0]), (after, new.ports[0]), state)
+        case FinalAggregate(), FinalAggregate(aggregates=after):
+            return _reshaped(state, fresh, nothing_yet(lanes_in(after, new.ports[0])))
+        case WindowAggregate() as before, WindowAggregate() as after:
+            if ("partial" in state.header) != ("partial" in fresh.header):
+                return None
+            if "partial" not in state.header:
+                return _reshaped(state, fresh, {})
+            return _both_phases(old, new, before, after, state)
+        case _:
+            return None
+
+
+def _both_phases(
+    old: Place, new: Place, before: WindowAggregate, after: WindowAggregate, state: OperatorState
+) -> OperatorState | None:
+    """Each of the two phases by itself."""
+    (old_partial, old_final), (new_partial, new_final) = before.phases, after.phases
+    of_old = (old_partial.output_schema(old.ports),)
+    of_new = (new_partial.output_schema(new.ports),)
+    steps = {
+        "partial": (replace(old, spec=old_partial), replace(new, spec=new_partial)),
+        "final": (Place(0, old_final, of_old), Place(0, new_final, of_new)),
+    }
+    parts = {}
+    for phase, (was, is_now) in steps.items():
+        made = _converted_windows(was, is_now, part_state(state, phase))
+        if made is None:
+            return None
+        parts[phase] = made
+    return joined_states(parts, {}, {})
+
+
+def _reshaped(
+    state: OperatorState, fresh: OperatorState, empty: Mapping[str, pa.Scalar] | None
+) -> OperatorState | None:
+    """The tables of a state with the columns of a fresh state."""
+    if empty is None or set(state.header) != set(fresh.header):
+        return None
+    tables = {}
+    for name, table in state.tables.items():
+        if name not in fresh.tables:
+            return None
+        made = reshaped(table, fresh.tables[name].schema, empty)
+        if made is None:
+            return None
+        tables[name] = made
+    return replace(state, tables=tables)
+
+
+def reshaped(
+    table: pa.Table, schema: pa.Schema, empty: Mapping[str, pa.Scalar] | None = None
+) -> pa.Table | None:
+    """The table with these columns; a new one has its value of ``empty``, else null.
+
+    None: a column that both have is of another type.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in table.schema.names:
+            value = (empty or {}).get(field.name)
+            if value is None or not value.is_valid:
+                columns.append(pa.nulls(table.num_rows, field.type))
+            else:
+                columns.append(pa.repeat(value, table.num_rows))
+            continue
+        column = table.column(field.name)
+        if column.type != field.type:
+            if plain_type(column.type) != plain_type(field.type):
+                return None
+            column = column.cast(plain_type(column.type)).cast(field.type)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def converted_operators(
+    old: VertexSpec | None, new: VertexSpec, states: Sequence[OperatorState], time: int
+) -> list[OperatorState]:
+    """The states of all operators of ``new``, given the ``states`` of ``old``.
+
+    ``time``: windows that start empty emit none which begins before.
+
+    Raises:
+        CannotConvertError: a state has a form that cannot be converted.
+    """
+    pairs = {pair.new.number: pair for pair in pairs_of(old, new)}
+    found = []
+    for place in places_of(new):
+        pair, state = pairs.get(place.number), None
+        if pair is not None and pair.old is not None and pair.verdict != "started empty":
+            state = states[pair.old.number]
+            if pair.verdict == "converted":
+                state = converted_state(pair.old, place, state)
+                if state is None:
+                    raise CannotConvertError(new.id, _name(place.spec))
+        if state is None:
+            state = place.spec.open(place.ports).snapshot()
+            if pair is not None and isinstance(place.spec, FinalAggregate | WindowAggregate):
+                state = from_time(place.spec, state, time)
+        found.append(state)
+    return found
+
+
+def converted_source(state: OperatorState, new: VertexSpec) -> OperatorState | None:
+    """The state of a source's input side with the columns of the new plan.
+
+    None: a column has another type now.
+    """
+    assert new.source is not None
+    spec = new.source.spec
+    rows, late = (
+        event_schema(spec.schema),
+        event_schema(late_payload(plain_schema(spec.row_schema))),
+    )
+    tables = {}
+    for name, table in state.tables.items():
+        kind = next((part for part in name.split(".") if not part.isdecimal()), "")
+        schema = {"buffer": rows, LATE: late}.get(kind)
+        made = table if schema is None else reshaped(table, schema)
+        if made is None:
+            return None
+        tables[name] = made
+    return replace(state, tables=tables)

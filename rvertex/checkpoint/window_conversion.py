@@ -1,0 +1,134 @@
+"""Converts the state of a window aggregate for other aggregates over the same windows.
+
+Keys and windows stay as they are. A lane that both have is taken over. A lane that is new starts
+empty: open windows have no values of it yet. An unused lane is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import event_schema
+from rvertex.aggregates.accumulators import Rows, takes_gaps
+from rvertex.aggregates.spec import lanes_of
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.operators.windows.grouping import NEAR, OVERFLOW
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rvertex.aggregates.function import Lane
+    from rvertex.aggregates.spec import AggregateSpec
+    from rvertex.operators.protocol import OperatorState
+    from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+
+
+def same_windows(
+    old: PartialAggregate | FinalAggregate | WindowAggregate,
+    new: PartialAggregate | FinalAggregate | WindowAggregate,
+) -> bool:
+    """Whether both aggregate by the same keys over the same windows, in as many phases."""
+    fields = ("keys", "size_us", "every_us", "points")
+    return type(old) is type(new) and all(getattr(old, f) == getattr(new, f) for f in fields)
+
+
+def converted_panes(
+    old: tuple[Sequence[AggregateSpec], pa.Schema],
+    new: tuple[Sequence[AggregateSpec], pa.Schema],
+    state: OperatorState,
+) -> OperatorState | None:
+    """The open panes of a first phase; ``old``, ``new``: aggregates and the events' columns.
+
+    None: a lane is kept in another form.
+    """
+    if any(name.partition(".")[2].startswith(OVERFLOW) for name in state.tables):
+        return None  # groups on disk are rows of all lanes
+    before, after = lanes_of(*old), lanes_of(*new)
+    if not _fit(before, after) or _can_gap(before) != _can_gap(after):
+        return None
+    tables: dict[str, pa.Table] = {}
+    for number in range(len(state.header["panes"])):
+        prefix = f"{number}."
+        own = {n.removeprefix(prefix): t for n, t in state.tables.items() if n.startswith(prefix)}
+        for part in ("", NEAR):
+            found = {n.removeprefix(part): t for n, t in own.items() if n.startswith(part)}
+            found = found if part else {n: t for n, t in own.items() if not n.startswith(NEAR)}
+            made = _groups(before, after, found, new[1]) if found else {}
+            tables |= {f"{prefix}{part}{name}": table for name, table in made.items()}
+    return replace(state, tables=tables)
+
+
+def _fit(before: Sequence[Lane], after: Sequence[Lane]) -> bool:
+    """Whether each column of a lane that both have is kept in a lane of the same columns."""
+    kept = {(lane.kind.name, column): lane.name for lane in before for column in _columns(lane)}
+    return all(
+        kept.get((lane.kind.name, column), lane.name) == lane.name
+        for lane in after
+        for column in _columns(lane)
+    )
+
+
+def _columns(lane: Lane) -> tuple[str | None, ...]:
+    return (lane.column, *lane.others)
+
+
+def _can_gap(lanes: Sequence[Lane]) -> bool:
+    return all(takes_gaps(lane.accumulator()) for lane in lanes)
+
+
+def _groups(
+    before: Sequence[Lane],
+    after: Sequence[Lane],
+    tables: Mapping[str, pa.Table],
+    payload: pa.Schema,
+) -> dict[str, pa.Table]:
+    """The tables of one set of groups."""
+    groups = tables["present" if "present" in tables else "groups"].num_rows
+    made = {name: table for name, table in tables.items() if not name.startswith("lane")}
+    places = {(lane.name, str(lane.type)): i for i, lane in enumerate(before)}
+    for i, lane in enumerate(after):
+        at = places.get((lane.name, str(lane.type)))
+        if at is not None:
+            own = ((n.split(".", 1)[1], t) for n, t in tables.items() if n.startswith(f"lane{at}."))
+            made |= {f"lane{i}.{part}": table for part, table in own}
+            continue
+        accumulator = lane.accumulator()
+        accumulator.update(Rows(np.empty(0, np.int64), groups, empty_batch(event_schema(payload))))
+        saved = enumerate(accumulator.save())
+        made |= {f"lane{i}.{j}": pa.table({"lane": column}) for j, column in saved}
+    return made
+
+
+def nothing_yet(lanes: Sequence[Lane]) -> dict[str, pa.Scalar] | None:
+    """By column of partial rows, what a group without rows has there; None: it is not known."""
+    found: dict[str, pa.Scalar] = {}
+    for lane in lanes:
+        kind = lane.type.value_type if pa.types.is_list(lane.type) else lane.type
+        columns = [(column, kind) for column in _columns(lane) if column is not None]
+        rows = empty_batch(event_schema(pa.schema(columns)))
+        try:
+            accumulator = lane.accumulator()
+            accumulator.update(Rows(np.empty(0, np.int64), 1, rows))
+            values = zip(lane.fields, accumulator.columns(), strict=True)
+            found |= {field.name: column[0] for field, column in values}
+        except (TypeError, ValueError, NotImplementedError):  # it needs values of another type
+            return None
+    return found
+
+
+def from_time(
+    spec: FinalAggregate | WindowAggregate, state: OperatorState, time: int
+) -> OperatorState:
+    """A fresh state of windows that emits none which begins before ``time``."""
+    first = -(-time // spec.every_us)
+
+    def moved(header: dict[str, object]) -> dict[str, object]:
+        return {**header, "open": first, "last_cti": time}
+
+    if "final" in state.header:
+        return replace(state, header={**state.header, "final": moved(state.header["final"])})
+    return replace(state, header=moved(state.header))

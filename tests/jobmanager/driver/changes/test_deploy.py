@@ -1,0 +1,96 @@
+"""A job that goes on with another query: state kept, rows neither lost nor repeated.
+
+Cannot catch: hosts in processes of their own (tests/spark), a broker (tests of live Kafka jobs).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobmanager.driver.running.changes.apply import GENERATION
+from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotApprovedError
+from jobmanager.driver.running.deploying import compared, deploy, roll_back
+from jobmanager.storage.query_file import load_query
+from jobmanager.storage.root import JobRoot
+from tests.support.changed_jobs import ChangedJob, whole_answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WINDOW = 'rows.group_by("key").window(ss.tumbling("700ms"))'
+COUNTS = f"{WINDOW}.agg(n=ss.agg.count())"
+TOTALS = (
+    f'{WINDOW}.agg(n=ss.agg.count(), total=ss.agg.sum("x")).with_columns(twice=ss.col("n") * 2)'
+)
+
+
+def verdicts(changed: ChangedJob, path: str) -> list[tuple[str, str]]:
+    found = compared(JobRoot(changed.root), load_query(path))
+    return [(row.stage, row.verdict) for row in found.rows]
+
+
+def without(rows: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k not in names} for row in rows]
+
+
+@pytest.mark.slow
+def test_an_aggregate_and_a_column_are_added_to_a_running_job(tmp_path: Path) -> None:
+    """No open window is lost: what both queries compute is what one job gives over all rows."""
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    new = changed.query("totals", TOTALS)
+    with pytest.raises(NotApprovedError) as refused:
+        deploy(new, changed.root)
+    assert verdicts(changed, new) == [("s01-log", "converted"), ("s02-agg", "converted")]
+    done = deploy(new, changed.root, approve=refused.value.hash, wait_s=60)
+    assert done.outcome is not None
+    assert done.outcome["state"] == "done"
+    changed.append(3)
+    changed.has_read_all()
+    rows = changed.finish()
+    assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)
+    late = [row for row in rows if row["window_start"].timestamp() >= 2.1]
+    whole = changed.folder / "all"
+    whole.mkdir()
+    assert late
+    assert all(row["twice"] == 2 * row["n"] for row in late)
+    assert all(row["total"] is None for row in rows if row["window_start"].timestamp() < 1.4)
+    assert JobRoot(changed.root).settings()[GENERATION] == 1
+
+
+@pytest.mark.slow
+def test_rolled_back_a_job_gives_what_it_would_have_given(tmp_path: Path) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=60)
+    changed.append(2)
+    changed.has_read_all()
+    assert roll_back(changed.root, wait_s=60)["state"] == "done"
+    changed.append(1)
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, COUNTS)
+
+
+@pytest.mark.slow
+def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    job.stop()
+    job.wait(60)
+    dropped = changed.query("dropped", f'{COUNTS}.select("key", m=ss.col("n"))')
+    with pytest.raises(ChangeRefusedError, match="column 'n' of the answer would be gone"):
+        deploy(dropped, changed.root, yes=True)
+    deploy(changed.query("totals", TOTALS), changed.root, yes=True)
+    changed.append(2)
+    changed.resume()
+    changed.has_read_all()
+    rows = changed.finish()
+    assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)

@@ -1,0 +1,109 @@
+"""Live jobs over a log of rows whose queries are files, for tests that change them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import jobmanager
+from jobmanager import JobConfig
+from jobmanager.storage.query_file import load_query, query_file
+from rstream import Appender
+from tests.support.jobs import WAIT_S, with_limits
+from tests.support.live import Watch, finish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from jobmanager import Job
+
+SCHEMA = pa.schema([("t", pa.int64()), ("key", pa.int64()), ("x", pa.int64())])
+QUICK = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, lease_s=0.5)
+ROWS = 200
+_HEAD = 'import streamscope as ss\nrows = ss.Stream.from_rstream({log!r}, vs="t", delay="50ms", '
+_FOLLOW = 'follow={follow}, idle_after="100ms")\nquery = '
+
+
+def batch(number: int, rows: int = ROWS) -> pa.RecordBatch:
+    """Rows of the second ``number``."""
+    times = [number * 1_000_000 + k * (999_999 // rows) for k in range(rows)]
+    columns = {"t": times, "key": [t % 5 for t in times], "x": [t % 101 for t in times]}
+    return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
+
+
+class ChangedJob:
+    """A job over a log, both below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.watch = folder, Watch()
+        self.log_uri, self.root = str(folder / "log"), str(folder / "job")
+        self._log = Appender(self.log_uri, SCHEMA)
+        self.appended = 0
+        self.job: Job | None = None
+
+    def query(self, name: str, text: str, *, follow: bool = True) -> str:
+        """The file of a query; ``text``: what it makes of ``rows``."""
+        path = self.folder / f"{name}.py"
+        head = (_HEAD + _FOLLOW).format(log=self.log_uri, follow=follow)
+        path.write_text(f"{head}{text}\n")
+        return str(path)
+
+    def append(self, count: int = 1) -> None:
+        """Rows of the next seconds."""
+        for _ in range(count):
+            self._log.append(batch(self.appended))
+            self.appended += 1
+
+    def run(self, path: str, **options: Any) -> Job:
+        """Begin the job."""
+        asked: dict[str, Any] = {"executor": "local", "config": QUICK, "on_status": self.watch}
+        query = load_query(path)
+        self.job = jobmanager.run(
+            query, root=self.root, query_file=query_file(path), **{**asked, **options}
+        )
+        return self.job
+
+    def resume(self, root: str | None = None) -> Job:
+        """Go on with it, or with the one at ``root``."""
+        self.job = jobmanager.resume(root or self.root, config=QUICK, on_status=self.watch)
+        return self.job
+
+    def has_read_all(self) -> None:
+        """Wait until all rows are read, and what follows is written."""
+        self.watch.until(_reads(self.appended * ROWS))
+
+    def finish(self) -> list[dict[str, Any]]:
+        """End the job; its rows, sorted."""
+        assert self.job is not None
+        assert finish(self.job)["state"] == "finished"
+        self.close()
+        return rows_of(self.job)
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+
+def rows_of(job: Job) -> list[dict[str, Any]]:
+    """The rows of an answer, sorted."""
+    rows = job.to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+
+def whole_answer(changed: ChangedJob, text: str) -> list[dict[str, Any]]:
+    """What a job gives that ran this query over all rows from the beginning."""
+    root = str(changed.folder / "whole")
+    query = load_query(changed.query("whole", text, follow=False))
+    job = jobmanager.run(query, root=root, executor="local", config=QUICK)
+    job.wait(WAIT_S)
+    return rows_of(job)
+
+
+def _reads(position: int) -> Callable[[dict[str, Any]], bool]:
+    def has_read(status: dict[str, Any]) -> bool:
+        logs = [log for vertex in status.get("vertices", ()) for log in vertex["logs"]]
+        return bool(logs) and all(log["position"] >= position for log in logs)
+
+    return has_read
