@@ -26,7 +26,7 @@ from streamscope.testing.errors import RepeatedDifferentlyError
 if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rvertex.user_code.context import DrawsValues, ValueShell
-    from rvertex.vertex.spec import VertexSpec
+    from rvertex.vertex.spec import Snapshot, VertexSpec
 
 Streams = dict[str, list[Items]]
 #: More than any input has: a vertex that replays reads its input uncut.
@@ -126,9 +126,13 @@ class VertexRun:
     def restore(self, data: bytes | None = None) -> None:
         """Replace the vertex by a new one, loaded from a checkpoint: the present one if None."""
         data = encode_snapshot(self.vertex.get_snapshot()) if data is None else data
-        self.vertex = self._open()
         schema = self.spec.state_schema
-        self.vertex.load(decode_snapshot(data, name=self.spec.id, state_schema=schema))
+        self.load(decode_snapshot(data, name=self.spec.id, state_schema=schema))
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Replace the vertex by a new one, loaded from a snapshot."""
+        self.vertex = self._open()
+        self.vertex.load(snapshot)
 
     def run(self, schedule: Schedule, write: Writer) -> None:
         """Process all that can be processed now."""

@@ -25,6 +25,7 @@ from rstream.types import MIN_TIME
 from rvertex.events.side_output import DEAD_LETTERS, LATE
 from streamscope.testing.clocks import VirtualClock
 from streamscope.testing.inputs import batches_of, bound
+from streamscope.testing.keyed_state import read_state, set_state
 from streamscope.testing.plan_run import PlanRun, Schedule
 from streamscope.testing.tables import Table, compare, rows, show_time
 
@@ -105,6 +106,15 @@ class TestStream:
     def restart(self) -> TestStream:
         """Replace all vertices by new ones from checkpoints, as after a crash."""
         self._run.restart()
+        return self
+
+    def state(self, process: str | None = None) -> list[dict[str, Any]]:
+        """The state of a keyed process: a row per key, with its columns, fields and timers."""
+        return read_state(self._run, process)
+
+    def set_state(self, key: Any, *, process: str | None = None, **fields: Any) -> TestStream:
+        """Set fields of a keyed process for a key; a key of two columns or more is a tuple."""
+        set_state(self._run, key, fields, process)
         return self
 
     def finish(self) -> TestStream:

@@ -202,3 +202,66 @@ def test_a_literal_that_does_not_fit_is_named() -> None:
         rows("| room | room |\n| 1s | attic |")
     with pytest.raises(UsageError, match=r"columns \['room'\], output has"):
         test.expect("| room |\n| attic |")
+
+
+class Alarms(ss.KeyedProcess):
+    """Counts wrong passwords and forgets them after a minute."""
+
+    output = {"alarm": "string"}  # noqa: RUF012
+    failures: int = 0
+    hosts: list[str]
+
+    def on_event(self, event: Any, ctx: ss.KeyedContext) -> None:
+        self.failures += 1
+        self.hosts.append(event.host)
+        ctx.set_timer("1m")
+        if self.failures == 3:
+            ctx.emit(",".join(self.hosts))
+
+    def on_timer(self, timer: ss.Timer, ctx: ss.KeyedContext) -> None:
+        self.failures, self.hosts = 0, []
+
+
+def alarms(parallelism: int = 1) -> TestStream:
+    inputs = {"logins": {"user": "string", "host": "string"}}
+    query = lambda logins: logins.group_by("user").process(Alarms)  # noqa: E731
+    return TestStream(query, inputs, parallelism=parallelism)
+
+
+def test_state_is_read_and_set() -> None:
+    test = alarms()
+    assert test.state() == []
+    test.set_state("eve", failures=1, hosts=["old"])
+    test.push("""
+        | time | user | host |
+        | 1s   | ann  | h1   |
+        | 2s   | eve  | h2   |
+        | 3s   | eve  | h3   |
+    """)
+    test.advance_watermark("4s").expect("""
+        | time | user | alarm     |
+        | 3s   | eve  | old,h2,h3 |
+    """)
+    found = sorted(test.state("Alarms"), key=lambda row: row["user"])
+    assert found == [
+        {"user": "ann", "failures": 1, "hosts": ["h1"], "timers": {"": 61_000_000}},
+        {"user": "eve", "failures": 3, "hosts": ["old", "h2", "h3"], "timers": {"": 63_000_000}},
+    ]
+    test.set_state("eve", failures=0).push([{"time": "5s", "user": "eve", "host": "h4"}])
+    test.restart().advance_watermark("6s").expect("")
+    assert test.advance_watermark("2m").state() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda test: test.set_state("eve", faults=1), "Alarms has no field 'faults'"),
+        (lambda test: test.set_state("eve", failures="many"), "Alarms: "),
+        (lambda test: test.state("Other"), "the query has no keyed process Other"),
+        (lambda _: alarms(3).set_state("eve", failures=1), "parallelism=1"),
+        (lambda _: TestStream(means, {"rooms": ROOMS}).state(), "has no keyed process"),
+    ],
+)
+def test_state_that_is_not_there_is_named(change: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        change(alarms())

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from rstream.types import INF_TIME
 from rvertex.user_code.keyed.state_log import NUMBER, RowLog
+from rvertex.user_code.keyed.state_table import TIMERS, TIMES
 from rvertex.user_code.keyed.timers import TimerQueue, timers_of
 from rvertex.user_code.plain_values import plain_keys, raw_column, raw_list
 
@@ -36,8 +37,7 @@ _SPARE_MAX = 1 << 17
 #: Slots that are written together: few enough to stay in the processor's cache from one column to
 #: the next, as they lie anywhere in memory.
 _PIECE = 1 << 12
-_TIMERS, _TIMES = "timers", "times"
-_TIMER_TYPES = {_TIMERS: pa.list_(pa.string()), _TIMES: pa.list_(pa.int64())}
+_TIMER_TYPES = {TIMERS: pa.list_(pa.string()), TIMES: pa.list_(pa.int64())}
 
 
 class KeyedState:
@@ -108,10 +108,10 @@ class KeyedState:
             values = raw_list(batch.column(f"field {name}"))
             for slot, value in zip(made, values, strict=True):
                 setattr(slot, name, value)
-        counts = pc.list_value_length(batch.column(_TIMERS)).to_numpy()
+        counts = pc.list_value_length(batch.column(TIMERS)).to_numpy()
         owners = np.repeat(np.arange(len(made)), counts).tolist()
-        names = raw_list(pc.list_flatten(batch.column(_TIMERS)))
-        times = raw_list(pc.list_flatten(batch.column(_TIMES)))
+        names = raw_list(pc.list_flatten(batch.column(TIMERS)))
+        times = raw_list(pc.list_flatten(batch.column(TIMES)))
         for owner, name, at in zip(owners, names, times, strict=True):
             self._timers.set(made[owner], at, name)
 
