@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         OutputTakenError,
     )
     from jobmanager.replay.replaying import replay
+    from jobmanager.replay.state_at import read_state
     from jobmanager.storage.shown import status
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "head",
     "read_dead_letters",
     "read_late",
+    "read_state",
     "read_table",
     "replay",
     "resume",
@@ -64,6 +66,7 @@ _HOMES = {
     "jobmanager.driver.running.run": ("resume", "run"),
     "jobmanager.driver.running.side_output": ("read_dead_letters", "read_late"),
     "jobmanager.replay.replaying": ("replay",),
+    "jobmanager.replay.state_at": ("read_state",),
     "jobmanager.errors": (
         "BadRowsWarning",
         "JobExistsError",

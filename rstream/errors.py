@@ -380,3 +380,12 @@ class AppenderClosedError(UsageError):
     log: str
 
     message = "{log}: the appender is closed; nothing was taken"
+
+
+@error_class
+class InvalidMessageError(IntegrityError):
+    """A control message that does not follow the protocol."""
+
+    reason: str
+
+    message = "control message refused: {reason}"

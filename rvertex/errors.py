@@ -62,15 +62,6 @@ class CheckpointFormatError(UsageError):
 
 
 @error_class
-class InvalidMessageError(IntegrityError):
-    """A control message that does not follow the protocol."""
-
-    reason: str
-
-    message = "control message refused: {reason}"
-
-
-@error_class
 class LimitExceededError(OperatingError):
     """A named wait took longer than its limit."""
 

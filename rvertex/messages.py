@@ -1,7 +1,8 @@
 """What a host and the job manager say to each other.
 
-Notices go up (past tense), instructions come down (imperative); :mod:`rvertex.message_codec` has
-their bytes. A host that gets a message it cannot read stops.
+Notices go up (past tense), instructions come down (imperative);
+:mod:`rstream.format.message_codec` has their bytes. A host that gets a message that it cannot read
+stops.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass, field
 
+from rstream.format.message_codec import MessageCodec
 from rstream.types import MIN_TIME
-from rvertex.message_codec import MessageCodec
 
 
 @dataclass(frozen=True, slots=True)

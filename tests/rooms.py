@@ -19,7 +19,7 @@ ROOMS = (
     *("rstream/secret_values.py", "rstream/connection_strings.py"),
     *("rstream/items", "rstream/store", "rstream/format", "rstream/log", "rstream/intake"),
     *("rstream/transport", "rstream"),
-    *("rvertex/errors.py", "rvertex/message_codec.py", "rvertex/messages.py"),
+    *("rvertex/errors.py", "rvertex/messages.py"),
     *("rvertex/events", "rvertex/keys", "rvertex/state"),
     *("rvertex/user_code", "rvertex/user_code/keyed"),
     *("rvertex/aggregates", "rvertex/aggregates/ranked", "rvertex/aggregates/registry.py"),
@@ -84,6 +84,7 @@ ROOMS = (
     *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/view.py"),
     *("jobmanager/cli/running", "jobmanager/cli/page"),
     "jobmanager/replay/verbs.py",
+    "jobmanager/replay/state_verb.py",
     *("jobmanager/cli", "jobmanager"),
     *("streamscope/testing/servers", "streamscope/testing"),
 )

@@ -17,10 +17,10 @@ from jobmanager.state.messages import LOG_VERSION
 from jobmanager.storage.root import FORMAT
 from planner.explain.json import VERSION
 from rstream.format.codec import FORMAT_VERSION
+from rstream.format.message_codec import PROTOCOL_VERSION
 from rstream.format.segment_file import READ_VERSIONS
 from rstream.intake.commits import LOG_FORMAT
 from rvertex.checkpoint.codec import MAGIC
-from rvertex.message_codec import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = {

@@ -55,6 +55,7 @@ from jobmanager.driver.running import run as jobs
 from jobmanager.driver.running.batch.validate import validate as run_both
 from jobmanager.errors import JobFailedError
 from jobmanager.options import configured
+from jobmanager.replay.state_verb import state
 from jobmanager.replay.verbs import bisect, capsule, diff, replay, why
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.garbage import collect_garbage
@@ -343,6 +344,7 @@ for _verb in (
     diff,
     bisect,
     capsule,
+    state,
 ):
     app.command()(_reports_errors(_verb))
 

@@ -52,9 +52,8 @@ from jobmanager.state.messages import (
 )
 from jobmanager.storage import root as requests
 from jobmanager.storage.notice_log import NoticeLog
-from rstream.errors import OperatingError
+from rstream.errors import InvalidMessageError, OperatingError
 from rstream.transport.flight import ControlServer
-from rvertex.errors import InvalidMessageError
 from rvertex.host.host import HostSpec, peer_name
 from rvertex.messages import (
     INSTRUCTION_CODEC,

@@ -107,7 +107,7 @@ def replay(
     plan = recorded.plan if code is None else planned_again(recorded, code)
     spec = vertex_of(plan, vertex)
     is_recorded = same_meaning(recorded.plan, plan)
-    start = _start(recorded, spec, begin) if is_recorded(spec) else None
+    start = newest_before(recorded, spec, begin) if is_recorded(spec) else None
     rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
     stops = None if break_ is None else Stops(spec, break_)
     with contextlib.ExitStack() as closing:
@@ -116,7 +116,7 @@ def replay(
         return _Comparing(recorded, spec, start, end, on_rows).follow(run, stops)
 
 
-def _start(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retained | None:
+def newest_before(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retained | None:
     """The newest retained checkpoint whose vertex had not passed ``begin_us``."""
     if begin_us == MIN_TIME:
         return None

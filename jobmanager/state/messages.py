@@ -11,7 +11,7 @@ import typing
 from dataclasses import dataclass
 
 from jobmanager.state.tracker import CheckpointRef  # noqa: TC001  (the codec reads the hints)
-from rvertex.message_codec import MessageCodec
+from rstream.format.message_codec import MessageCodec
 from rvertex.messages import (
     HOST_NOTICES,
     Counts,

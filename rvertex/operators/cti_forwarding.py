@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
+from rvertex.operators.protocol import held_tables
 from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class CtiForwarder:
     def use_memory(self, memory: StateMemory) -> None:
         """See :class:`rvertex.state.memory.SpillsState`."""
         give_memory(self._operator, memory)
+
+    def held_tables(self) -> dict[str, pa.Table]:
+        """See :class:`rvertex.operators.protocol.ShowsState`."""
+        return held_tables(self._operator)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the operator puts out, and the CTIs that it has come to."""

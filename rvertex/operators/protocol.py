@@ -9,7 +9,7 @@ asks that of every operator. Every operator emits in ``vs`` order and keeps back
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,3 +93,19 @@ class Stateless:
     def load(self, state: OperatorState) -> None:
         assert not state.header, state.header
         assert not state.tables, list(state.tables)
+
+
+@runtime_checkable
+class ShowsState(Protocol):
+    """An operator that shows its state in columns of the query."""
+
+    def held_tables(self) -> dict[str, pa.Table]:
+        """Tables by name; a copy, the operator keeps its state."""
+        ...
+
+
+def held_tables(operator: Operator) -> dict[str, pa.Table]:
+    """The state of an operator for a user: keys, open windows, rows that may still match."""
+    if isinstance(operator, ShowsState):
+        return operator.held_tables()
+    return dict(operator.snapshot().tables)

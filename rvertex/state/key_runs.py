@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.dictionaries import is_dictionary, join_batches
+from rvertex.events.arrays import numbers
 from rvertex.events.ordering import stable_order
-from rvertex.keys.sort_keys import packed_keys, sorted_keys
+from rvertex.keys.sort_keys import is_packable, packed_keys, sorted_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 #: Rows of a block: between two fences.
 BLOCK_ROWS = 1 << 14
 #: This number of runs of about one size are merged into one.
-RUNS_MAX = 16
+RUNS_MAX = 64
 _NUMBER, _NAN, _NULL = 0, 1, 2
 
 #: A key whose order is that of Python's tuples: for each column its rank and its value.
@@ -250,6 +251,8 @@ def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
 
 def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
     """The first of sorted rows whose key is at or after ``place``."""
+    if len(keys) == 1 and place[0] == _NUMBER and is_packable(keys[0]):
+        return int(np.searchsorted(numbers(keys[0]), place[1]))
     low, high = 0, rows
     while low < high:  # ends: the range halves
         middle = (low + high) // 2

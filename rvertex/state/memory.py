@@ -106,6 +106,11 @@ class Holder:
             return UNLIMITED_RUN_BYTES
         return max(self._memory.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
 
+    @property
+    def run_bytes_min(self) -> int:
+        """Smaller runs are not worth a file."""
+        return RUN_BYTES_MIN
+
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
         return self._memory.scratch.store(batches)

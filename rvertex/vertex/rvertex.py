@@ -27,6 +27,7 @@ from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of, to_side_items
 from rvertex.messages import Counts, Hold
+from rvertex.operators.protocol import held_tables
 from rvertex.state.memory import UNLIMITED, give_memory
 from rvertex.user_code.context import DrawsValues
 from rvertex.vertex.holding import holding
@@ -258,6 +259,10 @@ class RVertex:
     def states(self) -> tuple[OperatorState, ...]:
         """The states now: of the input side, then of each operator."""
         return (self._input.snapshot(), *(o.snapshot() for o in self._operators))
+
+    def held_tables(self) -> list[dict[str, pa.Table]]:
+        """What each operator remembers, for people to read."""
+        return [held_tables(operator) for operator in self._operators]
 
     def digests(self) -> tuple[bytes, ...]:
         """Running digest of each output over ``[0, output seq)``."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rvertex.errors import InvalidMessageError
-from rvertex.message_codec import PROTOCOL_VERSION
+from rstream.errors import InvalidMessageError
+from rstream.format.message_codec import PROTOCOL_VERSION
 from rvertex.messages import (
     INSTRUCTION_CODEC,
     NOTICE_CODEC,

@@ -44,11 +44,13 @@ from rvertex.operators.joins.max_tree import MaxTree
 from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
 from rvertex.operators.lifetimes.clipping import Clipping
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
+    from rvertex.state.memory import StateMemory
 
 _CODES_SLACK = 1 << 17
 
@@ -97,13 +99,19 @@ class AntiJoinOperator:
         self._key_types = [left.field(name).type for name in spec.left_on]
         #: After a step: every piece that starts before this has been put out.
         self.released_before: int = MIN_TIME
+        self._memory = UNLIMITED
+        self._reset()
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._memory = memory
         self._reset()
 
     def _reset(self) -> None:
         self._keys = KeyIndex(self._key_types)
         self._settled = SettledRows([event_schema(self._stored), event_schema(self._right_keys)])
         self._coverage = Coverage(self._right_keys, self._right_codes)
-        self._lefts = JoinSide(self._stored)
+        self._lefts = JoinSide(self._stored, self._memory)
         self._clipping = Clipping(event_schema(self._stored))
 
     def process(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> Run:

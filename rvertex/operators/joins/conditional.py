@@ -32,12 +32,14 @@ from rvertex.operators.horizon import greatest_us, sum_us
 from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.operators.joins.left import interleaved
+from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Evaluator, Operator, OperatorState
+    from rvertex.state.memory import StateMemory
 
 Columns = tuple[tuple[Side, str, str], ...]
 _PAIRS, _ALONE = "pairs", "alone"
@@ -116,6 +118,11 @@ class ConditionalJoinOperator:
         #: Matches that start at or after the first piece that is not settled.
         self._held = SortedRuns(self._schema)
         self._next = 0
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        give_memory(self._pairs, memory)
+        give_memory(self._alone, memory)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Find the matches, then what they leave of the left events."""

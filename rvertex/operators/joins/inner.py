@@ -30,11 +30,13 @@ from rvertex.operators.horizon import greatest_us, least_us
 from rvertex.operators.joins.new_pairs import NewRows, Pairs, Source, pairs_of, within_batch
 from rvertex.operators.joins.side_index import JoinSide, Rows, living_rows
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
+    from rvertex.state.memory import StateMemory
 
 Side = Literal["left", "right"]
 #: The others hold rows back until nothing can match them: see left_join.py and anti_join.py.
@@ -106,10 +108,16 @@ class Join:
         assert left == right, f"keys of different types: {left}, {right}"
         self._key_types = left
         self._in_batch = CodeMap(np.int32, -1)
+        self._memory = UNLIMITED
+        self._reset()
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._memory = memory
         self._reset()
 
     def _reset(self) -> None:
-        self._sides = [JoinSide(stored) for stored in self._stored]
+        self._sides = [JoinSide(stored, self._memory) for stored in self._stored]
         self._keys = KeyIndex(self._key_types)
         self._frontier: int = MIN_TIME
 
@@ -220,7 +228,7 @@ class Join:
         tables = [side.table() for side in self._sides]
         ordinals = [side.next_ordinal for side in self._sides]
         self._keys = KeyIndex(self._key_types)
-        self._sides = [JoinSide(stored) for stored in self._stored]
+        self._sides = [JoinSide(stored, self._memory) for stored in self._stored]
         for side, ordinal in zip(self._sides, ordinals, strict=True):
             side.next_ordinal = ordinal
         self._remember_all(tables)

@@ -44,12 +44,14 @@ from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.joins.inner import Side, TemporalJoin
 from rvertex.operators.lifetimes.pending import Pending
+from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Evaluator, Operator, OperatorState
+    from rvertex.state.memory import StateMemory
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 Columns = tuple[tuple[Side, str, str], ...]
@@ -163,6 +165,10 @@ class IntervalJoinOperator:
         ordered = schemas if self._first == 0 else schemas[::-1]
         self._pairs: Operator = spec.pairs(self._numbers).open(ordered)
         self._reset()
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        give_memory(self._pairs, memory)
 
     def _columns_of(self, side: Side, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """The columns of a row without a match."""

@@ -30,12 +30,14 @@ from rvertex.events.run import Run
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
 from rvertex.operators.joins.inner import Side, TemporalJoin
+from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator, OperatorState
+    from rvertex.state.memory import StateMemory
 
 _MATCHES, _ALONE = "matches", "alone"
 
@@ -86,6 +88,11 @@ class LeftJoinOperator:
         self._matches, self._alone = matches, alone
         self._schema = schema
         self._held = SortedRuns(schema)
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        give_memory(self._matches, memory)
+        give_memory(self._alone, memory)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Run both parts and interleave what they give."""

@@ -6,10 +6,14 @@ ordinal), and each is more than ``_GROWTH`` times as long as the next when that 
 there are logarithmically many; (3) a probe costs time in the matches found and the runs, never in
 the rows that expired or belong to other keys; (4) rows are copied a logarithmic number of times.
 Theory: a log-structured merge of runs. In a run the rows of a key are adjacent, a table over codes
-finds them, and a tree of maxima over ``ve`` finds the living among them.
+finds them, and a tree of maxima over ``ve`` finds the living among them. Over the memory budget the
+rows of long runs are on scratch, and such runs are merged up to a limit only: there are as many as
+the state has parts of that size.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +24,17 @@ from rvertex.events.group_scan import heads_of
 from rvertex.events.ordering import stable_order
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins.max_tree import MaxTree
+from rvertex.state.memory import UNLIMITED
+
+if TYPE_CHECKING:
+    from rvertex.state.memory import Holder, StateMemory
 
 #: A reserved name, so no payload column can have it.
 ORDINAL = SEQ
 
 _GROWTH = 3
+#: Runs on scratch are merged up to this number of times the size of a run.
+_MERGED = 4
 
 
 class Rows:
@@ -44,6 +54,21 @@ class Rows:
     def take(self, at: np.ndarray) -> Rows:
         stored = self.stored.take(pa.array(at))
         return Rows(self.codes.take(at), self.ve.take(at), self.ordinal.take(at), stored)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        return int(self.codes.nbytes + self.ve.nbytes + self.ordinal.nbytes + self.stored.nbytes)
+
+    def on_scratch(self, holder: Holder) -> Rows:
+        """The same rows, mapped from scratch."""
+        numbers = [pa.array(column) for column in (self.codes, self.ve, self.ordinal)]
+        columns = [*self.stored.columns, *numbers]
+        names = [f"{i}" for i in range(len(columns))]
+        (mapped,) = holder.store([pa.RecordBatch.from_arrays(columns, names=names)])
+        codes, ve, ordinal = (column.to_numpy() for column in mapped.columns[-3:])
+        payload = pa.RecordBatch.from_arrays(mapped.columns[:-3], schema=self.stored.schema)
+        return Rows(codes, ve, ordinal, payload)
 
     def followed_by(self, other: Rows) -> Rows:
         return Rows(
@@ -73,9 +98,17 @@ class IndexedRun:
         half = len(codes) // 2
         #: When the frontier is here, at least half of the rows are dead.
         self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
+        self.nbytes = self.rows.nbytes
+        self.is_spilled = False
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def spill(self, holder: Holder) -> None:
+        """Move the rows to scratch; what finds them stays in memory."""
+        self.rows = self.rows.on_scratch(holder)
+        self._alive = MaxTree(self.rows.ve)
+        self.is_spilled = True
 
     def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(probe, place) of every row with the probe's code that lives past its ``vs``."""
@@ -97,8 +130,9 @@ class IndexedRun:
 class JoinSide:
     """What is remembered of one side."""
 
-    def __init__(self, stored: pa.Schema) -> None:
+    def __init__(self, stored: pa.Schema, memory: StateMemory = UNLIMITED) -> None:
         self._stored = stored
+        self._holder = memory.holder()
         self._runs: list[IndexedRun] = []
         self._free_maps: list[CodeMap] = []
         #: Ordinal of the next row of this side: its number among all rows ever seen.
@@ -128,10 +162,30 @@ class JoinSide:
         """Remember ``rows``, all alive and in order of ordinal, later than all before."""
         if len(rows) == 0:
             return
-        while self._runs and len(self._runs[-1]) <= _GROWTH * len(rows):
+        while self._runs and self._merges(self._runs[-1], rows):
             last = self._close(self._runs.pop())
             rows = _living(last, frontier).followed_by(rows)
         self._runs.append(IndexedRun(rows, self._open_map()))
+        self._keep_to_memory()
+
+    def _merges(self, last: IndexedRun, rows: Rows) -> bool:
+        """Whether the last run becomes one with the rows that follow it."""
+        if len(last) > _GROWTH * len(rows):
+            return False
+        return not last.is_spilled or last.nbytes + rows.nbytes <= _MERGED * self._holder.run_bytes
+
+    def _keep_to_memory(self) -> None:
+        """Report what the rows take; over the budget, long runs go to scratch."""
+        if not self._holder.may_spill:
+            return
+        inside = [run for run in self._runs if not run.is_spilled]
+        self._holder.used_bytes = sum(run.nbytes for run in inside)
+        for run in inside:  # the longest first
+            if not self._holder.must_spill:
+                return
+            if run.nbytes >= self._holder.run_bytes_min:
+                run.spill(self._holder)
+                self._holder.used_bytes -= run.nbytes
 
     def expire(self, frontier: int) -> None:
         """Forget rows with ``ve <= frontier`` where that is due: whole runs, or half of one."""
@@ -146,6 +200,7 @@ class JoinSide:
             if len(rows):
                 kept.append(IndexedRun(rows, self._open_map()))
         self._runs = kept
+        self._keep_to_memory()
 
     def table(self) -> pa.Table:
         """What is remembered, by reference (some dead rows among it)."""

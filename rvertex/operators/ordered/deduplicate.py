@@ -99,6 +99,11 @@ class _Deduplicator:
             self._free.adopt(self._free.read()[needed])
         return Run(events.filter(pa.array(kept)), run.ctis)
 
+    def held_tables(self) -> dict[str, pa.Table]:
+        """Keys, and the time until which events of each are dropped."""
+        columns = dict(zip(self._spec.keys, self._keys.keys(), strict=True))
+        return {"keys": pa.table({**columns, "until_us": self._free.shared()})}
+
     def snapshot(self) -> OperatorState:
         """Keys and their times, by reference."""
         return OperatorState(

@@ -45,7 +45,7 @@ from rvertex.user_code.keyed.process import KeyedContext, Timer
 from rvertex.user_code.keyed.state import KeyedState
 from rvertex.user_code.keyed.state_fields import SlotCode, StateField
 from rvertex.user_code.keyed.timers import TimerQueue, timers_of
-from rvertex.user_code.plain_values import key_view
+from rvertex.user_code.plain_values import key_view, raw_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -183,6 +183,16 @@ class KeyedProcessOperator:
         self._state.flush_pending()
         release_bound = min(self._frontier, self._timers.least())
         return Run(self._emitted.take(self.context.rows, run.events, release_bound), run.ctis)
+
+    def held_tables(self) -> dict[str, pa.Table]:
+        """Keys and their fields; see :class:`rvertex.operators.protocol.ShowsState`."""
+        slots = self._state.slots
+        keys = self._state.key_columns(list(slots))
+        columns = dict(zip(self._spec.keys, keys, strict=True))
+        for field in self._code.fields:
+            values = [getattr(slot, field.name) for slot in slots.values()]
+            columns[field.name] = raw_column(values, field.type)
+        return {"keys": pa.table(columns)}
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""

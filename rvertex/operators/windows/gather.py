@@ -165,12 +165,15 @@ class WindowGather:
             self._last_cti = int(ctis[-1])
         return Run(concatenated(out, self._output_schema), ctis)
 
+    def held_tables(self) -> dict[str, pa.Table]:
+        """The rows of open windows; see :class:`rvertex.operators.protocol.ShowsState`."""
+        held = self._sliding.held() if self._sliding else []
+        return {"window_rows": pa.Table.from_batches([*held, *self._live], self._input_schema)}
+
     def snapshot(self) -> OperatorState:
         """The live rows, by reference."""
         header = {"open": self._open, "last_cti": self._last_cti}
-        held = self._sliding.held() if self._sliding else []
-        live = pa.Table.from_batches([*held, *self._live], self._input_schema)
-        return OperatorState(header, {"live": live})
+        return OperatorState(header, {"live": self.held_tables()["window_rows"]})
 
     def load(self, state: OperatorState) -> None:
         """Continue with the live rows of ``state``."""

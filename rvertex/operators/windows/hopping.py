@@ -27,7 +27,7 @@ from rvertex.aggregates.spec import (
 )
 from rvertex.errors import OperatorTypeError
 from rvertex.operators.horizon import sum_us
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.protocol import OperatorState, held_tables
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.gather import ByOverlap, ByStart, WindowGather
 from rvertex.operators.windows.grouping import Grouping, key_types
@@ -262,6 +262,11 @@ class TwoPhases:
         """See :class:`rvertex.state.memory.SpillsState`."""
         give_memory(self._partial, memory)
         give_memory(self._final, memory)
+
+    def held_tables(self) -> dict[str, pa.Table]:
+        """See :class:`rvertex.operators.protocol.ShowsState`."""
+        (merged,) = held_tables(self._final).values()
+        return {**held_tables(self._partial), "partial_rows": merged}
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the second phase makes of what the first makes of the input."""

@@ -33,7 +33,7 @@ from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_grou
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rvertex.state.memory import StateMemory
 
@@ -95,6 +95,15 @@ class PaneAggregate:
         rows = concatenated(out, lifetimes.schema)
         # A pane is whole in one of the batches, by key.
         return Run(in_time_order(rows)[0] if out else rows, ctis)
+
+    def held_tables(self) -> dict[str, pa.Table]:
+        """The groups so far; see :class:`rvertex.operators.protocol.ShowsState`."""
+        rows: list[pa.RecordBatch] = []
+        for pane, groups in sorted(self._open.items()):
+            copy = self._new_groups()
+            copy.restore(groups.save())
+            rows += self._rows(pane, copy)
+        return {"open_groups": pa.Table.from_batches(rows, self._lifetimes.schema)}
 
     def snapshot(self) -> OperatorState:
         """The open panes, by reference."""
@@ -170,9 +179,13 @@ class PaneAggregate:
 
     def _close_before(self, closing: int, out: list[pa.RecordBatch]) -> None:
         for pane in sorted(pane for pane in self._open if pane < closing):
-            for keys, lanes in self._open.pop(pane).results():
-                count = len((keys or lanes)[0])
-                out.append(self._lifetimes.rows(np.full(count, pane), keys, lanes))
+            out += self._rows(pane, self._open.pop(pane))
+
+    def _rows(self, pane: int, groups: OpenGroups) -> Iterator[pa.RecordBatch]:
+        """The partial rows of a pane; ends its groups."""
+        for keys, lanes in groups.results():
+            count = len((keys or lanes)[0])
+            yield self._lifetimes.rows(np.full(count, pane), keys, lanes)
 
     def _new_groups(self) -> OpenGroups:
         return OpenGroups(self._grouping, self._holder)

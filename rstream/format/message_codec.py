@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from rvertex.errors import InvalidMessageError
+from rstream.errors import InvalidMessageError
 
 PROTOCOL_VERSION = 6
 M = TypeVar("M")
