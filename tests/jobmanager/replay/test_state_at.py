@@ -78,7 +78,7 @@ def test_open_windows_at_a_time(events: Path, keyed: str) -> None:
     most = dict(zip(*(rows.column(c).to_pylist() for c in ("key", "n_max")), strict=True))
     keys = dict(zip(*(tables["keys"].column(c).to_pylist() for c in ("key", "n")), strict=True))
     assert most == keys, "the numbers grow, so the last one is the greatest"
-    assert 10 * SECOND <= min(waiting.column("_vs").to_pylist())
+    assert min(waiting.column("_vs").to_pylist()) >= 10 * SECOND
     assert max(waiting.column("_vs").to_pylist()) < AT
     assert contents(Path(keyed)) == before, "it only reads"
 
