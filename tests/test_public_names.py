@@ -35,6 +35,10 @@ PUBLIC = {
     "jobmanager": ("run", "collect", "collect_batch", "resume", "Job", "JobConfig"),
     "rstream": ("RStream", "StreamReader", "Appender", "open_log"),
     "rvertex": ("RVertex", "Snapshot", "merge"),
+    "streamscope.testing": (
+        *("Input", "NotDeterministicError", "TestStream", "assert_deterministic"),
+        *("assert_golden", "rows"),
+    ),
 }
 STREAM = (
     *("from_parquet", "from_csv", "from_json", "from_items", "filter", "select", "with_columns"),

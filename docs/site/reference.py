@@ -8,11 +8,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import streamscope
+import streamscope.testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
+PACKAGES = ("rstream", "rvertex", "planner", "jobmanager", "streamscope")
 WIDTH = 92
 SECTIONS = {
     "Sources and streams": ("Stream", "GroupedStream", "WindowedStream", "Query", "event", "cti"),
@@ -45,6 +46,9 @@ def reference() -> str:
         lines += ["", f"## {title}"]
         for name in names:
             lines += ["", *entry(name, public[name])]
+    lines += ["", "## Tests", "", "`from streamscope.testing import TestStream`"]
+    for name in streamscope.testing.__all__:
+        lines += ["", *entry(name, getattr(streamscope.testing, name))]
     return "\n".join(lines) + "\n"
 
 

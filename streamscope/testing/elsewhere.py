@@ -17,8 +17,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from jobmanager.storage.pickled import pickled
 from rvertex.user_code.code import UserCode
+from rvertex.user_code.pickled import pickled
 from streamscope.testing.plan_run import Schedule
 from streamscope.testing.runs import answer_of
 
