@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         OutputTakenError,
         collect,
         collect_batch,
+        diff,
         head,
         read_dead_letters,
         read_late,
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
         run,
         show,
         status,
+        why,
     )
     from planner import (
         EvaluationError,
@@ -245,6 +247,7 @@ __all__ = [
     "cti",
     "cumulating",
     "desc",
+    "diff",
     "event",
     "explain",
     "final",
@@ -284,6 +287,7 @@ __all__ = [
     "ve",
     "vs",
     "when",
+    "why",
 ]
 
 

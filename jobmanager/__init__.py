@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         OutputTakenError,
     )
     from jobmanager.replay.replaying import replay
+    from jobmanager.replay.rows.diffing import diff
+    from jobmanager.replay.rows.whys import why
     from jobmanager.replay.state_at import read_state
     from jobmanager.storage.shown import status
 
@@ -43,6 +45,7 @@ __all__ = [
     "OutputTakenError",
     "collect",
     "collect_batch",
+    "diff",
     "head",
     "read_dead_letters",
     "read_late",
@@ -53,6 +56,7 @@ __all__ = [
     "run",
     "show",
     "status",
+    "why",
 ]
 #: Where the names are defined; a module is imported when one of its names is first used.
 _HOMES = {
@@ -67,6 +71,8 @@ _HOMES = {
     "jobmanager.driver.running.side_output": ("read_dead_letters", "read_late"),
     "jobmanager.replay.replaying": ("replay",),
     "jobmanager.replay.state_at": ("read_state",),
+    "jobmanager.replay.rows.diffing": ("diff",),
+    "jobmanager.replay.rows.whys": ("why",),
     "jobmanager.errors": (
         "BadRowsWarning",
         "JobExistsError",

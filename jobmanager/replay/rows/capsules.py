@@ -8,9 +8,11 @@ order, and the masked input must still give the row.
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import platform
+import shutil
 import tempfile
 import zipfile
 from dataclasses import dataclass, replace
@@ -140,6 +142,7 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
                 raise NotACapsuleError(path, f"its format is {manifest['capsule']}, not {FORMAT}")
             code = [n for n in names if n.startswith(CODE) and n.endswith(".py")]
             folder = tempfile.mkdtemp(prefix="capsule-") if code else ""
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
             for name in code:
                 Path(folder, Path(name).name).write_bytes(archive.read(name))
             put_on_path([], [folder] if folder else [])

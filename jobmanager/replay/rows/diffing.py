@@ -27,6 +27,7 @@ from planner.durations import time_us
 from rstream.items.batch import VS, event_schema, int64_column, only_events
 from rstream.items.dictionaries import as_declared, plain_array, plain_schema
 from rstream.items.digest import content_hashes
+from rstream.items.edges import paired
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sinks.json_text import json_text, plain_rows
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from planner import Query
     from planner.durations import Time
     from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import VertexSpec
 
 SAMPLES = 5
 Row = dict[str, Any]
@@ -155,7 +157,9 @@ def diff(
     end = INF_TIME if until is None else time_us(until, what="until")
     plan = planned_again(recorded, code)
     old = _rows(recorded.plan, _old_events(recorded), begin, end)
-    new = _rows(plan, _events(plan, recorded, same_meaning(recorded.plan, plan)), begin, end)
+    new = _rows(
+        plan, _events(plan, recorded, is_same=same_meaning(recorded.plan, plan)), begin, end
+    )
     return _compared(old, new, tuple(keys) or _keys(recorded.plan, old, new))
 
 
@@ -163,7 +167,7 @@ def _old_events(recorded: Recorded) -> Iterable[pa.RecordBatch]:
     """The recorded answer if it is whole, else what the old version computes."""
     if is_complete(recorded.plan.output) and _has_beginning(recorded):
         return (events for _, events in recorded_events(recorded.plan))
-    return _events(recorded.plan, recorded, lambda _: True)
+    return _events(recorded.plan, recorded, is_same=lambda _: True)
 
 
 def _has_beginning(recorded: Recorded) -> bool:
@@ -172,10 +176,14 @@ def _has_beginning(recorded: Recorded) -> bool:
 
 
 def _events(
-    plan: PhysicalPlan, recorded: Recorded, is_recorded: Callable[..., bool]
+    plan: PhysicalPlan, recorded: Recorded, *, is_same: Callable[[VertexSpec], bool]
 ) -> Iterable[pa.RecordBatch]:
-    """The answer of a plan over the recorded input."""
-    rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
+    """The answer of a plan over all of the recorded input."""
+
+    def is_whole(spec: VertexSpec) -> bool:
+        return recorded.finished(spec.id) is not None and is_same(spec)
+
+    rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_whole)
     try:
         active = rerun.open(dict.fromkeys(sinks_of(plan)))
         while active:
@@ -193,12 +201,15 @@ def _rows(
 ) -> pa.Table:
     """Events that start in ``[begin_us, end_us)``, as the files show them."""
     clean, schema = clean_rows(plan), event_schema(plain_schema(plan.schema))
-    found = []
-    for batch in batches:
-        vs = int64_column(batch, VS)
-        inside = batch.filter(pa.array((vs >= begin_us) & (vs < end_us)))
-        found.append(as_declared(inside, schema))
-    return clean.table(pa.Table.from_batches(found, schema=schema)).combine_chunks()
+    found = [as_declared(batch, schema) for batch in batches]
+    if plan.changes is not None:  # an open row and its end are one row
+        found = paired(pa.Table.from_batches(found, schema=schema)).to_batches()
+    starts = [int64_column(batch, VS) for batch in found]
+    inside = [
+        batch.filter(pa.array((vs >= begin_us) & (vs < end_us)))
+        for batch, vs in zip(found, starts, strict=True)
+    ]
+    return clean.table(pa.Table.from_batches(inside, schema=schema)).combine_chunks()
 
 
 def _keys(plan: PhysicalPlan, old: pa.Table, new: pa.Table) -> tuple[str, ...]:
