@@ -65,11 +65,11 @@ def claims(
         log = NatsLog(servers.urls, name)
         limits = RegistryLimits(keep_us=KEEP_US)
         registry = IdRegistry(log, SystemClock(), name, limits, shards=shards)
-        registry.claim("begin", [b"begin"], [0])
+        registry.claim("begin", [b"begin"], [0], 1)
         begun = perf_counter()
         for lo in range(0, count, batch):
             some = ids[lo : lo + batch]
-            assert set(registry.claim(token, some, [0] * len(some))) == {expected}
+            assert set(registry.claim(token, some, [0] * len(some), lo + batch)) == {expected}
         rates[token] = count / (perf_counter() - begun)
         log.close()
     return rates

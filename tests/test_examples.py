@@ -198,3 +198,19 @@ def test_live_flights_arrive_exactly_once() -> None:
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert "equal: 5,082 windows, each exactly once" in done.stdout
+
+
+@pytest.mark.slow
+def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
+    """Rows like those of the example, through the same failures."""
+    pytest.importorskip("nats")
+    lines = ["date_time,srch_destination_id,hotel_cluster,is_booking"]
+    lines += [f"2013-01-{n // 80 + 1:02} {n % 24:02}:00:00,{n},7,{n % 2}" for n in range(2000)]
+    source = tmp_path / "searches.csv"
+    source.write_text("\n".join(lines) + "\n")
+    command = [sys.executable, str(EXAMPLES / "two_sites.py"), "--source", str(source)]
+    command += ["--folder", str(tmp_path), "--paced", "800000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["east"] + found["west"] == found["bookings"] == 1000

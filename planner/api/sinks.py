@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Deletes,
         KafkaFormat,
         KafkaMode,
+        OnOld,
         OnRefused,
         PostgresMode,
         SinkSpec,
@@ -161,15 +162,20 @@ def registry(
     return RegistrySpec(urls, name, kept_us, shards, replicas)
 
 
-def once(to: SinkSpec, *, id: str, at: str, registry: RegistrySpec) -> OnceSink:
+def once(
+    to: SinkSpec, *, id: str, at: str, registry: RegistrySpec, on_old: OnOld = "fail"
+) -> OnceSink:
     """Rows for ``to`` whose ids no other site delivers: each id leaves one of the sites.
 
     Run the same query at several sites. Each claims the ids of its rows in the registry before it
     writes them, and skips rows whose ids another site has. ``id``: a column of texts or integers.
-    ``at``: a column with the event time of the id, equal at all sites; rows older than the
-    registry keeps are skipped.
+    ``at``: a column with the event time of the id, equal at all sites.
+
+    ``on_old``: for rows that are older than the registry keeps, so that it cannot know whether
+    another site has delivered them. ``"fail"`` ends the delivery, ``"skip"`` leaves them out: a
+    site that was away for longer needs it to catch up.
     """
-    return OnceSink(to, id, at, registry)
+    return OnceSink(to, id, at, registry, on_old)
 
 
 def avro_schema(query: Query) -> str:

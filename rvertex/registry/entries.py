@@ -14,6 +14,8 @@ class Ids:
     """Ids of one joiner, with their event times in microseconds."""
 
     token: str
+    #: The joiner has delivered them once it has delivered its items below this number.
+    next_seq: int
     ids: tuple[bytes, ...]
     times_us: tuple[int, ...]
 
@@ -25,37 +27,28 @@ class Entry:
     #: Ids below are refused; the floor of the process that wrote the entry.
     floor_us: int
     claims: tuple[Ids, ...] = ()
-    #: The outputs of these ids are at their destination: tokens are not needed any more.
-    delivered: tuple[Ids, ...] = ()
-    #: The joiner is gone and has not delivered them: another one may claim them.
-    released: tuple[Ids, ...] = ()
+    #: Tokens of joiners, with the number below which their items are at the destination.
+    delivered: tuple[tuple[str, int], ...] = ()
+    #: Joiners that are gone: other ones may claim the ids that these have not delivered.
+    released: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Stored form."""
-        kinds = [_packed(kind) for kind in (self.claims, self.delivered, self.released)]
-        data: bytes = msgpack.packb([_VERSION, self.floor_us, *kinds])
+        claims = [[part.token, part.next_seq, part.ids, part.times_us] for part in self.claims]
+        content = [_VERSION, self.floor_us, claims, self.delivered, self.released]
+        data: bytes = msgpack.packb(content)
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Entry:
         """Read the stored form."""
-        version, floor_us, *kinds = msgpack.unpackb(data)
+        version, floor_us, claims, delivered, released = msgpack.unpackb(data)
         assert version == _VERSION, f"an entry of version {version}"
-        return cls(floor_us, *(tuple(_ids(part) for part in kind) for kind in kinds))
+        parts = tuple(Ids(token, seq, tuple(ids), tuple(us)) for token, seq, ids, us in claims)
+        notes = tuple((token, next_seq) for token, next_seq in delivered)
+        return cls(floor_us, parts, notes, tuple(released))
 
     @property
     def newest_us(self) -> int | None:
         """The greatest time of a claim; None without claims."""
         return max((max(part.times_us) for part in self.claims if part.times_us), default=None)
-
-
-def _packed(parts: tuple[Ids, ...]) -> list[list[object]]:
-    return [[part.token, part.ids, part.times_us] for part in parts]
-
-
-def _ids(part: list[object]) -> Ids:
-    token, ids, times_us = part
-    assert isinstance(token, str)
-    assert isinstance(ids, list)
-    assert isinstance(times_us, list)
-    return Ids(token, tuple(ids), tuple(times_us))

@@ -10,8 +10,10 @@ of the destination counts all rows, the skipped ones too. Source: Photon 2, 3.3.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ import pyarrow as pa
 
 from rstream.clock import SystemClock
 from rstream.secret_values import secret_value
-from rvertex.registry.errors import RegistryClientError
+from rvertex.registry.errors import RegistryAwayError, RegistryClientError
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.registry.shard import Verdict
 from rvertex.sinks.errors import RowsRefusedError
@@ -28,6 +30,8 @@ from rvertex.sinks.errors import RowsRefusedError
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress, Destination
     from rvertex.sinks.spec import DeliveryPlace, OnceSink, RegistrySpec
+
+_log = logging.getLogger(__name__)
 
 #: Longer ids are replaced by their digest.
 ID_BYTES_MAX = 32
@@ -55,45 +59,66 @@ class OnceDestination:
     ) -> None:
         self._spec, self._to, self._registry = spec, to, registry
         self._token = place.stream
-        #: Ids that were written since the last commit, and their times.
-        self._written: tuple[list[bytes], list[int]] = ([], [])
         #: Rows that another site delivers, and rows that are older than the registry keeps.
         self.taken, self.old = 0, 0
+        self._has_rows = False
 
     def open(self, epoch: int) -> DeliveryProgress | None:
         """Open the destination; the claims of a predecessor belong to this one."""
-        self._written = ([], [])
-        return self._to.open(epoch)
+        progress = self._to.open(epoch)
+        if progress is not None:
+            self._registry.resume(self._token, progress.next_seq)
+        return progress
 
     def write(self, rows: DeliveredRows) -> None:
         """Claim the ids, and write the rows that are for this site."""
         if not rows.table.num_rows:
             self._to.write(rows)
             return
+        self._has_rows = True
         ids, times_us = self._ids(rows)
-        verdicts = self._registry.claim(self._token, ids, times_us)
+        verdicts = self._registry.claim(self._token, ids, times_us, rows.next_seq)
         self.taken += verdicts.count(Verdict.TAKEN)
-        self.old += verdicts.count(Verdict.OLD)
+        if old := verdicts.count(Verdict.OLD):
+            self._skip(rows, verdicts.index(Verdict.OLD), old)
         kept = np.array([verdict is Verdict.OURS for verdict in verdicts])
         if not kept.all():
             table = rows.table.filter(pa.array(kept))
             rows = replace(rows, seqs=rows.seqs[kept], table=table)
-        for n in np.flatnonzero(kept).tolist():
-            self._written[0].append(ids[n])
-            self._written[1].append(times_us[n])
         self._to.write(rows)
 
+    def _skip(self, rows: DeliveredRows, first: int, count: int) -> None:
+        """Leave out rows whose ids may have been delivered and collected."""
+        if self._spec.on_old == "fail":
+            seq = int(rows.seqs[first])
+            reason = f"{count} rows are older than the registry keeps"
+            advice = (
+                "a longer keep= of the registry would have known them; if another site has "
+                'delivered them, on_old="skip" leaves them out'
+            )
+            raise RowsRefusedError(self._spec.label, seq, seq + 1, reason, advice)
+        self.old += count
+        _log.warning(
+            "rows are older than the registry keeps", extra={"sink": self._token, "rows": count}
+        )
+
     def commit(self, progress: DeliveryProgress) -> None:
-        """Commit; tokens of rows that are at their destination are not needed any more."""
+        """Commit; the next claim notes that these rows are at their destination."""
         self._to.commit(progress)
-        if self._written[0]:
-            self._registry.delivered(self._token, *self._written)
-        self._written = ([], [])
+        self._registry.delivered(self._token, progress.next_seq)
+        if not self._has_rows:
+            self._flush()
+        self._has_rows = False
 
     def close(self) -> None:
         """Close the destination; the registry stays open for the other partitions."""
-        self._written = ([], [])
+        self._flush()
         self._to.close()
+
+    def _flush(self) -> None:
+        # A note that is not written now is written when the delivery opens again.
+        with contextlib.suppress(RegistryAwayError):
+            self._registry.flush()
 
     def _ids(self, rows: DeliveredRows) -> tuple[list[bytes], list[int]]:
         ids, times = rows.table.column(self._spec.id), rows.table.column(self._spec.at)

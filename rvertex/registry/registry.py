@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rvertex.registry.entries import Entry, Ids
 from rvertex.registry.errors import RegistryAwayError, RegistryChangeError, RegistryTimeError
 from rvertex.registry.shard import Shard, Verdict
-from rvertex.registry.shard_map import SHARDS_MAX, ShardMap, known_until_us
+from rvertex.registry.shard_map import SHARDS_MAX, ShardMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class RegistryLimits:
 
     #: Ids older than this are refused and collected.
     keep_us: int = 3 * 86_400 * _US_PER_S
-    #: A new number of shards counts from this time after the change on.
+    #: A new number of shards counts from twice this time after the change on.
     margin_us: int = 3_600 * _US_PER_S
     #: How far two clocks of the sites may differ at most.
     skew_us: int = 60 * _US_PER_S
@@ -57,6 +57,7 @@ class _Claim:
     """Ids of one call in one shard, and their verdicts so far."""
 
     token: str
+    next_seq: int
     ids: list[bytes]
     times_us: list[int]
     verdicts: list[Verdict | None]
@@ -70,6 +71,7 @@ class _Claim:
         left = [n for n, verdict in enumerate(self.verdicts) if verdict is None][:most]
         return Ids(
             self.token,
+            self.next_seq,
             tuple(self.ids[n] for n in left),
             tuple(self.times_us[n] for n in left),
         )
@@ -82,7 +84,8 @@ class _Open:
     shard: Shard
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: list[_Claim] = field(default_factory=list)
-    delivered: list[Ids] = field(default_factory=list)
+    #: By token: the joiner's items below this number are delivered, and no entry has it yet.
+    delivered: dict[str, int] = field(default_factory=dict)
     trimmed_seq: int = 0
 
 
@@ -100,8 +103,12 @@ class IdRegistry:
         self._map: ShardMap | None = None
         self._known_until_us = 0
 
-    def claim(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> list[Verdict]:
+    def claim(
+        self, token: str, ids: Sequence[bytes], times_us: Sequence[int], next_seq: int
+    ) -> list[Verdict]:
         """Which of the ids are the joiner's from now on. A repeated call gives the same.
+
+        ``next_seq``: once the joiner has delivered its items below, these ids are delivered.
 
         Raises:
             RegistryAwayError: it is not known what the ids got; ask again with the same token.
@@ -114,7 +121,11 @@ class IdRegistry:
         verdicts: list[Verdict | None] = [None] * len(ids)
         for number, some in sorted(rows.items()):
             claim = _Claim(
-                token, [ids[n] for n in some], [times_us[n] for n in some], [None] * len(some)
+                token,
+                next_seq,
+                [ids[n] for n in some],
+                [times_us[n] for n in some],
+                [None] * len(some),
             )
             self._decide(number, claim)
             for row, verdict in zip(some, claim.verdicts, strict=True):
@@ -123,84 +134,109 @@ class IdRegistry:
         assert len(decided) == len(ids)
         return decided
 
-    def delivered(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> None:
-        """Outputs are at their destination: their tokens go with a later entry. Writes nothing."""
-        shard_map = self._map_for(max(times_us, default=0))
-        parts: dict[int, tuple[list[bytes], list[int]]] = {}
-        for id_, time_us in zip(ids, times_us, strict=True):
-            some = parts.setdefault(shard_map.shard_of(id_, time_us), ([], []))
-            some[0].append(id_)
-            some[1].append(time_us)
-        most = self._limits.entry_ids_max
-        for number, (some_ids, some_times) in parts.items():
-            opened = self._opened(number)
+    def delivered(self, token: str, next_seq: int) -> None:
+        """The joiner's items below ``next_seq`` are at their destination. Writes nothing yet."""
+        for opened in list(self._open.values()):
             with opened.lock:
-                for lo in range(0, len(some_ids), most):
-                    few = tuple(some_ids[lo : lo + most]), tuple(some_times[lo : lo + most])
-                    opened.delivered.append(Ids(token, *few))
+                opened.delivered[token] = next_seq
 
     def flush(self) -> None:
-        """Write the outputs that were noted and not written yet."""
+        """Write the notes of outputs that no entry has yet."""
         for number, opened in sorted(self._open.items()):
             with opened.lock:
-                while opened.delivered:
+                notes = opened.delivered.items()
+                if any(opened.shard.has_open(token, next_seq) for token, next_seq in notes):
                     self._write(number, opened, ())
+
+    def resume(self, token: str, next_seq: int) -> None:
+        """Note what a predecessor of the joiner has delivered and could not note any more."""
+        for opened in self._followed():
+            opened.delivered[token] = next_seq
+        self.flush()
 
     def undelivered(self) -> dict[bytes, str]:
         """Claimed ids whose output was not noted, with the tokens of their joiners."""
-        shard_map = self._map_for(0)
         found: dict[bytes, str] = {}
-        for number in range(max(shard_map.counts)):
-            opened = self._opened(number)
-            with opened.lock:
-                self._read(number, opened, None)
-                found.update(opened.shard.undelivered())
+        for opened in self._followed():
+            found.update(opened.shard.undelivered())
         return found
 
-    def release(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> None:
-        """Give back ids of a joiner that is gone and has not delivered them."""
-        shard_map = self._map_for(max(times_us, default=0))
-        for id_, time_us in zip(ids, times_us, strict=True):
-            number = shard_map.shard_of(id_, time_us)
-            opened = self._opened(number)
+    def release(self, token: str) -> None:
+        """Give back the ids of a joiner that is gone for ever and has not delivered them."""
+        for number, opened in enumerate(self._followed()):
             with opened.lock:
-                entry = Entry(opened.shard.floor_us, released=(Ids(token, (id_,), (time_us,)),))
+                entry = Entry(opened.shard.floor_us, released=(token,))
                 self._read(number, opened, self._append(number, entry))
 
+    def _followed(self) -> list[_Open]:
+        """All shards, read to their ends."""
+        shards = [self._opened(number) for number in range(max(self._map_for(0).counts))]
+        for number, opened in enumerate(shards):
+            with opened.lock:
+                self._read(number, opened, None)
+        return shards
+
     def change_shards(self, shards: int) -> int:
-        """Have this number of shards from a time in the near future on; that time, us."""
+        """Have this number of shards from a time in the near future on; that time, us.
+
+        Raises:
+            RegistryAwayError: the change does not count, or it is not known whether it does.
+        """
         if not 0 < shards <= SHARDS_MAX:
             raise RegistryChangeError(self._name, f"1 to {SHARDS_MAX} shards, not {shards}")
-        while True:  # ends: another process has changed the map
+        stored, current = self._stored_map()
+        now_us, margin_us = self._clock.now_us(), self._limits.margin_us
+        proposed = current.proposed(shards, now_us, margin_us)
+        if proposed is None:
+            raise RegistryChangeError(self._name, "another change has yet to begin")
+        if not self._log.write_map(proposed.to_bytes(), stored):
+            raise RegistryChangeError(self._name, "another process is changing it")
+        if self._clock.now_us() > now_us + margin_us:
+            self._stored_map()
+            raise RegistryAwayError(self._name, "writing the shard map took too long")
+        found = self._log.read_map()
+        is_ours = found is not None and found[1] == proposed.to_bytes()
+        version = found[0] if found is not None else None
+        if not is_ours or not self._log.write_map(proposed.confirmed().to_bytes(), version):
+            raise RegistryChangeError(self._name, "another process is changing it")
+        return proposed.starts_us[-1]
+
+    def _stored_map(self) -> tuple[int, ShardMap]:
+        """The map and its version, without a proposal, which is withdrawn."""
+        while True:  # ends: other processes have changed the map meanwhile
             found = self._log.read_map()
-            version, current = found if found else (None, ShardMap.of(self._shards).to_bytes())
-            now_us = self._clock.now_us()
-            changed = ShardMap.from_bytes(current).changed(shards, now_us, self._limits.margin_us)
-            if changed is None:
-                raise RegistryChangeError(self._name, "another change has yet to begin")
-            if self._log.write_map(changed.to_bytes(), version):
-                return changed.starts_us[-1]
+            if found is None:
+                self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
+                continue
+            shard_map = ShardMap.from_bytes(found[1])
+            if shard_map.is_confirmed:
+                return found[0], shard_map
+            self._log.write_map(shard_map.withdrawn().to_bytes(), found[0])
 
     def _map_for(self, time_us: int) -> ShardMap:
         """A map that is right for ids up to this time."""
         with self._lock:
             if self._map is None or time_us >= self._known_until_us:
+                self._read_map()
+            if time_us >= self._known_until_us:  # a proposal that nobody confirms any more
                 read_us = self._clock.now_us()
-                found = self._log.read_map()
-                if found is None:
-                    self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
-                    found = self._log.read_map()
-                if found is None:
-                    raise RegistryAwayError(self._name, "its shard map cannot be written")
-                limits = self._limits
-                self._map = ShardMap.from_bytes(found[1])
-                self._known_until_us = known_until_us(read_us, limits.margin_us, limits.skew_us)
+                self._stored_map()
+                self._read_map()
                 if time_us >= self._known_until_us:
-                    ahead = limits.margin_us - limits.skew_us
+                    limits = self._limits
+                    ahead_us = limits.margin_us - limits.skew_us
                     raise RegistryTimeError(
-                        self._name, (time_us - read_us) / _US_PER_S, ahead / _US_PER_S
+                        self._name, (time_us - read_us) / _US_PER_S, ahead_us / _US_PER_S
                     )
+            assert self._map is not None
             return self._map
+
+    def _read_map(self) -> None:
+        read_us, limits = self._clock.now_us(), self._limits
+        found = self._log.read_map()
+        shard_map = ShardMap.from_bytes(found[1]) if found else self._stored_map()[1]
+        self._known_until_us = shard_map.known_until_us(read_us, limits.margin_us, limits.skew_us)
+        self._map = shard_map
 
     def _opened(self, number: int) -> _Open:
         with self._lock:
@@ -232,14 +268,12 @@ class IdRegistry:
             left -= len(claims[-1].ids)
             if left == 0:
                 break
-        count, room = 0, self._limits.entry_ids_max
-        while count < len(opened.delivered) and len(opened.delivered[count].ids) <= room:
-            room -= len(opened.delivered[count].ids)
-            count += 1
-        delivered = tuple(opened.delivered[:count])
+        delivered = tuple(sorted(opened.delivered.items()))
         entry = Entry(opened.shard.floor_us, tuple(claims), delivered)
         self._read(number, opened, self._append(number, entry), batch)
-        del opened.delivered[:count]
+        for token, next_seq in delivered:
+            if opened.delivered.get(token) == next_seq:
+                del opened.delivered[token]
 
     def _append(self, number: int, entry: Entry) -> int:
         data = entry.to_bytes()

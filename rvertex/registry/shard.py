@@ -1,34 +1,34 @@
 """The state of one shard: a fold over its log, so equal at every process that reads the log.
 
 The first claim of an id in the log has it. A later claim of the same joiner (the same token) is a
-retry and succeeds too. An id below the floor is refused, since its claim may have been collected.
+retry and succeeds too, until its output is noted. An id below the floor is refused, since its claim
+may have been collected.
 
 The floor follows from the log alone: the newest time of a claim less ``keep_us``, in steps of an
-eighth of it. Ids are kept per step, so what the floor has passed goes as a whole.
+eighth of it, and never beyond an id whose output is not noted. So a site that died with claimed
+ids finds them whenever it comes back. Ids are kept per step, so the floor drops them as a whole.
 
 Invariants: (1) verdicts depend on the entries before and in an entry only; (2) an id that is not
 refused is kept if it was ever claimed and not released; (3) entries below :meth:`Shard.trimmable`
-may be deleted: a process that begins to read behind them gives the same verdicts, since an entry
-with the present floor is among the rest. Source: Photon 2.1, 2.3, 3.3.2.
+may be deleted: a process that begins to read behind them gives the same verdicts for all entries
+behind the newest floor, which is among the rest. Source: Photon 2.1, 2.3, 3.3.2.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from rstream.types import MIN_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rvertex.registry.entries import Entry, Ids
 
 #: Steps of the floor within ``keep_us``.
 STEPS = 8
-#: In place of a token: the output is at its destination.
-DELIVERED = ""
+
+_Key = tuple[int, bytes]
 
 
 class Verdict(Enum):
@@ -40,13 +40,18 @@ class Verdict(Enum):
 
 
 class Shard:
-    """Claimed ids with their tokens."""
+    """Claimed ids, and the tokens of joiners that have not delivered theirs."""
 
     def __init__(self, keep_us: int) -> None:
         assert keep_us >= STEPS, keep_us
         self._step_us, self._keep_us = keep_us // STEPS, keep_us
-        #: Per step of time: the tokens by id.
-        self._held: dict[int, dict[bytes, str]] = {}
+        #: Per step of time: the ids.
+        self._held: dict[int, set[bytes]] = {}
+        #: Ids without a noted output: the token by step and id, how many of a step there are, and
+        #: per token the ids of a claim behind the number below which they are delivered.
+        self._open: dict[_Key, str] = {}
+        self._open_steps: Counter[int] = Counter()
+        self._parts: dict[str, deque[tuple[int, list[_Key]]]] = {}
         self._newest_us = int(MIN_TIME)
         self.floor_us = int(MIN_TIME)
         #: The last entry with a greater floor than all before it: its number, and its floor.
@@ -57,12 +62,13 @@ class Shard:
 
     def verdict(self, id_: bytes, time_us: int, token: str) -> Verdict | None:
         """What a claim would get; None: it would succeed, and must be written to do so."""
+        step = time_us // self._step_us
+        holder = self._open.get((step, id_))
+        if holder is not None:
+            return Verdict.OURS if holder == token else Verdict.TAKEN
         if time_us < self.floor_us:
             return Verdict.OLD
-        holder = self._held.get(time_us // self._step_us, {}).get(id_)
-        if holder is None:
-            return None
-        return Verdict.OURS if holder == token else Verdict.TAKEN
+        return Verdict.TAKEN if id_ in self._held.get(step, ()) else None
 
     def apply(self, seq: int, entry: Entry) -> list[list[Verdict]]:
         """Take the entry with this number; the verdicts of its claims."""
@@ -72,17 +78,16 @@ class Shard:
             self._raised = (seq, entry.floor_us)
         self._raise_floor(entry.floor_us)
         verdicts = [self._claim(part) for part in entry.claims]
-        for part in entry.delivered:
-            for id_, held in self._own(part):
-                held[id_] = DELIVERED
-        for part in entry.released:
-            for id_, held in self._own(part):
-                del held[id_]
+        for token, next_seq in entry.delivered:
+            self._close(token, next_seq)
+        for token in entry.released:
+            for step, id_ in self._close(token, None):
+                self._held[step].discard(id_)
         newest_us = entry.newest_us
         if newest_us is not None:
             self._entries.append((seq, newest_us))
             self._newest_us = max(self._newest_us, newest_us)
-            self._raise_floor((self._newest_us - self._keep_us) // self._step_us * self._step_us)
+        self._raise_floor(self._due_floor_us() // self._step_us * self._step_us)
         return verdicts
 
     def trimmable(self) -> int:
@@ -92,34 +97,59 @@ class Shard:
             self._entries.popleft()
         return min(seq, self._entries[0][0]) if self._entries else max(seq, 0)
 
-    def undelivered(self) -> Iterator[tuple[bytes, str]]:
+    def undelivered(self) -> dict[bytes, str]:
         """Ids that were claimed and whose output has not been noted, with their tokens."""
-        for held in self._held.values():
-            yield from ((id_, token) for id_, token in held.items() if token != DELIVERED)
+        return {id_: token for (_, id_), token in self._open.items()}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._held.values()))
+    def has_open(self, token: str, next_seq: int) -> bool:
+        """Whether a note that this joiner has delivered its items below ``next_seq`` is new."""
+        return any(seq <= next_seq for seq, _ in self._parts.get(token, ()))
+
+    def _due_floor_us(self) -> int:
+        floor_us = self._newest_us - self._keep_us
+        if not self._open_steps:
+            return floor_us
+        return min(floor_us, min(self._open_steps) * self._step_us)
 
     def _claim(self, part: Ids) -> list[Verdict]:
-        found = []
+        found, new = [], []
         for id_, time_us in zip(part.ids, part.times_us, strict=True):
             verdict = self.verdict(id_, time_us, part.token)
             if verdict is None:
-                self._held.setdefault(time_us // self._step_us, {})[id_] = part.token
+                step = time_us // self._step_us
+                self._held.setdefault(step, set()).add(id_)
+                self._open[step, id_] = part.token
+                self._open_steps[step] += 1
+                new.append((step, id_))
                 verdict = Verdict.OURS
             found.append(verdict)
+        if new:
+            self._parts.setdefault(part.token, deque()).append((part.next_seq, new))
         return found
 
-    def _own(self, part: Ids) -> Iterator[tuple[bytes, dict[bytes, str]]]:
-        """The ids that this joiner holds, with where they are."""
-        for id_, time_us in zip(part.ids, part.times_us, strict=True):
-            held = self._held.get(time_us // self._step_us, {})
-            if held.get(id_) == part.token:
-                yield id_, held
+    def _close(self, token: str, next_seq: int | None) -> list[_Key]:
+        """Forget that ids of a joiner are not delivered: below ``next_seq``, or all (None)."""
+        closed: list[_Key] = []
+        left: deque[tuple[int, list[_Key]]] = deque()
+        for seq, keys in self._parts.pop(token, ()):
+            if next_seq is not None and seq > next_seq:
+                left.append((seq, keys))
+                continue
+            for key in keys:
+                if self._open.pop(key, None) is not None:
+                    self._open_steps[key[0]] -= 1
+                    closed.append(key)
+        if left:
+            self._parts[token] = left
+        self._open_steps = +self._open_steps
+        return closed
 
     def _raise_floor(self, floor_us: int) -> None:
         if floor_us <= self.floor_us:
             return
         self.floor_us = floor_us
         for step in [step for step in self._held if (step + 1) * self._step_us <= floor_us]:
-            del self._held[step]
+            for id_ in self._held.pop(step):
+                if self._open.pop((step, id_), None) is not None:
+                    self._open_steps[step] -= 1
+        self._open_steps = +self._open_steps

@@ -1,20 +1,22 @@
 """How many shards a registry has at which time of an id, so that the number may grow meanwhile.
 
-An id belongs to the shard ``hash(id) mod count(time of the id)``, so sites that read different
-versions of the map must agree on the count of any id that they claim. A change therefore begins in
-the future, ``margin_us`` after the clock of the process that makes it, and a process uses a map it
-has read only for ids below :meth:`ShardMap.known_until`.
+An id belongs to the shard ``hash(id) mod count(time of the id)``, so sites that have read different
+versions of the map must agree on the count of any id that they claim. A process uses a map only for
+ids below its :meth:`ShardMap.known_until_us`. A change is proposed with a start two margins ahead,
+and confirmed if the proposal was stored within one margin. No id at or behind the start of a
+proposal is claimed until it is confirmed or withdrawn.
 
-Invariants: (1) a map only gets changes that begin after all others; (2) if no two clocks differ by
-more than ``skew_us``, a change begins at or after ``known_until`` of every map read before it.
-Source: Photon 2.2.2.
+Invariants: (1) changes begin one after another; (2) if no two clocks differ by more than
+``skew_us``, a change that is confirmed begins at or after the end of every map read before it was
+proposed: such a map was read at most ``skew_us`` after the proposal was stored, by its clock.
+Source: Photon 2.2.2; differs: there a change counts from its writing, however long that takes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgpack
 
@@ -30,6 +32,8 @@ class ShardMap:
 
     starts_us: tuple[int, ...]
     counts: tuple[int, ...]
+    #: Whether the last change counts.
+    is_confirmed: bool = True
 
     def __post_init__(self) -> None:
         assert len(self.starts_us) == len(self.counts) > 0, self
@@ -46,29 +50,39 @@ class ShardMap:
         digest = hashlib.blake2b(id_, digest_size=_HASH_BYTES).digest()
         return int.from_bytes(digest, "little") % count
 
-    def changed(self, shards: int, now_us: int, margin_us: int) -> ShardMap | None:
-        """The map with another number of shards from ``now_us + margin_us`` on.
+    def proposed(self, shards: int, now_us: int, margin_us: int) -> ShardMap | None:
+        """The map with a proposal of another number of shards, from two margins ahead on.
 
         None: a later change is planned already.
         """
-        start = now_us + margin_us
+        assert self.is_confirmed, self
+        start = now_us + 2 * margin_us
         if start <= self.starts_us[-1]:
             return None
-        return ShardMap((*self.starts_us, start), (*self.counts, shards))
+        return ShardMap((*self.starts_us, start), (*self.counts, shards), is_confirmed=False)
+
+    def confirmed(self) -> ShardMap:
+        """The map with its proposal as a change."""
+        return replace(self, is_confirmed=True)
+
+    def withdrawn(self) -> ShardMap:
+        """The map without its proposal."""
+        assert not self.is_confirmed, self
+        return ShardMap(self.starts_us[:-1], self.counts[:-1])
+
+    def known_until_us(self, read_us: int, margin_us: int, skew_us: int) -> int:
+        """Ids below this time have the shards of this map, which was read at ``read_us``."""
+        until_us = read_us + margin_us - skew_us
+        return until_us if self.is_confirmed else min(until_us, self.starts_us[-1])
 
     def to_bytes(self) -> bytes:
         """Stored form."""
-        data: bytes = msgpack.packb([1, self.starts_us, self.counts])
+        data: bytes = msgpack.packb([1, self.starts_us, self.counts, self.is_confirmed])
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShardMap:
         """Read the stored form."""
-        version, starts, counts = msgpack.unpackb(data)
+        version, starts, counts, is_confirmed = msgpack.unpackb(data)
         assert version == 1, f"a shard map of version {version}"
-        return cls(tuple(starts), tuple(counts))
-
-
-def known_until_us(read_us: int, margin_us: int, skew_us: int) -> int:
-    """Ids below this time have the shards of a map that was read at ``read_us``."""
-    return read_us + margin_us - skew_us
+        return cls(tuple(starts), tuple(counts), is_confirmed)

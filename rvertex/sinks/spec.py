@@ -28,6 +28,8 @@ KafkaMode = Literal["transactions", "headers"]
 #: What becomes of a row that the destination refuses: it ends the delivery, or it is kept aside.
 OnRefused = Literal["fail", "dead_letter"]
 PostgresMode = Literal["append", "upsert"]
+#: Whether an id that is too old for a registry ends the delivery.
+OnOld = Literal["fail", "skip"]
 #: What becomes of a table's row when the row of the answer ends.
 Deletes = Literal["delete", "mark", "ignore"]
 
@@ -250,6 +252,8 @@ class OnceSink:
     id: str
     at: str
     registry: RegistrySpec
+    #: What becomes of rows that are older than the registry keeps.
+    on_old: OnOld = "fail"
 
     @property
     def name(self) -> str:
@@ -262,6 +266,7 @@ class OnceSink:
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
         self.to.check(schema)
+        check_choice(self.label, "on_old", self.on_old, ("fail", "skip"))
         check_columns(self.label, "id", (self.id,), schema)
         check_columns(self.label, "at", (self.at,), schema)
         kind = schema.field(self.id).type

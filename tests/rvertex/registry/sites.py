@@ -13,6 +13,7 @@ Cannot catch: what a store does that loses acknowledged entries.
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.clock import ManualClock
 from rvertex.registry.errors import RegistryAwayError, RegistryChangeError
 from rvertex.registry.once import OnceDestination
 from rvertex.registry.registry import IdRegistry, RegistryLimits
@@ -36,7 +38,7 @@ LIMITS = RegistryLimits(
 )
 IDS, LAST_US = 160, 4000
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))])
-SPEC = OnceSink(ConsoleSink(), "id", "at", RegistrySpec(("nats://none",), "r", KEEP_US))
+SPEC = OnceSink(ConsoleSink(), "id", "at", RegistrySpec(("nats://none",), "r", KEEP_US), "skip")
 
 
 class DiedError(Exception):
@@ -58,6 +60,43 @@ class Store:
         seq = self.next_seqs[shard]
         self.logs.setdefault(shard, []).append((seq, data))
         return seq
+
+
+class MemoryLog:
+    """The store without faults, unless it is away."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = Store() if store is None else store
+        self.appends = 0
+        #: Appends wait for it, so that others gather.
+        self.gate = threading.Event()
+        self.gate.set()
+        self.arrived = threading.Event()
+        self.is_away = False
+
+    def append(self, shard: int, data: bytes) -> int:
+        self.arrived.set()
+        self.gate.wait(10)
+        self.appends += 1
+        if self.is_away:
+            raise RegistryAwayError("r", "away")
+        return self.store.append(shard, data)
+
+    def read(self, shard: int, next_seq: int, until_seq: int | None) -> list[tuple[int, bytes]]:
+        return [entry for entry in self.store.logs.get(shard, []) if entry[0] >= next_seq]
+
+    def trim(self, shard: int, below_seq: int) -> None:
+        kept = [entry for entry in self.store.logs.get(shard, []) if entry[0] >= below_seq]
+        self.store.logs[shard] = kept
+
+    def read_map(self) -> tuple[int, bytes] | None:
+        return self.store.map
+
+    def write_map(self, data: bytes, version: int | None) -> bool:
+        if (self.store.map[0] if self.store.map else None) != version:
+            return False
+        self.store.map = (version or 0) + 1, data
+        return True
 
 
 class World:
@@ -85,6 +124,14 @@ class World:
             self.step_of(self.random.choice(self.sites))
         return self.broken()
 
+    def undelivered(self) -> list[int]:
+        """Ids that count as undelivered after all sites have noted their outputs."""
+        clock = ManualClock(int(self.time_us))
+        registry = IdRegistry(MemoryLog(self.store), clock, "r", LIMITS)
+        for site in self.sites:
+            registry.resume(site.token, site.next_seq)
+        return [int(id_) for id_ in registry.undelivered()]
+
     def broken(self) -> list[str]:
         outputs = Counter(id_ for site in self.sites for id_ in site.committed)
         twice = sorted(id_ for id_, count in outputs.items() if count > 1)
@@ -100,7 +147,8 @@ class World:
             if time_us > newest - KEEP_US and any(id_ in site.old for site in self.sites)
         ]
         self.met["delivered"] += len(outputs)
-        found = (("twice", twice), ("missing", missing), ("too young to refuse", young))
+        found = [("twice", twice), ("missing", missing), ("too young to refuse", young)]
+        found.append(("noted as undelivered", self.undelivered()))
         return [f"{law}: {ids}" for law, ids in found if ids]
 
     def pass_time(self) -> None:
@@ -184,8 +232,11 @@ class SiteLog:
         return self._world.store.map
 
     def write_map(self, data: bytes, version: int | None) -> bool:
-        self._world.call(self._site)
-        store = self._world.store
+        world, store = self._world, self._world.store
+        world.call(self._site)
+        for _ in range(world.random.choice([0, 0, 80])):  # it takes long to get there
+            world.pass_time()
+            world.step_of(world.random.choice(world.sites))
         if (store.map[0] if store.map else None) != version:
             return False
         store.map = (version or 0) + 1, data
@@ -223,6 +274,7 @@ class Site:
         self.next_seq = 0
         self.old: set[int] = set()
         self.cut_until_us = 0.0
+        self._away_until_us = 0.0
         self._clock = SiteClock(world)
         self._epoch = 0
         self._begin()
@@ -237,11 +289,14 @@ class Site:
         self.registry = NotedRegistry(log, self._clock, "r", LIMITS)
         self.registry.site = self
         place = DeliveryPlace(self._name, "d", 0, 1, SCHEMA)
+        self.token = place.stream
         self._delivery = OnceDestination(SPEC, place, Output(self), self.registry)
-        self._delivery.open(1)
+        self._is_open = False
 
     def step(self) -> None:
         """Deliver some rows that are here, as a delivery does."""
+        if self._world.time_us < self._away_until_us:
+            return
         due = sum(arrival[0] <= self._world.time_us for arrival in self.arrivals)
         next_seq = min(due, self.next_seq + self._world.random.randint(1, 8))
         if next_seq == self.next_seq:
@@ -252,13 +307,19 @@ class Site:
         table = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
         seqs = np.arange(self.next_seq, next_seq)
         try:
+            if not self._is_open:
+                self._delivery.open(1)
+                self._is_open = True
             self._delivery.write(DeliveredRows(self.next_seq, next_seq, seqs, table))
             self._world.call(self)
             self._delivery.commit(DeliveryProgress(next_seq, b""))
         except RegistryAwayError:
-            self._delivery.open(1)
+            self._is_open = False
         except DiedError:
             self._begin()
+            if self._world.random.random() < 0.1:  # for longer than ids are kept
+                self._world.met["away"] += 1
+                self._away_until_us = self._world.time_us + 1.5 * KEEP_US
 
 
 class NotedRegistry(IdRegistry):
@@ -266,8 +327,10 @@ class NotedRegistry(IdRegistry):
 
     site: Site
 
-    def claim(self, token: str, ids: Sequence[bytes], times_us: Sequence[int]) -> list[Verdict]:
-        verdicts = super().claim(token, ids, times_us)
+    def claim(
+        self, token: str, ids: Sequence[bytes], times_us: Sequence[int], next_seq: int
+    ) -> list[Verdict]:
+        verdicts = super().claim(token, ids, times_us, next_seq)
         for id_, verdict in zip(ids, verdicts, strict=True):
             if verdict is Verdict.OLD:
                 self.site.old.add(int(id_))
@@ -283,7 +346,7 @@ class Output:
 
     def open(self, epoch: int) -> DeliveryProgress | None:
         self._rows = []
-        return DeliveryProgress(self._site.next_seq, b"")
+        return DeliveryProgress(self._site.next_seq, b"") if self._site.next_seq else None
 
     def write(self, rows: DeliveredRows) -> None:
         self._rows += rows.table.column("id").to_pylist()

@@ -22,11 +22,12 @@ from rvertex.sinks.errors import InvalidSinkError, RowsRefusedError
 from rvertex.sinks.limits import DeliveryLimits, limits_of
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
 from rvertex.sinks.spec import DeliveryPlace
-from tests.rvertex.registry.memory_log import MemoryLog
-from tests.rvertex.registry.sites import Output
+from tests.rvertex.registry.sites import MemoryLog, Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rvertex.sinks.spec import OnOld
 
 REGISTRY = ss.sinks.registry("nats://none", "clicks")
 SCHEMA = pa.schema([("id", pa.string()), ("at", pa.timestamp("us", "UTC"))])
@@ -40,8 +41,9 @@ class Place:
     committed: list[Any] = field(default_factory=list)
 
 
-def once(log: MemoryLog, place: Place, job: str) -> OnceDestination:
-    spec = ss.sinks.once(ss.sinks.console(), id="id", at="at", registry=REGISTRY)
+def once(log: MemoryLog, place: Place, job: str, on_old: OnOld = "fail") -> OnceDestination:
+    to = ss.sinks.console()
+    spec = ss.sinks.once(to, id="id", at="at", registry=REGISTRY, on_old=on_old)
     registry = IdRegistry(log, ManualClock(10**15), "r", RegistryLimits())
     where = DeliveryPlace(job, "d", 0, 1, SCHEMA)
     found = OnceDestination(spec, where, Output(place), registry)  # type: ignore[arg-type]
@@ -90,11 +92,31 @@ def test_a_row_without_an_id_is_refused_by_its_number() -> None:
         delivery.write(rows(["a", None], 5))
 
 
+@pytest.mark.parametrize("on_old", ["fail", "skip"])
+def test_rows_that_are_too_old_end_the_delivery_or_are_counted(on_old: OnOld) -> None:
+    log, place = MemoryLog(), Place()
+    once(log, Place(), "west").write(rows(["new"]))
+    once(log, Place(), "west").open(1)
+    registry = IdRegistry(log, ManualClock(10**15), "r", RegistryLimits())
+    registry.resume("west/d/0", 1)
+    registry.claim("west/d/0", [b"newer"], [978_307_200_000_000], 2)
+    delivery = once(log, place, "east", on_old)
+    old = rows(["a", "b"], at=datetime(2000, 12, 1, tzinfo=UTC))
+    if on_old == "fail":
+        with pytest.raises(RowsRefusedError, match="2 rows are older than the registry keeps"):
+            delivery.write(old)
+    else:
+        delivery.write(old)
+        delivery.commit(DeliveryProgress(2, b""))
+        assert (delivery.old, place.committed, place.next_seq) == (2, [], 2)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"id": "no"}, "no"),
         ({"at": "no"}, "no"),
+        ({"on_old": "drop"}, "on_old"),
         ({"id": "price"}, "is a text or an integer, not double"),
         ({"at": "id"}, "is the event time of the id, a timestamp"),
         ({"to": ss.sinks.console(changes=True)}, "rows that are appended"),

@@ -5,7 +5,7 @@ Cannot catch: several processes (test_sites.py), a real store (test_nats_log.py)
 
 from __future__ import annotations
 
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -19,8 +19,7 @@ from rvertex.registry.errors import RegistryAwayError, RegistryChangeError, Regi
 from rvertex.registry.registry import IdRegistry
 from rvertex.registry.shard import Shard, Verdict
 from rvertex.registry.shard_map import ShardMap
-from tests.rvertex.registry.memory_log import MemoryLog
-from tests.rvertex.registry.sites import KEEP_US, LIMITS, MARGIN_US
+from tests.rvertex.registry.sites import KEEP_US, LIMITS, MARGIN_US, SKEW_US, MemoryLog
 from tests.support.budget import examples
 
 OURS, TAKEN, OLD = Verdict.OURS, Verdict.TAKEN, Verdict.OLD
@@ -33,17 +32,16 @@ def registry(log: MemoryLog, now_us: int = 10_000) -> IdRegistry:
 def test_threads_share_a_commit_and_conflicts_are_settled_in_it() -> None:
     log = MemoryLog()
     ids = registry(log)
-    ids.claim("first", [b"map"], [0])
+    ids.claim("first", [b"map"], [0], 9)
     log.gate.clear()
+    log.arrived.clear()
     with ThreadPoolExecutor(4) as pool:
-        leader = pool.submit(ids.claim, "leader", [b"a"], [0])
-        begun = threading.Event()
-        calls = [
-            pool.submit(lambda t=t: (begun.set(), ids.claim(t, [b"x"], [0]))[1]) for t in "uvw"
-        ]
-        begun.wait(10)
-        while len(ids._open[0].waiting) < 3:  # ends: each call has put its claim there
-            pass
+        leader = pool.submit(ids.claim, "leader", [b"a"], [0], 9)
+        assert log.arrived.wait(10)
+        calls = [pool.submit(ids.claim, token, [b"x"], [0], 9) for token in "uvw"]
+        deadline_s = time.monotonic() + 10
+        while len(ids._open[0].waiting) < 3:  # each call puts its claim there
+            assert time.monotonic() < deadline_s
         log.gate.set()
         assert leader.result(10) == [OURS]
         verdicts = [call.result(10)[0] for call in calls]
@@ -54,9 +52,9 @@ def test_threads_share_a_commit_and_conflicts_are_settled_in_it() -> None:
 def test_a_retry_succeeds_and_what_is_known_is_not_written_again() -> None:
     log = MemoryLog()
     ids, other = registry(log), registry(log)
-    assert ids.claim("a", [b"x", b"y"], [5, 6]) == [OURS, OURS]
-    assert ids.claim("a", [b"y", b"x"], [6, 5]) == [OURS, OURS]
-    assert other.claim("b", [b"x", b"y"], [5, 6]) == [TAKEN, TAKEN]
+    assert ids.claim("a", [b"x", b"y"], [5, 6], 9) == [OURS, OURS]
+    assert ids.claim("a", [b"y", b"x"], [6, 5], 9) == [OURS, OURS]
+    assert other.claim("b", [b"x", b"y"], [5, 6], 9) == [TAKEN, TAKEN]
     assert log.appends == 1
 
 
@@ -65,67 +63,114 @@ def test_an_absent_store_is_an_error_after_some_tries_and_a_repeat_goes_through(
     ids = registry(log)
     log.is_away = True
     with pytest.raises(RegistryAwayError, match="away"):
-        ids.claim("a", [b"x"], [5])
+        ids.claim("a", [b"x"], [5], 9)
     assert log.appends == LIMITS.tries
     log.is_away = False
-    assert ids.claim("a", [b"x"], [5]) == [OURS]
+    assert ids.claim("a", [b"x"], [5], 9) == [OURS]
 
 
 def test_tokens_go_once_outputs_are_there_and_ids_can_be_given_back() -> None:
     log = MemoryLog()
     ids = registry(log)
     names = [bytes([n]) for n in range(20)]
-    ids.claim("a", names, [5] * 20)
+    ids.claim("a", names[:12], [5] * 12, 12)
+    ids.claim("a", names[12:], [5] * 8, 20)
     assert ids.undelivered() == dict.fromkeys(names, "a")
-    ids.delivered("a", names[:12], [5] * 12)
+    ids.delivered("a", 15)
     ids.flush()
     assert set(ids.undelivered()) == set(names[12:])
-    ids.release("a", names[:13], [5] * 13)  # what is delivered stays
-    assert registry(log).claim("b", names[:14], [5] * 14) == [TAKEN] * 12 + [OURS, TAKEN]
+    appends = log.appends
+    ids.flush()
+    assert log.appends == appends
+    ids.release("a")
+    assert registry(log).claim("b", names, [5] * 20, 9) == [TAKEN] * 12 + [OURS] * 8
+    assert ids.claim("a", names, [5] * 20, 9) == [TAKEN] * 20
+
+
+def test_a_successor_notes_what_its_predecessor_has_delivered() -> None:
+    log = MemoryLog()
+    registry(log).claim("a", [b"x"], [5], 3)
+    registry(log).claim("a", [b"y"], [5], 7)
+    successor = registry(log)
+    successor.resume("a", 4)
+    assert successor.undelivered() == {b"y": "a"}
+    assert successor.claim("a", [b"y", b"x"], [5, 5], 7) == [OURS, TAKEN]
+
+
+def test_ids_are_kept_until_their_outputs_are_noted() -> None:
+    log = MemoryLog()
+    registry(log).claim("east", [b"x"], [0], 1)
+    west = registry(log)
+    west.claim("west", [b"y"], [4 * KEEP_US], 1)
+    assert registry(log).claim("east", [b"x"], [0], 1) == [OURS]
+    assert west.claim("west", [b"x"], [0], 1) == [TAKEN]
+    west.resume("east", 1)
+    west.claim("west", [b"z"], [4 * KEEP_US], 1)
+    assert west.claim("east", [b"x"], [0], 1) == [OLD]
 
 
 def test_ids_that_are_too_old_are_refused_and_their_entries_go() -> None:
     log = MemoryLog()
     ids = registry(log)
     for time_us in range(0, 3 * KEEP_US, 50):
-        assert ids.claim("a", [str(time_us).encode()], [time_us]) == [OURS]
-    assert ids.claim("b", [b"new", b"0"], [KEEP_US, 0]) == [OLD, OLD]
+        assert ids.claim("a", [str(time_us).encode()], [time_us], 9) == [OURS]
+        ids.delivered("a", 9)
+    assert ids.claim("b", [b"new", b"0"], [KEEP_US, 0], 9) == [OLD, OLD]
     assert len(log.store.logs[0]) < 30
-    assert registry(log).claim("b", [b"new", b"2900"], [KEEP_US, 2900]) == [OLD, TAKEN]
+    assert registry(log).claim("b", [b"new", b"2900"], [KEEP_US, 2900], 9) == [OLD, TAKEN]
 
 
 def test_a_change_of_shards_begins_later_and_one_at_a_time() -> None:
     log = MemoryLog()
     ids = registry(log, now_us=1000)
-    assert ids.claim("a", [b"x"], [1000]) == [OURS]
-    assert ids.change_shards(4) == 1000 + MARGIN_US
+    assert ids.claim("a", [b"x"], [1000], 9) == [OURS]
+    assert ids.change_shards(4) == 1000 + 2 * MARGIN_US
     with pytest.raises(RegistryChangeError, match="yet to begin"):
         ids.change_shards(8)
     with pytest.raises(RegistryChangeError, match="1 to 4096 shards, not 0"):
         ids.change_shards(0)
     late = registry(log, now_us=2000)
     names = [str(n).encode() for n in range(40)]
-    assert late.claim("a", names, [2000] * 40) == [OURS] * 40
-    assert late.claim("b", [b"x"], [1000]) == [TAKEN]
+    assert late.claim("a", names, [2000] * 40, 9) == [OURS] * 40
+    assert late.claim("b", [b"x"], [1000], 9) == [TAKEN]
     assert len(log.store.logs) == 4
-    assert registry(log, now_us=2000).claim("b", names, [2000] * 40) == [TAKEN] * 40
+    assert registry(log, now_us=2000).claim("b", names, [2000] * 40, 9) == [TAKEN] * 40
 
 
 def test_an_id_far_ahead_of_the_clock_is_refused() -> None:
     with pytest.raises(RegistryTimeError, match="ahead of the clock"):
-        registry(MemoryLog(), now_us=0).claim("a", [b"x"], [MARGIN_US])
+        registry(MemoryLog(), now_us=0).claim("a", [b"x"], [MARGIN_US], 9)
 
 
 def test_an_id_has_one_shard_in_every_version_of_the_map() -> None:
     first = ShardMap.of(3)
-    second = first.changed(5, 100, MARGIN_US)
-    assert second is not None
-    assert ShardMap.from_bytes(second.to_bytes()) == second
+    proposed = first.proposed(5, 100, MARGIN_US)
+    assert proposed is not None
+    second = proposed.confirmed()
+    for shard_map in (proposed, second):
+        assert ShardMap.from_bytes(shard_map.to_bytes()) == shard_map
+    assert proposed.withdrawn() == first
+    start = 100 + 2 * MARGIN_US
+    assert proposed.known_until_us(start, MARGIN_US, SKEW_US) == start
+    assert second.known_until_us(start, MARGIN_US, SKEW_US) == start + MARGIN_US - SKEW_US
     names = [str(n).encode() for n in range(200)]
     for name in names:
-        assert first.shard_of(name, 159) == second.shard_of(name, 159)
+        assert first.shard_of(name, start - 1) == second.shard_of(name, start - 1)
         assert first.shard_of(name, MIN_TIME) == second.shard_of(name, MIN_TIME)
-    assert {second.shard_of(name, 160) for name in names} == set(range(5))
+    assert {second.shard_of(name, start) for name in names} == set(range(5))
+
+
+def test_a_change_that_was_not_confirmed_is_withdrawn_where_it_would_begin() -> None:
+    log = MemoryLog()
+    ids = registry(log, now_us=1000)
+    ids.claim("a", [b"x"], [1000], 1)
+    assert log.store.map is not None
+    proposed = ShardMap.from_bytes(log.store.map[1]).proposed(4, 1000, MARGIN_US)
+    assert proposed is not None
+    assert log.write_map(proposed.to_bytes(), log.store.map[0])
+    later = registry(log, now_us=1000 + 2 * MARGIN_US)
+    assert later.claim("a", [b"y"], [1000 + 2 * MARGIN_US], 2) == [OURS]
+    assert ShardMap.from_bytes(log.store.map[1]) == ShardMap.of(1)
 
 
 CLAIMS = st.tuples(
@@ -147,7 +192,8 @@ def test_a_process_that_begins_later_gives_the_same_verdicts(
         # Times grow with the numbers of entries, with rows that are late.
         times = tuple(seq * 40 - 13 * n for n in numbers)
         ids = tuple(str(seq // 3 * 100 + n).encode() for n in numbers)
-        entry = Entry(shard.floor_us, (Ids(token, ids, times),))
+        notes = ((token, seq - 2), ("abc"[seq % 3], seq - 20))
+        entry = Entry(shard.floor_us, (Ids(token, seq, ids, times),), notes)
         assert Entry.from_bytes(entry.to_bytes()) == entry
         log.append((seq, entry))
         verdicts = shard.apply(seq, entry)

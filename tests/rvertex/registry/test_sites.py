@@ -37,7 +37,17 @@ def test_all_that_may_happen_does() -> None:
         assert world.run() == []
         met += world.met
         met["old"] += sum(len(site.old) for site in world.sites)
-    kinds = {"late copy", "lost answer", "died", "cut off", "grown", "trimmed", "old", "delivered"}
+    kinds = {
+        "late copy",
+        "lost answer",
+        "died",
+        "away",
+        "cut off",
+        "grown",
+        "trimmed",
+        "old",
+        "delivered",
+    }
     assert kinds <= {kind for kind, times in met.items() if times > 2}, met
 
 
@@ -62,16 +72,19 @@ def collected_too_early(patch: pytest.MonkeyPatch) -> None:
             for step, held in self._held.items()
             if step * self._step_us > self._newest_us - KEEP_US // 4
         }
+        self._open = {key: token for key, token in self._open.items() if key[0] in self._held}
 
     patch.setattr(Shard, "_raise_floor", early)
 
 
 def map_applied_at_once(patch: pytest.MonkeyPatch) -> None:
     """A new number of shards counts from now on."""
-    changed = ShardMap.changed
-    patch.setattr(
-        ShardMap, "changed", lambda self, shards, now_us, _: changed(self, shards, now_us, 0)
-    )
+    proposed = ShardMap.proposed
+
+    def at_once(self: ShardMap, shards: int, now_us: int, _: int) -> ShardMap | None:
+        return proposed(self, shards, now_us, 0)
+
+    patch.setattr(ShardMap, "proposed", at_once)
 
 
 def retry_with_a_new_token(patch: pytest.MonkeyPatch) -> None:
@@ -96,12 +109,15 @@ def trimmed_without_a_floor(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shard, "trimmable", trimmable)
 
 
-def claims_without_a_look_at_the_log(patch: pytest.MonkeyPatch) -> None:
-    """A later claim of an id replaces the earlier one."""
+def collected_before_the_output_is_noted(patch: pytest.MonkeyPatch) -> None:
+    """A site that was away for long finds its claims gone."""
+    patch.setattr(Shard, "_due_floor_us", lambda self: self._newest_us - self._keep_us)
 
-    def claim(self: Shard, part: Any) -> list[Verdict]:
-        for id_, time_us in zip(part.ids, part.times_us, strict=True):
-            self._held.setdefault(time_us // self._step_us, {})[id_] = part.token
+
+def claims_without_a_look_at_the_log(patch: pytest.MonkeyPatch) -> None:
+    """Each claim succeeds, though another one is before it."""
+
+    def claim(_: Shard, part: Any) -> list[Verdict]:
         return [Verdict.OURS] * len(part.ids)
 
     patch.setattr(Shard, "_claim", claim)
@@ -110,7 +126,7 @@ def claims_without_a_look_at_the_log(patch: pytest.MonkeyPatch) -> None:
 def written_before_the_answer(patch: pytest.MonkeyPatch) -> None:
     """Rows are delivered whatever became of their claims."""
 
-    def verdicts_of_all(self: Any, token: str, ids: list[bytes], _: list[int]) -> list[Verdict]:
+    def verdicts_of_all(self: Any, token: str, ids: list[bytes], *_: Any) -> list[Verdict]:
         return [Verdict.OURS] * len(ids)
 
     patch.setattr("rvertex.registry.registry.IdRegistry.claim", verdicts_of_all)
@@ -124,6 +140,7 @@ def written_before_the_answer(patch: pytest.MonkeyPatch) -> None:
         map_applied_at_once,
         retry_with_a_new_token,
         trimmed_without_a_floor,
+        collected_before_the_output_is_noted,
         claims_without_a_look_at_the_log,
         written_before_the_answer,
     ],
