@@ -116,6 +116,10 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def _before_the_verb(version: options.Version = False) -> None: ...
+
+
 def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
     """Turn a mistake into one message on standard error and an exit status; set up logs."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Annotated, Any, Literal
 
 import typer
@@ -9,6 +10,19 @@ import typer
 from planner.cost.options import PARALLELISM_MAX
 from planner.physical.recovery import REPLICAS_MAX
 
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"streamscope {metadata.version('streamscope')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+    ),
+]
 Target = Annotated[
     str, typer.Argument(metavar="FILE.py[:NAME] | FILE.sql", help="Where the query is.")
 ]

@@ -17,7 +17,6 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from jobmanager.delivery.answer import Answer
 from jobmanager.delivery.publishing_stores import (
@@ -131,6 +130,8 @@ def _write(
     draft: str,
     report: Callable[[], None],
 ) -> None:
+    import pyarrow.dataset as ds
+
     os.makedirs(draft)
     answer = Answer(plan)
     named = pa.schema([answer.schema.field(name) for name in publishing.partition_by])

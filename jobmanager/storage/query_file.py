@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
-
 from jobmanager.errors import QueryFileError
 from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
@@ -158,6 +156,8 @@ def _from_python(target: str) -> Query:
     path, name = Path(path_text), name or DEFAULT_NAME
     if not path.is_file():
         raise QueryFileError(str(path), "no such file")
+    from pyspark import cloudpickle
+
     module_name = _module_name(path.resolve())
     spec = importlib.util.spec_from_file_location(module_name, path.absolute())
     if spec is None or spec.loader is None:

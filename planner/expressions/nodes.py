@@ -78,8 +78,11 @@ class Function:
 REGISTRY: dict[str, Function] = {}
 
 
-#: A row without columns, for what is the same for all rows.
-ONE_ROW = pa.RecordBatch.from_arrays([pa.array([0])], names=[VS])
+#: A row without columns, for what is the same for all rows. Made of bytes: the first conversion of
+#: a Python value has Arrow import pandas, and a command that shows help does without.
+ONE_ROW = pa.RecordBatch.from_arrays(
+    [pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(bytes(8))])], names=[VS]
+)
 
 
 class Node:

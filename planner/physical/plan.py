@@ -13,13 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-import networkx as nx
-
 from planner.errors import InvalidPlanError
 from planner.fingerprint import fingerprint
 from planner.logical.nodes.partitioning import UNKNOWN, Partitioning
 
 if TYPE_CHECKING:
+    import networkx as nx
     import pyarrow as pa
 
     from planner.logical.query import Publishing
@@ -212,6 +211,8 @@ class PhysicalPlan:
 
     def graph(self) -> nx.DiGraph:
         """Vertices and channels; every edge carries its ``streams``."""
+        import networkx as nx
+
         graph = nx.DiGraph()
         graph.add_nodes_from(v.id for v in self.vertices)
         readers = self.readers()
@@ -223,15 +224,21 @@ class PhysicalPlan:
 
     def topological_order(self) -> tuple[VertexId, ...]:
         """Upstream before downstream, otherwise in the order of the plan."""
+        import networkx as nx
+
         places = {vertex.id: k for k, vertex in enumerate(self.vertices)}
         return tuple(nx.lexicographical_topological_sort(self.graph(), key=places.__getitem__))
 
     def ancestors(self, vertex_id: str) -> frozenset[VertexId]:
         """All vertices that this one depends on."""
+        import networkx as nx
+
         return frozenset(nx.ancestors(self.graph(), vertex_id))
 
     def validate(self) -> None:
         """Assert the invariants of the module."""
+        import networkx as nx
+
         outputs = [(edge, k) for v in self.vertices for edge in v.outputs for k in _places(edge)]
         ids = [vertex.id for vertex in self.vertices]
         assert len(set(ids)) == len(ids), "a vertex id occurs twice"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The column with the kind of a change, and its values, as Flink writes them.
 OP = "op"
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
-_OPS = pa.array([INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE])
+_OPS = (INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class DeliveredRows:
     def with_op(self, key: Sequence[str]) -> DeliveredRows:
         """The rows behind a column :data:`OP`, to be appended."""
         ends = np.zeros(self.table.num_rows, bool) if self.ends is None else self.ends
-        ops = _OPS.take(pa.array(2 * ends + (self.partners(key) >= 0)))
+        ops = pa.array(_OPS).take(pa.array(2 * ends + (self.partners(key) >= 0)))
         table = self.table.add_column(0, OP, ops)
         return replace(self, table=table, ends=None, instants=None)
 

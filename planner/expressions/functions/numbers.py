@@ -38,7 +38,6 @@ _FLOAT, _INTEGER = pa.float64(), pa.int64()
 #: The factorial of no greater number fits into int64.
 FACTORIAL_MAX = 20
 BUCKETS_MAX = 2**31 - 1
-_FACTORIALS = pa.array([math.factorial(n) for n in range(FACTORIAL_MAX + 1)], _INTEGER)
 
 
 def _resolve_extreme(call: Call) -> Node | None:
@@ -110,7 +109,8 @@ def _factorial(values: Sequence[Value], call: Call) -> Value:
         return _factorial([pa.array([value.as_py()], _INTEGER)], call)[0]
     if pc.any(pc.or_(pc.less(value, 0), pc.greater(value, FACTORIAL_MAX))).as_py():
         raise pa.ArrowInvalid(f"there are factorials in int64 of 0 to {FACTORIAL_MAX}")
-    return _FACTORIALS.take(value)
+    factorials = [math.factorial(n) for n in range(FACTORIAL_MAX + 1)]
+    return pa.array(factorials, _INTEGER).take(value)
 
 
 def _resolve_bucket(call: Call) -> Node | None:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -260,6 +261,11 @@ def test_a_call_that_cannot_be_read_is_a_mistake_like_others(
     assert line.endswith(" --help)")
     plain = call(*arguments)
     assert (plain.exit_code, plain.stdout, plain.stderr.splitlines()) == (EXIT_USAGE, "", [line])
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = call("--version")
+    assert (result.exit_code, result.stdout) == (0, f"streamscope {version('streamscope')}\n")
 
 
 def test_a_day_that_finishes_nothing_is_refused_in_the_words_of_the_command(file: Path) -> None:
