@@ -240,6 +240,19 @@ class SecretInPathError(UsageError):
 
 
 @error_class
+class SignedPathError(UsageError):
+    """A path holds a signature or a token, such as a presigned URL."""
+
+    path: str
+
+    message = (
+        "{path} is followed by a signature or a token, which every status would show: name the "
+        "file in its store, as in s3://BUCKET/PATH, with credentials from the environment, or "
+        "download it first"
+    )
+
+
+@error_class
 class RowError(UsageError):
     """Rows that were handed in do not fit the declared columns; none of them was taken."""
 

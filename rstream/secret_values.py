@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from rstream.errors import MissingSecretError, SecretInPathError
+from rstream.errors import MissingSecretError, SecretInPathError, SignedPathError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +25,12 @@ _OPTION = re.compile(r"password|secret|jaas|user\.info|oauthbearer\.config|key\.
 _SET = re.compile(
     r"(?:password|secret|jaas|user\.info|oauthbearer\.config|key\.pem)[\w.]*['\"]?\s*=\s*"
     r"(?P<value>'(?:[^']|'')*'|[^\s'&]+)",
+    re.IGNORECASE,
+)
+#: Parameters of a URL that give access: those of S3, Google, Azure and others.
+_SIGNED = re.compile(
+    r"[?&](x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|(access_?)?token"
+    r"|api_?key)=[^&]",
     re.IGNORECASE,
 )
 _USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@")
@@ -137,8 +143,11 @@ def resolved_path(uri: str) -> tuple[str, dict[str, str]]:
 
     Raises:
         SecretInPathError: it holds the password itself, which every status would show.
+        SignedPathError: it holds a signature or a token.
         MissingSecretError: this process cannot read it.
     """
+    if "://" in uri and _SIGNED.search(uri):
+        raise SignedPathError(without_password(uri).partition("?")[0])
     password = password_of(uri)
     if password is None:
         return uri, {}

@@ -60,9 +60,8 @@ _CONF = {
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
     # It gives freed memory back within a second; Arrow's default keeps as much again as is in use.
-    # Where Arrow does not have it, it says so and takes its default.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
-    # Memory of arrays is kept for the next ones: to give it back and to touch it again costs more.
+    # Memory of arrays is kept for the next ones.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
@@ -234,7 +233,8 @@ def _launch(conf: SparkConf) -> None:
     if SparkContext._gateway is not None:
         return
     remove_old_logs(SystemClock().now_us())
-    with open(spark_log_path(), "ab") as log:
+    own = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)  # noqa: E731
+    with open(spark_log_path(), "ab", opener=own) as log:  # no link of another user
         gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm

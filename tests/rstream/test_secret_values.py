@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rstream import open_store
-from rstream.errors import MissingSecretError, SecretInPathError
+from rstream.errors import MissingSecretError, SecretInPathError, SignedPathError
 from rstream.secret_values import (
     SECRET_BYTES_MAX,
     has_literal_password,
@@ -96,6 +96,25 @@ def test_a_store_takes_a_password_by_name_only(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("S3_SECRET", "hush")
     store = open_store("s3://bucket/x", secret="env:S3_SECRET")
     assert store._fs.secret == "hush"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=hush",
+        "X-Goog-Signature=hush",
+        "sv=2024&sig=hush",
+        "AWSAccessKeyId=me&Signature=hush&Expires=1",
+        "access_token=hush",
+        "apikey=hush",
+    ],
+)
+def test_a_store_takes_no_signed_url(query: str) -> None:
+    with pytest.raises(SignedPathError) as refused:
+        open_store(f"https://127.0.0.1:1/x.parquet?{query}")
+    assert "hush" not in str(refused.value)
+    assert "https://127.0.0.1:1/x.parquet is followed by" in str(refused.value)
+    assert resolved_path("https://host/x.csv?design=sig&page=2")[1] == {}
 
 
 def test_a_line_keeps_its_length_and_shows_no_secret() -> None:
