@@ -229,27 +229,13 @@ class MissingSecretError(UsageError):
 
 @error_class
 class SecretInPathError(UsageError):
-    """A path holds a password."""
+    """A path holds a password, a signature or a token."""
 
     path: str
+    secret: str = "a password"
+    instead: str = "write env:NAME in its place, as in ftp://USER:env:NAME@HOST/PATH"
 
-    message = (
-        "{path} holds a password, which every status would show: write env:NAME in its place, as "
-        "in ftp://USER:env:NAME@HOST/PATH"
-    )
-
-
-@error_class
-class SignedPathError(UsageError):
-    """A path holds a signature or a token, such as a presigned URL."""
-
-    path: str
-
-    message = (
-        "{path} is followed by a signature or a token, which every status would show: name the "
-        "file in its store, as in s3://BUCKET/PATH, with credentials from the environment, or "
-        "download it first"
-    )
+    message = "{path} holds {secret}, which every status would show: {instead}"
 
 
 @error_class

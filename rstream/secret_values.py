@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from rstream.errors import MissingSecretError, SecretInPathError, SignedPathError
+from rstream.errors import MissingSecretError, SecretInPathError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,6 +32,10 @@ _SIGNED = re.compile(
     r"[?&](x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|(access_?)?token"
     r"|api_?key)=[^&]",
     re.IGNORECASE,
+)
+_UNSIGNED = (
+    "name the file in its store, as in s3://BUCKET/PATH, with credentials from the environment, "
+    "or download it first"
 )
 _USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@")
 
@@ -142,12 +146,12 @@ def resolved_path(uri: str) -> tuple[str, dict[str, str]]:
     ``ftp://me:env:NAME@host/path`` names one.
 
     Raises:
-        SecretInPathError: it holds the password itself, which every status would show.
-        SignedPathError: it holds a signature or a token.
+        SecretInPathError: it holds the password itself, a signature or a token.
         MissingSecretError: this process cannot read it.
     """
     if "://" in uri and _SIGNED.search(uri):
-        raise SignedPathError(without_password(uri).partition("?")[0])
+        path = without_password(uri).partition("?")[0]
+        raise SecretInPathError(f"the URL of {path}", "a signature or a token", _UNSIGNED)
     password = password_of(uri)
     if password is None:
         return uri, {}

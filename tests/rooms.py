@@ -82,7 +82,7 @@ ROOMS = (
     "jobmanager/driver/running/batch",
     *("jobmanager/intake", "jobmanager/replay", "jobmanager/replay/rows"),
     *("jobmanager/cli/options.py", "jobmanager/cli/requests.py", "jobmanager/cli/view.py"),
-    *("jobmanager/cli/running", "jobmanager/cli/page"),
+    *("jobmanager/cli/running", "jobmanager/cli/page", "jobmanager/cli/verbs"),
     "jobmanager/replay/verbs.py",
     "jobmanager/replay/state_verb.py",
     *("jobmanager/cli", "jobmanager"),

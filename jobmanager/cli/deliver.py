@@ -92,12 +92,9 @@ def deliver(
         return
     specs: tuple[SinkSpec, ...] = ()
     if to is not None:
-        given: dict[str, Any] = {"key": key or [], "name": name}
-        given |= {"mode": mode} if mode else {}
-        given |= {"on_bad_row": on_bad_row} if on_bad_row else {}
-        given |= {"changes": True} if changes else {}
-        given |= {"upsert": True} if upsert else {}
-        given |= {"deletes": deletes} if deletes else {}
+        more = {"mode": mode, "on_bad_row": on_bad_row, "deletes": deletes}
+        more |= {"changes": changes, "upsert": upsert}
+        given = {"key": key or [], "name": name} | {k: v for k, v in more.items() if v}
         specs = (_spec(to, servers, dsn, format, config or [], given),)
     elif on_bad_row or changes or upsert or deletes:
         reason = "--on-bad-row, --changes, --upsert and --deletes need a destination: add --to"

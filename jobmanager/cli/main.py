@@ -24,8 +24,6 @@ from jobmanager.cli import (
 )
 from jobmanager.cli.change import deploy, savepoint, savepoints
 from jobmanager.cli.deliver import deliver
-from jobmanager.cli.intake import intake
-from jobmanager.cli.listing import list_jobs
 from jobmanager.cli.logs import logs as show_logs
 from jobmanager.cli.page.verbs import doctor, serve
 from jobmanager.cli.requests import status_of
@@ -42,6 +40,8 @@ from jobmanager.cli.running import days
 from jobmanager.cli.running.batch import print_batch
 from jobmanager.cli.show import show, table
 from jobmanager.cli.standby import standby
+from jobmanager.cli.verbs.intake import intake
+from jobmanager.cli.verbs.listing import list_jobs
 from jobmanager.cli.view import (
     ProgressView,
     in_one_line,

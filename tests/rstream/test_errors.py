@@ -26,7 +26,6 @@ EXAMPLES = [
     (errors.UnauthorizedError(), "did not carry this job's secret"),
     (errors.MissingSecretError("p", "env:X", "why"), "p is env:X, but why: provide it"),
     (errors.SecretInPathError("ftp://me@h/x"), "ftp://me@h/x holds a password"),
-    (errors.SignedPathError("https://h/x"), "https://h/x is followed by a signature or a token"),
     (DisconnectedError("p"), "peer p is not connected"),
 ]
 

@@ -1,0 +1,1 @@
+"""Verbs that need nothing of the others."""
