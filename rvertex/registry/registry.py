@@ -218,7 +218,7 @@ class IdRegistry:
         with self._lock:
             if self._map is None or time_us >= self._known_until_us:
                 self._read_map()
-            if time_us >= self._known_until_us:  # a proposal that nobody confirms any more
+            if time_us >= self._known_until_us:  # a proposal whose process is gone
                 read_us = self._clock.now_us()
                 self._stored_map()
                 self._read_map()
