@@ -92,7 +92,7 @@ def deliver(
         return
     specs: tuple[SinkSpec, ...] = ()
     if to is not None:
-        more = {"mode": mode, "on_bad_row": on_bad_row, "deletes": deletes}
+        more: dict[str, Any] = {"mode": mode, "on_bad_row": on_bad_row, "deletes": deletes}
         more |= {"changes": changes, "upsert": upsert}
         given = {"key": key or [], "name": name} | {k: v for k, v in more.items() if v}
         specs = (_spec(to, servers, dsn, format, config or [], given),)
