@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Functions
 from planner.expressions.functions.calendar import UNITS
+from planner.expressions.functions.of_rows.lambdas import lambda_call
 from planner.expressions.functions.texts.codes import Codes
 from planner.expressions.functions.texts.json_paths import JsonPaths
 from planner.expressions.functions.texts.likeness import Likeness
@@ -17,6 +20,11 @@ from planner.expressions.functions.texts.words import Words
 from planner.expressions.functions.zones import Zones
 from planner.expressions.nodes import Call
 from planner.expressions.suggestions import suggest_in_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.expressions.nodes import Node
 
 
 class StringFunctions(
@@ -115,6 +123,36 @@ class ListFunctions(Functions[E]):
     def contains(self, value: object) -> E:
         """Whether ``value`` is an element; null where the list or the value is."""
         return self.wrap(Call("list_contains", (self.node, self.as_node(value))))
+
+    def transform(self, function: Callable[[E], object], *, with_place: bool = False) -> E:
+        """The list of what ``function`` makes of each element, as ``lambda x: x * 2``.
+
+        ``with_place``: it takes the element and its place, from 0 on.
+        """
+        roles = ("element", "place")[: 1 + with_place]
+        return self._of_elements("list_transform", (), roles, function)
+
+    def filter(self, condition: Callable[[E], object]) -> E:
+        """The elements for which ``condition`` is true, as ``lambda x: x > 2``."""
+        return self._of_elements("list_filter", (), ("element",), condition)
+
+    def reduce(self, start: object, function: Callable[[E, E], object]) -> E:
+        """One value: ``function`` of the result so far, at first ``start``, and each element."""
+        return self._of_elements(
+            "list_reduce", (self.as_node(start),), ("result", "element"), function
+        )
+
+    def _of_elements(
+        self,
+        name: str,
+        args: tuple[Node, ...],
+        roles: tuple[str, ...],
+        function: Callable[..., object],
+    ) -> E:
+        def made(*columns: Node) -> Node:
+            return self.as_node(function(*map(self.wrap, columns)))
+
+        return self.wrap(lambda_call(name, (self.node, *args), roles, made))
 
 
 class MapFunctions(Functions[E]):

@@ -251,6 +251,11 @@ def calls_user(node: Node) -> bool:
     return node.function == USER or any(calls_user(arg) for arg in node.args)
 
 
+def parts_of(call: Call) -> list[Node]:
+    """The arguments, and the expressions among the options, as the body of a lambda."""
+    return [*call.args, *(value for _, value in call.options if isinstance(value, Node))]
+
+
 def _check_constant(call: Call) -> None:
     """Refuses a resolved call of literals that cannot be evaluated.
 

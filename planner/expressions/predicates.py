@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from planner.expressions.bounds import may_overflow
 from planner.expressions.functions import FUNCTIONS
-from planner.expressions.nodes import Call, Column, Literal, Node
+from planner.expressions.nodes import Call, Column, Literal, Node, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def may_fail(node: Node) -> bool:
         or node.function in _FAILING
         or FUNCTIONS[node.function].may_fail
         or may_overflow(node)
-        or any(may_fail(arg) for arg in node.args)
+        or any(map(may_fail, parts_of(node)))
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from planner.batch.spark_sql.containers import WRITERS as CONTAINERS
 from planner.batch.spark_sql.functions import WRITERS as MORE
 from planner.batch.spark_sql.functions import part, plain
+from planner.expressions.functions.of_rows.lambdas import OWN_ARGUMENTS, body_of
 from planner.expressions.nodes import Call, Column, Literal, Node, function_of
 from planner.expressions.predicates import may_fail
 from planner.expressions.spark.arithmetic import ARITHMETIC, Writer, is_float
@@ -42,6 +43,24 @@ def to_sql(node: Node, columns: Mapping[str, str]) -> str:
     args = [to_sql(arg, columns) for arg in node.args]
     spark = WRITERS.get(node.function) or function_of(node).spark
     return filled_template(spark, node, *args) if isinstance(spark, str) else spark(node, *args)
+
+
+def _of_elements(call: Call, *args: str) -> str:
+    """A function of Spark with a lambda; nested lambdas have different names."""
+    own = OWN_ARGUMENTS[call.function]
+    names = [name.removeprefix("@") for name in call.option("names")]
+    columns = {f"@{name}": name for name in names}
+    columns |= {f"@{k}": arg for k, arg in enumerate(args[own:])}
+    if len(names) == own + 1 == len(("element", "place")):
+        columns[f"@{names[1]}"] = f"cast({names[1]} as bigint)"
+    body = to_sql(body_of(call), columns)
+    made = f"({', '.join(names)}) -> {body}"
+    match call.function:
+        case "list_transform":
+            return f"transform({args[0]}, {made})"
+        case "list_filter":
+            return f"filter({args[0]}, {names[0]} -> coalesce({body}, false))"
+    return f"aggregate({args[0]}, {args[1]}, {made})"
 
 
 # Logic.
@@ -129,6 +148,7 @@ WRITERS: dict[str, Writer] = {
     **ARITHMETIC,
     **MORE,
     **CONTAINERS,
+    **dict.fromkeys(OWN_ARGUMENTS, _of_elements),
     "concat": plain("concat"),
     "equal": _comparison("="),
     "is_distinct_from": lambda _call, a, b: f"(not ({a} <=> {b}))",

@@ -17,7 +17,7 @@ from planner.expressions.functions import (
     user,
     zones,
 )
-from planner.expressions.functions.of_rows import ranked, row_patterns
+from planner.expressions.functions.of_rows import lambdas, ranked, row_patterns
 from planner.expressions.functions.texts import (
     codes,
     json_paths,
@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, Function] = {
     **codes.FUNCTIONS,
     **calendar.FUNCTIONS,
     **containers.FUNCTIONS,
+    **lambdas.FUNCTIONS,
     **likeness.FUNCTIONS,
     **parsing.FUNCTIONS,
     **urls.FUNCTIONS,

@@ -22,58 +22,23 @@ from planner.expressions.entries.signature import (
     with_literals_adapted,
 )
 from planner.expressions.functions.casting import convert
+from planner.expressions.functions.of_rows.lists import (
+    as_list,
+    flat,
+    lengths_of,
+    null_mask,
+    rebuilt,
+    with_rows,
+)
 from planner.expressions.nodes import Column, Function, as_array, cast_to
 from planner.expressions.types import entries_type, is_list, is_map, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from planner.expressions.nodes import Call, Node, Value
 
 POSITION, ELEMENT = "position", "element"
-
-
-def _with_rows(
-    evaluate: Callable[[list[pa.Array], Call], pa.Array],
-) -> Callable[[Sequence[Value], Call], Value]:
-    """Of arrays; values that are the same for all rows are repeated."""
-
-    def evaluated(values: Sequence[Value], call: Call) -> Value:
-        arrays = [value for value in values if not isinstance(value, pa.Scalar)]
-        rows = len(arrays[0]) if arrays else 1
-        whole = [as_array(value, rows, value.type) for value in values]
-        made = evaluate(whole, call)
-        return made if arrays else made[0]
-
-    return evaluated
-
-
-def _as_list(array: pa.Array) -> pa.Array:
-    """Maps as lists of pairs, and lists of a fixed size as lists."""
-    kind = array.type
-    if is_map(kind):
-        return array.cast(entries_type(kind))
-    return array.cast(pa.list_(kind.value_field)) if pa.types.is_fixed_size_list(kind) else array
-
-
-def _lengths(lists: pa.Array) -> np.ndarray:
-    """How many elements each has; 0 of null."""
-    found = np.diff(lists.offsets.to_numpy().astype(np.int64))
-    return np.where(_is_null(lists), 0, found)
-
-
-def _flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The elements of all lists, and the row of each; nulls have none, whatever lies under them."""
-    lengths = _lengths(lists)
-    starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return lists.values.take(pa.array(starts[rows] + places)), rows
-
-
-def _is_null(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
-    return found
 
 
 def _compared(call: Call, kind: pa.DataType, result: pa.DataType) -> Node | None:
@@ -104,19 +69,19 @@ def _resolve_item(call: Call) -> Node | None:
 def _item(arrays: list[pa.Array], _call: Call) -> pa.Array:
     """Of a list by place, from 0 or, below, from its end; of a map by key. Null for none."""
     held, asked = arrays
-    lists = _as_list(held)
+    lists = as_list(held)
     if is_map(held.type):
         return _value_of_key(lists, asked)
-    lengths = _lengths(lists)
+    lengths = lengths_of(lists)
     place = asked.fill_null(0).to_numpy()
     place = np.where(place < 0, place + lengths, place)
-    missing = (place < 0) | (place >= lengths) | _is_null(asked)
+    missing = (place < 0) | (place >= lengths) | null_mask(asked)
     starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
     return lists.values.take(pa.array(np.where(missing, 0, starts + place), mask=missing))
 
 
 def _value_of_key(lists: pa.Array, asked: pa.Array) -> pa.Array:
-    pairs, rows = _flat(lists)
+    pairs, rows = flat(lists)
     keys = convert(pc.struct_field(pairs, 0), asked.type)
     matches = pc.fill_null(pc.equal(keys, asked.take(pa.array(rows))), False)
     hits = np.flatnonzero(matches.to_numpy(zero_copy_only=False))[::-1]
@@ -131,8 +96,8 @@ def _resolve_size(call: Call) -> Node | None:
 
 
 def _size(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    lists = _as_list(arrays[0])
-    return pa.array(_lengths(lists), mask=_is_null(lists))
+    lists = as_list(arrays[0])
+    return pa.array(lengths_of(lists), mask=null_mask(lists))
 
 
 def _resolve_contains(call: Call) -> Node | None:
@@ -143,13 +108,13 @@ def _resolve_contains(call: Call) -> Node | None:
 def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
     """False, too, where an element is null; null for no list and for no value."""
     held, asked = arrays
-    lists = _as_list(held)
-    elements, rows = _flat(lists)
+    lists = as_list(held)
+    elements, rows = flat(lists)
     same = pc.equal(convert(elements, asked.type), asked.take(pa.array(rows)))
     matches = pc.fill_null(same, False)
     found = np.zeros(len(lists), bool)
     found[rows[matches.to_numpy(zero_copy_only=False)]] = True
-    return pa.array(found, mask=_is_null(lists) | _is_null(asked))
+    return pa.array(found, mask=null_mask(lists) | null_mask(asked))
 
 
 def _resolve_entries(call: Call) -> Node | None:
@@ -166,18 +131,9 @@ def _resolve_part(call: Call) -> Node | None:
 
 
 def _part(arrays: list[pa.Array], call: Call) -> pa.Array:
-    lists = _as_list(arrays[0])
-    values = pc.struct_field(_flat(lists)[0], 0 if call.function == "map_keys" else 1)
-    return _rebuilt(_lengths(lists), values, call, _is_null(lists))
-
-
-def _rebuilt(
-    lengths: np.ndarray, values: pa.Array, call: Call, is_null: np.ndarray | None = None
-) -> pa.Array:
-    """Lists of these lengths over ``values``, one after the other."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    mask = None if is_null is None else pa.array(is_null)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=call.type, mask=mask)
+    lists = as_list(arrays[0])
+    values = pc.struct_field(flat(lists)[0], 0 if call.function == "map_keys" else 1)
+    return rebuilt(lengths_of(lists), values, call, null_mask(lists))
 
 
 def _resolve_enumerated(call: Call) -> Node | None:
@@ -191,13 +147,13 @@ def _resolve_enumerated(call: Call) -> Node | None:
 def _enumerated(arrays: list[pa.Array], call: Call) -> pa.Array:
     """Each element with its place, from 0."""
     assert call.type is not None
-    lists = _as_list(arrays[0])
-    lengths = _lengths(lists)
+    lists = as_list(arrays[0])
+    lengths = lengths_of(lists)
     starts = np.cumsum(lengths) - lengths
     places = pa.array(np.arange(lengths.sum()) - np.repeat(starts, lengths), pa.int64())
     fields = list(call.type.value_type)
-    pairs = pa.StructArray.from_arrays([places, _flat(lists)[0]], fields=fields)
-    return _rebuilt(lengths, pairs, call, _is_null(lists))
+    pairs = pa.StructArray.from_arrays([places, flat(lists)[0]], fields=fields)
+    return rebuilt(lengths, pairs, call, null_mask(lists))
 
 
 def _resolve_at_least_one(call: Call) -> Node | None:
@@ -207,15 +163,15 @@ def _resolve_at_least_one(call: Call) -> Node | None:
 
 def _at_least_one(arrays: list[pa.Array], call: Call) -> pa.Array:
     """One null in place of no elements and of no list."""
-    lists = _as_list(arrays[0])
-    lengths = _lengths(lists)
+    lists = as_list(arrays[0])
+    lengths = lengths_of(lists)
     made = np.maximum(lengths, 1)
     ends = np.cumsum(made)
     is_added = np.zeros(made.sum(), bool)
     is_added[ends[lengths == 0] - 1] = True
     at = np.cumsum(~is_added) - 1
-    values = _flat(lists)[0].take(pa.array(np.where(is_added, 0, at), mask=is_added))
-    return _rebuilt(made, values, call)
+    values = flat(lists)[0].take(pa.array(np.where(is_added, 0, at), mask=is_added))
+    return rebuilt(made, values, call)
 
 
 def _resolve_list(call: Call) -> Node | None:
@@ -233,7 +189,7 @@ def _list(arrays: list[pa.Array], call: Call) -> pa.Array:
     count, rows = len(arrays), len(arrays[0])
     order = np.arange(count * rows).reshape(count, rows).T.ravel()
     values = pa.concat_arrays(arrays).take(pa.array(order))
-    return _rebuilt(np.full(rows, count), values, call)
+    return rebuilt(np.full(rows, count), values, call)
 
 
 def _names(call: Call) -> tuple[str, ...]:
@@ -285,24 +241,24 @@ def _field(values: Sequence[Value], call: Call) -> Value:
 FUNCTIONS = {
     "struct": Function("struct", _resolve_struct, _struct, plain_call("struct")),
     "field": Function("field", _resolve_field, _field, method("field", "name")),
-    "item": Function("item", _resolve_item, _with_rows(_item), method("item")),
-    "size": Function("size", _resolve_size, _with_rows(_size), method("size")),
+    "item": Function("item", _resolve_item, with_rows(_item), method("item")),
+    "size": Function("size", _resolve_size, with_rows(_size), method("size")),
     "list_contains": Function(
-        "list.contains", _resolve_contains, _with_rows(_contains), method("list.contains")
+        "list.contains", _resolve_contains, with_rows(_contains), method("list.contains")
     ),
-    "map_keys": Function("map.keys", _resolve_part, _with_rows(_part), method("map.keys")),
-    "map_values": Function("map.values", _resolve_part, _with_rows(_part), method("map.values")),
+    "map_keys": Function("map.keys", _resolve_part, with_rows(_part), method("map.keys")),
+    "map_values": Function("map.values", _resolve_part, with_rows(_part), method("map.values")),
     "entries": Function(
         "map.entries",
         _resolve_entries,
-        _with_rows(lambda arrays, _call: _as_list(arrays[0])),
+        with_rows(lambda arrays, _call: as_list(arrays[0])),
         method("map.entries"),
     ),
     "enumerated": Function(
-        "enumerated", _resolve_enumerated, _with_rows(_enumerated), plain_call("enumerated")
+        "enumerated", _resolve_enumerated, with_rows(_enumerated), plain_call("enumerated")
     ),
     "at_least_one": Function(
-        "at_least_one", _resolve_at_least_one, _with_rows(_at_least_one), plain_call("at_least_one")
+        "at_least_one", _resolve_at_least_one, with_rows(_at_least_one), plain_call("at_least_one")
     ),
-    "list": Function("list", _resolve_list, _with_rows(_list), plain_call("list_of")),
+    "list": Function("list", _resolve_list, with_rows(_list), plain_call("list_of")),
 }

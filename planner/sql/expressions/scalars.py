@@ -7,7 +7,7 @@ that has it. Names of columns are exact; names of functions and keywords are not
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,10 +16,12 @@ from sqlglot import exp
 
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
+from planner.expressions.nodes import Literal
 from planner.expressions.types import is_list, is_number, is_text
 from planner.sql.expressions import functions, patterns, times
 from planner.sql.expressions.containers import nth
 from planner.sql.expressions.engines import of_engine
+from planner.sql.expressions.engines.lambdas import with_lambda
 from planner.sql.expressions.refusals import not_supported
 from planner.sql.expressions.windowing import OVER
 from planner.sql.reading.aggregate_calls import AROUND
@@ -88,13 +90,13 @@ class Expressions:
             made = self._build(node)
             made = ~made if node.args.get("negate") else made
         with self.text.located(node):
-            made.output_type(self.scope.stream.schema)
+            made.output_type(self.schema)
         return made
 
     def column(self, node: exp.Expr) -> Expr:
         """Compile a column of an answer, which has to have a type."""
         made = self.compile(node)
-        if made.output_type(self.scope.stream.schema) == pa.null():
+        if made.output_type(self.schema) == pa.null():
             reason = "this is always null; give it a type: CAST(NULL AS BIGINT)"
             raise self.text.error(node, reason)
         return made
@@ -112,8 +114,7 @@ class Expressions:
             return lit(float(exact))
         if binary is not None:
             left, right = self.compile(node.this), self.compile(node.args["expression"])
-            schema, engine = self.scope.stream.schema, self.text.engine
-            other = of_engine.arithmetic(node, left, right, schema, engine)
+            other = of_engine.arithmetic(node, left, right, self.schema, self.text.engine)
             return binary(left, right) if other is None else other
         if isinstance(node, (exp.AggFunc, *AROUND)):
             raise self.text.error(node, AGGREGATE_NEEDS_GROUP)
@@ -125,6 +126,7 @@ class Expressions:
 
     def _function(self, node: exp.Expr) -> Expr:
         own = self._own(node)
+        own = with_lambda(node, self) if own is None else own
         if own is not None:
             return own
         if type(node) in functions.CALLS:
@@ -144,6 +146,23 @@ class Expressions:
             return functions.with_literals(node, value, self.text)
         raise not_supported(node, self.text)
 
+    @property
+    def schema(self) -> pa.Schema:
+        return self.scope.stream.schema
+
+    def knowing(
+        self, types: Mapping[str, pa.DataType], special: Callable[[exp.Expr], Expr | None]
+    ) -> Expressions:
+        """The same with more columns, as of an element of a list, and ``special`` asked first."""
+        shown = {name: Expr(Literal(None, kind)) for name, kind in types.items()}
+        scope = self.scope.with_stream(self.scope.stream.with_columns(**shown))
+
+        def first(node: exp.Expr) -> Expr | None:
+            made = special(node)
+            return self.special(node) if made is None else made
+
+        return replace(self, scope=scope, special=first)
+
     def _own(self, node: exp.Expr) -> Expr | None:
         """A function of the user's, or one that sqlglot has no node for."""
         if not isinstance(node, exp.Func):
@@ -158,7 +177,7 @@ class Expressions:
         values = [self.compile(part) for part in given]
         of_number = times.OF_NUMBERS.get(name)
         if of_number is not None and len(values) == 1 and name not in self.functions:
-            kind = values[0].output_type(self.scope.stream.schema)
+            kind = values[0].output_type(self.schema)
             build = of_number if is_number(kind) else build
         try:
             inspect.signature(build).bind(*values)
@@ -185,9 +204,7 @@ class Expressions:
         moment = None if type(node) is exp.TryCast else time_literal(node, to, self.text)
         if moment is not None:
             return of_engine.shortened(node.to, lit(moment), self.text.engine)
-        return of_engine.cast(
-            node, self.compile(node.this), to, self.scope.stream.schema, self.text
-        )
+        return of_engine.cast(node, self.compile(node.this), to, self.schema, self.text)
 
     def _case(self, node: exp.Case) -> Expr:
         of = None if node.this is None else self.compile(node.this)
@@ -255,7 +272,7 @@ class Expressions:
         values = []
         for part in parts:
             value = self.compile(part)
-            kind = value.output_type(self.scope.stream.schema)
+            kind = value.output_type(self.schema)
             if not (is_text(kind) or pa.types.is_null(kind)):
                 of = sql_type(str(kind))
                 reason = f"{self.text.spelled(node)} takes text, not {of}; write CAST(x AS VARCHAR)"
@@ -289,7 +306,7 @@ class Expressions:
 
     def _at_zone(self, node: exp.Expr) -> Expr:
         time = self.compile(node.this)
-        kind = time.output_type(self.scope.stream.schema)
+        kind = time.output_type(self.schema)
         if pa.types.is_timestamp(kind) and kind.tz is None:
             raise self.text.error(node, _ZONELESS)
         with self.text.located(node):
@@ -300,13 +317,11 @@ class Expressions:
         if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
             raise self.text.error(node, _PLACES)
         held, asked = self.compile(node.this), self.compile(node.expressions[0])
-        schema = self.scope.stream.schema
-        kind, of = held.output_type(schema), asked.output_type(schema)
+        kind, of = held.output_type(self.schema), asked.output_type(self.schema)
         is_place = pa.types.is_integer(of) or pa.types.is_null(of)
         if not pa.types.is_map(kind) and not (is_list(kind) and is_place):
-            of_what = sql_type(str(kind))
-            reason = f"{self.text.spelled(node)}: of {of_what}; a list has places, a map has keys"
-            raise self.text.error(node, reason)
+            reason = f"of {sql_type(str(kind))}; a list has places, a map has keys"
+            raise self.text.error(node, f"{self.text.spelled(node)}: {reason}")
         with self.text.located(node):
             if pa.types.is_map(kind):
                 return held.item(asked)
@@ -318,7 +333,7 @@ class Expressions:
         if type(name) is not exp.Identifier:
             raise not_supported(node, self.text)
         held = self.compile(node.this)
-        kind = held.output_type(self.scope.stream.schema)
+        kind = held.output_type(self.schema)
         if not pa.types.is_struct(kind):
             raise not_supported(node, self.text)
         if kind.get_field_index(name.name) < 0:

@@ -338,6 +338,18 @@ class StreamParser(RowPatterns):
             self._match_r_paren()
         return [key for key in keys if key is not None]
 
+    def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
+        """``x -> x + 1``, or as DuckDB writes it now ``lambda x: x + 1``."""
+        before = self._index
+        if self._match_text_seq("LAMBDA"):
+            names = self._parse_csv(self._parse_lambda_arg)
+            if self._match(TokenType.COLON):
+                body = self._replace_lambda(self._parse_disjunction(), names)
+                return self.expression(exp.Lambda(this=body, expressions=names))
+            self._retreat(before)  # a column of that name
+        found: exp.Expr | None = super()._parse_lambda(alias)
+        return found
+
     def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
         """What builds a node of a function fails in Python's words where arguments are missing."""
         name = self._curr

@@ -196,6 +196,9 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArrayContains: (*_TWO, "ensure_variant"),
     exp.ArraySize: ("this",),
     exp.MapKeys: ("this",),
+    **dict.fromkeys((exp.Transform, exp.ArrayFilter), _TWO),
+    exp.Reduce: ("this", "initial", "merge", "finish"),
+    exp.Lambda: _LIST,
     exp.MapContainsKey: ("this", "key"),
     # Aggregates.
     exp.AnonymousAggFunc: _LIST,
@@ -234,6 +237,14 @@ def check_complete(statement: exp.Expr, text: SqlText) -> None:
                 raise text.error(node, f"{text.spelled(node)} lacks an argument")
 
 
+def _has_place(node: exp.Expr, part: str) -> bool:
+    """Whether a part that some nodes of its kind have may be part of this one."""
+    if part == "pivots":
+        return isinstance(node.parent, _RELATIONS)
+    is_value = type(node) is exp.Order and part == "this"  # ARRAY_AGG(x ORDER BY y)
+    return not is_value or isinstance(node.parent, exp.AggFunc | None)
+
+
 def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -> None:
     """Refuses what a statement says and no line of the translation has read.
 
@@ -247,7 +258,7 @@ def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -
             if not part or part == [None]:
                 continue
             is_read = known is not None and name in known
-            if is_read and (name != "pivots" or isinstance(node.parent, _RELATIONS)):
+            if is_read and _has_place(node, name):
                 continue
             if known is None and is_own and not isinstance(part, bool | str):
                 continue

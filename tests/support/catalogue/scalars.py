@@ -211,6 +211,42 @@ LISTS = (
     Entry("CARDINALITY", "CARDINALITY(SPLIT(s, 'l'))", "len(str_split(s, 'l'))"),
     Entry("SIZE", "SIZE(ARRAY[i, j])", "len([i, j])"),
     Entry("ARRAY_LENGTH", "ARRAY_LENGTH(SPLIT(s, ','))", "len(str_split(s, ','))"),
+    Entry(
+        "TRANSFORM",
+        "TRANSFORM(ARRAY[i, j, 3], x -> x + n)",
+        "list_transform([i, j, 3], lambda x: x + n)",
+    ),
+    Entry(
+        "list_transform with the place",
+        "list_transform(ARRAY[i, n], (x, at) -> x + 100 * at)",
+        "list_transform([i, n], lambda x, at_: x + 100 * at_)",
+    ),
+    Entry(
+        "FILTER of a list",
+        "FILTER(ARRAY[i, j, n, NULL], x -> x > 1 AND p)",
+        "list_filter([i, j, n, NULL], lambda x: x > 1 AND p)",
+    ),
+    Entry(
+        "list_filter of texts",
+        "list_filter(SPLIT(s, ','), lambda w: w <> k)",
+        "list_filter(str_split(s, ','), lambda w: w <> k)",
+    ),
+    Entry(
+        "REDUCE",
+        "REDUCE(ARRAY[i, j, n], 7, (a, x) -> a * 2 + x)",
+        "list_reduce([7, i, j, n], lambda a, x: a * 2 + x)",
+    ),
+    Entry(
+        "LIST_REDUCE of texts",
+        "LIST_REDUCE(SPLIT(s, ','), (a, w) -> w || a, k)",
+        "CASE WHEN s IS NOT NULL THEN list_reduce(list_prepend(k, str_split(s, ',')), "
+        "lambda a, w: w || a) END",
+    ),
+    Entry(
+        "lambdas in lambdas",
+        "TRANSFORM(ARRAY[ARRAY[i, n], ARRAY[j]], l -> TRANSFORM(l, x -> x * l[1] - n))",
+        "list_transform([[i, n], [j]], lambda l: list_transform(l, lambda x: x * l[1] - n))",
+    ),
     Entry("ARRAY_CONTAINS", "ARRAY_CONTAINS(ARRAY[i, j, NULL], 2)", "list_contains([i, j], 2)"),
     Entry(
         "LIST_CONTAINS", "LIST_CONTAINS(SPLIT(s, ','), k)", "list_contains(str_split(s, ','), k)"

@@ -1,0 +1,70 @@
+"""Lists as arrays: their elements, their lengths, and lists made again of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from planner.expressions.nodes import as_array
+from planner.expressions.types import entries_type, is_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from planner.expressions.nodes import Call, Value
+
+
+def with_rows(
+    evaluate: Callable[[list[pa.Array], Call], pa.Array],
+) -> Callable[[Sequence[Value], Call], Value]:
+    """Of arrays; values that are the same for all rows are repeated."""
+
+    def evaluated(values: Sequence[Value], call: Call) -> Value:
+        arrays = [value for value in values if not isinstance(value, pa.Scalar)]
+        rows = len(arrays[0]) if arrays else 1
+        whole = [as_array(value, rows, value.type) for value in values]
+        made = evaluate(whole, call)
+        return made if arrays else made[0]
+
+    return evaluated
+
+
+def as_list(array: pa.Array) -> pa.Array:
+    """Maps as lists of pairs, and lists of a fixed size as lists."""
+    kind = array.type
+    if is_map(kind):
+        return array.cast(entries_type(kind))
+    return array.cast(pa.list_(kind.value_field)) if pa.types.is_fixed_size_list(kind) else array
+
+
+def lengths_of(lists: pa.Array) -> np.ndarray:
+    """How many elements each has; 0 of null."""
+    found = np.diff(lists.offsets.to_numpy().astype(np.int64))
+    return np.where(null_mask(lists), 0, found)
+
+
+def null_mask(array: pa.Array) -> np.ndarray:
+    """Which values are null, bool[n]."""
+    found: np.ndarray = pc.is_null(array).to_numpy(zero_copy_only=False)
+    return found
+
+
+def flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The elements of all lists, and the row of each; a null has none."""
+    lengths = lengths_of(lists)
+    starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return lists.values.take(pa.array(starts[rows] + places)), rows
+
+
+def rebuilt(
+    lengths: np.ndarray, values: pa.Array, call: Call, is_null: np.ndarray | None = None
+) -> pa.Array:
+    """Lists of these lengths over ``values``, one after the other."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    mask = None if is_null is None else pa.array(is_null)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=call.type, mask=mask)
