@@ -70,6 +70,8 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[
     replaced = _named_in(star.args.get("replace"), lambda p: p.alias, known - excluded, text)
     renamed = _named_in(star.args.get("rename"), lambda p: p.this.name, known - excluded, text)
     columns = dict.fromkeys(c.column for c in visible if c.name not in excluded)
+    if not columns:
+        raise text.error(node, "* EXCLUDE leaves no column")
     names = {c.column: c.name for c in visible}
 
     def item(name: str, column: str) -> Item:

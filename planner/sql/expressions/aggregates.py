@@ -249,8 +249,9 @@ class Aggregates:
                 return agg.count_distinct(_where(condition, first), *more)
         if node.expressions:
             raise self.before.text.error(node, "COUNT takes one value")
-        if isinstance(value, exp.Star) and value.args.get("except_"):
-            raise self.before.text.error(node, "COUNT(*) counts rows: leave EXCEPT out")
+        if isinstance(value, exp.Star) and any(value.args.values()):
+            reason = "COUNT(*) counts rows: leave EXCEPT, REPLACE and RENAME out"
+            raise self.before.text.error(node, reason)
         if isinstance(value, exp.Null):  # of no type, and never counted
             return self._made(node, lambda x: agg.count(x.cast("int64")), value, condition)
         if value is not None and not isinstance(value, exp.Star):

@@ -197,7 +197,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArraySize: ("this",),
     exp.MapKeys: ("this",),
     **dict.fromkeys((exp.Transform, exp.ArrayFilter), _TWO),
-    exp.Reduce: ("this", "initial", "merge", "finish"),
+    exp.Reduce: ("this", "initial", "merge"),
     exp.Lambda: _LIST,
     exp.MapContainsKey: ("this", "key"),
     # Aggregates.
@@ -241,6 +241,10 @@ def _has_place(node: exp.Expr, part: str) -> bool:
     """Whether a part that some nodes of its kind have may be part of this one."""
     if part == "pivots":
         return isinstance(node.parent, _RELATIONS)
+    if part == "all":  # GROUP BY ALL has no keys
+        return not node.expressions
+    if part == "expression" and isinstance(node, exp.First | exp.Last):
+        return isinstance(node.args[part], exp.Expr)  # FIRST(x, TRUE)
     is_value = type(node) is exp.Order and part == "this"  # ARRAY_AGG(x ORDER BY y)
     return not is_value or isinstance(node.parent, exp.AggFunc | None)
 

@@ -43,8 +43,6 @@ REFUSED: dict[str, str] = {
     "spark-ntile-of-table": "OVER goes by the time of the stream",
     "spark-window-over-partition": "write GROUP BY in a subquery, and join it",
     "materialize-top-k-lateral": "write ROW_NUMBER",
-    "materialize-string-agg": "ORDER BY",
-    "materialize-at-time-zone": "write CAST.t AS TIMESTAMP WITH TIME ZONE",
     "ksqldb-table-as-select": "LATEST_BY_OFFSET",
 }
 
