@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.feeds import STEP_ROWS, SourceFeed, StreamFeed
+from jobmanager.replay.logs import RecordedLog
 from rstream.items.batch import Items, item_schema
 from rvertex.checkpoint.value_log import open_values
 from rvertex.errors import CorruptJournalError
@@ -50,6 +51,8 @@ class VertexRun:
         self.result: StepResult | None = None
         #: No turn will do anything.
         self.has_ended = False
+        #: Its input instead of feeds, if it reads live logs.
+        self.logs: RecordedLog | None = None
         self._has_read_all = False
         self._queues: dict[str, deque[Items]] = {}
 
@@ -79,6 +82,8 @@ class VertexRun:
         """Release files."""
         for feed in self._feeds:
             feed.close()
+        if self.logs is not None:
+            self.logs.close()
 
     def offered(self, channel: int, items: Items) -> Items:
         """What to offer of items that were read; a subclass may cut them."""
@@ -86,6 +91,8 @@ class VertexRun:
         return items
 
     def _read(self) -> bool:
+        if self.logs is not None:
+            return self.logs.offer(self.rows_max)
         vertex, has_read = self.vertex, False
         for k, feed in enumerate(self._feeds):
             rows_max = min(vertex.rows_wanted(k, self.rows_max), self.rows_max)
@@ -194,7 +201,10 @@ class Rerun:
             vertex = self._vertex(spec, starts[spec.id], stops if is_stopped else None)
             feeds = self._feeds(spec, starts[spec.id])
             make = VertexRun if stops is None or not is_stopped else stops.make
-            self.runs[spec.id] = make(spec, vertex, feeds)
+            run = self.runs[spec.id] = make(spec, vertex, feeds)
+            if vertex.log is not None:
+                assert self._recorded is not None, "only recorded logs can be read again"
+                run.logs = RecordedLog(vertex, self._recorded.store)
         return [self.runs[vertex] for vertex in begins]
 
     def close(self) -> None:
@@ -275,7 +285,7 @@ class Rerun:
 
     def _feeds(self, spec: VertexSpec, start: Retained | None) -> list[Feed]:
         if spec.source is not None:
-            return [self._source(spec)]
+            return [] if spec.source.spec.log is not None else [self._source(spec)]
         feeds: list[Feed] = []
         for channel in spec.inputs:
             writer = self.runs.get(self._shape.writers[channel.stream])
@@ -293,9 +303,6 @@ class Rerun:
         assert spec.source is not None
         if self._open_source is not None:
             return self._open_source(spec)
-        if spec.source.spec.log is not None:
-            reason = "it reads a live log, whose rows a replay does not read again"
-            raise CannotReplayError(spec.id, reason, _LOGGED)
         return SourceFeed(spec.source)
 
 

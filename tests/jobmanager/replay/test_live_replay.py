@@ -1,0 +1,104 @@
+"""Vertices of jobs over live logs run again from their retained decisions and rows.
+
+Cannot catch: a broker that has deleted rows meanwhile (tests of live Kafka start one).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import jobmanager
+from jobmanager.replay.errors import CannotReplayError
+from jobmanager.replay.replaying import replay
+from jobmanager.storage.root import JobRoot
+from planner import Query, Stream, agg, tumbling
+from tests.support.jobs import WAIT_S, with_limits
+from tests.support.live import FILE_ROWS, Watch, finish, has_read, write_file
+from tests.support.retained import contents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
+
+
+def counts(folder: Path) -> Query:
+    """Rows by key and half second, from two partitions that fall silent."""
+    events = Stream.from_json(
+        str(folder),
+        vs="t",
+        delay="1s",
+        partitions=2,
+        follow=True,
+        poll_every="20ms",
+        idle_after="100ms",
+    )
+    return events.group_by("key").window(tumbling("500ms")).agg(n=agg.count()).to_parquet()
+
+
+def vertices(root: Path) -> list[str]:
+    plan = JobRoot(str(root)).read_plan()
+    assert plan is not None
+    return [v.id for v in plan.vertices]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["finish", "cancel"])
+def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path: Path) -> None:
+    folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
+    folder.mkdir()
+    write_file(folder, 0)
+    job = jobmanager.run(
+        counts(folder),
+        root=str(root),
+        executor="local",
+        config=QUICK,
+        on_status=watch,
+        retain="all",
+    )
+    for number in range(1, 5):
+        watch.until(has_read(number * FILE_ROWS))
+        write_file(folder, number)
+    watch.until(has_read(5 * FILE_ROWS))
+    watch.until(lambda status: status["events_out"] >= 5)
+    if ends == "finish":
+        finish(job)
+    else:
+        job.cancel()
+        job.wait(WAIT_S)
+    before = contents(root)
+    for vertex in vertices(root):
+        found = replay(str(root), vertex)
+        assert found.is_equal, found
+        assert found.items > 0
+        assert found.compared_digests > 0, found
+        later = replay(str(root), vertex, from_="2s")
+        assert later.is_equal, later
+    assert contents(root) == before
+
+
+@pytest.mark.slow
+def test_decisions_that_are_gone_are_named(tmp_path: Path) -> None:
+    folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
+    folder.mkdir()
+    write_file(folder, 0)
+    job = jobmanager.run(
+        counts(folder),
+        root=str(root),
+        executor="local",
+        config=QUICK,
+        on_status=watch,
+        retain="all",
+    )
+    watch.until(has_read(FILE_ROWS))
+    write_file(folder, 1)
+    watch.until(has_read(2 * FILE_ROWS))
+    finish(job)
+    source = vertices(root)[0]
+    assert replay(str(root), source).is_equal
+    blobs = sorted((root / "intake" / source).iterdir())
+    blobs[1].unlink()
+    with pytest.raises(CannotReplayError, match=r"not retained\. Name a later time"):
+        replay(str(root), source)
