@@ -16,13 +16,16 @@ batch does not see the CTIs between.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from planner.expressions.spark.errors import UnsupportedInBatchError
 from rstream.items.batch import event_schema
 from rstream.types import INF_TIME
+from rvertex.events.lifetime import with_times
 from rvertex.operators.user import keyed_process
 from rvertex.user_code.code import NOT_POISON
 from rvertex.user_code.emitted_rows import misfit
@@ -67,8 +70,7 @@ def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) ->
     key = keys[0] if len(keys) == 1 else tuple(keys)
     view = key_view([events.column(key).type for key in spec.keys])
     loop = _Loop(spec, key if view is None else view(key))
-    starts, ends = (plain_list(column) for column in events.columns[:2])
-    loop.run(zip(_python_events(events), starts, ends, strict=True), reached)
+    loop.run(_with_ends(events) if spec.has_ends else _whole(events), reached)
     given = [[row[k] for row in loop.context.rows] for k in range(2 + len(spec.output))]
     rows = len(loop.context.rows)
     columns = [*given[:2], *([key] * rows for key in keys), *given[2:]]
@@ -78,9 +80,38 @@ def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) ->
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _whole(events: pa.RecordBatch) -> list[_Given]:
+    """Events with their lifetimes."""
+    starts, ends = (plain_list(column) for column in events.columns[:2])
+    triples = zip(_python_events(events), starts, ends, strict=True)
+    return [_Given(event, vs, ve) for event, vs, ve in triples]
+
+
+def _with_ends(events: pa.RecordBatch) -> list[_Given]:
+    """Each event when it begins and when it ends, as points; ends come first at one time."""
+    starts, ends = (plain_list(column) for column in events.columns[:2])
+    begun = with_times(events, ve=np.full(events.num_rows, INF_TIME))
+    begins = [
+        _Given(event, vs, vs + 1) for event, vs in zip(_python_events(begun), starts, strict=True)
+    ]
+    ended = zip(_python_events(events), ends, strict=True)
+    finite = [_Given(event, ve, ve + 1, is_end=True) for event, ve in ended if ve != INF_TIME]
+    return sorted([*finite, *begins], key=lambda given: (given.vs, not given.is_end))
+
+
 def _python_events(events: pa.RecordBatch) -> list[Any]:
     columns = [plain_list(column) for column in events.columns]
     return list(map(event_class(events.schema.names[2:]), zip(*columns, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """An event, and the lifetime of the rows that are emitted for it."""
+
+    event: Any
+    vs: int
+    ve: int
+    is_end: bool = False
 
 
 class _Context:
@@ -162,14 +193,15 @@ class _Loop:
             setattr(self._process, f.name, [] if f.is_list else f.default)
         self.context = _Context(spec.process.name, key, spec.output)
 
-    def run(self, events: Iterable[tuple[Any, int, int]], reached: int) -> None:
+    def run(self, events: Iterable[_Given], reached: int) -> None:
         """All events, each after the timers that are due by its start; then all timers.
 
-        ``events``: each with its start and end. The end is known to timers beyond ``reached``.
+        The end of the stream is known to timers beyond ``reached``.
         """
-        for event, vs, ve in events:
-            self._fire(vs)
-            self._call(self._process.on_event, event, vs, ve, is_timer=False)
+        for given in events:
+            self._fire(given.vs)
+            call = self._process.on_end if given.is_end else self._process.on_event
+            self._call(call, given.event, given.vs, given.ve, is_timer=False)
         self._fire(reached)
         self.context.at_end = True
         self._fire(INF_TIME)

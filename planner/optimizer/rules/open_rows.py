@@ -41,6 +41,7 @@ from planner.logical.nodes import (
     WindowAgg,
     identity_columns,
 )
+from planner.logical.nodes.user_step import UserStep
 from planner.logical.table_form import fixed_length_us
 from planner.logical.traversal import NodeMap, readers, rebuilt, topological
 from planner.logical.windows import CountWindow, RunningSession, SnapshotWindow
@@ -51,6 +52,7 @@ from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
+from rvertex.operators.user.keyed_process import KeyedProcessing
 
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
@@ -115,6 +117,8 @@ class _Opening:
             case Lifetime(change=Extend(duration_us=length)) if length == INF_TIME:
                 return node.with_inputs((self._begins(node.input),))
             case Lifetime(change=PointAtEnd()):  # an end edge is enough
+                return node.with_inputs((self._of_begins(node.input),))
+            case UserStep(spec=KeyedProcessing() as spec) if spec.has_ends:
                 return node.with_inputs((self._of_begins(node.input),))
             case WindowAgg(points=False):
                 return self._windows(node) or rebuilt(node, [self._closed[node.input]])

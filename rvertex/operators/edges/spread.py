@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import VS, int64_column
+from rstream.items.batch import VE, VS, int64_column
 from rstream.items.dictionaries import join_batches
 from rstream.types import INF_TIME
 from rvertex.events.lifetime import with_times
@@ -83,3 +83,11 @@ class EdgeSpreadOperator:
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
         self._instants.restore(state.header["frontier"], state.tables)
+
+
+def in_order_of_begins(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Sort edges of whole instants: rows that end together by their begins."""
+    vs, ve = int64_column(events, VS), int64_column(events, VE)
+    ends = ve < vs
+    order = np.lexsort((np.where(ends, ve, 0), ~ends, vs))
+    return events.take(pa.array(order))

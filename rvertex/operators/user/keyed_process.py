@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from rstream.items.batch import event_schema
+from rstream.items.batch import VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import UnknownColumnError
+from rvertex.events.lifetime import after, with_times
 from rvertex.events.run import Run
+from rvertex.operators.edges.spread import EdgeSpreadOperator, in_order_of_begins
 from rvertex.operators.protocol import OperatorState
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.emitted_rows import Emitted
@@ -41,7 +43,7 @@ from rvertex.user_code.errors import (
 )
 from rvertex.user_code.keyed.codegen import Hooks, bind, references
 from rvertex.user_code.keyed.events import KeyedEvents
-from rvertex.user_code.keyed.process import KeyedContext, Timer
+from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 from rvertex.user_code.keyed.state import KeyedState
 from rvertex.user_code.keyed.state_fields import SlotCode, StateField
 from rvertex.user_code.keyed.timers import TimerQueue, timers_of
@@ -91,6 +93,11 @@ class KeyedProcessing:
     #: Folder of its dead letters; "" for the name of the process.
     letters: str = ""
 
+    @property
+    def has_ends(self) -> bool:
+        """Whether the process is called when events end."""
+        return self.process.target.on_end is not KeyedProcess.on_end
+
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """The dead letters, if they are kept."""
         return dead_letter_outputs(self.process, self.on_error, self.letters, inputs[0])
@@ -133,14 +140,17 @@ class KeyedProcessOperator:
         self._passed = 0
         #: Of every key, how many timers came due when the stream had ended.
         self._final: dict[Any, int] = {}
-        self._events = KeyedEvents(payload.names, spec.keys, spec.process.target)
+        has_ends = spec.has_ends
+        self._events = KeyedEvents(payload.names, spec.keys, spec.process.target, has_ends=has_ends)
+        #: Gives every event both edges, for a process that is called at ends.
+        self._spread = EdgeSpreadOperator(payload) if has_ends else None
         self._timer = Timer(0, "")
         safely = self._call_safely if self._poison.is_passed_over else None
         hooks = Hooks(self._pass_ctis, self._fire_own, self._refuse, safely)
         self._calls = bind(
             self._code, self._state, self._timers, self.context, hooks, self._events, self._timer
         )
-        self.context.use(self._calls, self._events.end_of)
+        self.context.use(self._calls, self._point_end if has_ends else self._events.end_of)
         self._references = references(self._events.event), references(self._timer)
 
     @property
@@ -163,12 +173,16 @@ class KeyedProcessOperator:
             return self._process(run)
 
     def _process(self, run: Run) -> Run:
+        events = given = run.events
+        if self._spread is not None:
+            given = in_order_of_begins(self._spread.process([run]).events)
+            events = with_times(given, ve=after(int64_column(given, VS)))
         self._ctis = times = run.ctis[run.ctis != INF_TIME].tolist()
         self._passed = 0
         self._calls.set_next_cti(times[0] if times else INF_TIME)
         try:
-            if run.events.num_rows:
-                self._take(run.events)
+            if given.num_rows:
+                self._take(given, events)
             if times:
                 self._frontier = max(self._frontier, times[-1])
             if self._passed < len(times):
@@ -182,7 +196,7 @@ class KeyedProcessOperator:
         self._require_let_go()
         self._state.flush_pending()
         release_bound = min(self._frontier, self._timers.least())
-        return Run(self._emitted.take(self.context.rows, run.events, release_bound), run.ctis)
+        return Run(self._emitted.take(self.context.rows, events, release_bound), run.ctis)
 
     def held_tables(self) -> dict[str, pa.Table]:
         """Keys and their fields; see :class:`rvertex.operators.protocol.ShowsState`."""
@@ -196,13 +210,18 @@ class KeyedProcessOperator:
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""
-        header = {
+        header: dict[str, Any] = {
             "frontier": self._frontier,
             "seq": self._events.seq,
             "poisoned": self._poison.count,
             "drawn": self.context.next_index,
         }
-        return OperatorState(header, {**self._state.save(), "waiting": self._emitted.table()})
+        tables = {**self._state.save(), "waiting": self._emitted.table()}
+        if self._spread is not None:
+            spread = self._spread.snapshot()
+            header["spread"] = spread.header
+            tables |= {f"spread.{name}": table for name, table in spread.tables.items()}
+        return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> None:
         """Make an object for each key that is in the log."""
@@ -212,9 +231,13 @@ class KeyedProcessOperator:
         self.context.load(header["drawn"])
         self._state.load(state.tables["keys"], state.tables["current"])
         self._emitted.load(state.tables["waiting"])
+        if self._spread is not None:
+            tables = {name.removeprefix("spread."): t for name, t in state.tables.items()}
+            self._spread.load(OperatorState(header["spread"], tables))
 
-    def _take(self, events: pa.RecordBatch) -> None:
-        for columns in self._events.pieces(events):
+    def _take(self, given: pa.RecordBatch, events: pa.RecordBatch) -> None:
+        """``given``: events as the process gets them; ``events``: with the lifetimes of rows."""
+        for columns in self._events.pieces(given):
             last_at = columns[0][-1]
             self._calls.call_events(columns)
             self._frontier = max(self._frontier, last_at)
@@ -273,17 +296,25 @@ class KeyedProcessOperator:
                     self._timers.delete(slot, name)
             self._poison.meet(error, self._events.number, *self._given())
 
+    def _point_end(self, _: int) -> int:
+        return int(self._calls.at_hand()[1]) + 1
+
     def _given(self) -> tuple[int, int, tuple[Any, ...] | None]:
         """Start, end and payload of the event at hand; no payload of a timer."""
         _, start, number = self._calls.at_hand()
         payload = None if self.context.in_timer else self._events.payload(number)
-        return start, start + 1 if payload is None else self._events.end_of(number), payload
+        if payload is None:
+            return start, start + 1, None
+        return int(self._events.value(0, number)), self._events.end_of(number), payload
 
     def _fatal(self, error: BaseException) -> UserCodeError:
         return self._poison.fatal(error, self._events.number, *self._given())
 
     def _refuse(self, slot: Any) -> None:
-        called = slot.on_timer if self.context.in_timer else slot.on_event
+        _, time, number = self._calls.at_hand()
+        is_event = not self.context.in_timer
+        ends = is_event and self._spread is not None and self._events.end_of(number) == time
+        called = slot.on_end if ends else slot.on_event if is_event else slot.on_timer
         raise UserResultError(self._spec.process.name, self._code.misfit(slot), place_of(called))
 
     def _require_let_go(self) -> None:

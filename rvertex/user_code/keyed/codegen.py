@@ -50,7 +50,7 @@ def set_timer(_ctx, at, name=""):
 _CALL_EVENTS = """\
 def call_events(columns):
     nonlocal _slot, _start, _at
-    for at, {targets}key, number in zip(*columns):
+    for at, {targets}key, number{ended} in zip(*columns):
         if next_cti <= at:
             pass_ctis(at)
         s = find(key)
@@ -196,13 +196,14 @@ def bind(
 ) -> Calls:
     """Compile the calls. The event of ``events``, and ``timer``, are filled for every call."""
     slot: Any = code.slot
-    has_times = may_say_times(slot.on_event) or may_say_times(slot.on_timer)
+    has_times = any(map(may_say_times, (slot.on_event, slot.on_timer, slot.on_end)))
     emit, scope = emit_source(context.output, context.rows, has_times=has_times)
     filled = {
         "targets": "".join(f"event.{name}, " for name in events.filled),
         "renew": _indented(code.renew_lines, 4),
         "make": _indented(code.make_lines, 4),
-        "on_event": _indented(_call_lines("event", code, hooks), 2),
+        "ended": ", is_end" if events.has_ends else "",
+        "on_event": _indented(_event_lines(code, hooks, has_ends=events.has_ends), 2),
     }
     on_timer = _call_lines("timer", code, hooks)
     after = _AFTER.format(idle=code.idle_test).splitlines()
@@ -222,7 +223,7 @@ def bind(
     lines = [head, *(line for part in parts for line in part.splitlines())]
     scope |= code.scope | {
         "Calls": Calls, "zip": zip, "ctx": context, "event": events.event, "timer": timer,
-        "on_event": slot.on_event, "on_timer": slot.on_timer,
+        "on_event": slot.on_event, "on_timer": slot.on_timer, "on_end": slot.on_end,
         "slots": state.slots, "find": state.slots.get, "changed": state.changed.append,
         "gone": state.gone.append, "spare": state.spare, "spared": state.spare.append,
         "take_spare": state.spare.pop, "pass_ctis": hooks.pass_ctis, "call_due": hooks.call_due,
@@ -246,6 +247,15 @@ def _call_lines(what: str, code: SlotCode, hooks: Hooks) -> list[str]:
     if hooks.call_safely is not None:
         return [f"call_safely(s, {what}, s.on_{what})"]
     return [f"on_{what}(s, {what}, ctx)", f"if not ({code.fits_test}):", "    refuse(s)"]
+
+
+def _event_lines(code: SlotCode, hooks: Hooks, *, has_ends: bool) -> list[str]:
+    lines = _call_lines("event", code, hooks)
+    if not has_ends:
+        return lines
+    own = "s." if hooks.call_safely is not None else ""
+    chosen = f"({own}on_end if is_end else {own}on_event)"
+    return [lines[0].replace(f"{own}on_event", chosen), *lines[1:]]
 
 
 def _indented(lines: list[str], depth: int) -> str:

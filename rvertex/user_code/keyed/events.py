@@ -13,9 +13,12 @@ from __future__ import annotations
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import VE, VS
+from rstream.items.batch import VE, VS, int64_column
+from rstream.items.edges import is_end
+from rvertex.events.lifetime import with_times
 from rvertex.user_code.keyed.method_uses import names_read
 from rvertex.user_code.plain_values import event_class, plain_keys, plain_list, raw_list
 from rvertex.user_code.times import holds_times
@@ -30,7 +33,11 @@ PIECE_ROWS = 1 << 12
 class KeyedEvents:
     """Those of the run at hand. ``columns``: of the payload, ``keys`` among them."""
 
-    def __init__(self, columns: Sequence[str], keys: Sequence[str], process: type) -> None:
+    def __init__(
+        self, columns: Sequence[str], keys: Sequence[str], process: Any, *, has_ends: bool = False
+    ) -> None:
+        """``has_ends``: events come as start and end edges, each at the time of the edge."""
+        self.has_ends = has_ends
         self._columns = [VS, VE, *columns]
         self._keys = list(keys)
         made = event_class(columns)
@@ -40,7 +47,10 @@ class KeyedEvents:
         made.__getattr__ = _fetch(self, indices)  # type: ignore[attr-defined]
         #: What is given to every call.
         self.event: Any = made((None,) * len(slots))
-        names = names_read(process.on_event)  # type: ignore[attr-defined]
+        names = names_read(process.on_event)
+        if has_ends:
+            more = names_read(process.on_end)
+            names = None if names is None or more is None else names | more
         is_known = names is not None and names <= set(indices)
         read = {indices[name] for name in names or ()} if is_known else set(range(len(slots)))
         #: The slots that are filled, and their columns.
@@ -55,17 +65,30 @@ class KeyedEvents:
         self._left: Iterator[int] | None = None
 
     def pieces(self, events: pa.RecordBatch) -> Iterator[list[Any]]:
-        """Lists of starts, of what ``filled`` names, of keys; and the numbers in the run."""
+        """Lists of times, of what ``filled`` names, of keys; and the numbers in the run.
+
+        With ends the last list has True for events that end.
+        """
+        times, ended = events, None
+        if self.has_ends:
+            vs, ve = int64_column(events, VS), int64_column(events, VE)
+            ended = is_end(vs, ve).tolist()
+            events = with_times(events, vs=np.minimum(vs, ve), ve=np.maximum(vs, ve))
         self._events = events
         for lo in range(0, events.num_rows, PIECE_ROWS):
             piece = events.slice(lo, PIECE_ROWS)
             lists = {
                 name: plain_list(piece.column(name)) for name in dict.fromkeys((VS, *self._read))
             }
+            starts = lists[VS]
             self._until = lo + piece.num_rows
             self._left = iter(range(lo, self._until))
             read = [lists[name] for name in self._read]
-            yield [lists[VS], *read, self._key_list(piece, lists), self._left]
+            found = [starts, *read, self._key_list(piece, lists), self._left]
+            if ended is not None:
+                found[0] = plain_list(times.column(VS).slice(lo, PIECE_ROWS))
+                found.append(ended[lo : lo + PIECE_ROWS])
+            yield found
             self._left = None
 
     def end(self) -> None:

@@ -63,6 +63,14 @@ class KeyedProcess:
         """An event of this key: its columns by name, and its lifetime ``event.vs, event.ve``."""
         raise NotImplementedError
 
+    def on_end(self, event: Any, ctx: KeyedContext) -> None:
+        """An event of this key ends at ``event.ve``, which is ``ctx.time``.
+
+        A process that has this method gets each event when it begins, with an ``event.ve`` of
+        INF_TIME, and again when it ends. At one instant ends come first. What it emits is a point
+        at ``ctx.time``, unless ``vs`` or ``ve`` are given.
+        """
+
     def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
         """A timer of this key has come due."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
 from planner import (
+    KeyedContext,
+    KeyedProcess,
     Query,
     Stream,
     agg,
@@ -27,6 +29,7 @@ from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import open_rows
 from planner.physical.lower import lower
 from rstream.items.edges import is_end, paired
+from rstream.types import INF_TIME
 from tests.support.budget import one_in
 from tests.support.edges import joined_lives
 from tests.support.plan_runner import Schedule, answer
@@ -162,6 +165,38 @@ def test_a_point_joined_with_versions_is_whole() -> None:
     length = found.column("_ve").to_numpy() - found.column("_vs").to_numpy()
     assert len(found) > 0
     assert (length == 1).all()
+
+
+class Current(KeyedProcess):
+    """The rows of a key that are alive, told at each change."""
+
+    output: ClassVar[dict[str, str]] = {"x": "int64", "is_end": "bool", "alive": "int64"}
+    alive: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.alive += 1
+        ctx.emit(event.x, False, self.alive)
+
+    def on_end(self, event: Any, ctx: KeyedContext) -> None:
+        self.alive -= 1
+        ctx.emit(event.x, True, self.alive)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_process_that_is_called_at_ends_waits_for_none(parallelism: int) -> None:
+    current = versions(31).group_by("k").process(Current)
+    plan = lower(current.to_parquet(), root="r", parallelism=parallelism)
+    assert any("rows at once" in line for stage in plan.stages for line in stage.operators)
+    found = answer(plan)
+    rows = answer(lower(versions(31).to_parquet(), root="r")).to_pylist()
+    begins = [(r["_vs"], r["k"], r["x"], False) for r in rows]
+    ends = [(r["_ve"], r["k"], r["x"], True) for r in rows if r["_ve"] != INF_TIME]
+    told = [(r["_vs"], r["k"], r["x"], r["is_end"]) for r in found.to_pylist()]
+    assert sorted(told, key=repr) == sorted([*begins, *ends], key=repr)
+    last = {r["k"]: r["alive"] for r in sorted(found.to_pylist(), key=lambda r: r["_vs"])}
+    assert last == {k: sum(r["_ve"] == INF_TIME for r in rows if r["k"] == k) for k in last}
+    again = answer(plan, schedule=Schedule((3, 1, 2), rows_max=5, restores=True))
+    assert again.equals(found)
 
 
 @pytest.mark.parametrize(

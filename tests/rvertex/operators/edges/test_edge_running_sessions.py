@@ -11,6 +11,7 @@ from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.edges.running_sessions import EdgeRunningSessions
 from rvertex.operators.windows.running.aggregate import RunningSessionAggregate
+from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
 from tests.support.edges import (
     PAYLOAD,
@@ -36,6 +37,7 @@ AGGREGATES = (
 
 
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
+@examples(30)
 @given(data=st.data())
 def test_edges_mean_the_results_over_whole_rows(keys: tuple[str, ...], data: st.DataObject) -> None:
     rows = data.draw(some_rows())
