@@ -39,6 +39,8 @@ class Counts:
     lateness: bytes = field(default=b"", repr=False)
     #: Rows of its source that could not become events and were passed over.
     bad_rows: int = field(default=0, repr=False)
+    #: Events that deduplication dropped.
+    duplicates: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

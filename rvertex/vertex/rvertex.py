@@ -167,9 +167,12 @@ class RVertex:
     def counts(self) -> Counts:
         """What it has counted. Of a source all rows that do not wait are in, dropped ones too."""
         poisoned = sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
+        duplicates = sum(getattr(operator, "duplicates", 0) for operator in self._operators)
         released, source = self._events_released, self._input
         if isinstance(source, Merge):
-            return Counts(released, self._events_out, poisoned_events=poisoned)
+            return Counts(
+                released, self._events_out, poisoned_events=poisoned, duplicates=duplicates
+            )
         events_in = released + source.passed_over + source.late_dropped
         return Counts(
             events_in,
@@ -178,6 +181,7 @@ class RVertex:
             poisoned,
             source.lateness,
             bad_rows=source.dead_rows,
+            duplicates=duplicates,
         )
 
     @property

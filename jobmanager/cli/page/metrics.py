@@ -137,6 +137,7 @@ METRICS = (
         "Events on which user code failed and that were passed over.",
         _one("poisoned_events"),
     ),
+    Metric("duplicates", "counter", (), "Rows that deduplicate dropped.", _one("duplicates")),
     Metric("restarts", "counter", (), "Restarts of vertices.", _one("restarts")),
     Metric(
         "vertex_events_in",

@@ -88,6 +88,11 @@ class EdgeOfBeginsOperator:
         self._ends = SortedRuns(_ENDS)
         self._next = 0
 
+    @property
+    def duplicates(self) -> int:
+        """Events that ``inner`` dropped as duplicates."""
+        return getattr(self._inner, "duplicates", 0)
+
     def process(self, ports: Sequence[Run]) -> Run:
         """What ``inner`` makes of the begins, and the ends that are due."""
         (rows,) = self._settled.take(ports[:1], seen=ports[1:])

@@ -80,6 +80,8 @@ class _Deduplicator:
     def __init__(self, spec: Deduplicate, types: tuple[pa.DataType, ...]) -> None:
         self._spec = spec
         self._keys = KeyTable(types)
+        #: Events that were dropped.
+        self.duplicates = 0
         #: By key: from when on an event is kept again.
         self._free = GroupArray(np.int64, MIN_TIME)
 
@@ -93,6 +95,7 @@ class _Deduplicator:
         codes = self._keys.codes(columns, events.num_rows)
         times = int64_column(events, VS)
         kept = self._kept(codes, times)
+        self.duplicates += len(kept) - int(kept.sum())
         if self._keys.is_crowded():
             needed = np.flatnonzero(self._free.read() > times[-1])
             self._keys.keep(needed)
@@ -106,12 +109,12 @@ class _Deduplicator:
 
     def snapshot(self) -> OperatorState:
         """Keys and their times, by reference."""
-        return OperatorState(
-            {}, {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
-        )
+        tables = {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
+        return OperatorState({"duplicates": self.duplicates}, tables)
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
+        self.duplicates = state.header.get("duplicates", 0)  # older states have none
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
 

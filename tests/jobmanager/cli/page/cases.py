@@ -66,6 +66,7 @@ def status(**fields: Any) -> dict[str, Any]:
         "late_events": 0,
         "bad_rows": 0,
         "poisoned_events": 0,
+        "duplicates": 0,
         "restarts": 0,
         "vertices": [
             vertex("s00.0", logs=[log(0, 5), log(1, 10)]),

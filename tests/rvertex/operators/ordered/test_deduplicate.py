@@ -48,6 +48,17 @@ def test_the_first_of_each_key(
     assert out.ctis.tolist() == run.ctis.tolist()
 
 
+def test_dropped_events_are_counted_through_a_restore() -> None:
+    spec, schemas = Deduplicate(("k",), 10), [PAYLOAD]
+    events = [ev(t, k=t % 2, s="") for t in range(6)]
+    first = spec.open(schemas)
+    first.process([make_run(events[:4], PAYLOAD)])
+    second = spec.open(schemas)
+    second.load(first.snapshot())
+    second.process([make_run(events[4:], PAYLOAD)])
+    assert (first.duplicates, second.duplicates) == (2, 4)  # type: ignore[attr-defined]
+
+
 def test_an_event_is_kept_as_soon_as_the_time_of_the_one_before_it_has_passed() -> None:
     starts = [0, 2, 3, 5, 6, 6, 7, 9, 12, 14, 15]
     events = [ev(t, k=k, s="") for t in starts for k in (1, 2)]
