@@ -14,6 +14,7 @@ from jobmanager.delivery.answer import print_rows
 from jobmanager.replay import replaying
 from jobmanager.replay.rows import bisecting, capsules, diffing, whys
 from jobmanager.replay.rows.lineage import RUNS_MAX
+from jobmanager.replay.rows.state_differences import state_difference
 from jobmanager.storage.query_file import load_query
 from rstream.errors import UsageError
 from rvertex.sinks.json_text import json_text
@@ -68,7 +69,14 @@ def replay(
         )
     except bdb.BdbQuit:
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    print(json.dumps(found.to_json()) if as_json else found)
+    states = ""
+    if found.difference is not None and query is None:
+        states = state_difference(root, found.difference, found.vertex, trust=trust)
+    if as_json:
+        print(json.dumps({**found.to_json(), "states": states}))
+    else:
+        print(found)
+        print(states, end="\n" if states else "")
     if not found.is_equal:
         raise typer.Exit(EXIT_DIFFERENT)
 

@@ -1,1 +1,1 @@
-"""Rows of the answer: which input makes them, and which of them another version changes."""
+"""Rows of answers and states: which input makes them, and how two versions differ."""

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from jobmanager.cli.main import app
 from jobmanager.replay.errors import CannotReplayError, InvalidConditionError
 from jobmanager.replay.replaying import replay
+from jobmanager.replay.rows.state_differences import state_difference
 from jobmanager.storage.root import JobRoot
 from planner import KeyedContext, KeyedProcess, Stream, agg, tumbling
 from rstream.items.batch import VS
@@ -119,6 +120,35 @@ def test_a_planted_difference_is_named_by_its_first_item(events: Path, tmp_path:
     run = CliRunner().invoke(app, ["replay", root, vertices(root)[-1]])
     assert run.exit_code == 1
     assert "differs in: mark" in run.stdout
+
+
+class Unsteady(KeyedProcess):
+    """A running total that a restart does not repeat, though it is declared deterministic."""
+
+    output = {"total": "float64"}  # noqa: RUF012
+    total: float = 0.0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.total += event.x + (uuid.uuid4().int % 1000 if event.x > 1e6 else 0)
+        ctx.emit(self.total)
+
+
+def test_both_states_are_shown_where_they_differ(events: Path, tmp_path: Path) -> None:
+    stream = Stream.from_parquet(str(events), vs="t", delay="1s")
+    query = stream.group_by("key").process(Unsteady, deterministic=True).to_parquet()
+    root = retained_job(query, tmp_path / "job")
+    last = vertices(root)[-1]
+    found = replay(root, last)
+    assert found.difference is not None
+    assert found.difference.columns == ("total",)
+    text = state_difference(root, found.difference, last)
+    assert "only recorded: " in text, text
+    assert "only replayed: " in text, text
+    assert "input" not in text.replace("after input", ""), "both have read the same"
+    run = CliRunner().invoke(app, ["replay", root, last])
+    assert run.exit_code == 1
+    assert "differs in: total" in run.stdout
+    assert "only replayed: " in run.stdout
 
 
 def test_new_code_runs_on_the_recorded_input(events: Path, root: str) -> None:
