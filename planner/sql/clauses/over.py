@@ -43,6 +43,9 @@ _LAG_NULLS = (
     "LAG takes no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
     "subquery, and LAG of it"
 )
+_GROUPS = (
+    "write ROWS or RANGE; GROUPS UNBOUNDED PRECEDING and GROUPS CURRENT ROW are frames of RANGE"
+)
 _ALONE = (
     "RANGE with a distance takes ORDER BY the time alone; where it orders rows that start together "
     "write ROWS, or RANGE UNBOUNDED PRECEDING"
@@ -167,8 +170,10 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
     if spec is None:
         return RowFrame(False, None)
     kind = str(spec.args.get("kind") or "").upper()
+    if kind == "GROUPS" and _is_range(spec):
+        kind = "RANGE"
     if kind not in ("ROWS", "RANGE"):
-        raise text.error(node, f"frames of {kind} are not supported; there are ROWS and RANGE")
+        raise text.error(node, f"frames of {kind} are not supported; {_GROUPS}")
     if spec.args.get("exclude"):
         raise text.error(node, "EXCLUDE is not supported in frames")
     is_rows = kind == "ROWS"
@@ -181,6 +186,12 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
     if first is not None and first < last:
         raise text.error(node, "a frame begins before it ends: BETWEEN 9 PRECEDING AND 1 PRECEDING")
     return RowFrame(is_rows, first, last)
+
+
+def _is_range(spec: exp.Expr) -> bool:
+    """Whether a frame of GROUPS has no number of groups, and so is one of RANGE."""
+    bounds = [spec.args.get(which) for which in ("start", "end")]
+    return all(bound in (None, "CURRENT ROW", "UNBOUNDED") for bound in bounds)
 
 
 def _bound(

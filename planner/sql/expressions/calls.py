@@ -18,6 +18,7 @@ from planner.expressions.functions.texts.words import CHARACTERS_MAX
 from planner.expressions.nodes import Literal
 from planner.sql.expressions import times
 from planner.sql.expressions.engines.settings import literal, whole, words
+from planner.sql.reading.rewriting import FIRST_REPLACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +153,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
 
 #: By name, lower case; the number of arguments is that of the Python function.
 NAMED: dict[str, Callable[..., Expr]] = {
+    FIRST_REPLACED: lambda s, p, r="": s.str.replace(p, r, regex=True, count=1),
     "isnull": Expr.is_null,
     "isnotnull": Expr.is_not_null,
     "try_divide": Expr.__truediv__,

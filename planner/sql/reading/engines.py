@@ -56,6 +56,8 @@ class Engine:
     #: Halves are rounded away from this time.
     zero_time_us: int = 0
     varchar_column: Literal["refuse", "ignore"] = "refuse"
+    #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
+    replaces_first: bool = False
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
 
@@ -119,6 +121,7 @@ _POSTGRES = Engine(
     varchar_cast="cut",
     timestamp_cast="round",
     zero_time_us=946_684_800_000_000,  # 2000-01-01
+    replaces_first=True,
 )
 _DUCKDB = Engine(
     name="duckdb",
@@ -133,6 +136,7 @@ _DUCKDB = Engine(
     char_cast="ignore",
     timestamp_cast="round",
     varchar_column="ignore",
+    replaces_first=True,
 )
 _KSQLDB = Engine(
     name="ksqldb",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from planner.sql.reading.errors import SqlError
     from planner.sql.reading.parsing import SqlText
 
+#: The name of REGEXP_REPLACE of the first match, which no text can have.
+FIRST_REPLACED = "@first_replaced"
 _START_WORDS = ("TUMBLE_START", "HOP_START", "SESSION_START")
 _END_WORDS = ("TUMBLE_END", "HOP_END", "SESSION_END")
 _TIME_WORDS = ("TUMBLE_ROWTIME", "HOP_ROWTIME", "SESSION_ROWTIME")
@@ -51,9 +53,23 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
             _ksqldb(select)
     for node in list(whole.find_all(exp.Any, exp.All)):
         _quantified(node)
+    for call in list(whole.find_all(exp.RegexpReplace)):
+        _replaced(call, only_first=text.engine.replaces_first)
     found: exp.Expr = whole.this
     found.parent = None
     return found
+
+
+def _replaced(node: exp.Expr, *, only_first: bool) -> None:
+    """``REGEXP_REPLACE`` with the flag ``g``, or in a dialect that replaces the first match."""
+    flag = node.args.get("position")
+    if isinstance(flag, exp.Literal) and flag.is_string and flag.name == "g":
+        node.set("position", None)
+    elif only_first and flag is None:
+        values = [node.args.get(part) for part in ("this", "expression", "replacement")]
+        made = exp.Anonymous(this=FIRST_REPLACED, expressions=[v for v in values if v is not None])
+        made.meta.update(node.meta)
+        node.replace(made)
 
 
 def _ksqldb(select: exp.Select) -> None:

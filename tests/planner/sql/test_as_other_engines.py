@@ -287,3 +287,31 @@ def test_stars_without_such_a_column() -> None:
     for text in ("* REPLACE (x AS y)", "* RENAME (y AS x)", "* EXCLUDE (x) REPLACE (1 AS x)"):
         with pytest.raises(SqlError, match=r"no column '[xy]'"):
             sql(f"SELECT {text} FROM t", rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "wanted"),
+    [
+        ("REGEXP_REPLACE(x, 'a', 'b')", None, "bbbc"),
+        ("REGEXP_REPLACE(x, 'a', 'b')", "flink", "bbbc"),
+        ("REGEXP_REPLACE(x, 'a', 'b')", "spark", "bbbc"),
+        ("REGEXP_REPLACE(x, 'a', 'b')", "postgres", "baac"),
+        ("REGEXP_REPLACE(x, '(a)(a)', '\\2-')", "duckdb", "a-ac"),
+        ("REGEXP_REPLACE(x, 'a', 'b', 'g')", "postgres", "bbbc"),
+        ("REGEXP_REPLACE(x, 'a', 'b', 'g')", "duckdb", "bbbc"),
+        ("REGEXP_REPLACE(x, SUBSTRING(x, 1, 1), 'b')", "postgres", "baac"),
+    ],
+)
+def test_the_matches_that_are_replaced(text: str, dialect: str | None, wanted: str) -> None:
+    rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="aaac")])}
+    made = sql(f"SELECT {text} AS v FROM s", rows, dialect=dialect)
+    assert [row["v"] for row in _ran(made)] == [wanted]
+    if dialect == "duckdb":
+        query = f"SELECT {text} AS v FROM (SELECT 'aaac' AS x)"
+        assert duckdb.connect().execute(query).fetchall() == [(wanted,)]
+
+
+def test_other_flags_of_patterns_are_refused() -> None:
+    rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="a")])}
+    with pytest.raises(SqlError, match="this form of REGEXP_REPLACE"):
+        sql("SELECT REGEXP_REPLACE(x, 'a', 'b', 'i') AS v FROM s", rows, dialect="postgres")

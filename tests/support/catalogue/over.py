@@ -52,6 +52,19 @@ ENTRIES = (
         "ROWS UNBOUNDED PRECEDING",
         "SUM(i) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
     ),
+    _of(
+        "GROUPS UNBOUNDED PRECEDING",
+        "SUM(i) OVER (PARTITION BY p ORDER BY ts "
+        "GROUPS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    ),
+    _of("GROUPS CURRENT ROW", "COUNT(*) OVER (ORDER BY ts GROUPS CURRENT ROW)"),
+    _of(
+        "GROUPS n PRECEDING",
+        "SUM(i) OVER (PARTITION BY k ORDER BY ts GROUPS 2 PRECEDING)",
+        hint="write ROWS or RANGE",
+    ),
+    _of("PERCENT_RANK", f"PERCENT_RANK() {_ALL}", hint="divide RANK() by it"),
+    _of("NTH_VALUE", f"NTH_VALUE(i, 2) {_ALL}", hint="ARRAY_AGG(x) OVER"),
     _of("OVER without a frame", f"SUM(i) {_ALL}"),
     _of("COUNT DISTINCT OVER all before", f"COUNT(DISTINCT j) {_ALL}"),
     _of("OVER of all keys", "MAX(i) OVER (ORDER BY ts ROWS 5 PRECEDING)"),

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, Text, Whole
 from planner.expressions.entries.signature import text_of, typed
+from planner.expressions.spark.errors import UnsupportedInBatchError
 from planner.expressions.spark.let_bindings import let
 from planner.expressions.spark.patterns import SPACE, java_pattern, java_replacement
 from planner.expressions.spark.types import text as quoted
@@ -74,7 +75,9 @@ def _contains(values: Sequence[Value], call: Call) -> Value:
 
 def _replace(values: Sequence[Value], call: Call) -> Value:
     kernel = pc.replace_substring_regex if call.option("regex") else pc.replace_substring
-    return kernel(values[0], call.option("pattern"), call.option("replacement"))
+    count = dict(call.options).get("count")
+    options = {} if count is None else {"max_replacements": count}
+    return kernel(values[0], call.option("pattern"), call.option("replacement"), **options)
 
 
 def _slice(values: Sequence[Value], call: Call) -> Value:
@@ -121,6 +124,8 @@ def _spark_contains(call: Call, a: str) -> str:
 
 def _spark_replace(call: Call, a: str) -> str:
     pattern, replacement = call.option("pattern"), call.option("replacement")
+    if "count" in dict(call.options):
+        raise UnsupportedInBatchError(str(call), "Spark replaces every match")
     if not call.option("regex"):
         return f"replace({a}, {quoted(pattern)}, {quoted(replacement)})"
     found, put = java_pattern(pattern), java_replacement(replacement)
@@ -250,9 +255,14 @@ class Texts(Functions[E]):
         ),
         examples={"REPLACE('a-b-c', '-', '+')": "a+b+c"},
     )
-    def replace(self, pattern: Text, replacement: Text, *, regex: bool = False) -> E:
-        """Every ``pattern`` replaced."""
-        return self._call("replace", pattern=pattern, replacement=replacement, regex=regex)
+    def replace(
+        self, pattern: Text, replacement: Text, *, regex: bool = False, count: int | None = None
+    ) -> E:
+        """Every ``pattern`` replaced, or the first ``count``."""
+        if count is not None and (isinstance(count, bool) or count < 1):
+            raise InvalidPlanError(f"replace(count={count!r}): it is a whole number from 1 on")
+        more = {} if count is None else {"count": count}
+        return self._call("replace", pattern=pattern, replacement=replacement, regex=regex, **more)
 
     @TEXT.function(_TEXT, _slice, spark=_spark_slice)
     def slice(self, start: Whole, stop: Whole | None = None) -> E:
