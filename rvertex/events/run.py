@@ -16,12 +16,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import CTI, EVENT, KIND, VE, VS, int64_column, item_schema_of, kinds
 from rstream.items.dictionaries import is_dictionary, join_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 NO_CTIS = np.empty(0, np.int64)
 #: With so many events for each CTI it pays to copy what stands between them as a whole.
@@ -104,6 +108,21 @@ def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
     for lo, hi in itertools.pairwise(cuts[1:]):
         pieces += [null, column.slice(lo, hi - lo)]
     return pa.concat_arrays(pieces)
+
+
+def pieces_of(
+    batches: Iterable[pa.RecordBatch], ctis: np.ndarray, schema: pa.Schema
+) -> Iterator[Run]:
+    """Consecutive runs, at least one, of CTIs and the events of ``batches``, sorted by ``_vs``."""
+    given = 0
+    last = pa.RecordBatch.from_pylist([], schema=schema)
+    for events in batches:
+        if last.num_rows:
+            upto = int(ctis.searchsorted(int64_column(last, VS)[-1], side="right"))
+            yield Run(last, ctis[given:upto])
+            given = upto
+        last = events
+    yield Run(last, ctis[given:])
 
 
 def growing(times: np.ndarray, last: int | None) -> np.ndarray:

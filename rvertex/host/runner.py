@@ -131,12 +131,12 @@ class VertexRunner:
         if self.vertex.is_finished:
             return self._finish()
         is_over = self._has_executed and self.last_checkpoint.poll(self.checkpoints.request)
-        if not self.vertex.is_replaying:  # what it would be is what it was loaded from
+        if not (self.vertex.is_replaying or self.vertex.has_more):
             self.checkpoints.poll(self.vertex.consumed)
         self._has_room = not is_over and all(stream.has_room() for stream in self.outputs)
         if not self._has_room:
             return False
-        worked = self._read_inputs()
+        worked = self.vertex.has_more or self._read_inputs()
         if not worked and self._has_executed:
             return False
         self._has_executed = True

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -93,6 +93,31 @@ class Stateless:
     def load(self, state: OperatorState) -> None:
         assert not state.header, state.header
         assert not state.tables, list(state.tables)
+
+
+@runtime_checkable
+class EmitsInPieces(Protocol):
+    """An operator whose output may be larger than memory."""
+
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
+        """The output of ``process`` as consecutive runs, at least one.
+
+        All are taken before anything else is called. The operator may compute them meanwhile.
+        """
+        ...
+
+
+def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run]:
+    """What a chain of operators emits, in as many pieces as the operators make of it."""
+    if not operators:
+        yield from ports
+        return
+    first, *rest = operators
+    if not isinstance(first, EmitsInPieces):
+        yield from in_pieces(rest, [first.process(ports)])
+        return
+    for run in first.process_in_pieces(ports):
+        yield from in_pieces(rest, [run])
 
 
 @runtime_checkable

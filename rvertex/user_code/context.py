@@ -186,3 +186,11 @@ class VertexContext:
         if self._source is None or self._shell is None:
             raise NoLoggedValuesError(kind)
         return self._source, self._shell
+
+
+class Values(Protocol):
+    """Where the values come from that user code draws."""
+
+    def wire(self, index: int, operator: DrawsValues) -> None:
+        """Let the operator of that number draw."""
+        ...

@@ -17,11 +17,16 @@ import pyarrow as pa
 from rstream.items.batch import CTI, VE, VS, int64_column, item_schema_of
 from rstream.items.hashing import partition_of
 from rvertex.events.run import to_items
+from rvertex.events.side_output import to_side_items
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rvertex.events.run import Run
     from rvertex.vertex.spec import OutputEdge
 
+#: Events for side outputs from one step, by the name of the side output.
+SideEvents = dict[str, pa.RecordBatch]
 #: So few streams are looked through one by one, which is quicker than sorting.
 _SCANNED_MAX = 4
 #: So few items are put between slices that are copied as a whole.
@@ -121,3 +126,27 @@ def _with(values: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
         lo = hi
     out[lo + len(at) :] = values[lo:]
     return out
+
+
+def side_batches(
+    edges: Sequence[OutputEdge],
+    side_events: Mapping[str, pa.RecordBatch],
+    seqs: Sequence[int],
+    *,
+    is_end: bool,
+) -> list[pa.RecordBatch | None]:
+    """The next items of every side stream; None for the main streams, which come first.
+
+    ``seqs``: the next seq of every stream.
+    """
+    if not side_events and not is_end:
+        return [None] * len(seqs)
+    batches: list[pa.RecordBatch | None] = []
+    for edge in edges:
+        if not edge.side:
+            batches += [None] * len(edge.streams)
+            continue
+        assert edge.payload is not None, edge
+        seq, events = seqs[len(batches)], side_events.get(edge.side)
+        batches.append(to_side_items(events, edge.payload, seq=seq, is_end=is_end))
+    return batches

@@ -16,38 +16,36 @@ again. Source: StreamScope NSDI'16, "rVertex"; "replay-based recovery".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from rstream.items.batch import Items, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
-from rvertex.events.side_output import HasSideOutputs, side_outputs_of, to_side_items
+from rvertex.events.run import concat
+from rvertex.events.side_output import HasSideOutputs, side_outputs_of
 from rvertex.messages import Counts, Hold
-from rvertex.operators.protocol import held_tables
+from rvertex.operators.protocol import held_tables, in_pieces
 from rvertex.state.memory import UNLIMITED, give_memory
-from rvertex.user_code.context import DrawsValues
+from rvertex.user_code.context import DrawsValues, Values
 from rvertex.vertex.holding import holding
 from rvertex.vertex.log_input import LogInput
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
-from rvertex.vertex.partitioner import split
+from rvertex.vertex.partitioner import SideEvents, side_batches, split
 from rvertex.vertex.replay import ReplayPoints
 from rvertex.vertex.source_input import SourceInput, own_sides
 from rvertex.vertex.spec import ReplayFrom, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
 
     from rvertex.events.run import Run
     from rvertex.operators.protocol import OperatorState
     from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import VertexSpec
-
-#: Events for side outputs from one step, by the name of the side output.
-SideEvents = dict[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +53,6 @@ class StepResult:
     """What one step appends: for each output stream its next items, or None for nothing."""
 
     outputs: tuple[Items | None, ...]
-
-
-class Values(Protocol):
-    """Where the values come from that user code draws."""
-
-    def wire(self, index: int, operator: DrawsValues) -> None:
-        """Let the operator of that number draw."""
-        ...
 
 
 class RVertex:
@@ -139,6 +129,9 @@ class RVertex:
         self.output_cti: int = MIN_TIME
         #: The last start or CTI that came in, then that of each operator.
         self._reached: list[int] = [MIN_TIME] * (len(self._operators) + 1)
+        #: The output of the step, and the next piece of it; None: it was emitted.
+        self._runs: Iterator[Run] = iter(())
+        self._ahead: Run | None = None
         self.is_finished = False
         #: The snapshot that is being rebuilt.
         self._target: Snapshot | None = None
@@ -200,6 +193,11 @@ class RVertex:
         return holding(self.spec.operators, self._operators, self._reached)
 
     @property
+    def has_more(self) -> bool:
+        """Whether a part of the last step's output is still to be emitted."""
+        return self._ahead is not None
+
+    @property
     def is_replaying(self) -> bool:
         """Whether it reads again what made its state, and puts nothing out."""
         return self._target is not None
@@ -237,6 +235,7 @@ class RVertex:
         """
         if self._target is not None:
             return self._target
+        assert not self.has_more, "the output of a step is emitted as a whole"
         position, scalars = self._tracked
         is_whole = whole or self._points is None
         origin = None if is_whole or self._points is None else self._points.find(position.cti)
@@ -292,36 +291,61 @@ class RVertex:
         self._input.end()
 
     def execute(self) -> StepResult | None:
-        """Process all that is settled. None: nothing was, or it had been put out before.
+        """Process all that is settled, or emit the next piece of a large output.
+
+        None: nothing was settled, or a replay has emitted nothing yet. While ``has_more``, call it
+        again before anything else.
 
         Raises:
-            ReplayDifferenceError: what was read again is not what was read before.
+            ReplayDifferenceError: a replay read other input than the vertex had read before.
         """
         side_events: SideEvents = {}
-        self._drain_side_outputs(side_events, late=True)
-        ports = self._input.release()
         result = None
-        if ports is not None:
-            if self._before_step is not None:
-                self._before_step(ports)
-            events = sum(run.events.num_rows for run in ports)
-            self._reached[0] = frontier_after(self._reached[0], ports)
-            for k, operator in enumerate(self._operators, 1):
-                ports = [operator.process(ports)]
-                self._reached[k] = frontier_after(self._reached[k], ports)
+        if not self.has_more:
+            self._drain_side_outputs(side_events, late=True)
+            self._begin_step()
+        if self._ahead is not None:
+            run, self._ahead = self._ahead, next(self._runs, None)
             self._drain_side_outputs(side_events, late=False)
             if self._target is None:
-                self._events_released += events
-                result = self._emit(ports[0], side_events)
-            elif len(ports[0].ctis):
-                self.output_cti = int(ports[0].ctis[-1])
+                result = self._emit(run, side_events)
+            elif len(run.ctis):
+                self.output_cti = int(run.ctis[-1])
         elif side_events and self._target is None:
-            result = self._append(self._side_batches(side_events))
+            result = self._append(
+                side_batches(
+                    self.spec.outputs, side_events, self.output_seqs, is_end=self.is_finished
+                )
+            )
         if self._points is not None:
             self._track(self._points)
         if self._target is not None:
             self._end_replay()
         return result
+
+    def _begin_step(self) -> None:
+        """Release input, if any is settled, and process it up to the first piece of output."""
+        ports = self._input.release()
+        if ports is None:
+            return
+        if self._before_step is not None:
+            self._before_step(ports)
+        if self._target is None:
+            self._events_released += sum(run.events.num_rows for run in ports)
+        self._reached[0] = frontier_after(self._reached[0], ports)
+        self._runs = self._through(ports, 1)
+        if self.spec.recovery.strategy == "strong" or self._target is not None:
+            self._runs = iter([concat([*self._runs])])  # a step is one production, or dropped
+        self._ahead = next(self._runs)
+
+    def _through(self, ports: list[Run], k: int) -> Iterator[Run]:
+        """The output of the operators from number ``k`` on, counted from 1."""
+        if k > len(self._operators):
+            yield from ports
+            return
+        for run in in_pieces(self._operators[k - 1 : k], ports):
+            self._reached[k] = frontier_after(self._reached[k], [run])
+            yield from self._through([run], k + 1)
 
     def _begin_points(self, origin: ReplayFrom | None) -> None:
         """Remember positions from here on; ``origin``: what is needed lies behind it."""
@@ -361,27 +385,11 @@ class RVertex:
         if len(run.ctis):
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME
-        sides = self._side_batches(side_events)
+        sides = side_batches(
+            self.spec.outputs, side_events, self.output_seqs, is_end=self.is_finished
+        )
         main = [b for edge in self.spec.outputs if not edge.side for b in split(run, edge)]
         return self._append([*main, *sides[len(main) :]])
-
-    def _side_batches(self, side_events: SideEvents) -> list[pa.RecordBatch | None]:
-        """The next items of every side stream; None for the main streams, which come first."""
-        if not side_events and not self.is_finished:
-            return [None] * len(self.output_seqs)
-        batches: list[pa.RecordBatch | None] = []
-        for edge in self.spec.outputs:
-            if not edge.side:
-                batches += [None] * len(edge.streams)
-                continue
-            assert edge.payload is not None, edge
-            seq = self.output_seqs[len(batches)]
-            batches.append(
-                to_side_items(
-                    side_events.get(edge.side), edge.payload, seq=seq, is_end=self.is_finished
-                )
-            )
-        return batches
 
     def _append(self, batches: list[pa.RecordBatch | None]) -> StepResult:
         """Number the next items of each output stream."""

@@ -24,14 +24,14 @@ from rstream.items.dictionaries import as_declared, batch_bytes, join_batches
 from rstream.types import INF_TIME
 from rvertex.errors import UnboundedLifetimeError
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run, growing
+from rvertex.events.run import Run, concat, growing, pieces_of
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.grouping import Grouping, closed_groups
 from rvertex.state.key_runs import KeyRuns, blocks_of
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.sliding import SlidingWindows
@@ -148,8 +148,13 @@ class WindowGather:
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Keep the rows and emit the windows that they, or the CTIs, close."""
+        return concat([*self.process_in_pieces(ports)])
+
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
+        """See :class:`EmitsInPieces`: windows with rows on scratch are emitted range by range."""
         (run,) = ports
-        out: list[pa.RecordBatch] = []
+        closed: Iterable[pa.RecordBatch] = ()
+        is_large = self._spilled > 0
         now: list[int] = [int(run.ctis[-1])] if len(run.ctis) else []
         if run.events.num_rows:
             first, last = self._assigner.spans(run.events)
@@ -158,12 +163,15 @@ class WindowGather:
             self._live.append(_those(needed, last >= first))
             self._live_bytes += batch_bytes(self._live[-1])
         if now:
-            self._close_before(self._assigner.open_at(max(now)), out)
-        self._keep_to_memory()
+            closed = self._closed(self._assigner.open_at(max(now)))
         ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        return Run(concatenated(out, self._output_schema), ctis)
+        if is_large:
+            yield from pieces_of(closed, ctis, self._output_schema)
+        else:
+            yield Run(concatenated([*closed], self._output_schema), ctis)
+        self._keep_to_memory()
 
     def held_tables(self) -> dict[str, pa.Table]:
         """The rows of open windows; see :class:`rvertex.operators.protocol.ShowsState`."""
@@ -196,17 +204,19 @@ class WindowGather:
         self._count_live(len(self._live))
         self._holder.used_bytes = 0
 
-    def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
+    def _closed(self, window: int) -> Iterator[pa.RecordBatch]:
         """Emit the windows below ``window`` and forget the rows that are in no other."""
         window = min(window, self._assigner.windows.highest + 1)
         if window <= self._open:
             return
+        out: list[pa.RecordBatch] = []
         if self._sliding is not None and self._slide(self._sliding, window, out):
             self._open = window
+            yield from out
             return
         before, later = self._candidates(window)
         if self._spilled:
-            kept = self._emit_by_key(before, window, out)
+            kept = yield from self._emitted_by_key(before, window)
             self._live = [*kept, *later]
             self._count_live(0)
             self._open = window
@@ -226,10 +236,11 @@ class WindowGather:
         self._live = ([rows] if rows.num_rows else []) + later
         self._count_live(0)
         self._open = window
+        yield from out
 
-    def _emit_by_key(
-        self, before: list[pa.RecordBatch], window: int, out: list[pa.RecordBatch]
-    ) -> list[pa.RecordBatch]:
+    def _emitted_by_key(
+        self, before: list[pa.RecordBatch], window: int
+    ) -> Generator[pa.RecordBatch, None, list[pa.RecordBatch]]:
         """As :meth:`_emit`, window by window, of rows that are not all in memory at a time.
 
         Returns: the rows that are in later windows, too.
@@ -242,7 +253,7 @@ class WindowGather:
                 runs.add(_those(rows, (first <= closing) & (closing <= last)))
             for rows, _ in runs.pieces():
                 numbers = np.full(rows.num_rows, closing)
-                out.append(self._rows(*closed_groups(self._grouping, rows, numbers, None)))
+                yield self._rows(*closed_groups(self._grouping, rows, numbers, None))
         kept = (_those(b, last >= window) for b, (_, last) in zip(before, spans, strict=True))
         return [rows for rows in kept if rows.num_rows]
 

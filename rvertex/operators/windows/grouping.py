@@ -105,6 +105,11 @@ class OpenGroups:
         beside = 0 if self._overflow is None else self._overflow.memory_bytes
         return self._groups_bytes + beside
 
+    @property
+    def has_overflow(self) -> bool:
+        """Whether it has rows of keys that are in no group."""
+        return self._overflow is not None
+
     def spill(self) -> None:
         """Add no more groups."""
         if self._overflow is None and self._holder is not None and self._grouping.names:

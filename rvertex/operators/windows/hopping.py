@@ -26,8 +26,9 @@ from rvertex.aggregates.spec import (
     results,
 )
 from rvertex.errors import OperatorTypeError
+from rvertex.events.run import Run, concat
 from rvertex.operators.horizon import sum_us
-from rvertex.operators.protocol import OperatorState, held_tables
+from rvertex.operators.protocol import OperatorState, held_tables, in_pieces
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.gather import ByOverlap, ByStart, WindowGather
 from rvertex.operators.windows.grouping import Grouping, key_types
@@ -37,10 +38,9 @@ from rvertex.operators.windows.sliding import SlidingWindows, sliding_lanes
 from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rvertex.aggregates.function import Lane
-    from rvertex.events.run import Run
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.state.memory import StateMemory
@@ -270,7 +270,11 @@ class TwoPhases:
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the second phase makes of what the first makes of the input."""
-        return self._final.process([self._partial.process(ports)])
+        return concat([*self.process_in_pieces(ports)])
+
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
+        """See :class:`rvertex.operators.protocol.EmitsInPieces`."""
+        return in_pieces([self._partial, self._final], ports)
 
     def snapshot(self) -> OperatorState:
         """Both states."""

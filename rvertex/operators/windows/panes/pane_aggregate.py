@@ -16,7 +16,7 @@ they came.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from rstream.types import MIN_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.events.ordering import in_time_order, stable_order
 from rvertex.events.reorder_buffer import concatenated
-from rvertex.events.run import Run, growing
+from rvertex.events.run import Run, concat, growing, pieces_of
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.arithmetic import floor_divided
 from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_groups
@@ -45,6 +45,8 @@ class RowLifetimes(Protocol):
     """Which panes there are, and how long their partial rows live."""
 
     unit_us: int
+    #: Whether the rows of a pane start with it, so that rows in pane order are in time order.
+    rows_last_as_panes: ClassVar[bool]
     #: That of partial events.
     schema: pa.Schema
 
@@ -78,7 +80,12 @@ class PaneAggregate:
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Fold the events in and emit the panes that they, or the CTIs, close."""
+        return concat([*self.process_in_pieces(ports)])
+
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
+        """See :class:`EmitsInPieces`: panes with rows on scratch are emitted range by range."""
         (run,) = ports
+        is_large = any(groups.has_overflow for groups in self._open.values())
         lifetimes = self._lifetimes
         closing = lifetimes.open_at(int(run.ctis[-1])) if len(run.ctis) else MIN_TIME
         events = lifetimes.inside(run.events, in_order=self._events_close_panes)
@@ -87,14 +94,17 @@ class PaneAggregate:
             closing = self._fold_in_order(events, closing, out)
         elif events.num_rows:
             self._fold_any_order(events, closing, out)
-        self._close_before(closing, out)
-        self._keep_to_memory()
         ctis = growing(lifetimes.ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        rows = concatenated(out, lifetimes.schema)
-        # A pane is whole in one of the batches, by key.
-        return Run(in_time_order(rows)[0] if out else rows, ctis)
+        closed = self._closed(closing)
+        if is_large and lifetimes.rows_last_as_panes and not out:
+            yield from pieces_of(closed, ctis, lifetimes.schema)
+        else:
+            rows = concatenated([*out, *closed], lifetimes.schema)
+            # A pane is whole in one of the batches, by key.
+            yield Run(in_time_order(rows)[0] if rows.num_rows else rows, ctis)
+        self._keep_to_memory()
 
     def held_tables(self) -> dict[str, pa.Table]:
         """The groups so far; see :class:`rvertex.operators.protocol.ShowsState`."""
@@ -138,7 +148,7 @@ class PaneAggregate:
         hi = int(np.searchsorted(vs, np.int64(high * unit)))
         if lo:
             self._update(low, events.slice(0, lo))
-        self._close_before(high, out)
+        out += self._closed(high) if lo < hi else ()
         if lo < hi:
             self._emit_whole(events.slice(lo, hi - lo), floor_divided(vs[lo:hi], unit), out)
         self._update(high, events.slice(hi))
@@ -177,9 +187,10 @@ class PaneAggregate:
         found = closed_groups(self._grouping, events, panes, at=None)
         out.append(self._lifetimes.rows(*found))
 
-    def _close_before(self, closing: int, out: list[pa.RecordBatch]) -> None:
+    def _closed(self, closing: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the panes before ``closing``, which are closed."""
         for pane in sorted(pane for pane in self._open if pane < closing):
-            out += self._rows(pane, self._open.pop(pane))
+            yield from self._rows(pane, self._open.pop(pane))
 
     def _rows(self, pane: int, groups: OpenGroups) -> Iterator[pa.RecordBatch]:
         """The partial rows of a pane; ends its groups."""

@@ -33,6 +33,8 @@ _LAST_PANE = 2**63
 class PaneLifetimes:
     """Point events in panes of ``windows``; rows live as long as their pane."""
 
+    rows_last_as_panes: ClassVar[bool] = True
+
     def __init__(self, windows: Windows, schema: pa.Schema) -> None:
         self._windows = windows
         self._panes = windows.pane
@@ -71,6 +73,8 @@ class EventLifetimes:
 
     The last accumulators of a group are those of its lifetime: see :func:`with_lifetime`.
     """
+
+    rows_last_as_panes: ClassVar[bool] = False
 
     def __init__(self, unit_us: int, schema: pa.Schema) -> None:
         self.unit_us = unit_us

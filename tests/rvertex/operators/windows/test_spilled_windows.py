@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 from rvertex.aggregates.spec import AggregateSpec
-from rvertex.events.run import Run
+from rvertex.events.ordering import in_time_order
+from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.state.memory import StateMemory, give_memory
 from tests.support.exact import assert_same_items
@@ -115,8 +115,9 @@ def test_partial_rows_are_merged() -> None:
     partial = PartialAggregate(("k",), SIZE, SIZE, aggregates, points=True)
     schema = partial.output_schema([PAYLOAD])
     operator = partial.open([PAYLOAD])
-    runs = [operator.process([run]) for run in steps(2, points=True)]
-    twice = [
-        replace(r, events=pa.concat_batches([r.events, r.events])) for r in runs if r.ctis.size
-    ]
-    check(FinalAggregate(("k",), SIZE, SIZE, aggregates, points=True), schema, twice)
+    rows = [operator.process([run]).events for run in steps(2, points=True)]
+    twice, _ = in_time_order(pa.concat_batches([*rows, *rows]))
+    cuts = range(0, twice.num_rows, 20)
+    runs = [Run(twice.slice(at, 20), NO_CTIS) for at in cuts]
+    end = Run(twice.slice(0, 0), np.array([5_000]))
+    check(FinalAggregate(("k",), SIZE, SIZE, aggregates, points=True), schema, [*runs, end])
