@@ -19,10 +19,11 @@ import pytest
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.events.ordering import in_time_order
 from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.state.memory import StateMemory, give_memory
 from tests.support.exact import assert_same_items
-from tests.support.operator_harness import items_of
+from tests.support.operator_harness import check_output, items_of
 from tests.support.small_limits import small_limits
 
 ROWS, STEPS, SIZE = 160, 6, 200
@@ -121,3 +122,17 @@ def test_partial_rows_are_merged() -> None:
     runs = [Run(twice.slice(at, 20), NO_CTIS) for at in cuts]
     end = Run(twice.slice(0, 0), np.array([5_000]))
     check(FinalAggregate(("k",), SIZE, SIZE, aggregates, points=True), schema, [*runs, end])
+
+
+def test_a_window_that_closes_is_emitted_in_pieces() -> None:
+    spec = WindowAggregate(("l", "k"), SIZE, SIZE, specs(("sum", "last")), points=True)
+    *runs, last = steps(2, points=True)
+    with small_limits():
+        operator = spec.open([PAYLOAD])
+        give_memory(operator, StateMemory(0))
+        out = [run for given in runs for run in in_pieces([operator], [given])]
+        pieces = list(in_pieces([operator], [last]))
+    assert len(pieces) > 3
+    check_output([*out, *pieces], spec.output_schema([PAYLOAD]))
+    whole = output(spec, PAYLOAD, [*runs, last], StateMemory(None))
+    assert_same_items(items_of([*out, *pieces], spec.output_schema([PAYLOAD])), whole, "pieces")
