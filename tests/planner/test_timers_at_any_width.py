@@ -252,7 +252,7 @@ def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: 
 
 
 @pytest.mark.slow
-@examples(25)
+@examples(15)
 @given(*HOLDING)
 def test_behind_what_holds_ctis_back_at_length(
     how: str, left: Any, right: Any, schedule: Schedule
