@@ -9,6 +9,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,3 +215,20 @@ def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["east"] + found["west"] == found["bookings"] == 1000
+
+
+@pytest.mark.slow
+def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
+    """In real flights, within three buckets; the year's other alerts are holidays and clocks."""
+    zeitgeist = example("zeitgeist")
+    found = zeitgeist.found_in(zeitgeist.flights())
+    hour = {(a["origin"], a["kind"], a["bucket"] // HOUR_US): a["buckets"] for a in found}
+    for (origin, begin, _), kind in ((zeitgeist.SPIKE, "spike"), (zeitgeist.DIP, "dip")):
+        first = int(begin.timestamp()) // 3600
+        planted = range(first, first + zeitgeist.PLANTED_HOURS)
+        alerts = sorted(h for o, k, h in hour if (o, k) == (origin, kind) and h in planted)
+        assert alerts == list(planted)[1:], f"{kind} is found in its second bucket and goes on"
+    week = range(first - 7 * 24, first + 7 * 24)
+    assert sum(h in week for _, _, h in hour) == 2 * (zeitgeist.PLANTED_HOURS - 1)
+    days = {datetime.fromtimestamp(h * 3600, UTC).date().isoformat()[5:] for *_, h in hour}
+    assert days - {"09-17", "09-19"} == {"11-04", "11-28", "11-29", "12-01"}
