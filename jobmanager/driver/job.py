@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.delivery.answer import ROWS, Answer, alive, check_rows
@@ -108,6 +109,8 @@ class Job:
         #: A change is under way: the job is not over when its driver has stopped.
         self._is_changing = False
         self._changes_tried = 0
+        #: The last request of the user: a driver that ended for a change did not see it.
+        self._wish: Callable[[Driver], None] | None = None
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
         self._health = HealthBook()
@@ -131,6 +134,7 @@ class Job:
 
     def cancel(self) -> None:
         """Ask the job to end; :meth:`wait` returns when it has. Afterwards nothing happens."""
+        self._wish = methodcaller("cancel")
         if self._driver is not None:
             self._driver.cancel()
         if self._deliveries is not None:
@@ -147,8 +151,9 @@ class Job:
         """
         if finish:
             check_can_finish(self.plan, self.root)
+        self._wish = methodcaller("finish" if finish else "stop")
         if self._driver is not None:
-            self._driver.finish() if finish else self._driver.stop()
+            self._wish(self._driver)
         if self._deliveries is not None and self._driver is not None and self._driver.ended_s:
             self._deliveries.cancel()  # they alone go on
 
@@ -276,6 +281,8 @@ class Job:
     def _take_up(self, leg: Leg) -> None:
         self._driver, self._deliveries, self._beside = leg.driver, leg.deliveries, leg.beside
         self._leg, self.plan = leg, leg.plan
+        if self._wish is not None:
+            self._wish(leg.driver)
         leg.driver.on_retry = leg.deliveries.retry
 
     def _run(self, leg: Leg, follow: Follow) -> None:

@@ -11,7 +11,7 @@ from jobmanager import JobConfig
 from jobmanager.storage.query_file import load_query, query_file
 from rstream import Appender
 from tests.support.jobs import WAIT_S, with_limits
-from tests.support.live import Watch, finish
+from tests.support.live import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,8 @@ class ChangedJob:
     def finish(self) -> list[dict[str, Any]]:
         """End the job; its rows, sorted."""
         assert self.job is not None
-        assert finish(self.job)["state"] == "finished"
+        self.job.stop(finish=True)
+        assert self.job.wait(WAIT_S)["state"] == "finished"
         self.close()
         return rows_of(self.job)
 

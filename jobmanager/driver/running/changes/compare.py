@@ -85,7 +85,7 @@ def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
     gone = [name for name in before.stages if name not in links.values()]
     rows += [Row("", name, "dropped", "no stage of the new query continues it") for name in gone]
     rows += _deliveries(old, new)
-    refusals = [*_refused_stages(before, after, links), *_refused_output(old, new)]
+    refusals = [*_refused_stages(before, after, links), *_refused_output(old, new, links)]
     return Comparison(tuple(rows), tuple(refusals), links)
 
 
@@ -214,7 +214,7 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
     return list(dict.fromkeys(found))
 
 
-def _refused_output(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
+def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> list[str]:
     if old.output != new.output:
         return [f"its answer would go to {new.output}, and goes to {old.output}"]
     if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):
@@ -222,6 +222,9 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan) -> list[str]:
     if len(old.sink_streams()) != len(new.sink_streams()):
         counts = len(new.sink_streams()), len(old.sink_streams())
         return [f"its answer would have {counts[0]} partitions, and has {counts[1]}"]
+    last = new.stages[-1].name
+    if links.get(last) != old.stages[-1].name:
+        return [f"stage {last} would write the answer, and continues no stage that wrote it"]
     found = []
     for column in old.schema:
         if column.name not in new.schema.names:

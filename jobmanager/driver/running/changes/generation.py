@@ -76,11 +76,11 @@ class Builder:
         self._links = dict(links)
         self._is_elsewhere = target is not None
         self._origins = {v.id: self._origin(v) for v in new.vertices}
+        self._rests = {rest.stream: rest for rest in savepoint.rests}
         self._plan = self._placed(new)
         self._rows = {row.vertex: row for row in savepoint.vertices}
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._snapshots: dict[str, Snapshot] = {}
-        self._rests = {rest.stream: rest for rest in savepoint.rests}
 
     def build(self) -> Generation:
         """Write the first checkpoints and what channels begin with.
@@ -127,10 +127,21 @@ class Builder:
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """The plan with channels of this generation and the log partitions of the former."""
         folder = f"{plan.root}/streams/g{self._number}"
-        vertices = []
+        vertices, carrying = [], self._carrying(plan)
         for vertex in plan.vertices:
-            inputs = tuple(replace(c, uri=f"{folder}/{c.stream}") for c in vertex.inputs)
+            inputs = tuple(
+                replace(
+                    c,
+                    uri=f"{folder}/{c.stream}",
+                    durability="async" if c.stream in carrying else c.durability,
+                )
+                for c in vertex.inputs
+            )
             outputs = tuple(self._edge(vertex, edge, folder) for edge in vertex.outputs)
+            outputs = tuple(
+                replace(e, durability="async") if carrying.intersection(e.streams) else e
+                for e in outputs
+            )
             source, origin = vertex.source, self._origins[vertex.id]
             if source is not None and origin is not None and source.spec.log is not None:
                 assert origin.source is not None
@@ -138,6 +149,21 @@ class Builder:
                 source = replace(source, units=units, added=(), known=origin.source.known)
             vertices.append(replace(vertex, inputs=inputs, outputs=outputs, source=source))
         return replace(plan, vertices=tuple(vertices))
+
+    def _carrying(self, plan: PhysicalPlan) -> set[str]:
+        """The streams of edges that begin with unconsumed items.
+
+        No vertex can compute those again, so these channels are durable.
+        """
+        writers, waiting = plan.writers(), set()
+        for vertex in plan.vertices:
+            for channel in vertex.inputs:
+                writer = plan.vertex(writers[channel.stream])
+                old = self._former_channel(writer, vertex, channel)
+                if old is not None and old.stream in self._rests:
+                    waiting.add(channel.stream)
+        edges = [edge for vertex in plan.vertices for edge in vertex.outputs]
+        return {s for edge in edges if waiting.intersection(edge.streams) for s in edge.streams}
 
     def _edge(self, vertex: VertexSpec, edge: OutputEdge, folder: str) -> OutputEdge:
         if edge.is_sink:

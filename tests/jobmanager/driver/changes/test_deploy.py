@@ -5,19 +5,19 @@ Cannot catch: hosts in processes of their own (tests/spark), a broker (tests of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from jobmanager.driver.running.changes.apply import GENERATION
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotApprovedError
 from jobmanager.driver.running.deploying import compared, deploy, roll_back
+from jobmanager.errors import JobFailedError
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import JobRoot
 from tests.support.changed_jobs import ChangedJob, whole_answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WINDOW = 'rows.group_by("key").window(ss.tumbling("700ms"))'
 COUNTS = f"{WINDOW}.agg(n=ss.agg.count())"
@@ -93,4 +93,27 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
     changed.resume()
     changed.has_read_all()
     rows = changed.finish()
+    assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)
+
+
+@pytest.mark.slow
+def test_a_destination_gets_each_row_once_across_changes(tmp_path: Path) -> None:
+    """Also rows with a column that the destination did not have before."""
+    changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
+    to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
+    changed.append(2)
+    changed.run(changed.query("counts", f"{COUNTS}{to}"))
+    changed.has_read_all()
+    new = changed.query("totals", f"{TOTALS}{to}")
+    deploy(new, changed.root, yes=True, wait_s=60)
+    changed.append(2)
+    changed.has_read_all()
+    with pytest.raises(JobFailedError, match="were delivered since the change"):
+        roll_back(changed.root, wait_s=60)
+    changed.append(1)
+    changed.has_read_all()
+    rows = changed.finish()
+    files = [pq.read_table(path).to_pylist() for path in Path(folder).rglob("*.parquet")]
+    delivered = without([row for file in files for row in file], "total", "twice")
+    assert sorted(delivered, key=str) == sorted(without(rows, "total", "twice"), key=str)
     assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)

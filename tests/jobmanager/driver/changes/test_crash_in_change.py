@@ -1,0 +1,91 @@
+"""A process dies at any call of the store while it changes a job: done or undone, never half.
+
+Cannot catch: a death of hosts, which have left before a change is carried out.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import jobmanager
+from jobmanager.driver.running import deploying
+from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes.apply import GENERATION
+from jobmanager.driver.running.deploying import deploy
+from jobmanager.storage.ownership import give_back
+from jobmanager.storage.root import JobRoot
+from rstream import open_store
+from tests.support.budget import scaled
+from tests.support.changed_jobs import QUICK, ChangedJob, rows_of
+from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
+from tests.support.live import Watch, finish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNTS = 'rows.group_by("key").window(ss.tumbling("700ms")).agg(n=ss.agg.count())'
+TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
+DEATHS = 7
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, target: str, root: str, life: Life) -> None:
+    """Deploy in a process that dies as ``life`` says."""
+
+    def crashing(uri: str, **options: Any) -> JobRoot:
+        return JobRoot(CrashingBlobs(open_store(uri), life), **options)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(deploying, "JobRoot", crashing)
+        try:
+            deploy(target, root, yes=True)
+        except DiedError:
+            give_back(JobRoot(root))
+
+
+def outcome(root: str) -> tuple[int, list[dict[str, Any]]]:
+    """What the job gives that goes on after a death, and how often it was changed."""
+    watch = Watch()
+    job = jobmanager.resume(root, config=QUICK, on_status=watch)
+    watch.until(lambda status: not JobRoot(root).store.exists(pending.REQUEST))
+    watch.until(lambda status: status["state"] == "running" and bool(status["vertices"]))
+    assert finish(job)["state"] == "finished"
+    assert pending.committed(JobRoot(root).store) is None
+    return int(JobRoot(root).settings().get(GENERATION, 0)), rows_of(job)
+
+
+def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted((row["window_start"], row["key"], row["n"]) for row in rows)
+
+
+@pytest.mark.slow
+def test_a_death_leaves_the_old_job_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    job.stop()
+    job.wait(60)
+    changed.close()
+    new, life = changed.query("totals", TOTALS), Life()
+    stopped, root = tmp_path / "stopped", tmp_path / "job"
+    shutil.copytree(root, stopped)
+    dying(monkeypatch, new, str(root), life)
+    number, expected = outcome(str(root))
+    assert number == 1
+    found = deaths(life.calls, is_atomic=True)
+    chosen = found[:: max(1, len(found) // scaled(DEATHS))]
+    seen = set()
+    for at, how in chosen:
+        shutil.rmtree(root)
+        shutil.copytree(stopped, root)
+        dying(monkeypatch, new, str(root), Life(at, how))
+        number, rows = outcome(str(root))
+        seen.add(number)
+        assert counts(rows) == counts(expected), (at, how)
+        assert ("total" in rows[0]) == (number == 1), (at, how)
+    assert seen == {0, 1}
