@@ -21,6 +21,8 @@ from rvertex.sources.logs.opening import open_log
 from rvertex.sources.logs.protocol import FileLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rstream.store.protocol import BlobStore
     from rvertex.sources.logs.protocol import LogRows
     from rvertex.vertex.log_input import LogInput
@@ -34,12 +36,21 @@ _LATER = "Name a later time with --from, or replay a vertex downstream"
 class RecordedLog:
     """The log partitions of one vertex: the rows that the job has read, and later ones."""
 
-    def __init__(self, vertex: RVertex, store: BlobStore) -> None:
-        """Raises CannotReplayError: decisions are not retained."""
+    def __init__(
+        self,
+        vertex: RVertex,
+        store: BlobStore,
+        on_rows: Callable[[int, LogRows], None] = lambda k, rows: None,
+    ) -> None:
+        """``on_rows`` gets the number of a partition and the rows that are offered.
+
+        Raises:
+            CannotReplayError: decisions are not retained.
+        """
         source, log = vertex.spec.source, vertex.log
         assert source is not None
         assert log is not None
-        self._vertex, self._log = vertex, log
+        self._vertex, self._log, self._on_rows = vertex, log, on_rows
         _decide(vertex.spec.id, log, store)
         self._clock, self._wake = SystemClock(), threading.Event()
         self._started_s = self._clock.monotonic_s()
@@ -88,6 +99,7 @@ class RecordedLog:
             self._ahead[k] = rows
             return False
         self._log.offer(k, rows)
+        self._on_rows(k, rows)
         self._catch_up(k)
         return True
 

@@ -39,7 +39,20 @@ def planned_again(recorded: Recorded, query: Query) -> PhysicalPlan:
             raise CannotReplayError(path, "the job has not read it", _RUN_IT)
         if before[path] != now[path]:
             raise CannotReplayError(path, "it has changed since the job was planned", _RUN_IT)
+    _check_logs(recorded.plan, plan)
     return plan
+
+
+def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
+    """Decisions about a live log belong to the vertex that has read it, so it must be the same."""
+    known = {v.id: v.source for v in old.vertices}
+    for vertex in new.vertices:
+        source, before = vertex.source, known.get(vertex.id)
+        if source is None or source.spec.log is None:
+            continue
+        if before is None or (before.spec.path, before.units) != (source.spec.path, source.units):
+            reason = f"the job has not read {source.spec.shown or source.spec.path} there"
+            raise CannotReplayError(vertex.id, reason, "Keep the order of the query's live sources")
 
 
 def same_meaning(old: PhysicalPlan, new: PhysicalPlan) -> Callable[[VertexSpec], bool]:

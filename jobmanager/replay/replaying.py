@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -120,16 +121,25 @@ def newest_before(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retain
     """The newest retained checkpoint whose vertex had not passed ``begin_us``."""
     if begin_us == MIN_TIME:
         return None
-    for checkpoint in recorded.checkpoints(spec.id):
-        snapshot = recorded.snapshot(checkpoint, spec)
-        if snapshot.replay_from is not None:  # the time of the input side alone is of interest
-            here = ReplayFrom(snapshot.inputs, snapshot.states[0])
-            snapshot = replace(snapshot, replay_from=here)
-        vertex = RVertex(spec, pending_rows_max=1)
-        vertex.load(snapshot)
-        if not vertex.is_finished and vertex.input_cti <= begin_us:
-            return checkpoint
-    return None
+    checkpoints = recorded.checkpoints(spec.id)
+    # The newest come first, so checkpoints that had not passed are at the end of the list.
+    at = bisect.bisect_left(
+        checkpoints, True, key=lambda one: _input_time(recorded, one, spec) <= begin_us
+    )
+    return checkpoints[at] if at < len(checkpoints) else None
+
+
+def _input_time(recorded: Recorded, checkpoint: Retained, spec: VertexSpec) -> int:
+    """The last watermark that the vertex had consumed; the end of time if it has finished."""
+    snapshot = recorded.snapshot(checkpoint, spec)
+    if snapshot.is_final:
+        return INF_TIME
+    if snapshot.replay_from is not None:  # the time of the input side alone is of interest
+        here = ReplayFrom(snapshot.inputs, snapshot.states[0])
+        snapshot = replace(snapshot, replay_from=here)
+    vertex = RVertex(spec, pending_rows_max=1)
+    vertex.load(snapshot)
+    return vertex.input_cti
 
 
 class _Comparing:

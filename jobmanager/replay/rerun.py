@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.rvertex import StepResult
     from rvertex.vertex.spec import InputChannel, Snapshot, VertexId, VertexSpec
 
-_PENDING_ROWS_MAX = 262_144
+PENDING_ROWS_MAX = 262_144
 _LOGGED = "Replay a vertex downstream, whose inputs are retained"
 
 
@@ -202,7 +202,7 @@ class Rerun:
             feeds = self._feeds(spec, starts[spec.id])
             make = VertexRun if stops is None or not is_stopped else stops.make
             run = self.runs[spec.id] = make(spec, vertex, feeds)
-            if vertex.log is not None:
+            if vertex.log is not None and self._open_source is None:
                 assert self._recorded is not None, "only recorded logs can be read again"
                 run.logs = RecordedLog(vertex, self._recorded.store)
         return [self.runs[vertex] for vertex in begins]
@@ -259,7 +259,7 @@ class Rerun:
         snapshot = self._snapshot(spec, start)
         vertex = RVertex(
             spec,
-            pending_rows_max=_PENDING_ROWS_MAX,
+            pending_rows_max=PENDING_ROWS_MAX,
             values=self._values(spec, snapshot),
             before_step=None if stops is None else stops.before_step,
         )
@@ -285,7 +285,8 @@ class Rerun:
 
     def _feeds(self, spec: VertexSpec, start: Retained | None) -> list[Feed]:
         if spec.source is not None:
-            return [] if spec.source.spec.log is not None else [self._source(spec)]
+            is_log = spec.source.spec.log is not None and self._open_source is None
+            return [] if is_log else [self._source(spec)]
         feeds: list[Feed] = []
         for channel in spec.inputs:
             writer = self.runs.get(self._shape.writers[channel.stream])

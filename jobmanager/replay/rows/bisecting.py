@@ -91,7 +91,7 @@ def bisect(
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     plan, wrong = recorded.plan, Wrong(row, expect)
-    runs = SliceRuns(plan, sinks_of(plan))
+    runs = SliceRuns(plan, sinks_of(plan), recorded.store)
     rows = runs.load()
     order = _Order(rows)
     if wrong.first(runs, plan, rows) is None:
@@ -128,7 +128,7 @@ def first_wrong_version(
 
     def is_wrong(version: int) -> bool:
         plan = planned_again(recorded, versions[version])
-        return wrong.first(SliceRuns(plan, sinks_of(plan)), plan, None) is not None
+        return wrong.first(SliceRuns(plan, sinks_of(plan), recorded.store), plan, None) is not None
 
     right, bad = 0, len(versions) - 1
     if not is_wrong(bad):

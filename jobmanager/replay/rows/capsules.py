@@ -104,7 +104,7 @@ def make_capsule(
     recorded = Recorded(JobRoot(root, trust=trust))
     plan = recorded.plan
     found = the_row(plan, AnswerCondition(plan, row))
-    _, lineage = lineage_of(plan, found, runs_max)
+    _, lineage = lineage_of(recorded, found, runs_max)
     rows, event = lineage.rows, found.event
     if mask:
         rows, event = _masked(plan, rows, event, mask)
@@ -223,8 +223,9 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
     for vertex in plan.vertices:
         source = vertex.source
         if source is not None:
-            spec = replace(source.spec, path=Path(source.spec.path).name, items=None)
-            source = replace(source, spec=spec, units=(), known=None)
+            name = Path(source.spec.path).name
+            spec = replace(source.spec, path=name, shown=name, items=None, log=None)
+            source = replace(source, spec=spec, units=(), added=(), known=None)
         vertices.append(replace(vertex, source=source))
     bare = replace(plan, vertices=tuple(vertices), deliveries=(), publishing=None, plan_trace=None)
     return plan_without_place(bare)

@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.feeds import STEP_ROWS, SourceFeed
-from jobmanager.replay.rerun import Rerun, Shape
-from rstream.items.batch import KIND, Items, empty_events, only_events
+from jobmanager.replay.logs import RecordedLog
+from jobmanager.replay.rerun import PENDING_ROWS_MAX, Rerun, Shape
+from rstream.items.batch import KIND, VS, Items, empty_events, int64_column, only_events
 from rstream.items.dictionaries import join_batches
 from rstream.items.digest import content_hashes
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.sources.formats.rows.bad_rows import bad_of
+from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from jobmanager.replay.feeds import Feed
     from jobmanager.replay.rerun import Stopping
     from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+    from rvertex.sources.logs.protocol import LogRows
     from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.rvertex import StepResult
     from rvertex.vertex.spec import VertexSpec
@@ -54,8 +58,10 @@ Slice = dict[str, Rows]
 class SliceRuns:
     """Runs the vertices that make some output streams on slices."""
 
-    def __init__(self, plan: PhysicalPlan, sinks: Sequence[str]) -> None:
-        """``sinks``: the vertices whose output counts.
+    def __init__(
+        self, plan: PhysicalPlan, sinks: Sequence[str], store: BlobStore | None = None
+    ) -> None:
+        """``sinks``: the vertices whose output counts. ``store``: the root, for live logs.
 
         Raises:
             CannotReplayError: a run on other rows would not mean the same.
@@ -70,19 +76,31 @@ class SliceRuns:
         without = {v: _without_numbers(spec) for v, spec in self.vertices.items()}
         self._whole = Shape(self.vertices, whole.writers)
         self._sliced = Shape(without, whole.writers)
+        self._store = store
+        #: All rows of vertices that read live logs.
+        self._log_rows: Slice = {}
+        self._has_logs = any(source.spec.log is not None for source in self.sources.values())
         #: How many slices were run.
         self.count = 0
 
     def load(self, ranges: Mapping[str, tuple[int, int]] | None = None) -> Slice:
         """The rows of all sources, or of each those in ``[lo, hi)``."""
-        return {
-            v: _loaded(source, *(ranges[v] if ranges is not None else (0, None)))
-            for v, source in self.sources.items()
-        }
+        return {v: self._loaded(v, *(ranges[v] if ranges else (0, None))) for v in self.sources}
+
+    def _loaded(self, vertex: str, lo: int, hi: int | None) -> Rows:
+        if self.sources[vertex].spec.log is None:
+            return _loaded(self.sources[vertex], lo, hi)
+        if vertex not in self._log_rows:
+            assert self._store is not None, "a capsule has its rows"
+            self._log_rows[vertex] = log_rows(self.vertices[vertex], self._store)
+        rows = self._log_rows[vertex]
+        return Rows(rows.numbers[lo:hi], rows.batch.slice(lo, len(rows) if hi is None else hi - lo))
 
     def steps(self, rows: Slice | None, stops: Stopping | None = None) -> Iterator[Step]:
         """The steps of the sinks on a slice; None: on all rows, as the files have them."""
         self.count += 1
+        if rows is None and self._has_logs:
+            rows = self.load()
 
         def open_source(spec: VertexSpec) -> Feed:
             return SourceFeed(self.sources[spec.id]) if rows is None else _Feed(rows[spec.id])
@@ -157,16 +175,54 @@ def _check_repeatable(spec: VertexSpec) -> None:
         reason = "its code is declared not deterministic, so another run may differ"
     elif any(draws_values(operator) for operator in spec.operators):
         reason = "its code draws values, which were recorded for all of its input"
-    elif spec.source is not None and spec.source.spec.log is not None:
-        reason = "it reads a live log"
     if reason:
         instead = "`jobmanager replay` of a vertex still works"
         raise CannotReplayError(f"{spec.id} on a part of its input", reason, instead)
 
 
 def _without_numbers(spec: VertexSpec) -> VertexSpec:
-    """A source without knowledge of row numbers, which a slice does not keep."""
-    return spec if spec.source is None else replace(spec, source=replace(spec.source, known=None))
+    """A source without knowledge of row numbers, which a slice does not keep.
+
+    A live log becomes a source that ends: its rows come in one order (:func:`log_rows`).
+    """
+    if spec.source is None:
+        return spec
+    bare = replace(spec.source, known=None, spec=replace(spec.source.spec, log=None))
+    return replace(spec, source=bare)
+
+
+def log_rows(spec: VertexSpec, store: BlobStore) -> Rows:
+    """The rows of a live log that the job has used, with their positions in the log.
+
+    Rows of all partitions are in one order, by the greatest time that each had reached.
+
+    Raises:
+        CannotReplayError: rows, or decisions about them, are not retained.
+    """
+    assert spec.source is not None
+    found: dict[int, list[LogRows]] = {}
+    vertex = RVertex(spec, pending_rows_max=PENDING_ROWS_MAX)
+    log = RecordedLog(vertex, store, lambda k, rows: found.setdefault(k, []).append(rows))
+    try:
+        while log.offer(STEP_ROWS):
+            vertex.execute()
+    finally:
+        log.close()
+    pieces = {k: [p for p in rows if p.batch.num_rows] for k, rows in sorted(found.items())}
+    batches = [p.batch for rows in pieces.values() for p in rows]
+    if not batches:
+        return Rows(np.empty(0, np.int64), empty_events(spec.source.spec.row_schema))
+    whole = join_batches(batches)
+    numbers = np.concatenate([p.positions for rows in pieces.values() for p in rows])
+    counts = [sum(p.batch.num_rows for p in rows) for rows in pieces.values()]
+    ends = np.cumsum(counts)
+    vs = int64_column(whole, VS)
+    reached = [
+        np.maximum.accumulate(vs[end - count : end])
+        for end, count in zip(ends, counts, strict=True)
+    ]
+    order = np.argsort(np.concatenate(reached), kind="stable")
+    return Rows(numbers[order], whole.take(pa.array(order)))
 
 
 def _loaded(source: SourcePartition, lo: int, hi: int | None) -> Rows:

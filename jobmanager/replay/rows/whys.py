@@ -19,7 +19,6 @@ from rvertex.sinks.json_text import plain_rows
 
 if TYPE_CHECKING:
     from jobmanager.replay.rows.slices import Rows
-    from planner.physical.plan import PhysicalPlan
 
 ROW = "row"
 
@@ -76,8 +75,9 @@ def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     plan, condition = recorded.plan, AnswerCondition(recorded.plan, row)
-    runs, found = lineage_of(plan, the_row(plan, condition), runs_max)
-    event = the_row(plan, condition).event
+    target = the_row(plan, condition)
+    event = target.event
+    runs, found = lineage_of(recorded, target, runs_max)
     return Why(
         condition.shown(event),
         {v: shown_rows(rows) for v, rows in found.rows.items() if len(rows)},
@@ -88,10 +88,10 @@ def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -
 
 
 def lineage_of(
-    plan: PhysicalPlan, row: AnswerRow, runs_max: int = RUNS_MAX
+    recorded: Recorded, row: AnswerRow, runs_max: int = RUNS_MAX
 ) -> tuple[SliceRuns, Lineage]:
     """The smallest slice that makes a row, and what runs it."""
-    runs = SliceRuns(plan, [plan.writers()[row.stream]])
+    runs = SliceRuns(recorded.plan, [recorded.plan.writers()[row.stream]], recorded.store)
     return runs, Shrinking(runs, row.event, runs_max).lineage()
 
 

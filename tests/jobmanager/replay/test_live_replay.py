@@ -12,8 +12,10 @@ import pytest
 import jobmanager
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.replaying import replay
+from jobmanager.replay.rows.diffing import diff
+from jobmanager.replay.rows.whys import why
 from jobmanager.storage.root import JobRoot
-from planner import Query, Stream, agg, tumbling
+from planner import Query, Stream, agg, col, tumbling
 from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import FILE_ROWS, Watch, finish, has_read, write_file
 from tests.support.retained import contents
@@ -76,6 +78,16 @@ def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path:
         assert found.compared_digests > 0, found
         later = replay(str(root), vertex, from_="2s")
         assert later.is_equal, later
+    row = job.to_arrow(wait=False).to_pylist()[3]
+    start = row["window_start"].strftime("TIMESTAMP '%Y-%m-%d %H:%M:%S.%f'")
+    found_row = why(str(root), f"key = {row['key']} AND window_start = {start}")
+    assert found_row.is_smallest
+    assert found_row.rows == row["n"]
+    if ends == "finish":
+        assert diff(str(root), counts(folder)).is_equal
+        fewer = counts(folder).plan.input
+        changed = diff(str(root), Stream(fewer).filter(col("n") > 1).to_parquet())
+        assert changed.only_new == 0
     assert contents(root) == before
 
 

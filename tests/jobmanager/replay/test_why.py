@@ -116,8 +116,9 @@ def rows_of(root: str) -> list[AnswerRow]:
 
 def numbers(root: str, row: AnswerRow) -> tuple[set[int], bool]:
     """The rows of the file that make a row of the answer."""
-    plan = Recorded(JobRoot(root)).plan
-    _, found = lineage_of(plan, row)
+    recorded = Recorded(JobRoot(root))
+    plan = recorded.plan
+    _, found = lineage_of(recorded, row)
     taken: set[int] = set()
     for vertex in (v for v in plan.vertices if v.source is not None):
         assert vertex.source is not None
@@ -224,7 +225,6 @@ def test_code_that_draws_values_is_refused_by_name(events: Path, tmp_path: Path)
 
 def test_it_stops_at_the_limit_and_says_so(roots: dict[str, str]) -> None:
     row = rows_of(roots["windows"])[10]
-    plan = Recorded(JobRoot(roots["windows"])).plan
-    _, found = lineage_of(plan, row, 12)
+    _, found = lineage_of(Recorded(JobRoot(roots["windows"])), row, 12)
     assert not found.is_smallest
     assert found.runs <= 13
