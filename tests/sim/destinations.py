@@ -278,7 +278,7 @@ class SimDestination:
 
 
 class SimTopic(SimDestination):
-    """A topic with one value per key; the records are those of production."""
+    """A topic whose readers keep rows by key; production makes the records."""
 
     def __init__(
         self, there: Destinations, process: Process, sink: TopicSink, place: DeliveryPlace

@@ -107,7 +107,7 @@ KILLERS = {
     "a_partition_takes_part_at_once": 6,
     "a_partition_takes_part_from_its_first_row": 2,
     "an_end_is_lost": 200,
-    "an_end_comes_twice": 200,
+    "an_end_comes_twice": 39,
     "a_start_comes_before_an_end_at_one_instant": 200,
     "the_net_change_is_not_taken": 200,
     "a_tombstone_comes_without_a_row": 200,

@@ -1,10 +1,10 @@
-"""Jobs over rows whose ends are not known yet, delivered to topics with one value per key."""
+"""Jobs over rows whose ends are not known yet, delivered to topics with one row per key."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner import Stream, agg, col, event, tumbling
 from planner.physical.lower import lower
@@ -14,6 +14,14 @@ from tests.sim.workload import MS, ROOT, WORKLOADS_MAX, Workload, workload_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SERVERS = "simulated:9092"
+#: What a topic gets: one value per key, Debezium's events, or rows with their kind of change.
+FORMS: tuple[dict[str, Any], ...] = (
+    {"upsert": True},
+    {"upsert": True},
+    {"format": "debezium-json"},
+    {"changes": True},
+)
 Made = tuple[Stream, tuple[str, ...]]
 
 
@@ -23,11 +31,11 @@ def make_open_workload(seed: int) -> Workload:
     random = Random(seed * 7_919 + 29)
     shape = random.choice(OPEN_SHAPES)
     stream, key = shape(random)
-    query = stream.to_kafka("topic", servers="simulated:9092", key=list(key), upsert=True)
+    sink = TopicSink("topic", SERVERS, key, name="topic", **random.choice(FORMS))
+    query = stream.deliver(sink)
     plan = lower(query, root=ROOT, parallelism=random.choice([1, 2, 2, 3]))
     assert plan.changes is not None, shape
     made = workload_of(seed, shape.__name__, plan, random)
-    sink = TopicSink("topic", "simulated:9092", key, name="topic", upsert=True)
     return made.with_sinks((sink,))
 
 

@@ -1,4 +1,4 @@
-"""A compacted topic in the simulated world, and its laws: it holds what is alive, and nothing else.
+"""A topic of changes in the simulated world, and its laws: readers have what is alive.
 
 The rows that are alive follow from the output's items by plain arithmetic: a start edge adds its
 row, an end edge removes it.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rstream.items.batch import EVENT
+from rvertex.sinks.protocol import DELETE, UPDATE_BEFORE
 from rvertex.sinks.spec import KafkaSink
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class TopicSink(KafkaSink):
-    """A topic with one value per key; its writers are fenced as those of Kafka are."""
+    """A topic whose readers keep rows by key; its writers are fenced as those of Kafka are."""
 
     kind: Kind = "sessions"
 
@@ -40,7 +41,7 @@ class TopicLaws:
     """The records of one partition, and the rows of the output that they follow from."""
 
     def __init__(self, world: Scheduler, place: object, sink: TopicSink, items: pa.Table) -> None:
-        self._world, self._place = world, place
+        self._world, self._place, self._sink = world, place, sink
         payload = items.column_names[3:]
         kinds, times, others = (items.column(i).to_pylist() for i in range(3))
         rows = zip(*(items.column(n).to_pylist() for n in payload), strict=True)
@@ -60,14 +61,15 @@ class TopicLaws:
             assert record.key is not None
             decoded = json.loads(record.key)
             key = tuple(decoded.values()) if isinstance(decoded, dict) else (decoded,)
-            if record.value is not None:
-                self._values[key] = json.loads(record.value)
-                continue
-            self._world.met["delivery: tombstones"] += 1
-            if self._values.pop(key, None) is None:
-                self._violate("a tombstone has a row", f"{key} at seq {record.seq}")
-            if self._has_row_after(record.seq, key):
-                self._violate("only net changes are delivered", f"{key} at seq {record.seq}")
+            value = None if record.value is None else json.loads(record.value)
+            if self._sink.format == "debezium-json":
+                self._event(key, value, record.seq)
+            elif self._sink.changes:
+                self._change(key, value, record.seq)
+            elif value is not None:
+                self._values[key] = value
+            else:
+                self._remove(key, record.seq)
         self._follow(next_seq)
         expected = dict(self._alive)
         if len(expected) != len(self._alive):
@@ -78,6 +80,38 @@ class TopicLaws:
         }
         if found != expected:
             self._violate("a topic has what is alive", f"at seq {next_seq}: {found}, {expected}")
+
+    def _event(self, key: Key, event: dict[str, Any], seq: int) -> None:
+        """Debezium's: what is before it is what the key has."""
+        self._world.met[f"delivery: events {event['op']}"] += 1
+        if self._values.get(key) != event["before"]:
+            self._violate("an event follows the one before", f"{key} at seq {seq}: {event}")
+        if event["after"] is None:
+            self._remove(key, seq)
+        else:
+            self._values[key] = event["after"]
+
+    def _change(self, key: Key, row: dict[str, Any], seq: int) -> None:
+        """A row that begins or ends, with its kind of change."""
+        op = row.pop("op")
+        self._world.met[f"delivery: changes {op}"] += 1
+        if op == DELETE:
+            self._remove(key, seq)
+        elif op == UPDATE_BEFORE:
+            if self._values.pop(key, None) is None:
+                self._violate("an update has a row", f"{key} at seq {seq}")
+        else:
+            if key in self._values:
+                self._violate("a row begins when the one before has ended", f"{key} at seq {seq}")
+            self._values[key] = row
+
+    def _remove(self, key: Key, seq: int) -> None:
+        """The key has no row any more."""
+        self._world.met["delivery: tombstones"] += 1
+        if self._values.pop(key, None) is None:
+            self._violate("a tombstone has a row", f"{key} at seq {seq}")
+        if self._has_row_after(seq, key):
+            self._violate("only net changes are delivered", f"{key} at seq {seq}")
 
     def _has_row_after(self, seq: int, key: Key) -> bool:
         """Whether a row of the key is alive when the instant of an item is over."""
