@@ -16,9 +16,10 @@ from jobmanager.state.messages import LOG_CODEC, LOG_OLDEST, LOG_VERSION, JobSta
 from jobmanager.storage import ownership, root
 from jobmanager.storage.documents import pickle_document, read_pickle_document
 from jobmanager.storage.root import FORMAT, OLDEST_FORMAT, JobRoot
+from rstream.errors import InvalidMessageError
 from rvertex.checkpoint import codec
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
-from rvertex.errors import CheckpointFormatError, InvalidMessageError
+from rvertex.errors import CheckpointFormatError
 from rvertex.messages import CheckpointTaken, Counts, VertexFinished
 from rvertex.operators.protocol import OperatorState
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries

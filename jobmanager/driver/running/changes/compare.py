@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from rvertex.checkpoint.conversion import pairs_of
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 _HASH_DIGITS = 12
+#: Fields of a source that follow from the columns that the query reads, and from its places.
+_OF_COLUMNS = frozenset({"schema", "columns", "late_schema", "keep", "sorts", "casts", "wanted"})
+_OF_PLACES = frozenset({"cti_every_us", "shown", "given", "latest_us", "path", "items"})
+#: Rules of a source that may change while its state stays.
+_RULES_OF_SOURCE = frozenset({"delay_us", "late", "rule for idle partitions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,17 @@ def _reads_the_same(was: SourcePartition, is_now: SourcePartition) -> bool:
     )
 
 
+def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:
+    """The fields in which two sources differ, columns and places aside."""
+    names = (f.name for f in fields(was.spec) if f.name not in _OF_COLUMNS | _OF_PLACES)
+    pairs = {name: (getattr(was.spec, name), getattr(is_now.spec, name)) for name in names}
+    found = {name for name, (old, new) in pairs.items() if repr(old) != repr(new)}
+    if "log" in found and was.spec.log is not None and is_now.spec.log is not None:
+        same = was.spec.log.encoding == is_now.spec.log.encoding
+        found = {*(found - {"log"}), "rule for idle partitions" if same else "encoding"}
+    return found
+
+
 def _has_linked_inputs(old: Stage, new: Stage, links: dict[str, str]) -> bool:
     own = [(links.get(edge.upstream), edge.port) for edge in new.inputs]
     return own == [(edge.upstream, edge.port) for edge in old.inputs]
@@ -151,6 +167,9 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
     if any(pair.verdict == "started empty" for pair in pairs):
         return Row(stage, former, "started empty", "; ".join(reasons))
     added = _new_columns(old, new)
+    if old.source is not None and new.source is not None:
+        rules = sorted(_source_fields(old.source, new.source))
+        reasons += [f"another {rule} from the change on" for rule in rules]
     if added:
         reasons.append(f"{', '.join(added)}: null in rows that were read before the change")
     is_same = not reasons and all(pair.verdict == "kept" for pair in pairs)
@@ -205,6 +224,9 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
                     f"stage {new} would read other rows of {was.spec.shown or was.spec.path}"
                 )
                 break
+            other = sorted(_source_fields(was, is_now) - _RULES_OF_SOURCE)
+            if other:
+                found.append(f"stage {new} would read its source with another {', '.join(other)}")
     for side in (before, after):
         for name, vertices in side.vertices.items():
             if vertices[0].recovery.strategy == "strong":

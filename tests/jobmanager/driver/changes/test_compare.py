@@ -19,6 +19,8 @@ from tests.support.changed_jobs import SCHEMA, batch
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from planner.physical.plan import PhysicalPlan
+
 BY_KEY = 'rows.group_by("key")'
 N, WINDOW = "n=ss.agg.count()", '.window(ss.tumbling("1s"))'
 COUNTS = f"{BY_KEY}{WINDOW}.agg({N})"
@@ -141,3 +143,16 @@ def test_what_becomes_of_state(logs: dict[str, str], change: tuple[str, str, str
     assert found.hash == compared(logs, old, new).hash
     page = (ROOT / "docs/howto/change-a-job.md").read_text()
     assert f"| {words} | {verdict(found)} |" in page
+
+
+def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> None:
+    def plan(**options: str) -> PhysicalPlan:
+        rows = ss.Stream.from_rstream(logs["rows"], follow=True, **options)  # type: ignore[arg-type]
+        query = rows.group_by("key").window(ss.tumbling("1s")).agg(n=ss.agg.count())
+        return lower(query.to_parquet(), root="ROOT", parallelism=2)
+
+    old = plan(vs="t", delay="50ms")
+    (source, _) = compare(old, plan(vs="t", delay="2s")).rows
+    assert source.reason == "another delay_us from the change on"
+    (refusal,) = compare(old, plan(vs="x", delay="50ms")).refusals
+    assert refusal == "stage s01-rows would read its source with another vs"
