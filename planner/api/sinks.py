@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from planner.durations import Duration
     from planner.logical.query import Query
+    from rvertex.registry.registry import IdRegistry
     from rvertex.sinks.spec import (
         Deletes,
         KafkaFormat,
@@ -160,6 +161,13 @@ def registry(
         raise InvalidSinkError(f"registry {name!r}", reason)
     kept_us = positive_duration_us(keep, what="keep")
     return RegistrySpec(urls, name, kept_us, shards, replicas)
+
+
+def open_registry(registry: RegistrySpec) -> IdRegistry:
+    """Connect to a registry: its undelivered ids, releases, and the number of its shards."""
+    from rvertex.registry.once import opened_registry
+
+    return opened_registry(registry)
 
 
 def once(

@@ -97,10 +97,10 @@ class OnceDestination:
                 'delivered them, on_old="skip" leaves them out'
             )
             raise RowsRefusedError(self._spec.label, seq, seq + 1, reason, advice)
+        if not self.old:
+            extra = {"sink": self._token, "rows": count}
+            _log.warning("skips rows that are older than the registry keeps", extra=extra)
         self.old += count
-        _log.warning(
-            "rows are older than the registry keeps", extra={"sink": self._token, "rows": count}
-        )
 
     def commit(self, progress: DeliveryProgress) -> None:
         """Commit; the next claim notes that these rows are at their destination."""

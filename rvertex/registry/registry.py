@@ -161,8 +161,12 @@ class IdRegistry:
             found.update(opened.shard.undelivered())
         return found
 
-    def release(self, token: str) -> None:
-        """Give back the ids of a joiner that is gone for ever and has not delivered them."""
+    def release(self, token: str, next_seq: int) -> None:
+        """Give back the ids of a joiner that is gone for ever and has not delivered them.
+
+        ``next_seq``: its destination has its items below; without it these would come twice.
+        """
+        self.resume(token, next_seq)
         for number, opened in enumerate(self._followed()):
             with opened.lock:
                 entry = Entry(opened.shard.floor_us, released=(token,))

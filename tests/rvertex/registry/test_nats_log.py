@@ -78,7 +78,7 @@ def test_a_newcomer_reads_what_others_have_claimed(servers: NatsServers) -> None
     other_log, second = opened(servers, "newcomer")
     found = second.claim("b", [b"x", b"z"], [5, 5], 9)
     assert found == [Verdict.TAKEN, Verdict.OURS]
-    second.release("a")
+    second.release("a", 0)
     assert first.claim("c", [b"y"], [5], 9) == [Verdict.OURS]
     assert first.change_shards(3) > 0
     log.close()
@@ -104,3 +104,4 @@ def test_two_jobs_deliver_each_row_once(servers: NatsServers, tmp_path: Path) ->
     found = [pq.read_table(tmp_path / site)["id"].to_pylist() for site in ("east", "west")]
     assert Counter(found[0] + found[1]) == Counter(range(5000))
     assert all(found), "one of the sites has delivered nothing"
+    assert ss.sinks.open_registry(registry).undelivered() == {}

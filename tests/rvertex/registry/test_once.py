@@ -86,6 +86,24 @@ def test_a_successor_writes_what_was_claimed_and_not_committed() -> None:
     assert place.committed == ["a", "b"]
 
 
+def test_what_a_lost_site_has_claimed_is_delivered_by_a_new_job_and_nothing_else() -> None:
+    log, east, west, again = MemoryLog(), Place(), Place(), Place()
+    lost = once(log, east, "east")
+    lost.write(rows(["a"]))
+    lost.commit(DeliveryProgress(1, b""))
+    lost.write(rows(["b", "c"], 1))  # and its folder is gone
+    other = once(log, west, "west")
+    other.write(rows(["a", "b", "c", "d"]))
+    other.commit(DeliveryProgress(4, b""))
+    operator = IdRegistry(log, ManualClock(10**15), "r", RegistryLimits())
+    assert set(operator.undelivered().values()) == {"east/d/0", "west/d/0"}
+    operator.release("east/d/0", 1)  # its destination has one row
+    newcomer = once(log, again, "again")
+    newcomer.write(rows(["a", "b", "c", "d"]))
+    newcomer.commit(DeliveryProgress(4, b""))
+    assert (east.committed, west.committed, again.committed) == (["a"], ["d"], ["b", "c"])
+
+
 def test_a_row_without_an_id_is_refused_by_its_number() -> None:
     delivery = once(MemoryLog(), Place(), "east")
     with pytest.raises(RowsRefusedError, match=re.escape("items [6, 7): id is null")):

@@ -82,7 +82,7 @@ def test_tokens_go_once_outputs_are_there_and_ids_can_be_given_back() -> None:
     appends = log.appends
     ids.flush()
     assert log.appends == appends
-    ids.release("a")
+    ids.release("a", 12)
     assert registry(log).claim("b", names, [5] * 20, 9) == [TAKEN] * 12 + [OURS] * 8
     assert ids.claim("a", names, [5] * 20, 9) == [TAKEN] * 20
 
