@@ -26,6 +26,7 @@ from rvertex.checkpoint.codec import (
 )
 from rvertex.errors import CorruptCheckpointError
 from rvertex.messages import CheckpointTaken
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.checkpoint.codec import LoadedCheckpoint
     from rvertex.messages import HostNotice
+    from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 #: Checkpoints that may fail in a row; the next failure is the instance's.
@@ -265,8 +267,12 @@ class Checkpointer:
         )
 
 
-def read_checkpoint(store: BlobStore, name: str, spec: VertexSpec) -> LoadedCheckpoint:
+def read_checkpoint(
+    store: BlobStore, name: str, spec: VertexSpec, memory: StateMemory = UNLIMITED
+) -> LoadedCheckpoint:
     """The checkpoint ``name`` of a vertex, its parts read several at once.
+
+    If they exceed the budget of ``memory``, they are on scratch.
 
     Raises:
         CorruptCheckpointError: it, or a part of it, is gone or not what was written.
@@ -276,4 +282,7 @@ def read_checkpoint(store: BlobStore, name: str, spec: VertexSpec) -> LoadedChec
         data = store.get(name)
     except FileNotFoundError as error:
         raise CorruptCheckpointError(name, "the file is gone") from error
-    return load_checkpoint(data, name=name, state_schema=spec.state_schema, fetch=store.get_many)
+    schema = spec.state_schema
+    return load_checkpoint(
+        data, name=name, state_schema=schema, fetch=store.get_many, place=memory.placed
+    )

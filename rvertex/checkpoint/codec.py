@@ -40,6 +40,8 @@ OLDEST = 6
 _NUMBER_BYTES = 2
 #: A piece at most this large lies in the manifest itself.
 INLINE_BYTES_MAX = 64 << 10
+#: Parts that are read at once.
+_FETCHED_PARTS = 32
 _LENGTH_BYTES = 8
 _CHECKSUM_BYTES = 16
 #: Kernels of Arrow warn of columns that begin at no multiple of this, and are slower on them.
@@ -183,10 +185,12 @@ def load_checkpoint(
     name: str,
     state_schema: str,
     fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
+    place: Callable[[bytes, int], bytes | pa.Buffer] = lambda blob, _: blob,
 ) -> LoadedCheckpoint:
     """The snapshot whose manifest is ``data``, read from the checkpoint ``name``.
 
-    ``fetch`` reads parts, several at once; None for one that is gone.
+    ``fetch`` reads parts, several at once; None for one that is gone. ``place`` gets each part, and
+    the size of all, and returns the same bytes, perhaps from a disk.
 
     Raises:
         CorruptCheckpointError: the bytes are not what was written, or a part is gone.
@@ -196,7 +200,7 @@ def load_checkpoint(
     header, inline = _open(data, name)
     if header.state_schema != state_schema:
         raise SnapshotSchemaError(name, header.state_schema, state_schema)
-    parts = _fetch_parts(header, name, fetch)
+    parts = _fetch_parts(header, name, fetch, place)
     states: list[OperatorState] = []
     stored: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]] = {}
     for number, state in enumerate(header.states):
@@ -304,7 +308,8 @@ def _fetch_parts(
     header: Header,
     name: str,
     fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
-) -> dict[str, tuple[Part, bytes]]:
+    place: Callable[[bytes, int], bytes | pa.Buffer],
+) -> dict[str, tuple[Part, bytes | pa.Buffer]]:
     wanted = {
         entry.path: entry.part
         for state in header.states
@@ -312,13 +317,18 @@ def _fetch_parts(
         for entry in entries
         if isinstance(entry, Stored)
     }
-    found: dict[str, tuple[Part, bytes]] = {}
-    for (path, part), blob in zip(wanted.items(), fetch(list(wanted)), strict=True):
-        if blob is None:
-            raise CorruptCheckpointError(name, f"its part {path} is gone")
-        if len(blob) != part.size_bytes or _checksum(blob) != part.digest:
-            raise CorruptCheckpointError(name, f"the checksum of its part {path} does not match")
-        found[path] = part, blob
+    found: dict[str, tuple[Part, bytes | pa.Buffer]] = {}
+    size, paths = sum(part.size_bytes for part in wanted.values()), list(wanted)
+    for at in range(0, len(paths), _FETCHED_PARTS):
+        together = paths[at : at + _FETCHED_PARTS]
+        for path, blob in zip(together, fetch(together), strict=True):
+            part = wanted[path]
+            if blob is None:
+                raise CorruptCheckpointError(name, f"its part {path} is gone")
+            if len(blob) != part.size_bytes or _checksum(blob) != part.digest:
+                reason = f"the checksum of its part {path} does not match"
+                raise CorruptCheckpointError(name, reason)
+            found[path] = part, place(blob, size)
     return found
 
 

@@ -96,6 +96,9 @@ class KeyRuns:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._runs: list[SortedRun] = []
+        #: The first of them as a checkpoint had them, which knows its batches again, and how many.
+        self._restored: list[pa.RecordBatch] = []
+        self._restored_runs = 0
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -141,7 +144,8 @@ class KeyRuns:
         if self._gathered:
             tables["gathered"] = pa.Table.from_batches(self._gathered)
         if self._runs:
-            tables["runs"] = pa.Table.from_batches([b for run in self._runs for b in run.blocks])
+            later = [b for run in self._runs[self._restored_runs :] for b in run.blocks]
+            tables["runs"] = pa.Table.from_batches([*self._restored, *later])
         lengths = pa.array([len(run) for run in self._runs], pa.int64())
         levels = pa.array([run.level for run in self._runs], pa.int64())
         return tables | {"lengths": pa.table({"rows": lengths, "level": levels})}
@@ -159,6 +163,8 @@ class KeyRuns:
             blocks = tables["runs"].slice(at, row["rows"]).to_batches(max_chunksize=BLOCK_ROWS)
             self._runs.append(SortedRun(self._names, blocks, row["level"]))
             at += row["rows"]
+        self._restored_runs = len(self._runs)
+        self._restored = tables["runs"].to_batches() if self._runs else []
 
     def _sorted_blocks(self) -> list[pa.RecordBatch]:
         rows = join_batches(self._gathered)
@@ -175,6 +181,8 @@ class KeyRuns:
             blocks: list[pa.RecordBatch] = []
             for rows, _ in _pieces(last, self._piece_rows(last)):
                 blocks += self._holder.store(blocks_of(rows))
+            if len(self._runs) - len(last) < self._restored_runs:
+                self._restored, self._restored_runs = [], 0
             self._runs[-len(last) :] = [SortedRun(self._names, blocks, level + 1)]
 
     def _piece_rows(self, runs: Sequence[SortedRun]) -> int:

@@ -53,6 +53,12 @@ class StateMemory:
             self._holders.add(made)
         return made
 
+    def placed(self, part: bytes, total_bytes: int) -> bytes | pa.Buffer:
+        """A part of a state of ``total_bytes``: on scratch if that exceeds the budget."""
+        if self.budget_bytes is None or total_bytes <= self.budget_bytes:
+            return part
+        return self.scratch.store_bytes(part)
+
     def added_to(self, memory: Memory) -> Memory:
         """What a host reports, with what its state takes."""
         return replace(

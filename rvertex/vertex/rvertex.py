@@ -68,10 +68,7 @@ class RVertex:
         before_step: Callable[[list[Run]], None] | None = None,
         memory: StateMemory = UNLIMITED,
     ) -> None:
-        """``values``: what user code may draw from; without, it may draw nothing.
-
-        ``before_step`` gets the runs of each step, one per port, before the operators do.
-        """
+        """``values``: for user code. ``before_step`` gets the runs of each step, one per port."""
         self.spec = spec
         self._values = values
         self._before_step = before_step
@@ -122,15 +119,14 @@ class RVertex:
             if self._sides[k] and isinstance(source, HasSideOutputs)
         ]
         assert ports[0].equals(spec.output_payload), (spec.id, ports[0], spec.output_payload)
-        streams = len(spec.output_streams)
-        self.output_seqs = [0] * streams
-        self._digests = [StreamDigest() for _ in range(streams)]
+        self.output_seqs = [0] * len(spec.output_streams)
+        self._digests = [StreamDigest() for _ in spec.output_streams]
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
         #: The last start or CTI that came in, then that of each operator.
         self._reached: list[int] = [MIN_TIME] * (len(self._operators) + 1)
-        #: The output of the step, and the next piece of it; None: it was emitted.
         self._runs: Iterator[Run] = iter(())
+        #: The next piece of the output of the last step; None: all was emitted.
         self._ahead: Run | None = None
         self.is_finished = False
         #: The snapshot that is being rebuilt.
@@ -194,7 +190,7 @@ class RVertex:
 
     @property
     def has_more(self) -> bool:
-        """Whether a part of the last step's output is still to be emitted."""
+        """Whether ``execute`` must be called again before anything else."""
         return self._ahead is not None
 
     @property
@@ -291,10 +287,9 @@ class RVertex:
         self._input.end()
 
     def execute(self) -> StepResult | None:
-        """Process all that is settled, or emit the next piece of a large output.
+        """Process all that is settled, or emit the next piece while ``has_more``.
 
-        None: nothing was settled, or a replay has emitted nothing yet. While ``has_more``, call it
-        again before anything else.
+        None: nothing was settled, or a replay has emitted nothing yet.
 
         Raises:
             ReplayDifferenceError: a replay read other input than the vertex had read before.
@@ -335,7 +330,7 @@ class RVertex:
         self._reached[0] = frontier_after(self._reached[0], ports)
         self._runs = self._through(ports, 1)
         if self.spec.recovery.strategy == "strong" or self._target is not None:
-            self._runs = iter([concat([*self._runs])])  # a step is one production, or dropped
+            self._runs = iter([concat([*self._runs])])  # one production, or a replay
         self._ahead = next(self._runs)
 
     def _through(self, ports: list[Run], k: int) -> Iterator[Run]:

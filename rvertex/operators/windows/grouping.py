@@ -36,7 +36,7 @@ _TOGETHER_ROWS = 1024
 #: Begins the names of saved tables.
 NEAR, OVERFLOW = "near.", "overflow."
 #: Rows between two measurements: this number, or one row per 256 bytes of groups.
-_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 14, 8
+_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 18, 8
 
 
 @dataclass(frozen=True, slots=True)

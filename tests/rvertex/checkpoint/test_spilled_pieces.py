@@ -1,0 +1,107 @@
+"""State on scratch in checkpoints: a run is uploaded once, also by an instance that was restored.
+
+Cannot catch: bytes that a disk changes (``test_codec.py`` checks the digests of parts).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.checkpoint.codec import CheckpointWriter, load_checkpoint
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.windows.hopping import PartialAggregate
+from rvertex.state.memory import StateMemory, give_memory
+from rvertex.vertex.spec import Snapshot, VertexId
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.protocol import OperatorState
+
+ROWS, SIZE = 4_000, 1 << 40
+PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 50_000)
+    monkeypatch.setattr("rvertex.state.key_runs.BLOCK_ROWS", 500)
+    monkeypatch.setattr("rvertex.operators.windows.grouping._MEASURE_ROWS", 10)
+
+
+def opened(memory: StateMemory) -> Any:
+    sums = (AggregateSpec("sum", "x", "x"),)
+    operator = PartialAggregate(("k",), SIZE, SIZE, sums, points=True).open([PAYLOAD])
+    give_memory(operator, memory)
+    return operator
+
+
+def feed(operator: Any, first: int) -> None:
+    """Rows of one window, each of a key of its own."""
+    vs = np.arange(first, first + ROWS)
+    keys = (vs * 7_919 % 1_000_003) * 10**9
+    columns = [pa.array(c) for c in (vs, vs + 1, keys, vs / 3)]
+    events = pa.RecordBatch.from_arrays(columns, names=["_vs", "_ve", "k", "x"])
+    operator.process([Run(events, NO_CTIS)])
+
+
+def snapshot(state: OperatorState) -> Snapshot:
+    return Snapshot(VertexId("v"), "schema", (0,), (0,), (b"",), (state,))
+
+
+def test_runs_are_uploaded_once() -> None:
+    store: dict[str, bytes] = {}
+    memory = StateMemory(0)
+    operator, writer = opened(memory), CheckpointWriter("c", 1, inline_bytes_max=100)
+
+    def write(writer: CheckpointWriter, operator: Any, count: int) -> int:
+        steps = writer.write(
+            snapshot(operator.snapshot()), count, lambda n, d: store.update({n: bytes(d)})
+        )
+        while True:  # ends with the steps
+            try:
+                next(steps)
+            except StopIteration as end:
+                return int(end.value.uploaded_bytes)
+
+    feed(operator, 0)
+    for step in range(1, 6):
+        feed(operator, step * ROWS)
+    assert memory.scratch.used_bytes > 400_000
+    first = write(writer, operator, 1)
+    assert first > 400_000
+    again = write(writer, operator, 2)
+    assert again < 0.05 * first, "nothing changed"
+    feed(operator, 6 * ROWS)
+    assert write(writer, operator, 3) < 0.6 * first, "old runs are named, not uploaded"
+
+    spilled = memory.scratch.used_bytes
+
+    def fetch(names: Sequence[str]) -> list[bytes | None]:
+        return [store.get(name) for name in names]
+
+    loaded = load_checkpoint(
+        store["c/00000001-000003.ckpt"],
+        name="c",
+        state_schema="schema",
+        fetch=fetch,
+        place=memory.placed,
+    )
+    assert memory.scratch.used_bytes > spilled + 400_000, "what was read is on scratch, too"
+    restored = opened(StateMemory(0))
+    restored.load(loaded.snapshot.states[0])
+    successor = CheckpointWriter("c", 2, inline_bytes_max=100)
+    successor.adopt(loaded)
+    assert write(successor, restored, 1) < 0.3 * first
+    end = Run(
+        pa.RecordBatch.from_pylist(
+            [], schema=pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), *PAYLOAD])
+        ),
+        np.array([SIZE]),
+    )
+    assert restored.process([end]).events.equals(operator.process([end]).events)
