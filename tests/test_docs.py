@@ -222,7 +222,9 @@ def programs(folder: Path) -> Path:
     return path
 
 
-def test_the_unit_tests_that_are_shown_pass(folder: Path) -> None:
+def test_the_unit_tests_that_are_shown_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(folder)
     files = [name for name, _ in blocks("file") if name.startswith("test_")]
     assert len(files) > 1
     for file in files:

@@ -6,6 +6,7 @@ Each way has a name and a probable cause, which the failure shows.
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,9 @@ from streamscope.testing.runs import (
     difference,
     greatest,
     in_order,
+    other_floats,
     out_of_order,
+    reversed_rows,
     with_items,
 )
 from streamscope.testing.tables import Table, rows
@@ -43,6 +46,8 @@ _ROUNDING = (
     "floats differ by rounding: they are added in the order in which they come. Use agg.sum, which "
     "is exact, or collect the values and add them with math.fsum"
 )
+#: Orders in which floats of other magnitudes are tried.
+_FLOAT_ORDERS = 4
 _AGAIN = "the code uses a clock, a random number, or a variable that outlives the run"
 _CUT = "the code depends on how events are cut into batches"
 _RESTORED = (
@@ -91,16 +96,25 @@ def assert_deterministic(
         NotDeterministicError: the way, the difference, and the probable cause.
     """
     __tracebackhide__ = True
-    given = {name: _split(value) for name, value in inputs.items()}
-    schemas = {name: schema for name, (schema, _) in given.items() if schema is not None}
-    test = bound(query, schemas)
-    missing = sorted({*test.names} ^ {*given})
-    if missing:
-        raise UsageError(f"inputs of the query: {', '.join(test.names)}; give rows of each of them")
-    ways = _Ways(test, {name: found for name, (_, found) in given.items()}, seed)
+    test, found = bound_to_rows(query, inputs)
+    ways = _Ways(test, found, seed)
     ways.run(runs, other_process=other_process, bounded_state=bounded_state)
     if spark:
         ways.compare_with_batch()
+
+
+def bound_to_rows(query: QueryLike, inputs: Mapping[str, Any]) -> tuple[BoundQuery, dict[str, Any]]:
+    """The query, and the rows of each of its inputs.
+
+    Raises:
+        UsageError: an input has no rows, or the query does not read it.
+    """
+    given = {name: _split(value) for name, value in inputs.items()}
+    schemas = {name: schema for name, (schema, _) in given.items() if schema is not None}
+    test = bound(query, schemas)
+    if {*test.names} != {*given}:
+        raise UsageError(f"inputs of the query: {', '.join(test.names)}; give rows of each of them")
+    return test, {name: found for name, (_, found) in given.items()}
 
 
 def _split(value: Any) -> tuple[Input | None, Any]:
@@ -166,6 +180,10 @@ class _Ways:
 
     def _rearranged(self, runs: int) -> None:
         """Other orders of arrival, partitions and numbers of vertices."""
+        reverse = in_order(self._test, self.plan, self._rows, reversed_rows)
+        self._check("ties in reverse", _ORDER, self.plan, reverse, Schedule((0,)))
+        if not self._adds and self._tolerance:
+            self._with_other_floats()
         random = Random(f"{self._seed} widths")
         for k in range(max(2, runs)):
             is_wide = k % 2 == 1
@@ -177,6 +195,18 @@ class _Ways:
             schedule = Schedule(self._numbers(k), 5, restores=k % 3 == 2)
             what = f"{shape[0]} vertices, {shape[1]} partitions" if is_wide else "another order"
             self._check(what, _SHARED if is_wide else _ORDER, plan, feeds, schedule)
+
+    def _with_other_floats(self) -> None:
+        """User code that adds floats shows it with values of different magnitudes."""
+        given = self._test, self.plan, self._rows
+        try:
+            before = answer_of(self.plan, in_order(*given, other_floats), Schedule((0,)))
+        except Exception:
+            return  # the code takes no such values
+        for k in range(_FLOAT_ORDERS):
+            feeds = out_of_order(*given, k, other_floats)
+            run = partial(answer_of, self.plan, feeds, Schedule((0,)))
+            self._compare("floats of other magnitudes", _ROUNDING, run, False, before)
 
     def _elsewhere(self) -> None:
         what = "another process, time zone and date"
@@ -198,8 +228,15 @@ class _Ways:
     ) -> None:
         self._compare(what, cause, lambda: answer_of(plan, feeds, schedule), same)
 
-    def _compare(self, what: str, cause: str, run: Callable[[], Answer], same: bool) -> None:
-        """Compare with the first answer; ``same``: in sequence, too."""
+    def _compare(
+        self,
+        what: str,
+        cause: str,
+        run: Callable[[], Answer],
+        same: bool,
+        before: Answer | None = None,
+    ) -> None:
+        """Compare with the answer ``before``, or the first; ``same``: in sequence, too."""
         __tracebackhide__ = True
         head = f"the query gave another answer ({what}, seed={self._seed})"
         try:
@@ -209,7 +246,7 @@ class _Ways:
         except Exception as error:
             text = f"the query failed ({what}, seed={self._seed}): {error}; {cause}"
             raise NotDeterministicError(text) from error
-        found = difference(self._answer, answer)
+        found = difference(before or self._answer, answer)
         if found is not None and not (self._adds and found.is_rounding(self._tolerance)):
             cause = _ROUNDING if found.is_rounding(0.0) else cause
             raise NotDeterministicError(f"{head} (- first, + then):\n{found}\n{cause}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 #: What the sources of a plan are fed, by vertex.
 Feeds = dict[str, list[pa.RecordBatch]]
+Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 _SHOWN_MAX = 4
 TOLERANCE = 1e-9
 #: Parts of the time span of an input by which rows may come out of order.
@@ -155,23 +157,60 @@ def answer_of(plan: PhysicalPlan, feeds: Feeds, schedule: Schedule) -> Answer:
     return Answer(tuple(streams))
 
 
-def in_order(bound: BoundQuery, plan: PhysicalPlan, rows: Mapping[str, RowsLike]) -> Feeds:
-    """All rows by time; ties keep their order."""
-    return _feeds(bound, plan, rows, None)
+def same(events: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows as they are."""
+    return events
+
+
+def reversed_rows(events: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows in reverse."""
+    return events.take(pa.array(np.arange(events.num_rows)[::-1]))
+
+
+def other_floats(events: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with floats of very different magnitudes: sums in another order differ."""
+    random = Random("magnitudes")
+    columns = []
+    for column in events.columns:
+        if pa.types.is_floating(column.type):
+            values = [_moved(value, random) for value in column.to_pylist()]
+            column = pa.array(values, column.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=events.schema)
+
+
+def _moved(value: float | None, random: Random) -> float | None:
+    factor = (1 + random.random()) * 10.0 ** random.randint(-4, 4)
+    return None if value is None else value * factor
+
+
+def in_order(
+    bound: BoundQuery, plan: PhysicalPlan, rows: Mapping[str, RowsLike], change: Change = same
+) -> Feeds:
+    """All rows by time; ties keep their order. ``change``: of the rows beforehand."""
+    return _feeds(bound, plan, rows, None, change)
 
 
 def out_of_order(
-    bound: BoundQuery, plan: PhysicalPlan, rows: Mapping[str, RowsLike], seed: int
+    bound: BoundQuery,
+    plan: PhysicalPlan,
+    rows: Mapping[str, RowsLike],
+    seed: int,
+    change: Change = same,
 ) -> Feeds:
     """The rows as they may arrive within the delay, with watermarks in between.
 
     Rows of one instant change places, too, and are dealt to the partitions of their input.
     """
-    return _feeds(bound, plan, rows, seed)
+    return _feeds(bound, plan, rows, seed, change)
 
 
 def _feeds(
-    bound: BoundQuery, plan: PhysicalPlan, rows: Mapping[str, RowsLike], seed: int | None
+    bound: BoundQuery,
+    plan: PhysicalPlan,
+    rows: Mapping[str, RowsLike],
+    seed: int | None,
+    change: Change,
 ) -> Feeds:
     feeds: Feeds = {}
     for vertex in plan.vertices:
@@ -180,7 +219,7 @@ def _feeds(
         name = vertex.source.spec.path
         (*_, last) = [v.source.index for v in _same(plan, name) if v.source is not None]
         random = None if seed is None else Random(f"{seed} {name}")
-        events = _events(vertex, rows[name])
+        events = change(_events(vertex, rows[name]))
         feeds[vertex.id] = _fed(vertex, events, random, last + 1, bound.follows[name])
     return feeds
 

@@ -14,6 +14,7 @@ from tests.sim.delivery_faults import DELIVERY_KINDS
 from tests.sim.faults import KINDS, inject, request_finish
 from tests.sim.growing import make_growing_workload
 from tests.sim.live_workload import make_live_workload
+from tests.sim.of_query import make_query_workload
 from tests.sim.open_workload import make_open_workload
 from tests.sim.scheduler import Process, Scheduler
 from tests.sim.storage import Disk, FaultyBlobs, root_of
@@ -23,6 +24,7 @@ from tests.sim.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tests.sim.of_query import QueryAndInputs
     from tests.sim.workload import Workload
 
 
@@ -66,6 +68,7 @@ def simulate(
     deliver: bool = False,
     grow: bool = False,
     open_rows: bool = False,
+    query: QueryAndInputs | None = None,
 ) -> Outcome:
     """Run one job under one seed; ``mutation`` is in force after the right answer is known.
 
@@ -73,9 +76,11 @@ def simulate(
     ``kinds``: of the faults; None: of all kinds that such a job has. ``live``: the job reads a live
     log. ``deliver``: its answers are delivered, whose order is a law, too. ``grow``: it reads one
     that gets partitions. ``open_rows``: rows end later than they come, to be delivered by key.
+    ``query``: the job runs a query of a user.
     """
     make = make_live_workload if live else make_growing_workload if grow else make_workload
     make = make_open_workload if open_rows else make
+    make = make if query is None else partial(make_query_workload, given=query)
     workload = make(seed if workload_seed is None else workload_seed)
     if live or grow:  # what is expected becomes known at the end
         workload = replace(workload, expected={}, answers={})
