@@ -54,7 +54,8 @@ def _of_elements(call: Call, *args: str) -> str:
     if len(names) == own + 1 == len(("element", "place")):
         columns[f"@{names[1]}"] = f"cast({names[1]} as bigint)"
     body = to_sql(body_of(call), columns)
-    made = f"({', '.join(names)}) -> {body}"
+    parameters = names[0] if len(names) == 1 else f"({', '.join(names)})"
+    made = f"{parameters} -> {body}"
     match call.function:
         case "list_transform":
             return f"transform({args[0]}, {made})"

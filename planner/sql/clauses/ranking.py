@@ -18,10 +18,12 @@ from planner.api.agg import Ordering
 from planner.api.expressions import col, lit
 from planner.expressions.types import is_time
 from planner.logical.event_time import never_ends
+from planner.sql.clauses.items import Item
 from planner.sql.clauses.joins import and_parts, filtered
 from planner.sql.clauses.outer_joins import flattened
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import InWindows, Scope, Visible, free_name, with_key_columns
+from planner.sql.reading.errors import SqlError
 from planner.sql.reading.grammar import WindowTable, as_sql
 from planner.sql.reading.literals import plain_value
 from planner.sql.windows.in_windows import OF_RANKS, refuse_windows, window_key
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from planner.api.expressions import Expr
     from planner.api.stream import Stream
     from planner.logical.windows import Window
-    from planner.sql.clauses.items import Item
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Bound
 
@@ -330,6 +331,26 @@ def listed_orders(
         made.append(part)
     scope = Scope(stream, (), hidden=tuple(stream.schema.names))
     return orderings(exp.Order(expressions=made), scope, names)
+
+
+def with_order_columns(
+    node: exp.Select, items: list[Item], source: Scope, names: Names
+) -> tuple[exp.Select, list[Item]]:
+    """ORDER BY and LIMIT of a SELECT, and the list with the columns that only ORDER BY reads."""
+    made, ends = list(items), exp.Select()
+    for name in ("order", "limit", "offset"):
+        ends.set(name, node.args[name].copy() if node.args.get(name) else None)
+    order = None if node.args.get("distinct") else ends.args.get("order")
+    for part in () if order is None else order.expressions:
+        try:
+            _of_list(part.this.copy(), items, source, names)
+        except SqlError:
+            if part.find(exp.Column) is None or part.find(exp.AggFunc) is not None:
+                continue  # raised again where it is ordered
+            name = free_name("@order", {item.name for item in made})
+            made.append(Item(name, part.this))
+            part.set("this", column_at(name, names.text.place(part.this)))
+    return ends, made
 
 
 def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:

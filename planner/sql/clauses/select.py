@@ -25,7 +25,13 @@ from planner.sql.clauses.outer_joins import (
     flattened,
 )
 from planner.sql.clauses.over import by_time, over_frames
-from planner.sql.clauses.ranking import bounds_of_uses, limited, listed_orders, ranked
+from planner.sql.clauses.ranking import (
+    bounds_of_uses,
+    limited,
+    listed_orders,
+    ranked,
+    with_order_columns,
+)
 from planner.sql.clauses.relations import joined, refuse_version
 from planner.sql.clauses.scalar_subqueries import attached, has_scalar, with_scalars
 from planner.sql.clauses.set_operations import set_operation
@@ -173,13 +179,18 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     if node.args.get("emit") is not None:
         reason = "EMIT needs GROUP BY; leave it out"
         raise text.error(node.args["emit"], reason)
-    items, scope = ranked(node, items, scope, names, bounds, lambda w: by_time(w, scope, names))
+    ends, listed = with_order_columns(node, items, scope, names)
+    hidden = [item.name for item in listed[len(items) :]]
+    items, scope = ranked(node, listed, scope, names, bounds, lambda w: by_time(w, scope, names))
     items, scope = over_frames(items, scope, names)
     items, scope = _without_scalars(items, scope, names)
     if node.args.get("having") is not None:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
     found = _distinct(node, _project(items, scope, names), names)
-    return _ordered(node, listed_rows(found, items, scope), items, scope, names)
+    rows = _ordered(ends, listed_rows(found, items, scope), items, scope, names)
+    bounds_of = {name: bound for name, bound in rows.bounds.items() if name not in hidden}
+    stream = rows.stream.drop(*hidden) if hidden else rows.stream
+    return replace(rows, stream=stream, bounds=bounds_of)
 
 
 def _ordered(node: exp.Query, rows: Rows, items: list[Item], source: Scope, names: Names) -> Rows:

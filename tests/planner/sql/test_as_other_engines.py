@@ -315,3 +315,32 @@ def test_other_flags_of_patterns_are_refused() -> None:
     rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="a")])}
     with pytest.raises(SqlError, match="this form of REGEXP_REPLACE"):
         sql("SELECT REGEXP_REPLACE(x, 'a', 'b', 'i') AS v FROM s", rows, dialect="postgres")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT n FROM t ORDER BY x DESC, n LIMIT 3",
+        "SELECT n AS x FROM t ORDER BY t.x * 2 DESC, n LIMIT 3 OFFSET 1",
+        "SELECT k FROM t WHERE n > 2 ORDER BY n DESC LIMIT 2",
+        "SELECT n * 2 AS m FROM t ORDER BY ABS(x - 3), n LIMIT 4",
+    ],
+)
+def test_rows_in_the_order_of_columns_that_are_not_listed(text: str) -> None:
+    events = [event(n, INF_TIME, k="ab"[n % 2], x=n * n % 5, n=n) for n in range(9)]
+    stream = Stream.from_items({"k": "string", "x": "int64", "n": "int64"}, events)
+    rows = _ran(sql(text, {"t": stream}))
+    alive = sorted(list(r.values())[2:] for r in rows if r[VE] == INF_TIME)
+    ducks = duckdb.connect()
+    ducks.register("t", pa.Table.from_pylist([dict(e.payload) for e in events]))
+    assert alive == sorted(map(list, ducks.execute(text).fetchall()))
+    assert [name for name in rows[0] if name[0] != "_"] == [c[0] for c in ducks.description]
+
+
+def test_the_time_that_is_not_listed_is_the_order_of_the_stream() -> None:
+    stream = Stream.from_items(KINDS, _rows(3)).with_columns(ts=vs())
+    found = _ran(sql("SELECT n FROM t ORDER BY ts, k DESC", {"t": stream}))
+    assert found == _ran(stream.select("n"))
+    for text in ("SELECT DISTINCT n FROM t ORDER BY ts", "SELECT k AS n FROM t ORDER BY nope"):
+        with pytest.raises(SqlError, match=r"ORDER BY takes columns of the list|no column 'nope'"):
+            sql(text, {"t": stream})

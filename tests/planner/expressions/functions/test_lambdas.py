@@ -206,7 +206,7 @@ def test_texts_of_spark() -> None:
     expr = CASES[-1][0]
     columns = {"ll": "c0", "x": "c1"}
     found = to_sql(resolve(expr.node, SCHEMA), columns)
-    assert found.startswith("transform(c0, (element1) -> transform(element1, (element2) -> ")
+    assert found.startswith("transform(c0, element1 -> transform(element1, element2 -> ")
     place = to_sql(resolve(CASES[1][0].node, SCHEMA), {"l": "c0"})
     assert "(element1, place1)" in place
     assert "cast(place1 as bigint)" in place
