@@ -102,6 +102,24 @@ def test_an_aggregate_of_rows_that_are_deleted(
     assert _sorted(found) == _sorted([(r["price"], r["n"], r["top"]) for r in alive])
 
 
+@pytest.mark.parametrize("deletes", ["delete", "ignore"])
+def test_sessions_as_they_grow(
+    deletes: Any, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """A session's row goes when it ends, unless ends are ignored."""
+    table = f"{postgres_schema}.sessions_{deletes}"
+    grown = orders(3).group_by("k").window(ss.session("2s", running=True))
+    counts = grown.agg(n=ss.agg.count(), since=ss.agg.min(ss.vs()))
+    query = counts.to_postgres(
+        postgres.dsn, table, mode="upsert", key=["k", "since"], deletes=deletes
+    )
+    run(query, tmp_path)
+    final = orders(3).group_by("k").window(ss.session("2s")).agg(n=ss.agg.count())
+    rows = ss.collect(final, executor="local").select(["k", "n"]).to_pylist()
+    expected = [(r["k"], r["n"]) for r in rows] if deletes == "ignore" else []
+    assert _sorted(postgres.query(f"SELECT k, n FROM {table}")) == _sorted(expected)
+
+
 def test_windows_before_they_close(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
