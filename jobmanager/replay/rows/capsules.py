@@ -37,7 +37,7 @@ from jobmanager.storage.places import plan_without_place
 from jobmanager.storage.query_file import changed_note
 from jobmanager.storage.root import JobRoot
 from rstream.items.batch import empty_events
-from rstream.items.dictionaries import plain_array
+from rstream.items.dictionaries import plain_array, plain_type
 from rstream.items.digest import content_hashes
 from rvertex.sinks.json_text import json_text, plain_rows
 from rvertex.user_code.modules import put_on_path
@@ -103,6 +103,7 @@ def make_capsule(
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     plan = recorded.plan
+    _check_mask(plan, mask)
     found = the_row(plan, AnswerCondition(plan, row))
     _, lineage = lineage_of(recorded, found, runs_max)
     rows, event = lineage.rows, found.event
@@ -167,13 +168,29 @@ def with_all_sources(plan: PhysicalPlan, rows: Slice) -> Slice:
     }
 
 
+def _check_mask(plan: PhysicalPlan, mask: Sequence[str]) -> None:
+    """The columns are of sources, and of types that have marks."""
+    schemas = [v.source.spec.row_schema for v in plan.vertices if v.source is not None]
+    for name in mask:
+        kinds = {plain_type(schema.field(name).type) for schema in schemas if name in schema.names}
+        if not kinds:
+            raise CannotMaskError(name, "no source has this column")
+        if len(kinds) > 1:
+            raise CannotMaskError(name, "its type differs between sources")
+        (kind,) = kinds
+        if not (_is_text(kind) or pa.types.is_integer(kind)):
+            reason = f"its type is {kind}; text and whole numbers can be masked"
+            raise CannotMaskError(name, reason)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
 def _masked(
     plan: PhysicalPlan, rows: Slice, event: pa.RecordBatch, mask: Sequence[str]
 ) -> tuple[Slice, pa.RecordBatch]:
     """The rows with marks in place of values, and the row that they give."""
-    missing = [n for n in mask if not any(n in r.batch.schema.names for r in rows.values())]
-    if missing:
-        raise CannotMaskError(missing[0], "no source has this column")
     marks = {name: _marks(name, list(rows.values())) for name in mask}
     masked = {v: Rows(r.numbers, _with_marks(r.batch, marks)) for v, r in rows.items()}
     runs = SliceRuns(plan, sinks_of(plan))
@@ -189,19 +206,14 @@ def _masked(
 def _marks(name: str, sources: list[Rows]) -> tuple[pa.Array, pa.Array]:
     """The values of a column in all sources, sorted, and a mark for each."""
     columns = [plain_array(r.batch.column(name)) for r in sources if name in r.batch.schema.names]
-    kinds = {column.type for column in columns}
-    if len(kinds) > 1:
-        raise CannotMaskError(name, "its type differs between sources")
-    (kind,) = kinds
+    kind = columns[0].type
     values = pc.drop_null(pc.unique(pa.chunked_array(columns)))
     values = values.take(pc.sort_indices(values))
     numbers = range(1, len(values) + 1)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        width = len(str(len(values)))
-        return values, pa.array([f"m{n:0{width}d}" for n in numbers], kind)
-    if pa.types.is_integer(kind):
+    if not _is_text(kind):
         return values, pa.array(numbers, kind)
-    raise CannotMaskError(name, f"its type is {kind}; text and whole numbers can be masked")
+    width = len(str(len(values)))
+    return values, pa.array([f"m{n:0{width}d}" for n in numbers], kind)
 
 
 def _with_marks(
