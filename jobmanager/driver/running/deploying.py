@@ -153,7 +153,11 @@ def _done(
 ) -> dict[str, Any]:
     """Request the change, and wait until it is done or undone."""
     clock = SystemClock()
-    is_running = shown_status(root, clock.now_us())["state"] in OPEN_STATES
+    state = shown_status(root, clock.now_us())["state"]
+    if state == "finished":
+        reason = "it has finished: run the new query in another root"
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    is_running = state in OPEN_STATES
     pending.request(root, change, query, plan)
     begun_s = clock.monotonic_s()
     if is_running:

@@ -94,6 +94,8 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
     changed.has_read_all()
     rows = changed.finish()
     assert without(rows, "total", "twice") == whole_answer(changed, COUNTS)
+    with pytest.raises(ChangeRefusedError, match="it has finished"):
+        deploy(changed.query("again", TOTALS), changed.root, yes=True)
 
 
 @pytest.mark.slow
