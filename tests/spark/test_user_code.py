@@ -6,7 +6,7 @@ Cannot catch: functions whose result depends on the batches that Spark makes.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -242,3 +242,25 @@ def test_what_has_no_twin_or_fails() -> None:
         batched(ROWS.group_by("k").process(Totals))
     with pytest.raises(BatchDataError, match="picky raised"):
         batched(ROWS.apply(picky, {"y": "int64"}))
+
+
+class Living(KeyedProcess):
+    """The sum of what is alive of a key, at each change."""
+
+    output: ClassVar[dict[str, str]] = {"total": "int64"}
+    total: int = 0
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        self.total += event.x or 0
+        ctx.emit(self.total)
+
+    def on_end(self, event: Any, ctx: KeyedContext) -> None:
+        self.total -= event.x or 0
+        ctx.emit(self.total)
+
+
+def test_ends_of_events_and_windows_before_they_close() -> None:
+    assert_twins(ROWS.group_by("k").process(Living))
+    assert_twins(ROWS.upserts("k").group_by("k").process(Living))
+    early = ROWS.group_by("k").window(hopping(8, 4), emit="changes")
+    assert_twins(early.agg(n=agg.count(), most=agg.max("x")))
