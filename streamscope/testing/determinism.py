@@ -171,7 +171,7 @@ class _Ways:
 
     def compare_with_batch(self) -> None:
         """The batch twin on Spark gives the same answer."""
-        from jobmanager.batch.validate import collect_batch, compare  # starts Java
+        from jobmanager.driver.running.batch.validate import collect_batch, compare  # starts Java
 
         query = with_items(self._test, self._rows)
         found = compare(self._answer.table, collect_batch(Stream(query.plan.input)))

@@ -187,7 +187,7 @@ def _moved(value: float | None, random: Random) -> float | None:
 def in_order(
     bound: BoundQuery, plan: PhysicalPlan, rows: Mapping[str, RowsLike], change: Change = same
 ) -> Feeds:
-    """All rows by time; ties keep their order. ``change``: of the rows beforehand."""
+    """All rows by time; ties keep their order. ``change``: of the rows, before that."""
     return _feeds(bound, plan, rows, None, change)
 
 
