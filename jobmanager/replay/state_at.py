@@ -73,7 +73,7 @@ def query_state(tables: dict[str, pa.Table], sql: str) -> pa.Table:
     try:
         import duckdb
     except ImportError as error:
-        raise UsageError("--sql needs DuckDB: pip install duckdb") from error
+        raise UsageError("--sql needs the package duckdb") from error
     with duckdb.connect() as db:
         for name, table in tables.items():
             db.register(name, table)

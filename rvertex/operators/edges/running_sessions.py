@@ -111,7 +111,7 @@ class EdgeRunningSessionsOperator:
             join_batches([made, before]).take(pa.array(at)),
             np.arange(len(at)) < len(codes),
         )
-        self._forget()
+        self._forget(promise)
         return Run(out, run.ctis)
 
     def snapshot(self) -> OperatorState:
@@ -220,10 +220,14 @@ class EdgeRunningSessionsOperator:
     def _by_key(self) -> tuple[GroupArray, ...]:
         return (self._session, self._end, self._starts.start, self._starts.active)
 
-    def _forget(self) -> None:
-        """Be done with keys whose sessions have ended, and with their values, when many have."""
+    def _forget(self, promise: int) -> None:
+        """Be done with keys whose sessions have ended, and with their values, when many have.
+
+        An event that outlives its session, because of ``max``, keeps its key active.
+        """
         if self._keys.is_crowded():
-            kept = self._results.living()
+            is_active = self._starts.active.read() > promise
+            kept = np.union1d(self._results.living(), np.flatnonzero(is_active))
             self._keys.keep(kept)
             self._results.keep(kept)
             self._carried.keep(kept)
