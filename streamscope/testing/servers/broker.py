@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer
     from confluent_kafka.admin import AdminClient
 
-READY_S_MAX = 20.0
-STOP_S_MAX = 20.0
+READY_S_MAX = 90.0
+STOP_S_MAX = 60.0
 ANSWER_S_MAX = 30.0
 _CONNECT_S = 0.5
 _POLL_S = 0.005
