@@ -27,7 +27,7 @@ _SET = re.compile(
     r"(?P<value>'(?:[^']|'')*'|[^\s'&]+)",
     re.IGNORECASE,
 )
-#: Parameters of a URL that give access: those of S3, Google, Azure and others.
+#: Parameters of a URL that give access, as S3, Google, Azure and others name them.
 _SIGNED = re.compile(
     r"[?&](x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|(access_?)?token"
     r"|api_?key)=[^&]",

@@ -82,7 +82,7 @@ class _Commands(TyperGroup):
     """The verbs; a call that cannot be read is a mistake like others: one line, and JSON."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read what stands before the verb, and the file with options."""
+        """Read what is before the verb, and the file with options."""
         ctx.meta[_JSON] = "--json" in args  # only a call that can be read tells it to a verb
         try:
             ctx.default_map = settings_file.defaults(self.commands)

@@ -49,7 +49,7 @@ def test_records_that_were_removed_end_the_job_or_are_counted(
 ) -> None:
     """Rows 0 to 199 are read; while no job runs, those before 300 are removed.
 
-    What is recovered by reading again needs them, whatever is said.
+    A stop leaves a checkpoint, so also a job that recovers by replay needs no earlier rows.
     """
     feed = Feed(broker, 1)
     feed.write(0, 0)
@@ -66,18 +66,14 @@ def test_records_that_were_removed_end_the_job_or_are_counted(
     job = jobmanager.resume(str(tmp_path / "fail"), config=QUICK)
     with pytest.raises(jobmanager.JobFailedError, match=r"partition 0: the rows from position 200"):
         job.wait(WAIT_S)
-    job = jobmanager.resume(str(tmp_path / "skip2"), config=QUICK)
-    with pytest.raises(
-        jobmanager.JobFailedError, match=r"position 0 on are gone .* was used; so th"
-    ):
-        job.wait(WAIT_S)
-    watch = Watch()
-    job = jobmanager.resume(str(tmp_path / "skip"), config=QUICK, on_status=watch)
-    watch.until(feed.was_read)
-    status = finish(job)
-    assert answer(job) == counts(rows[:200] + rows[300:])
-    (partition,) = status["vertices"][0]["logs"]
-    assert (partition["position"], partition["lost"]) == (400, 100)
+    for name in ("skip", "skip2"):
+        watch = Watch()
+        job = jobmanager.resume(str(tmp_path / name), config=QUICK, on_status=watch)
+        watch.until(feed.was_read)
+        status = finish(job)
+        assert answer(job) == counts(rows[:200] + rows[300:]), name
+        (partition,) = status["vertices"][0]["logs"]
+        assert (partition["position"], partition["lost"]) == (400, 100), name
 
 
 def test_a_partition_that_is_ahead_by_more_than_skew_is_not_read_on(

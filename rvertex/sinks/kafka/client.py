@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import (
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Longest wait for an answer of the brokers to one question.
 ANSWER_WAIT_S = 20.0
+#: The longest time in which a group keeps progress; a silent broker fails earlier.
+KEEP_WAIT_S = 40.0
 #: Progress is put into a transaction within so many of them.
 OFFSETS_WAITS = 3
 #: For the progress before a writer has ended the open transaction of the one before it. Brokers
@@ -219,10 +223,25 @@ class ProgressGroup:
             TopicPartition(self._topic, k, end, metadata=text if k == 0 else "")
             for k, end in ends.items()
         ]
+        committed: Future[None] = Future()
+
+        def commit() -> None:
+            try:
+                self.consumer.commit(offsets=kept, asynchronous=False)
+            except KafkaException as error:
+                committed.set_exception(error)
+            else:
+                committed.set_result(None)
+
+        # The client itself may wait for a coordinator without end.
+        threading.Thread(target=commit, name="keep-progress", daemon=True).start()
         try:
-            self.consumer.commit(offsets=kept, asynchronous=False)
+            committed.result(KEEP_WAIT_S)
         except KafkaException as error:
             raise self._link.failed(error, self.consumer) from error
+        except TimeoutError as error:
+            reason = f"its group did not take the progress within {KEEP_WAIT_S:g} s"
+            raise DestinationError(self._link.label, reason) from error
 
     def read_ends(self, partitions: int) -> dict[int, int]:
         """By partition of the topic the end that was kept; at the very start, where it ends now."""

@@ -259,17 +259,6 @@ def test_a_number_that_is_called_as_a_column_is() -> None:
     sql(f"SELECT z, {over} AS n FROM b QUALIFY {over} <= 2 AND b.n > 1", STREAMS)
 
 
-def test_an_order_by_what_is_not_in_the_list() -> None:
-    for text in (
-        "SELECT a.k, b.z AS x FROM a JOIN b ON a.k = b.k ORDER BY a.x",
-        "SELECT -x AS x FROM a ORDER BY x + 1",
-        "SELECT k FROM a ORDER BY x LIMIT 1",
-    ):
-        error = refused(text)
-        assert "ORDER BY takes columns of the list; add this one to it" in str(error)
-        assert error.code[error.column - 1 :].startswith(("x", "a.x"))
-
-
 @pytest.mark.parametrize("kind", ["int64", "double", "string", "bool"])
 def test_a_null_in_a_condition_of_exists_is_not_taken_for_the_value_it_stands_beside(
     kind: str,
