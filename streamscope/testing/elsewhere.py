@@ -15,7 +15,7 @@ import pickle
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 from rvertex.user_code.code import UserCode
 from rvertex.user_code.pickled import pickled
@@ -80,19 +80,19 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _send(pipe: BinaryIO, data: bytes) -> None:
+def _send(pipe: IO[bytes], data: bytes) -> None:
     pipe.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
     pipe.flush()
 
 
-def _receive(pipe: BinaryIO) -> bytes:
+def _receive(pipe: IO[bytes]) -> bytes:
     size = pipe.read(_LENGTH_BYTES)
     if len(size) < _LENGTH_BYTES:
         raise EOFError
     return pipe.read(int.from_bytes(size, "big"))
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until there are no more."""
     while True:  # ends with the parent, or when it closes the pipe
         try:
@@ -126,9 +126,9 @@ class _OfRealTimes(type):
 def move_clocks() -> None:
     """Have the clocks of Python show a later time in this process."""
     shift_s, real = LATER.total_seconds(), {n: getattr(time, n) for n in dir(time)}
-    moment, day = datetime.datetime, datetime.date
+    moment = datetime.datetime
 
-    class Moment(moment, metaclass=_OfRealTimes):
+    class Moment(datetime.datetime, metaclass=_OfRealTimes):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return moment.now(tz) + LATER
@@ -141,7 +141,7 @@ def move_clocks() -> None:
         def today(cls) -> Any:
             return moment.now() + LATER
 
-    class Day(day, metaclass=_OfRealTimes):
+    class Day(datetime.date, metaclass=_OfRealTimes):
         @classmethod
         def today(cls) -> Any:
             return (moment.now() + LATER).date()

@@ -98,7 +98,7 @@ def _grown(plan: PhysicalPlan, feeds: Feeds, pause_us: int, copies: int) -> Grow
 
 def _sizes(plan: PhysicalPlan, run: PlanRun) -> dict[str, int]:
     """By vertex the bytes of the state of its user code."""
-    found = {}
+    found: dict[str, int] = {}
     for name, vertex in run.vertices.items():
         places = _user_operators(plan, name)
         states = vertex.vertex.get_snapshot().states if places else ()

