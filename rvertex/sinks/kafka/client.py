@@ -8,9 +8,8 @@ partition 0 of the topic, which every topic has.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-import threading
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import (
@@ -24,6 +23,7 @@ from confluent_kafka import (
 )
 
 from rstream.secret_values import secret_value, secrets_of, without_secrets
+from rstream.store.limited import with_limit
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DestinationError,
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
 #: Longest wait for an answer of the brokers to one question.
 ANSWER_WAIT_S = 20.0
-#: The longest time in which a group keeps progress; a silent broker fails earlier.
-KEEP_WAIT_S = 40.0
-#: Progress is put into a transaction within so many of them.
-OFFSETS_WAITS = 3
+#: Progress is put into a transaction within so many of them, and into a group alone.
+OFFSETS_WAITS, GROUP_WAITS = 3, 2
 #: For the progress before a writer has ended the open transaction of the one before it. Brokers
 #: tell it only when that has ended, so more would only be waited for the dead.
 LOOK_WAIT_S = 1.0
@@ -146,6 +144,22 @@ class Link:
         except KafkaException as error:
             raise self.meaning(error.args[0]) from error
 
+    def keep(self, send: Callable[[], object], client: Producer | Consumer, waits: int) -> None:
+        """Send progress to a group; ``send`` waits for the answer, ``waits`` ANSWER_WAIT_S at most.
+
+        The client's call ends by the limit of its connection, except in one phase: if that is lost
+        while the broker is frozen, it waits for as long as that lasts. It is left behind then.
+
+        Raises:
+            StreamEngineError: it is unknown whether the group has it.
+        """
+        try:
+            with_limit(send, waits * ANSWER_WAIT_S)
+        except KafkaException as error:
+            raise self.failed(error, client) from error
+        except TimeoutError as error:
+            raise DestinationError(self.label, str(error)) from error
+
     def meaning(self, error: KafkaError, items: tuple[int, int] | None = None) -> Exception:
         """The error of a delivery that stands for one of the client."""
         if error.code() in _FENCED:
@@ -223,25 +237,8 @@ class ProgressGroup:
             TopicPartition(self._topic, k, end, metadata=text if k == 0 else "")
             for k, end in ends.items()
         ]
-        committed: Future[None] = Future()
-
-        def commit() -> None:
-            try:
-                self.consumer.commit(offsets=kept, asynchronous=False)
-            except KafkaException as error:
-                committed.set_exception(error)
-            else:
-                committed.set_result(None)
-
-        # The client itself may wait for a coordinator without end.
-        threading.Thread(target=commit, name="keep-progress", daemon=True).start()
-        try:
-            committed.result(KEEP_WAIT_S)
-        except KafkaException as error:
-            raise self._link.failed(error, self.consumer) from error
-        except TimeoutError as error:
-            reason = f"its group did not take the progress within {KEEP_WAIT_S:g} s"
-            raise DestinationError(self._link.label, reason) from error
+        commit = functools.partial(self.consumer.commit, offsets=kept, asynchronous=False)
+        self._link.keep(commit, self.consumer, GROUP_WAITS)
 
     def read_ends(self, partitions: int) -> dict[int, int]:
         """By partition of the topic the end that was kept; at the very start, where it ends now."""

@@ -10,11 +10,11 @@ the offset says which end it had.
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
-from rstream.store.limited import with_limit
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DeliveryUnknownError,
@@ -135,19 +135,12 @@ class KafkaTransactions:
     def _send_offsets(self, producer: Producer, offsets: list[TopicPartition], member: Any) -> None:
         """Put the progress into the transaction.
 
-        The client's call ends by the limit of its connection, but for one narrow phase: if that is
-        lost while the broker is frozen, it waits for as long as that lasts. It is left behind then;
-        who opens next makes a new producer, which ends the transaction of this one.
+        If the call is left behind, the next ``open`` makes a new producer, which ends the
+        transaction of this one.
         """
-        try:
-            with_limit(
-                lambda: producer.send_offsets_to_transaction(offsets, member, client.ANSWER_WAIT_S),
-                client.OFFSETS_WAITS * client.ANSWER_WAIT_S,
-            )
-        except KafkaException as error:
-            raise self._link.failed(error, producer) from error
-        except TimeoutError as error:
-            raise DestinationError(self._link.label, str(error)) from error
+        send = producer.send_offsets_to_transaction
+        call = functools.partial(send, offsets, member, client.ANSWER_WAIT_S)
+        self._link.keep(call, producer, client.OFFSETS_WAITS)
 
     def _refuse_if_older(self, kept: client.KeptProgress) -> None:
         if kept.epoch > self._epoch:
