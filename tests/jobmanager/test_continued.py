@@ -32,7 +32,7 @@ from rstream import InlineBackground, RStream
 from rstream.errors import UsageError
 from tests.rooms import ROOT
 from tests.support.content import PAYLOAD, items
-from tests.support.jobs import WAIT_S, outcome, output_items, with_limits
+from tests.support.jobs import WAIT_S, items_by_partition, outcome, output_items, with_limits
 from tests.support.live import FILE_ROWS, write_file
 
 if TYPE_CHECKING:
@@ -76,21 +76,23 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_days_give_what_one_run_gives(tmp_path: Path, expected: dict[str, Any]) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
     folder.mkdir()
-    before: list[Any] = []
+    before: dict[str, Any] = {}
     for day in range(DAYS):
         write_day(folder, day)
         is_last = day == DAYS - 1
         status = run_day(root, query_of(folder) if day < 2 else None, finish=is_last)
         assert status["state"] == ("finished" if is_last else "stopped")
-        items = output_items(status["output"])
-        for part, former in zip(items, before, strict=False):
-            assert part[: len(former)] == former, "what was out stays"
+        items = items_by_partition(status["output"])
+        for name, former in before.items():
+            assert items[name][: len(former)] == former, "what was out stays"
         if not is_last:
             closed_us = (day + 1) * FILES_PER_DAY * 1_000_000
-            assert max(row[2] for part in items for row in part) < closed_us, "no window is cut"
+            assert max(row[2] for part in items.values() for row in part) < closed_us, (
+                "no window is cut"
+            )
         before = items
     assert outcome(status) == outcome(expected)
-    assert before == output_items(expected["output"])
+    assert list(before.values()) == output_items(expected["output"])
     with pytest.raises(DaysOverError, match="its windows were closed"):
         run_day(root)
     assert run_day(root, finish=True)["state"] == "finished", "asked again it stands"

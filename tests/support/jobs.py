@@ -88,13 +88,21 @@ def outcome(status: dict[str, Any]) -> tuple[str, int, int, str]:
 
 def partitions(output: str) -> list[str]:
     """The places of the output's streams."""
-    names = {path.name.rsplit("-", 2)[0] for path in Path(output).glob("part-*.parquet")}
-    return [part_uri(output, name) for name in sorted(names)]
+    return [part_uri(output, name) for name in _names(output)]
 
 
 def output_items(output: str) -> list[ItemRows]:
     """Every durable item of every output stream, CTIs included, in sequence order."""
-    return [_items(folder) for folder in partitions(output)]
+    return list(items_by_partition(output).values())
+
+
+def items_by_partition(output: str) -> dict[str, ItemRows]:
+    """The same by name of partition; one without a durable item is absent."""
+    return {name: _items(part_uri(output, name)) for name in _names(output)}
+
+
+def _names(output: str) -> list[str]:
+    return sorted({path.name.rsplit("-", 2)[0] for path in Path(output).glob("part-*.parquet")})
 
 
 def _items(folder: str) -> ItemRows:
