@@ -105,11 +105,10 @@ def deploy(
         return
     if root is None:
         raise UsageError("deploy takes the new query and the root: deploy NEW.py ROOT")
-    shown = deploy_query(target, root, dry_run=True, trust=trust)
-    if not as_json:
-        _show(shown.comparison)
-    if not dry_run:
-        shown = deploy_query(target, root, yes=yes, approve=approve, trust=trust)
+    show = (lambda _: None) if as_json else _show
+    shown = deploy_query(
+        target, root, yes=yes, approve=approve, dry_run=dry_run, trust=trust, on_compared=show
+    )
     if as_json:
         print(json.dumps(shown.to_json()))
     elif shown.outcome is not None:

@@ -46,7 +46,7 @@ def put_file(
     folder, _, name = full.rpartition("/")  # with a dot, so that no reader of tables looks
     temporary = f"{folder}/.{name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
     try:
-        with open(temporary, "wb", opener=_private_opener if private else None) as file:
+        with open(temporary, "wb", opener=private_opener if private else None) as file:
             file.write(data)
             if sync:
                 file.flush()
@@ -129,8 +129,9 @@ def make_private(folder: str, *, sync: bool) -> None:
         sync_folder(parent or "/")
 
 
-def _private_opener(path: str, flags: int) -> int:
-    return os.open(path, flags, _PRIVATE_FILE)
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for this user alone, which must not be a link of another one."""
+    return os.open(path, flags | os.O_NOFOLLOW, _PRIVATE_FILE)
 
 
 def link_file(file: str, target: str, *, sync: bool) -> None:

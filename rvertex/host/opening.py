@@ -75,7 +75,9 @@ def prepare_instance(
         history = open_history(spec, checkpoint, env.store)
         loaded = history.loaded
     else:
-        loaded = _checkpoint(spec, checkpoint, env) if checkpoint else None
+        loaded = None
+        if checkpoint:
+            loaded = read_checkpoint(env.store, checkpoint, spec, env.state_memory)
     snapshot = None if loaded is None else loaded.snapshot
     values = open_values(spec, snapshot, env.store, World(env.clock))
     vertex = RVertex(
@@ -93,10 +95,6 @@ def prepare_instance(
     return PreparedInstance(
         spec, vertex, env.open_outputs(spec, seqs), loaded, pace, values, history, intake
     )
-
-
-def _checkpoint(spec: VertexSpec, name: str, env: HostEnvironment) -> LoadedCheckpoint:
-    return read_checkpoint(env.store, name, spec, env.state_memory)
 
 
 def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:

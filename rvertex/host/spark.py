@@ -30,6 +30,7 @@ from pyspark.util import InheritableThread
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, PlainLineError, TlsError, UsageError, error_class
 from rstream.items.dictionaries import forget
+from rstream.store.local_files import private_opener
 from rstream.transport.flight import ALL_INTERFACES
 from rvertex.host.allocator import give_back
 from rvertex.host.executor import join_all
@@ -61,7 +62,7 @@ _CONF = {
     "spark.executor.heartbeatInterval": "2s",
     # It gives freed memory back within a second; Arrow's default keeps as much again as is in use.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
-    # Memory of arrays is kept for the next ones.
+    # Memory of arrays is kept for the next ones: giving it back and touching it again costs more.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
@@ -233,8 +234,7 @@ def _launch(conf: SparkConf) -> None:
     if SparkContext._gateway is not None:
         return
     remove_old_logs(SystemClock().now_us())
-    own = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)  # noqa: E731
-    with open(spark_log_path(), "ab", opener=own) as log:  # no link of another user
+    with open(spark_log_path(), "ab", opener=private_opener) as log:
         gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
     SparkContext._gateway = gateway
     SparkContext._jvm = gateway.jvm

@@ -33,6 +33,8 @@ from planner import Query, Stream
 from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobmanager.driver.running.changes.compare import Comparison
     from jobmanager.driver.running.changes.pending import Change
     from planner.physical.plan import PhysicalPlan
@@ -81,8 +83,11 @@ def deploy(
     dry_run: bool = False,
     trust: bool = False,
     wait_s: float = 600.0,
+    on_compared: Callable[[Comparison], None] = lambda _: None,
 ) -> Deployment:
     """Stop a job at a cut and continue it with the query of a file.
+
+    ``on_compared`` gets the comparison before anything is refused or changed.
 
     Raises:
         ChangeRefusedError: the job cannot be changed so.
@@ -94,6 +99,7 @@ def deploy(
     old = _plan_of(job_root)
     query, plan = next_plan(job_root, load_query(target))
     found = compare(old, plan)
+    on_compared(found)
     if dry_run:
         return Deployment(found)
     if found.refusals:

@@ -46,13 +46,11 @@ def vertices(root: Path) -> list[str]:
     return [v.id for v in plan.vertices]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ends", ["finish", "cancel"])
-def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path: Path) -> None:
-    folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
+def started(folder: Path, root: Path, watch: Watch) -> jobmanager.Job:
+    """A live job over a growing folder with one file; everything is retained."""
     folder.mkdir()
     write_file(folder, 0)
-    job = jobmanager.run(
+    return jobmanager.run(
         counts(folder),
         root=str(root),
         executor="local",
@@ -60,6 +58,13 @@ def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path:
         on_status=watch,
         retain="all",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["finish", "cancel"])
+def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path: Path) -> None:
+    folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
+    job = started(folder, root, watch)
     for number in range(1, 5):
         watch.until(has_read(number * FILE_ROWS))
         write_file(folder, number)
@@ -94,16 +99,7 @@ def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path:
 @pytest.mark.slow
 def test_decisions_that_are_gone_are_named(tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
-    folder.mkdir()
-    write_file(folder, 0)
-    job = jobmanager.run(
-        counts(folder),
-        root=str(root),
-        executor="local",
-        config=QUICK,
-        on_status=watch,
-        retain="all",
-    )
+    job = started(folder, root, watch)
     watch.until(has_read(FILE_ROWS))
     write_file(folder, 1)
     watch.until(has_read(2 * FILE_ROWS))

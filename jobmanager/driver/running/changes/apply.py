@@ -206,20 +206,20 @@ def roll_forward(root: JobRoot, commit: dict[str, Any]) -> dict[str, Any]:
     store.put(JOB, json_document(settings))
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
     renew_claim(plan, display_uri(root.uri), settings["id"])
-    _begin_log(root, store.get(f"{folder}/{_COPY}"))
+    copy = LOG_CODEC.decode(store.get(f"{folder}/{_COPY}"))
+    assert isinstance(copy, StateCopied), copy
+    begin_log(root, replace(copy, epoch=max(copy.epoch, 1)))
     _delete_channels(root, former, plan)
     outcome = {"state": "done", **{k: commit[k] for k in ("kind", "savepoint", "time")}}
     pending.close(store, commit["id"], outcome)
     return outcome
 
 
-def _begin_log(root: JobRoot, data: bytes) -> None:
-    """Let the log begin with the state of the new generation."""
-    copy = LOG_CODEC.decode(data)
-    assert isinstance(copy, StateCopied), copy
+def begin_log(root: JobRoot, copy: StateCopied) -> None:
+    """Let the log of a root, which the caller has claimed, begin with a state."""
     log = NoticeLog(root, SystemClock(), JobConfig(), None)
     try:
-        log.append_copy(replace(copy, epoch=max(copy.epoch, 1)))
+        log.append_copy(copy)
         log.flush()
         root.check_owner()
         obsolete = log.begin_anew()

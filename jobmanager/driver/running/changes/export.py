@@ -11,18 +11,21 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobmanager.config import JobConfig
+from jobmanager.driver.running.changes.apply import begin_log
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Builder
-from jobmanager.storage.documents import json_document, pickle_document, read_json_document
-from jobmanager.storage.notice_log import NoticeLog
+from jobmanager.storage.documents import (
+    json_document,
+    pickle_document,
+    read_json_document,
+    read_pickle_document,
+)
 from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot, display_uri
 from jobmanager.storage.savepoints import folder_of, read_savepoint
 from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
-    from jobmanager.state.messages import StateCopied
     from planner.physical.plan import PhysicalPlan
 
 _OUTPUT = "output"
@@ -57,7 +60,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     target.store.put(QUERY, store.get(f"{folder}/{QUERY}"))
     target.store.put(PLAN, pickle_document(plan_without_place(built.plan)))
     target.claim(now_us)
-    _begin_log(target, built.copy)
+    begin_log(target, replace(built.copy, takeovers=0))
     status = {"job": target.name, "state": "stopped", "error": "", "written_us": now_us}
     target.store.put(JOB, json_document({**settings, **renewed}))
     target.write_status(status)
@@ -65,17 +68,5 @@ def export(root: JobRoot, name: str, uri: str) -> str:
 
 
 def _plan_at(root: JobRoot, name: str, place: str) -> PhysicalPlan:
-    from jobmanager.storage.documents import read_pickle_document
-
     found: PhysicalPlan = read_pickle_document(root.store.get(f"{folder_of(name)}/{PLAN}"))
     return plan_in(found, place)
-
-
-def _begin_log(target: JobRoot, copy: StateCopied) -> None:
-    log = NoticeLog(target, SystemClock(), JobConfig(), None)
-    try:
-        log.append_copy(replace(copy, takeovers=0))
-        log.flush()
-        log.begin_anew()
-    finally:
-        log.close()
