@@ -10,7 +10,7 @@ from planner.api.expressions import Expr, ExprLike, as_node
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions.nodes import Column, Node, cast_to, checked_name, resolve
 from planner.expressions.types import common_type
-from planner.logical.nodes import LogicalNode, Project
+from planner.logical.nodes import LogicalNode, Project, identity_columns
 from rvertex.aggregates.registry import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -98,6 +98,14 @@ def resolved_columns(
                 f'column {name!r} is always null; give it a type: .cast("int64")'
             )
     return dict(pairs)
+
+
+def with_columns(
+    plan: LogicalNode, columns: Sequence[Expr], named: Mapping[str, ExprLike]
+) -> Project:
+    """All columns, with these added or replaced."""
+    added = resolved_columns(plan.schema, columns, named)
+    return Project(plan, tuple({**dict(identity_columns(plan.schema)), **added}.items()))
 
 
 def require_groupable(name: str, node: Node) -> None:

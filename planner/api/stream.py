@@ -107,9 +107,7 @@ class Stream(
 
     def with_columns(self, *columns: Expr, **named: ExprLike) -> Stream:
         """All columns, with these added or replaced."""
-        added = naming.resolved_columns(self.schema, columns, named)
-        kept = dict(identity_columns(self.schema))
-        return Stream(Project(self.plan, tuple({**kept, **added}.items())))
+        return Stream(naming.with_columns(self.plan, columns, named))
 
     def drop(self, *columns: str) -> Stream:
         """All columns but these."""

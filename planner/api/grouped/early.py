@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from planner.api.agg import Agg
-    from planner.api.expressions import Expr
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 
@@ -92,8 +91,8 @@ def early_results(
     phases = [_in_window(below, size, offset + phase) for phase in range(0, size, window.every_us)]
     rows = Union(tuple(phases)) if len(phases) > 1 else phases[0]
     grown = aggregated(rows, (*keys, START, END), RunningSession(1, None), aggregates)
-    early = _with(grown, {IS_FINAL: lit(value=False)})
-    bounded = _with(final, {START: vs(), END: ve(), IS_FINAL: lit(value=True)})
+    early = naming.with_columns(grown, (), {IS_FINAL: lit(value=False)})
+    bounded = naming.with_columns(final, (), {START: vs(), END: ve(), IS_FINAL: lit(value=True)})
     columns = dict(identity_columns(bounded.schema))
     ordered = Project(bounded, tuple((name, columns[name]) for name in early.schema.names))
     lasting = Lifetime(Lifetime(ordered, Shift(size)), Extend(INF_TIME))
@@ -114,13 +113,6 @@ def _in_window(plan: LogicalNode, size: int, offset: int) -> LogicalNode:
     away = lit(timedelta(microseconds=offset))
     start = vs().dt.truncate(size) if offset == 0 else (vs() - away).dt.truncate(size) + away
     end = start + lit(timedelta(microseconds=size))
-    bounded = _with(pieces, {START: start, END: end})
+    bounded = naming.with_columns(pieces, (), {START: start, END: end})
     lasting = Lifetime(Lifetime(bounded, SetDuration(size)), Chop(size, offset))
     return Filter(lasting, naming.resolved(vs() < col(END), lasting.schema))
-
-
-def _with(plan: LogicalNode, made: Mapping[str, Expr]) -> Project:
-    """Add columns; they replace columns of the same name."""
-    kept = [(n, c) for n, c in identity_columns(plan.schema) if n not in made]
-    more = [(name, naming.resolved(value, plan.schema)) for name, value in made.items()]
-    return Project(plan, (*kept, *more))

@@ -89,7 +89,7 @@ def joined_by_id(
         foreign = Union((first, _filtered(foreign, without)))
     mark = free_column("is_joined", [*primary.schema.names, *foreign.schema.names])
     found = deduplicated(primary, (on,), reach_us)
-    marked = _with(found, **{mark: lit(True)})
+    marked = naming.with_columns(found, (), {mark: lit(True)})
     keys = (on, None, None)
     pairs = interval_nodes(foreign, marked, keys, "left", None, (-after_us, after_us))
     answer = _flagged(pairs, mark)
@@ -108,8 +108,3 @@ def _flagged(pairs: LogicalNode, mark: str) -> LogicalNode:
 
 def _filtered(plan: LogicalNode, predicate: Expr) -> LogicalNode:
     return Filter(plan, naming.resolved_predicate(predicate, plan.schema))
-
-
-def _with(plan: LogicalNode, **made: Expr) -> LogicalNode:
-    columns = {name: naming.resolved(value, plan.schema) for name, value in made.items()}
-    return Project(plan, (*identity_columns(plan.schema), *columns.items()))
