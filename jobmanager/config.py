@@ -10,7 +10,7 @@ from rvertex.host.environment import HostLimits
 from rvertex.sinks.limits import DeliveryLimits
 
 if TYPE_CHECKING:
-    from planner.cost.options import Parallelism
+    from planner.cost.parallelism import Parallelism
 
 #: ``retain_us`` of a job that deletes nothing.
 KEEP_ALL = -1

@@ -1,116 +1,283 @@
-"""What a user may set for a run, besides where it runs: how it recovers, checks and remembers.
+"""The options of a run, besides where it runs: how it recovers, checks and keeps data.
 
-The command's options and the arguments of :func:`jobmanager.run` are the same; both end here. They
-are recorded in the root, so that ``resume`` goes on alike unless it is told otherwise.
+``RunOptions`` declares each option once: its type, its line of help, how it is checked, and the
+limit that it sets. The command, ``streamscope.toml``, :func:`jobmanager.run` and ``docs/cli.md``
+follow from it. The options are recorded in the root, so ``resume`` uses them unless given others.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from jobmanager.config import KEEP_ALL
+from jobmanager.config import KEEP_ALL, JobConfig
 from planner.durations import Duration, duration_us, positive_duration_us
-from planner.physical.recovery import recovered_with, with_durable_channels
+from planner.physical.recovery import REPLICAS_MAX, recovered_with, with_durable_channels
 from rstream.errors import UsageError
 from rvertex.user_code.modules import checked_modules
+from rvertex.vertex.spec import Strategy  # noqa: TC001 - read as a type hint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from jobmanager.config import JobConfig
-    from planner.cost.options import Parallelism
+    from planner.cost.parallelism import Parallelism
     from planner.physical.plan import PhysicalPlan
-    from rvertex.vertex.spec import Strategy
 
 ALL, DELIVERED = "all", "delivered"
-STRATEGIES = ("checkpoint", "replay", "replication")
-#: Options that are sizes in bytes.
-SIZES: tuple[Literal["checkpoint_bytes", "state_memory", "scratch_limit"], ...] = (
-    "checkpoint_bytes",
-    "state_memory",
-    "scratch_limit",
-)
 _US_PER_S = 1_000_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?")
 _UNITS = {"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+Apply = Callable[[JobConfig, Any], JobConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a run."""
+
+    help: str
+    #: Its value as ``job.json`` keeps it; called with the value and the name.
+    check: Callable[[Any, str], Any] = lambda value, name: value
+    #: The configuration with that value. By default the option changes the plan.
+    apply: Apply = lambda config, value: config
+    #: On the command line: the type, the placeholder of the value, the flags if they are unusual.
+    kind: object = str
+    metavar: str | None = None
+    flags: tuple[str, ...] = ()
+    bounds: tuple[int, int] | None = None
+
+
+def _host(name: str, scale: float = 1) -> Apply:
+    """Set a limit of hosts."""
+
+    def apply(config: JobConfig, value: Any) -> JobConfig:
+        limit = value if scale == 1 else value / scale
+        return replace(config, host=replace(config.host, **{name: limit}))
+
+    return apply
+
+
+def _job(**values: Callable[[Any], Any]) -> Apply:
+    """Set limits of the job, each computed from the value."""
+    return lambda config, value: replace(config, **{name: of(value) for name, of in values.items()})
+
+
+def _size(given: int | str, name: str) -> int:
+    match = _SIZE.fullmatch(str(given).strip())
+    size = 0 if match is None else int(float(match[1]) * _UNITS.get(match[2] or "B", 1))
+    if size < 1:
+        raise UsageError(f'{name} {given!r} is not a size; write it like "64MB"')
+    return size
+
+
+def _interval(given: Duration, name: str) -> int:
+    return positive_duration_us(given, what=name)
+
+
+def _retain(given: Duration, name: str) -> Duration:
+    return given if given == ALL else duration_us(given, what=f"{name} (or 'all')")
+
+
+def _retention(given: Duration, name: str) -> Duration:
+    if given in (ALL, DELIVERED):
+        return given
+    return positive_duration_us(given, what=f"{name} (or 'all')")
+
+
+def _side_retention(given: Duration, name: str) -> Duration:
+    if given == DELIVERED:
+        raise UsageError(f"late rows and dead letters are not delivered: give {name} a time")
+    return _retention(given, name)
+
+
+def _kept_us(recorded: int | str) -> int:
+    """How long data is kept, us; 0: until it is delivered."""
+    if recorded == ALL:
+        return KEEP_ALL
+    return 0 if recorded == DELIVERED else int(recorded)
+
+
+def _strategy(given: str, name: str) -> str:
+    if given == "strong":
+        raise UsageError("recovery='strong' is for single stages: write .recover_with('strong')")
+    if given not in STRATEGIES:
+        raise UsageError(f"recovery={given!r}: choose one of {', '.join(STRATEGIES)}")
+    return given
+
+
+def _modules(given: str | Sequence[str], name: str) -> list[str]:
+    return checked_modules([given] if isinstance(given, str) else given)
+
+
+_Chosen = Literal["checkpoint", "replay", "replication"]
+STRATEGIES = typing.get_args(_Chosen)
 
 
 class RunOptions(TypedDict, total=False):
-    """What is missing or None is as the query or the configuration says."""
+    """The options; one that is missing or None is as the query or the configuration has it."""
 
-    #: How every vertex is recovered; one that is not deterministic stays strong.
-    recovery: Strategy | None
-    #: Instances of every vertex; more than one means replication.
-    replicas: int | None
-    #: Least time between two checkpoints of a vertex.
-    checkpoint_interval: Duration | None
-    #: Bytes of input after which a vertex takes one before that: a number, or such as "64MB".
-    checkpoint_bytes: int | str | None
-    #: What the state of a host may take in memory before it is spilled: a number, or "4GB".
-    state_memory: int | str | None
-    #: A folder on a local disk for state that is spilled; by default that for temporary files.
-    scratch: str | None
-    #: Limit of spilled state per host, such as "100GB"; default: the size of the disk.
-    scratch_limit: int | str | None
-    #: How long what recovery no longer needs is kept: a duration, or "all".
-    retain: Duration | None
-    #: How long the output is kept: a duration, "delivered" (what no delivery needs goes), or "all".
-    retention: Duration | None
-    #: How long late rows and dead letters are kept; by default as ``retention``, if a duration.
-    side_retention: Duration | None
-    #: Merge small files of the output while the job runs; None: if it is endless, and the output
-    #: lies in its root.
-    compact_output: bool | None
-    #: Compare all that is written twice; channels are then flushed, from the job's beginning on.
-    verify: bool | None
-    #: Modules that the query imports: files ``.py``, ``.zip`` or ``.egg``, packages, folders.
-    py_files: Sequence[str] | None
-    #: Let other users read the job's folder, as the umask says; by default only its own may. It is
-    #: decided when the job begins.
-    shared_root: bool | None
-    #: Sync what is announced as durable to a local disk; False: a loss of power may cost it.
-    fsync: bool | None
+    #: A vertex that is not deterministic stays strong.
+    recovery: Annotated[
+        Strategy | None,
+        Option("Recovery of every vertex; default: the query's own.", _strategy, kind=_Chosen),
+    ]
+    #: More than one means replication.
+    replicas: Annotated[
+        int | None,
+        Option(
+            "Instances of every vertex, each on its own host.", kind=int, bounds=(1, REPLICAS_MAX)
+        ),
+    ]
+    checkpoint_interval: Annotated[
+        Duration | None,
+        Option(
+            "Such as 1s: between two checkpoints.",
+            _interval,
+            _host("checkpoint_interval_s", _US_PER_S),
+            metavar="DURATION",
+        ),
+    ]
+    checkpoint_bytes: Annotated[
+        int | str | None,
+        Option(
+            "A checkpoint each time this much input was read, e.g. 64MB.",
+            _size,
+            _host("checkpoint_bytes_max"),
+            metavar="SIZE",
+        ),
+    ]
+    state_memory: Annotated[
+        int | str | None,
+        Option(
+            "Memory for state per host, such as 4GB; more is spilled to disk.",
+            _size,
+            _host("state_memory_bytes"),
+            metavar="SIZE",
+        ),
+    ]
+    scratch: Annotated[
+        str | None,
+        Option(
+            "Folder for spilled state, on a local disk; default: /tmp.",
+            apply=_host("scratch_folder"),
+            metavar="FOLDER",
+        ),
+    ]
+    scratch_limit: Annotated[
+        int | str | None,
+        Option(
+            "Limit of spilled state per host, such as 100GB.",
+            _size,
+            _host("scratch_bytes_max"),
+            metavar="SIZE",
+        ),
+    ]
+    retain: Annotated[
+        Duration | None,
+        Option(
+            "How long to keep data that recovery no longer needs.",
+            _retain,
+            _job(retain_us=_kept_us),
+            metavar="DURATION|all",
+        ),
+    ]
+    retention: Annotated[
+        Duration | None,
+        Option(
+            "How long to keep the output, or: until delivered.",
+            _retention,
+            _job(
+                retention_us=_kept_us, side_retention_us=lambda value: _kept_us(value) or KEEP_ALL
+            ),
+            metavar="DURATION|delivered|all",
+        ),
+    ]
+    #: By default as ``retention``, if that is a duration, whose value it overrides.
+    side_retention: Annotated[
+        Duration | None,
+        Option(
+            "How long to keep late rows and dead letters.",
+            _side_retention,
+            _job(side_retention_us=_kept_us),
+            metavar="DURATION|all",
+        ),
+    ]
+    compact_output: Annotated[
+        bool | None,
+        Option(
+            "Merge small output files; default: if the job is endless and writes into its root.",
+            kind=bool,
+            flags=("--compact-output/--no-compact-output",),
+        ),
+    ]
+    #: Channels are then flushed, from the job's beginning on.
+    verify: Annotated[
+        bool | None,
+        Option(
+            "Compare all that is written twice; slower.",
+            apply=_host("verify"),
+            kind=bool,
+            flags=("--verify",),
+        ),
+    ]
+    #: False: a loss of power may cost data that was announced as durable.
+    fsync: Annotated[
+        bool | None,
+        Option(
+            "Sync files to a local disk before they count.",
+            apply=_host("fsync"),
+            kind=bool,
+            flags=("--fsync/--no-fsync",),
+        ),
+    ]
+    #: Fixed when the job begins; by default only its own user may read the folder.
+    shared_root: Annotated[
+        bool | None,
+        Option(
+            "Let other users read the job's folder, subject to the umask.",
+            apply=_job(shared_root=bool),
+            kind=bool,
+            flags=("--shared-root",),
+        ),
+    ]
+    py_files: Annotated[
+        Sequence[str] | None,
+        Option(
+            "Modules that the query imports: .py, .zip, .egg or a folder.",
+            _modules,
+            lambda config, value: replace(config, py_files=(*config.py_files, *value)),
+            kind=list[str],
+            metavar="PATH",
+        ),
+    ]
+
+
+#: The options by name. ``applied`` goes through them in this order: ``side_retention`` is last.
+OPTIONS: dict[str, Option] = {
+    name: typing.get_args(hint)[1]
+    for name, hint in typing.get_type_hints(RunOptions, include_extras=True).items()
+}
 
 
 def recorded(options: RunOptions) -> RunOptions:
     """The options as ``job.json`` keeps them: checked, only JSON types.
 
     Raises:
-        UsageError: one of them cannot be.
+        UsageError: an option does not exist, or its value is not valid.
     """
-    unknown = sorted(set(options) - RunOptions.__annotations__.keys())
+    unknown = sorted(set(options) - OPTIONS.keys())
     if unknown:
-        there = ", ".join(RunOptions.__annotations__)
-        raise UsageError(f"there is no option {unknown[0]!r}; there are {there}")
-    strategy = options.get("recovery")
-    if strategy == "strong":
-        raise UsageError("recovery='strong' is for single stages: write .recover_with('strong')")
-    if strategy is not None and strategy not in STRATEGIES:
-        raise UsageError(f"recovery={strategy!r}: choose one of {', '.join(STRATEGIES)}")
-    known = options.copy()
-    interval, retain = options.get("checkpoint_interval"), options.get("retain")
-    if interval is not None:
-        known["checkpoint_interval"] = positive_duration_us(interval, what="checkpoint_interval")
-    for name in SIZES:
-        size = options.get(name)
-        if isinstance(size, int | str):
-            known[name] = _bytes(size, name)
-    if retain is not None and retain != ALL:
-        known["retain"] = duration_us(retain, what="retain (or 'all')")
-    modules = options.get("py_files")
-    if modules is not None:
-        known["py_files"] = checked_modules([modules] if isinstance(modules, str) else modules)
-    kept, aside = options.get("retention"), options.get("side_retention")
-    if kept is not None and kept not in (ALL, DELIVERED):
-        known["retention"] = positive_duration_us(kept, what="retention (or 'all')")
-    if aside is not None and aside not in (ALL, DELIVERED):
-        known["side_retention"] = positive_duration_us(aside, what="side_retention (or 'all')")
-    if aside == DELIVERED:
-        raise UsageError("late rows and dead letters are not delivered: give side_retention a time")
-    return known
+        raise UsageError(f"there is no option {unknown[0]!r}; there are {', '.join(OPTIONS)}")
+    return typing.cast(
+        "RunOptions",
+        {
+            name: None if value is None else OPTIONS[name].check(value, name)
+            for name, value in options.items()
+        },
+    )
 
 
 def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
@@ -131,42 +298,11 @@ def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
 def applied(config: JobConfig, options: RunOptions) -> JobConfig:
     """The configuration of a run with these options."""
     known = recorded(options)
-    host = config.host
-    interval_us = known.get("checkpoint_interval")
-    if isinstance(interval_us, int):
-        host = replace(host, checkpoint_interval_s=interval_us / _US_PER_S)
-    if isinstance(size := known.get("checkpoint_bytes"), int):
-        host = replace(host, checkpoint_bytes_max=size)
-    if isinstance(size := known.get("state_memory"), int):
-        host = replace(host, state_memory_bytes=size)
-    if isinstance(size := known.get("scratch_limit"), int):
-        host = replace(host, scratch_bytes_max=size)
-    host = replace(host, scratch_folder=known.get("scratch") or host.scratch_folder)
-    verify, retain = known.get("verify"), known.get("retain")
-    host = replace(host, verify=host.verify if verify is None else verify)
-    fsync = known.get("fsync")
-    host = replace(host, fsync=host.fsync if fsync is None else fsync)
-    config = replace(config, py_files=(*config.py_files, *(known.get("py_files") or ())))
-    shared = known.get("shared_root")
-    config = replace(config, shared_root=config.shared_root if shared is None else shared)
-    if retain is not None:
-        retain_us = KEEP_ALL if retain == ALL else duration_us(retain, what="retain")
-        config = replace(config, retain_us=retain_us)
-    kept_us = _retention_us(known.get("retention"))
-    side_us = _retention_us(known.get("side_retention"))
-    if kept_us is not None:
-        config = replace(config, retention_us=kept_us, side_retention_us=kept_us or KEEP_ALL)
-    if side_us is not None:
-        config = replace(config, side_retention_us=side_us)
-    return replace(config, host=host)
-
-
-def _retention_us(given: Duration | None) -> int | None:
-    if given is None:
-        return None
-    if given == ALL:
-        return KEEP_ALL
-    return 0 if given == DELIVERED else duration_us(given, what="retention")
+    for name, option in OPTIONS.items():
+        value = known.get(name)
+        if value is not None:
+            config = option.apply(config, value)
+    return config
 
 
 def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobConfig:
@@ -246,11 +382,3 @@ def check_hosts(plan: PhysicalPlan, hosts: int) -> None:
             f"replicas are on different hosts: {replicas_max(plan)} replicas need as many hosts, "
             f"there are only {hosts}; give --hosts, or ask for fewer --replicas"
         )
-
-
-def _bytes(given: int | str, option: str) -> int:
-    match = _SIZE.fullmatch(str(given).strip())
-    size = 0 if match is None else int(float(match[1]) * _UNITS.get(match[2] or "B", 1))
-    if size < 1:
-        raise UsageError(f'{option} {given!r} is not a size; write it like "64MB"')
-    return size

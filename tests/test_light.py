@@ -30,7 +30,9 @@ def modules_of(code: str) -> set[str]:
         ("import streamscope", set(), 150),
         ("import streamscope; streamscope.JobFailedError", set(), 250),
         ("import streamscope; streamscope.status", {"pyarrow", "fsspec"}, 600),
-        ("import jobmanager.cli.main", {"pyarrow", "fsspec"}, 1500),
+        ("import jobmanager.cli.main", set(), 500),
+        ("import jobmanager.cli.verbs.status", {"pyarrow", "fsspec"}, 800),
+        ("import streamscope; streamscope.Stream, streamscope.col", {"pyarrow", "fsspec"}, 900),
     ],
 )
 def test_an_import_is_light(code: str, allowed: set[str], most: int) -> None:

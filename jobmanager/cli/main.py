@@ -1,4 +1,4 @@
-"""The ``jobmanager`` command.
+"""The ``jobmanager`` command: its verbs, each imported when it is called.
 
 Exit: 0 done or stopped, 1 failed or cancelled, 2 a mistake, 3 (status) degraded or (deploy
 --dry-run) some state would be lost, 130 interrupted.
@@ -10,61 +10,16 @@ import contextlib
 import functools
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, ParamSpec
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import typer
-from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from jobmanager import logs
-from jobmanager.cli import (
-    options,
-    requests,
-    settings_file,
-)
-from jobmanager.cli.change import deploy, savepoint, savepoints
-from jobmanager.cli.deliver import deliver
-from jobmanager.cli.logs import logs as show_logs
-from jobmanager.cli.page.verbs import doctor, serve
-from jobmanager.cli.requests import status_of
-from jobmanager.cli.results import (
-    EXIT_DEGRADED,
-    EXIT_FAILED,
-    EXIT_USAGE,
-    follow,
-    leave,
-    print_end,
-    print_result,
-)
-from jobmanager.cli.running import days
-from jobmanager.cli.running.batch import print_batch
-from jobmanager.cli.show import show, table
-from jobmanager.cli.standby import standby
-from jobmanager.cli.verbs.intake import intake
-from jobmanager.cli.verbs.listing import list_jobs
-from jobmanager.cli.view import (
-    ProgressView,
-    in_one_line,
-    print_lost_rows,
-    starting,
-    state_line,
-    vertex_table,
-)
-from jobmanager.config import JobConfig
-from jobmanager.driver.running import run as jobs
-from jobmanager.driver.running.batch.validate import validate as run_both
+from jobmanager.cli import options, settings_file
+from jobmanager.cli.exits import EXIT_FAILED, EXIT_USAGE, in_one_line, leave
 from jobmanager.errors import JobFailedError
-from jobmanager.options import configured
-from jobmanager.replay.state_verb import state
-from jobmanager.replay.verbs import bisect, capsule, diff, replay, why
-from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.storage.garbage import collect_garbage
-from jobmanager.storage.output_check import verify_output
-from jobmanager.storage.query_file import load_query, query_file
-from jobmanager.storage.root import JobRoot
-from planner.explain import text as plan_text
-from planner.explain.json import document as plan_document
-from planner.physical.lower import lower
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
@@ -76,10 +31,169 @@ P = ParamSpec("P")
 #: What typer raises of a call that it cannot read; it exports only the kinds below it.
 _CallError: Any = typer.BadParameter.__bases__[0]
 _JSON = "streamscope.json"
+#: Each verb: the module and the function that run it, and its line of help.
+VERBS = {
+    "run": (
+        "jobmanager.cli.verbs.run:run",
+        "Run a query to its end, or with --continue day by day, and show its progress.",
+    ),
+    "sql": (
+        "jobmanager.cli.verbs.run:run",
+        "Run a query written in SQL: run FILE.sql under another name.",
+    ),
+    "resume": (
+        "jobmanager.cli.verbs.run:resume",
+        "Continue a job that was stopped or cancelled, failed, or whose job manager died.",
+    ),
+    "explain": (
+        "jobmanager.cli.verbs.plans:explain",
+        "Show the plan of a query, its rules and its costs, without running it.",
+    ),
+    "validate": (
+        "jobmanager.cli.verbs.plans:validate",
+        "Run a query as a stream and as a Spark batch, and show the first difference.",
+    ),
+    "status": (
+        "jobmanager.cli.verbs.status:status",
+        "Show the status of a job, from any process, during the job and after it.",
+    ),
+    "list": (
+        "jobmanager.cli.verbs.listing:list_jobs",
+        "List the jobs in a local folder, or the job whose root it is.",
+    ),
+    "standby": (
+        "jobmanager.cli.verbs.standby:standby",
+        "Start Spark, wait until a job's driver dies, and continue the job at once.",
+    ),
+    "cancel": (
+        "jobmanager.cli.requests:cancel",
+        "Ask a running job to end; durable data stays, and resume can continue the job.",
+    ),
+    "stop": (
+        "jobmanager.cli.requests:stop",
+        "Ask a running job to stop and keep its state; resume continues exactly there.",
+    ),
+    "drain": (
+        "jobmanager.cli.requests:drain",
+        "Ask a running job to move everything off a host, without a gap, and to let it go.",
+    ),
+    "savepoint": (
+        "jobmanager.cli.verbs.change:savepoint",
+        "Save the state of a job, running or stopped; a running job pauses meanwhile.",
+    ),
+    "savepoints": (
+        "jobmanager.cli.verbs.change:savepoints",
+        "List the savepoints of a job, delete some, or export one to another folder.",
+    ),
+    "deploy": (
+        "jobmanager.cli.verbs.change:deploy",
+        "Continue a job with another query and its state, after showing the effect on each stage.",
+    ),
+    "show": (
+        "jobmanager.cli.verbs.show:show",
+        "Show the first rows of a job's answer, in order of time, while it runs or after it.",
+    ),
+    "table": (
+        "jobmanager.cli.verbs.show:table",
+        "Show the rows of a job's answer that are valid now, or at a time.",
+    ),
+    "deliver": (
+        "jobmanager.cli.verbs.deliver:deliver",
+        "Deliver a job's output: that of a running job as it is flushed.",
+    ),
+    "logs": (
+        "jobmanager.cli.verbs.logs:logs",
+        "Show what happened to a job: starts, checkpoints, losses, failures, its end.",
+    ),
+    "doctor": (
+        "jobmanager.cli.page.verbs:doctor",
+        "Diagnose a job: what is wrong, since when, why, and what to do.",
+    ),
+    "serve": (
+        "jobmanager.cli.page.verbs:serve",
+        "Serve a page that shows jobs, and their metrics for Prometheus at /metrics.",
+    ),
+    "replay": (
+        "jobmanager.replay.verbs:replay",
+        "Run a vertex of a job again in this process and compare its output with the recorded one.",
+    ),
+    "why": (
+        "jobmanager.replay.verbs:why",
+        "Show the smallest set of input rows that gives a row of the answer, and their path.",
+    ),
+    "diff": (
+        "jobmanager.replay.verbs:diff",
+        "Compare the answer of a job with that of another version over the same recorded input.",
+    ),
+    "bisect": (
+        "jobmanager.replay.verbs:bisect",
+        "Find the first input item, or version of the query, that makes a row of the answer wrong.",
+    ),
+    "capsule": (
+        "jobmanager.replay.verbs:capsule",
+        "Write the smallest input that gives a row of the answer, with its code, to one file.",
+    ),
+    "state": (
+        "jobmanager.replay.state_verb:state",
+        "Show the state of a stage: keys, open windows, rows that may still match.",
+    ),
+    "gc": (
+        "jobmanager.cli.verbs.storage:gc",
+        "Delete files a stopped job no longer needs; it can still be resumed.",
+    ),
+    "verify": (
+        "jobmanager.cli.verbs.storage:verify",
+        "Read the output of a finished job back and compare all of it with its digests.",
+    ),
+    "intake": (
+        "jobmanager.cli.verbs.intake:intake",
+        "Accept rows over HTTP and Flight, and acknowledge them when they are durable.",
+    ),
+}
+
+
+class _Verbs(Mapping[str, Any]):
+    """The commands by verb; each is imported when it is looked up."""
+
+    def __getitem__(self, verb: str) -> Any:
+        if verb not in VERBS:
+            raise KeyError(verb)
+        return _command(verb)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+@functools.cache
+def _command(verb: str) -> Any:
+    """The command of a verb with its options."""
+    home, text = VERBS[verb]
+    module, _, name = home.partition(":")
+    alone = typer.Typer(add_completion=False)
+    alone.command(name=verb, help=text)(_reports_errors(getattr(import_module(module), name)))
+    return typer.main.get_command(alone)
 
 
 class _Commands(TyperGroup):
     """The verbs; a call that cannot be read is a mistake like others: one line, and JSON."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Verbs()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All verbs, in the order of the page."""
+        return list(VERBS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the verbs and their lines of help, without importing them."""
+        self.commands = {
+            verb: TyperCommand(name=verb, help=text) for verb, (_, text) in VERBS.items()
+        }
+        super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read what is before the verb, and the file with options."""
@@ -103,8 +217,8 @@ def _one_line(ctx: Any) -> Iterator[None]:
         yield
     except _CallError as error:
         command = getattr(error.ctx, "command_path", ctx.command_path)
-        told = f"{in_one_line(error.format_message())} ({command} --help)"
-        _fail(UsageError(told), as_json=ctx.meta[_JSON])
+        message = f"{in_one_line(error.format_message())} ({command} --help)"
+        _fail(UsageError(message), as_json=ctx.meta[_JSON])
 
 
 app = typer.Typer(
@@ -126,6 +240,8 @@ def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(verb)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         if "verbose" in kwargs:
+            from jobmanager import logs
+
             logs.configure(verbose=bool(kwargs["verbose"]))
         try:
             verb(*args, **kwargs)
@@ -136,255 +252,11 @@ def _reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
 
 
 def _fail(error: StreamEngineError, *, as_json: bool) -> NoReturn:
-    told = ": ".join([*getattr(error, "__notes__", ()), str(error)])
-    print(f"jobmanager: error: {told}", file=sys.stderr)
+    message = ": ".join([*getattr(error, "__notes__", ()), str(error)])
+    print(f"jobmanager: error: {message}", file=sys.stderr)
     if as_json and not isinstance(error, JobFailedError):
-        print(json.dumps({"state": "failed", "error": told}))
+        print(json.dumps({"state": "failed", "error": message}))
     raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED)
-
-
-@app.command()
-@_reports_errors
-def run(
-    target: options.TargetOrRoot = None,
-    root: Annotated[str | None, typer.Option(help="Folder of the job (any fsspec uri).")] = None,
-    continue_root: options.ContinueRoot = None,
-    finish: options.FinishDays = False,
-    executor: options.ExecutorOrBefore = None,
-    master: options.Master = None,
-    parallelism: options.ParallelismOrAuto = 2,
-    hosts: options.Hosts = None,
-    paced: options.Paced = None,
-    recovery: options.Recovery = None,
-    replicas: options.Replicas = None,
-    checkpoint_interval: options.CheckpointInterval = None,
-    checkpoint_bytes: options.CheckpointBytes = None,
-    state_memory: options.StateMemory = None,
-    scratch: options.ScratchFolder = None,
-    scratch_limit: options.ScratchLimit = None,
-    retain: options.Retain = None,
-    retention: options.Retention = None,
-    side_retention: options.SideRetention = None,
-    compact_output: options.CompactOutput = None,
-    verify: options.Verify = None,
-    fsync: options.Fsync = None,
-    shared_root: options.SharedRoot = None,
-    py_files: options.PyFiles = None,
-    batch: Annotated[bool, typer.Option("--batch", help="As a Spark SQL batch instead.")] = False,
-    settings: options.Settings = None,
-    dialect: options.DialectOption = None,
-    as_json: options.AsJson = False,
-    verbose: options.Verbose = False,
-) -> None:
-    """Run a query to its end, or with --continue day by day, and show its progress."""
-    before = days.check_call(target, root, continue_root, batch=batch, finish=finish)
-    query = None if target is None else load_query(target, settings or (), py_files or (), dialect)
-    if batch:
-        raise typer.Exit(print_batch(query, root, master, parallelism, shared_root, as_json))
-    kept: dict[str, Any] = {"retain": retain, "retention": retention, "fsync": fsync}
-    kept |= {"state_memory": state_memory, "scratch": scratch, "scratch_limit": scratch_limit}
-    kept |= {"side_retention": side_retention, "compact_output": compact_output, "verify": verify}
-    kept |= {"shared_root": shared_root, "py_files": py_files, "replicas": replicas}
-    with ProgressView(starting(executor)) as view:
-        job = jobs.run(
-            query,
-            root=continue_root or root,
-            continue_=continue_root is not None,
-            finish=finish,
-            executor=executor,
-            master=master,
-            parallelism=parallelism,
-            hosts=hosts,
-            paced=paced,
-            on_status=view.show,
-            recovery=recovery,
-            checkpoint_interval=checkpoint_interval,
-            checkpoint_bytes=checkpoint_bytes,
-            **kept,
-            query_file=None if target is None else query_file(target),
-        )
-        is_interrupted = follow(job)
-    print_end(job, before, as_json=as_json, is_interrupted=is_interrupted)
-
-
-app.command(name="sql", help="Run a query written in SQL: run FILE.sql under another name.")(run)
-
-
-@app.command()
-@_reports_errors
-def resume(
-    root: options.Root,
-    executor: Annotated[
-        Literal["spark", "local"] | None, typer.Option(help="By default as before.")
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
-    hosts: options.Hosts = None,
-    recovery: options.Recovery = None,
-    replicas: options.Replicas = None,
-    checkpoint_interval: options.CheckpointInterval = None,
-    checkpoint_bytes: options.CheckpointBytes = None,
-    state_memory: options.StateMemory = None,
-    scratch: options.ScratchFolder = None,
-    scratch_limit: options.ScratchLimit = None,
-    retain: options.Retain = None,
-    retention: options.Retention = None,
-    side_retention: options.SideRetention = None,
-    compact_output: options.CompactOutput = None,
-    verify: options.Verify = None,
-    fsync: options.Fsync = None,
-    trust: options.Trust = False,
-    accept_changed_inputs: options.AcceptChangedInputs = False,
-    as_json: options.AsJson = False,
-    verbose: options.Verbose = False,
-) -> None:
-    """Go on with a job that was stopped or cancelled, failed, or whose job manager died."""
-    with ProgressView(starting(executor)) as view:
-        job = jobs.resume(
-            root,
-            executor=executor,
-            master=master,
-            hosts=hosts,
-            on_status=view.show,
-            recovery=recovery,
-            replicas=replicas,
-            checkpoint_interval=checkpoint_interval,
-            checkpoint_bytes=checkpoint_bytes,
-            state_memory=state_memory,
-            scratch=scratch,
-            scratch_limit=scratch_limit,
-            retain=retain,
-            retention=retention,
-            side_retention=side_retention,
-            compact_output=compact_output,
-            verify=verify,
-            fsync=fsync,
-            trust=trust,
-            accept_changed_inputs=accept_changed_inputs,
-        )
-        view.note(job.status())
-        is_interrupted = follow(job)
-    print_result(job, as_json=as_json, is_interrupted=is_interrupted)
-
-
-@app.command()
-@_reports_errors
-def explain(
-    target: options.Target,
-    parallelism: options.ParallelismOrAuto = 2,
-    paced: options.Paced = None,
-    format: Annotated[
-        Literal["text", "mermaid", "json"], typer.Option(help="For people, pages or programs.")
-    ] = "text",
-    mermaid: Annotated[bool, typer.Option(help="The same as --format mermaid.")] = False,
-    settings: options.Settings = None,
-    dialect: options.DialectOption = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Show the plan of a query, its rules and its costs, without running it."""
-    config = configured(JobConfig(), parallelism, None, paced)
-    query, is_paced = load_query(target, settings or (), dialect=dialect), config.host.pace > 0
-    plan = lower(query, root="ROOT", parallelism=config.parallelism, is_paced=is_paced)
-    if as_json:
-        print(json.dumps(plan_document(plan)))
-    else:
-        print(plan_text.explain(plan, "mermaid" if mermaid else format))
-
-
-@app.command()
-@_reports_errors
-def validate(
-    target: options.Target,
-    executor: options.ExecutorOption = "local",
-    master: options.Master = None,
-    parallelism: options.Parallelism = 2,
-    paced: options.Paced = None,
-    settings: options.Settings = None,
-    dialect: options.DialectOption = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Run a query as a stream and as a Spark batch, and show the first difference."""
-    query = load_query(target, settings or (), dialect=dialect)
-    found = run_both(query, executor=executor, master=master, parallelism=parallelism, paced=paced)
-    print(json.dumps(found.to_json()) if as_json else found)
-    if not found.is_equal:
-        raise typer.Exit(EXIT_FAILED)
-
-
-@app.command()
-@_reports_errors
-def status(root: options.Root, as_json: options.AsJson = False) -> None:
-    """Show where a job stands; works from any process, during the job and after it."""
-    found = status_of(root)
-    if as_json:
-        print(json.dumps(found))
-    elif found.get("vertices"):
-        console = Console()
-        console.print(vertex_table(found, width=console.width))
-        print_lost_rows(found)
-    else:
-        print(state_line(found))
-    if found["health"] == "degraded" and found["state"] in OPEN_STATES:
-        raise typer.Exit(EXIT_DEGRADED)
-
-
-app.command(name="list")(_reports_errors(list_jobs))
-
-for _verb in (
-    standby,
-    requests.cancel,
-    requests.stop,
-    requests.drain,
-    savepoint,
-    savepoints,
-    deploy,
-    show,
-    table,
-    deliver,
-    show_logs,
-    doctor,
-    serve,
-    replay,
-    why,
-    diff,
-    bisect,
-    capsule,
-    state,
-):
-    app.command()(_reports_errors(_verb))
-
-
-@app.command()
-@_reports_errors
-def gc(
-    root: options.Root,
-    retain: options.Retain = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the files that would be deleted.")
-    ] = False,
-    trust: options.Trust = False,
-    as_json: options.AsJson = False,
-) -> None:
-    """Delete what a job that does not run keeps and nobody needs: it can be resumed as before."""
-    job_root = JobRoot(root, trust=trust)
-    found = collect_garbage(job_root, JobConfig(), {"retain": retain}, is_dry_run=dry_run)
-    told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
-    if as_json:
-        print(json.dumps(told))
-        return
-    for name in found.files:
-        print(name)
-    what = "would be freed" if dry_run else "freed"
-    print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
-
-
-@app.command()
-@_reports_errors
-def verify(root: options.Root, trust: options.Trust = False) -> None:
-    """Read the output of a finished job back and compare all of it with its digests."""
-    print(json.dumps(verify_output(JobRoot(root, trust=trust))))
-
-
-app.command()(_reports_errors(intake))
 
 
 def main() -> None:

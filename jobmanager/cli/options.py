@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from planner.cost.options import PARALLELISM_MAX
-from planner.physical.recovery import REPLICAS_MAX
+from planner.cost.parallelism import PARALLELISM_MAX
 
 
 def _show_version(is_asked: bool) -> None:
@@ -99,83 +98,9 @@ ParallelismOrAuto = Annotated[
 ]
 Paced = Annotated[float | None, typer.Option(help="Replay this many times faster than real time.")]
 Hosts = Annotated[int | None, typer.Option(min=1, help="Hosts; by default from the slots.")]
-Recovery = Annotated[
-    Literal["checkpoint", "replay", "replication"] | None,
-    typer.Option(help="Recovery of every vertex; default: the query's own."),
-]
-Replicas = Annotated[
-    int | None,
-    typer.Option(min=1, max=REPLICAS_MAX, help="Instances of every vertex, each on its own host."),
-]
-CheckpointInterval = Annotated[
-    str | None, typer.Option(metavar="DURATION", help="Such as 1s: between two checkpoints.")
-]
-CheckpointBytes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE", help="A checkpoint each time this much input was read, e.g. 64MB."
-    ),
-]
-StateMemory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE", help="Memory for state per host, such as 4GB; more is spilled to disk."
-    ),
-]
-ScratchFolder = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FOLDER", help="Folder for spilled state, on a local disk; default: /tmp."
-    ),
-]
-ScratchLimit = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Limit of spilled state per host, such as 100GB.")
-]
 AcceptChangedInputs = Annotated[
     bool,
     typer.Option("--accept-changed-inputs", help="Only rows that could not be read were mended."),
-]
-Retain = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION|all", help="How long to keep data that recovery no longer needs."
-    ),
-]
-Retention = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION|delivered|all", help="How long to keep the output, or: until delivered."
-    ),
-]
-SideRetention = Annotated[
-    str | None,
-    typer.Option(metavar="DURATION|all", help="How long to keep late rows and dead letters."),
-]
-CompactOutput = Annotated[
-    bool | None,
-    typer.Option(
-        "--compact-output/--no-compact-output",
-        help="Merge small output files; default: if the job is endless and writes into its root.",
-    ),
-]
-Fsync = Annotated[
-    bool | None,
-    typer.Option("--fsync/--no-fsync", help="Sync files to a local disk before they count."),
-]
-PyFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="PATH", help="Modules that the query imports: .py, .zip, .egg or a folder."
-    ),
-]
-SharedRoot = Annotated[
-    bool | None,
-    typer.Option(
-        "--shared-root", help="Let other users read the job's folder, subject to the umask."
-    ),
-]
-Verify = Annotated[
-    bool | None, typer.Option("--verify", help="Compare all that is written twice; slower.")
 ]
 Trust = Annotated[
     bool,

@@ -33,7 +33,6 @@ _REQUESTS = {
 
 
 def cancel(root: options.Root, as_json: options.AsJson = False) -> None:
-    """Ask a running job to end; what is durable stays, and resume can go on with it."""
     answer = ask(root, CANCEL)
     print(json.dumps({"job": _job(root), "cancel": answer}) if as_json else answer)
 
@@ -45,7 +44,6 @@ def stop(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask a running job to stop with its state kept: resume goes on exactly where it was."""
     answer = ask(root, FINISH if finish else STOP)
     print(json.dumps({"job": _job(root), "stop": answer}) if as_json else answer)
 
@@ -55,7 +53,6 @@ def drain(
     root: options.Root,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask a running job to move everything off a host, without a gap, and to let it go."""
     try:
         answer = ask(root, "drain", host)
     except NoJobError:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
-import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import typer
 
+from jobmanager.cli.exits import EXIT_DEGRADED, EXIT_FAILED, EXIT_INTERRUPTED
 from jobmanager.cli.running import days
 from jobmanager.cli.running.frozen import ended_if_frozen
 from jobmanager.cli.view import print_lost_rows, reason_lines
@@ -20,7 +19,6 @@ from jobmanager.errors import JobFailedError
 if TYPE_CHECKING:
     from jobmanager.driver.job import Job
 
-EXIT_FAILED, EXIT_USAGE, EXIT_DEGRADED, EXIT_INTERRUPTED = 1, 2, 3, 130
 #: The keys of a status that ``run --json`` prints.
 SUMMARY = (
     "job",
@@ -94,16 +92,3 @@ def print_end(job: Job, before: int | None, *, as_json: bool, is_interrupted: bo
         print_result(job, as_json=as_json, is_interrupted=is_interrupted)
     else:
         days.print_day(job, before)
-
-
-def leave(code: str | int | None) -> NoReturn:
-    """End the process without taking Python down under threads that are not its own.
-
-    A server that did not stop in its time may still call into Python from a thread of gRPC, which
-    would then end the process with "Fatal Python error: PyGILState_Release".
-    """
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # whoever read it is gone
-            stream.flush()
-    os._exit(code if isinstance(code, int) else int(code is not None))

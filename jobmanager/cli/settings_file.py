@@ -25,21 +25,24 @@ FILE = "streamscope.toml"
 def defaults(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """By verb, the values of its parameters; ``commands`` are those of Click.
 
+    A command is looked up, and so imported, only if the file or a variable may name its options.
+
     Raises:
         UsageError: the file cannot be read, or has a verb or an option that does not exist.
     """
-    known = {verb: _options(command) for verb, command in commands.items()}
-    found = {verb: dict(values) for verb, values in _of_file(known).items()}
-    for verb, options in known.items():
-        for option, parameter in options.items():
-            variable = f"STREAMSCOPE_{verb}_{option[2:]}".replace("-", "_").upper()
-            if variable in os.environ:
-                found[verb][parameter] = os.environ[variable]
+    found = {verb: dict(values) for verb, values in _of_file(commands).items()}
+    for verb in commands:
+        prefix = f"STREAMSCOPE_{verb}_".upper()
+        if any(name.startswith(prefix) for name in os.environ):
+            for option, parameter in _options(commands[verb]).items():
+                variable = f"{prefix}{option[2:].replace('-', '_').upper()}"
+                if variable in os.environ:
+                    found[verb][parameter] = os.environ[variable]
     return found
 
 
-def _of_file(known: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {verb: {} for verb in known}
+def _of_file(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {verb: {} for verb in commands}
     path = os.environ.get(VARIABLE) or FILE
     if path == FILE and not Path(FILE).exists():
         return found
@@ -48,6 +51,7 @@ def _of_file(known: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
             document = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
+    known = {verb: _options(command) for verb, command in commands.items()}
     for key, value in document.items():
         if not isinstance(value, dict):
             verbs = [verb for verb in known if _option(key) in known[verb]]

@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from jobmanager.cli.exits import in_one_line
 from jobmanager.driver.lost_rows import lost_lines
 from jobmanager.state.health import health_line, said, with_health
 from jobmanager.state.held_time import time_of
@@ -251,11 +252,6 @@ def state_line(status: dict[str, Any]) -> str:
     """A job that has not come far enough for a table."""
     text = f"{status['job']}: {status['state']}"
     return f"{text}: {in_one_line(status['error'])}" if status.get("error") else text
-
-
-def in_one_line(message: str) -> str:
-    """A message, which may quote what a user's code raised, without its line breaks."""
-    return "; ".join(line.strip() for line in message.splitlines() if line.strip())
 
 
 def _lost_rows(status: dict[str, Any]) -> str:

@@ -24,7 +24,6 @@ def state(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what a stage of a job remembers: keys, open windows, rows that may still match."""
     tables = read_state(root, stage, at=at, trust=trust)
     if sql is not None:
         tables = {"": query_state(tables, sql)}

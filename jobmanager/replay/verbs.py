@@ -56,7 +56,6 @@ def replay(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Run a vertex of a job again in this process and compare its output with the recorded one."""
     query = None if code is None else load_query(code)
     try:
         if root.endswith(".zip"):
@@ -88,7 +87,6 @@ def why(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the smallest set of input rows that makes a row of the answer, and its way."""
     found = whys.why(root, row, runs_max=runs_max, trust=trust)
     if as_json:
         print(json_text(found.to_json()))
@@ -125,7 +123,6 @@ def diff(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compare the answer of a job with that of another version over the same recorded input."""
     query = load_query(code, settings or ())
     found = diffing.diff(root, query, from_=from_, until=until, keys=key or (), trust=trust)
     if markdown is not None:
@@ -150,7 +147,6 @@ def bisect(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find the first input item, or version of the query, that makes a row of the answer wrong."""
     if code:
         queries = [load_query(target) for target in code]
         at = bisecting.first_wrong_version(root, queries, row=row, expect=expect, trust=trust)
@@ -177,7 +173,6 @@ def capsule(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write the smallest input that gives a row of the answer, with its code, to one file."""
     made = capsules.make_capsule(
         root, row, str(out), mask=mask or (), runs_max=runs_max, trust=trust
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rstream.types import MIN_TIME
-from rvertex.sources.events import iso
-from rvertex.sources.survey import unit_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +55,9 @@ def _of_partition(
 ) -> tuple[str, str, str] | None:
     """The kind, a sentence without its end, and what to do."""
     name = source.shown or source.path
+    from rvertex.sources.events import iso
+    from rvertex.sources.survey import unit_note
+
     note = unit_note(source, max_vs, max_vs)
     if note is not None:
         return "unit", f"{name}: {note[0]}", note[1]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import VertexSpec
 
+#: The folder for roots that the user does not name.
+DEFAULT_JOBS_FOLDER = "streamscope-jobs"
+
 #: Stands for the root; no scheme, so no uri of another place begins with it.
 ROOT_MARK = "{root}"
 

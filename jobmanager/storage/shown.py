@@ -11,7 +11,6 @@ from jobmanager.errors import CannotListError
 from jobmanager.state.health import with_health
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.liveness import is_owned
-from jobmanager.storage.output_claim import read_success
 from jobmanager.storage.ownership import is_live_here
 from jobmanager.storage.places import placed
 from jobmanager.storage.root import FORMAT, JOB, OLDEST_FORMAT, STATUS, JobRoot, display_uri
@@ -84,6 +83,8 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
     if _is_worked_on(root, owner, now_us):
         return {**found, **owner}
     if "output" in settings:
+        from jobmanager.storage.output_claim import read_success
+
         found["output"] = placed(settings["output"], here)
         success = read_success(found["output"])
         if success is not None:

@@ -19,16 +19,16 @@ from rstream.items.batch import CTI, KIND, VE, VS, event_schema, int64_column, k
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import LateRowError
 from rvertex.events.delay_estimate import BLOCK_ROWS, BLOCKS_MAX
-from rvertex.sources import open_reader, partition_count
+from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.rows.bad_rows import without_bad
 from rvertex.sources.logs.kafka.bounded import read_whole
 from rvertex.sources.logs.opening import discover_units
+from rvertex.sources.readers import open_reader
 from rvertex.sources.survey import survey
 
 if TYPE_CHECKING:
     from planner.logical.nodes import Source
-    from rvertex.sources import SourcePartition
-    from rvertex.sources.spec import SourceSpec
+    from rvertex.sources.spec import SourcePartition, SourceSpec
 
 _ROWS_MAX = 65_536
 

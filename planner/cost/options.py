@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
+from planner.cost.parallelism import PARALLELISM
 from planner.cost.statistics import Statistics
-
-#: Fixed, never derived from the machine: the digest of the output depends on it.
-PARALLELISM = 2
-PARALLELISM_MAX = 256
-#: "auto": per stage what the cost model recommends, which follows from the data and hints alone.
-Parallelism = int | Literal["auto"]
 
 
 @dataclass(frozen=True, slots=True)

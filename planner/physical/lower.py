@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from planner.cost.dealing import dealt
 from planner.cost.model import estimates
-from planner.cost.options import PARALLELISM, PARALLELISM_MAX, Parallelism, PlanOptions
+from planner.cost.options import PlanOptions
+from planner.cost.parallelism import PARALLELISM, PARALLELISM_MAX, Parallelism
 from planner.cost.statistics import Discover, Discovery, Look, Statistics, Survey
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError

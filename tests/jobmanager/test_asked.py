@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
-from jobmanager.cli.results import EXIT_USAGE
+from jobmanager.cli.exits import EXIT_USAGE
 from jobmanager.driver.engine import open_for_job
 from jobmanager.driver.notes import NoteWarning
 from jobmanager.storage.root import CANCEL, DRAIN, STOP, JobRoot

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager import JobExistsError, JobFailedError
+from jobmanager.cli.exits import EXIT_USAGE
 from jobmanager.cli.main import app
-from jobmanager.cli.results import EXIT_USAGE
 from jobmanager.driver.notes import NoteWarning
 from jobmanager.errors import InputsChangedError
 from jobmanager.storage.query_file import load_query, query_file

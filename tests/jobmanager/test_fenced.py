@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import jobmanager
-from jobmanager.cli.results import EXIT_USAGE
+from jobmanager.cli.exits import EXIT_USAGE
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JobRoot
 from rstream.clock import SystemClock

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jobmanager
+from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.cli.main import app
-from jobmanager.cli.results import EXIT_DEGRADED
 from jobmanager.cli.view import progress_line
 from planner import Stream, sinks
 from rvertex.sinks.limits import DeliveryLimits

@@ -52,8 +52,9 @@ def test_a_log_is_read_as_a_batch_while_it_grows(appender: Appender) -> None:
 
 def test_units_stay_when_commits_become_segments(appender: Appender) -> None:
     """The plan is made, then all rows move into segments, then they are read."""
-    from rvertex.sources import SourcePartition, open_reader
     from rvertex.sources.discover import discover
+    from rvertex.sources.readers import open_reader
+    from rvertex.sources.spec import SourcePartition
 
     plan = Stream.from_rstream(appender.uri, vs="time", delay="10s").plan
     spec = plan.spec  # type: ignore[attr-defined]

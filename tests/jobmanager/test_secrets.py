@@ -26,7 +26,7 @@ from jobmanager.driver.notes import NoteWarning
 from planner.explain.text import explain
 from planner.physical.literal_secrets import source_notes
 from planner.physical.lower import lower
-from planner.sql import sql
+from planner.sql.entry import sql
 from rstream.errors import StreamEngineError, UsageError
 from rvertex.sinks.opening import destination
 from rvertex.sinks.spec import DeliveryPlace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from planner import Query
-from planner.sql import sql
+from planner.sql.entry import sql
 from rstream.connection_strings import holds_password, resolved_string
 from rvertex.sinks.postgres_errors import shown_reason
 from rvertex.sinks.spec import PostgresSink

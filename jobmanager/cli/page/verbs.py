@@ -12,10 +12,10 @@ import typer
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.page.doctor import Case, Finding, findings
 from jobmanager.cli.requests import status_of
-from jobmanager.driver.running.run import DEFAULT_JOBS_FOLDER
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
 from rstream.clock import SystemClock
@@ -41,7 +41,6 @@ def serve(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Serve a page that shows jobs, and their metrics for Prometheus at /metrics."""
     try:
         from jobmanager.cli.page.server import serve_page
     except ModuleNotFoundError as error:
@@ -56,7 +55,6 @@ def doctor(
     ] = DEFAULT_JOBS_FOLDER,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say what is wrong with a job: since when, why, and what to do."""
     roots, _ = roots_in(folder)
     found = _examined(roots or [folder])
     if as_json:

@@ -10,7 +10,7 @@ from rstream.errors import UsageError
 
 if TYPE_CHECKING:
     from planner import Query
-    from planner.cost.options import Parallelism
+    from planner.cost.parallelism import Parallelism
 
 
 def print_batch(

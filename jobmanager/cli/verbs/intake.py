@@ -46,7 +46,6 @@ def intake(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Take rows that others post, and answer when they are durable."""
     config = load_config(root_or_config)
     if retention is not None:
         config = config.with_retention(positive_duration_us(retention, what="retention"))

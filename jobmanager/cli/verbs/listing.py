@@ -9,19 +9,18 @@ from typing import Annotated
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
-from jobmanager.cli.view import in_one_line
-from jobmanager.driver.running import run as jobs
+from jobmanager.cli.exits import in_one_line
 from jobmanager.state.health import health_line
 from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.shown import BROKEN, roots_in, row_of
 from rstream.clock import SystemClock
 
 
 def list_jobs(
-    folder: Annotated[str, typer.Argument(help="Where to look.")] = jobs.DEFAULT_JOBS_FOLDER,
+    folder: Annotated[str, typer.Argument(help="Where to look.")] = DEFAULT_JOBS_FOLDER,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the jobs whose roots lie in a local folder, or the job whose root it is."""
     now_us = SystemClock().now_us()
     roots, unread = roots_in(folder)
     rows = [row_of(root, now_us) for root in roots]

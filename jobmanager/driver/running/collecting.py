@@ -21,7 +21,7 @@ from rstream.items.batch import VS
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
     from jobmanager.driver.engine import ExecutorName
-    from planner.cost.options import Parallelism
+    from planner.cost.parallelism import Parallelism
 
 
 def warn_of_lost_rows(status: dict[str, Any], *, stacklevel: int) -> None:

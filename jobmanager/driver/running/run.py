@@ -39,7 +39,7 @@ from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.output_check import OutputCheck
 from jobmanager.storage.output_claim import claim_output, is_complete
 from jobmanager.storage.ownership import owned, upgrade
-from jobmanager.storage.places import unplaced
+from jobmanager.storage.places import DEFAULT_JOBS_FOLDER, unplaced
 from jobmanager.storage.query_file import changed_note, folders_of
 from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
 from planner import Query, Stream
@@ -51,10 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobmanager.storage.query_file import QueryFile
-    from planner.cost.options import Parallelism
+    from planner.cost.parallelism import Parallelism
     from rvertex.host.executor import Executor
 
-DEFAULT_JOBS_FOLDER = "streamscope-jobs"
 _STILL_ASKED = "a request to {what} the job was pending when its job manager died; it is done now"
 _GO_ON = "; resume it again to continue"
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from jobmanager.cli.exits import EXIT_USAGE
 from jobmanager.cli.main import app
-from jobmanager.cli.results import EXIT_USAGE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jobmanager
-from jobmanager.cli import logs as verb
 from jobmanager.cli.main import app
+from jobmanager.cli.verbs import logs as verb
 from jobmanager.config import JobConfig
 from jobmanager.state.messages import DrainRequested, JobStarted, StateCopied
 from jobmanager.storage.documents import json_document

@@ -20,8 +20,9 @@ import pytest
 from typer.testing import CliRunner
 
 from jobmanager import logs
+from jobmanager.cli.exits import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 from jobmanager.cli.main import app
-from jobmanager.cli.results import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, SUMMARY
+from jobmanager.cli.results import SUMMARY
 from jobmanager.storage.root import JobRoot
 from tests.rooms import ROOT
 from tests.support.jobs import ROWS, WAIT_S, output_items, write_events

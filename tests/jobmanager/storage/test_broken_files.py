@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 import jobmanager
 from jobmanager import JobConfig, logs
+from jobmanager.cli.exits import EXIT_FAILED, EXIT_USAGE
 from jobmanager.cli.main import app
-from jobmanager.cli.results import EXIT_FAILED, EXIT_USAGE
 from jobmanager.errors import JobExistsError
 from jobmanager.storage.root import FORMAT, JobRoot
 from planner import Stream, agg, hopping

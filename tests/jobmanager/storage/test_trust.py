@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import jobmanager
+from jobmanager.cli.exits import EXIT_USAGE
 from jobmanager.cli.main import app
-from jobmanager.cli.results import EXIT_USAGE
 from jobmanager.errors import UntrustedRootError
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot
 from tests.support.jobs import WAIT_S

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rvertex.sources import SourcePartition, SourceSpec, assign, discover, open_reader
+from rvertex.sources.discover import assign, discover
+from rvertex.sources.readers import open_reader
+from rvertex.sources.spec import SourcePartition, SourceSpec
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import Format

@@ -22,12 +22,12 @@ from planner import Stream, col
 from rstream.items.batch import Items
 from rvertex.errors import SourceRowError
 from rvertex.events.frontier import KnownFrontier
-from rvertex.sources import SourcePartition, open_reader
 from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.formats import delimited, json_lines, ranges
 from rvertex.sources.formats.rows import csv_rows
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, without_bad
-from rvertex.sources.spec import NOT_NULL
+from rvertex.sources.readers import open_reader
+from rvertex.sources.spec import NOT_NULL, SourcePartition
 from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.source_input import SourceInput, source_sides

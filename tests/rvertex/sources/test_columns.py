@@ -13,8 +13,7 @@ import pytest
 
 import streamscope as ss
 from rvertex.errors import SourceRowError, SourceSchemaError
-from rvertex.sources import discover
-from rvertex.sources.discover import infer_schema
+from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.mixed import look
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 

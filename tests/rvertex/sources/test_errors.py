@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rvertex import errors
-from rvertex.sources import discover, infer_schema, open_reader
+from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.formats import json_lines
+from rvertex.sources.readers import open_reader
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from jobmanager.intake.errors import BadRowError, PostError
 from jobmanager.intake.ndjson import NDJSON, decode
 from rstream.items.exact import exact_array, exact_cast
-from rvertex.sources import open_reader
 from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
+from rvertex.sources.readers import open_reader
 from tests.rvertex.sources.conftest import make_spec, only_partition
 from tests.support.budget import examples, one_in
 

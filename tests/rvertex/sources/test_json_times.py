@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from rvertex.errors import SourceRowError
-from rvertex.sources import open_reader
 from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.logs.decode.decoded import Bad
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
+from rvertex.sources.readers import open_reader
 from tests.rvertex.sources.conftest import make_spec, only_partition
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rvertex.errors import SourceRowError, SourceSchemaError
-from rvertex.sources import discover
-from rvertex.sources.discover import infer_schema
+from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.mixed import fits, look
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 

@@ -17,9 +17,11 @@ import pytest
 from rstream.items.batch import CTI, EVENT, item_schema
 from rstream.store.blobs import open_store
 from rvertex.errors import SourceNotFoundError
-from rvertex.sources import Unit, assign, discover, infer_schema, open_reader
+from rvertex.sources.discover import assign, discover, infer_schema
 from rvertex.sources.formats import delimited, json_lines
 from rvertex.sources.formats.row_groups import marked
+from rvertex.sources.readers import open_reader
+from rvertex.sources.spec import Unit
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rvertex import errors
-from rvertex.sources import discover, open_reader
+from rvertex.sources.discover import discover
 from rvertex.sources.formats import delimited, json_lines
+from rvertex.sources.readers import open_reader
 from rvertex.sources.versions import FileVersion, absolute, of_info, version_of
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 from tests.support.budget import one_in
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rvertex.sources import SourceReader
+    from rvertex.sources.readers import SourceReader
     from rvertex.sources.spec import Format, SourceSpec
 
 FORMATS: tuple[Format, ...] = ("parquet", "csv", "json", "text")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from jobmanager.driver.running.batch.validate import collect_batch
-from jobmanager.driver.running.run import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.output_claim import claim_output, mark_success
+from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.root import JobRoot, display_uri
 from rstream import RStream
 from rstream.clock import SystemClock

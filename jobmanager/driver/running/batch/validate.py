@@ -17,7 +17,7 @@ from jobmanager.driver.running.collecting import collect
 from jobmanager.options import configured
 from planner import Query, Stream
 from planner.batch.spark_sql import physical
-from planner.cost.options import PARALLELISM
+from planner.cost.parallelism import PARALLELISM
 from planner.logical.traversal import refuse_endless
 from rstream.items.batch import VE, VS
 

@@ -85,7 +85,6 @@ def deliver(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Deliver a job's output, of a running job as it is flushed, of one that has ended as it is."""
     if retry and to is not None:
         raise UsageError("--retry is for the deliveries that the query names: leave --to away")
     if retry and _has_asked(root, as_json=as_json):

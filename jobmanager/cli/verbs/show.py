@@ -29,7 +29,6 @@ def show(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the first rows of a job's answer, in order of time, while it runs or after it."""
     job_root = JobRoot(root, trust=trust)
     plan = job_root.read_plan()
     if plan is None:
@@ -58,7 +57,6 @@ def table(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the rows of a job's answer that are alive, now or at a time."""
     found = read_table(root, at, trust=trust)
     if as_json:
         for row in plain_rows(found.slice(0, rows)):

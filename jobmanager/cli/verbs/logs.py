@@ -39,7 +39,6 @@ def logs(
         bool, typer.Option("--verbose", help="With the traces of failures, and all of each line.")
     ] = False,
 ) -> None:
-    """Show what happened to a job: starts, checkpoints, losses, failures, its end."""
     job_root = JobRoot(root)
     job_root.readable_settings()
     if vertex:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
-from jobmanager.cli.results import EXIT_DEGRADED
+from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.driver.running.changes.export import export
 from jobmanager.driver.running.deploying import deploy as deploy_query
 from jobmanager.driver.running.deploying import roll_back, take_savepoint
@@ -39,7 +39,6 @@ def savepoint(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Save the state of a job, running or stopped; a running job pauses meanwhile."""
     at_us = None if at is None else time_us(at, what="--at")
     outcome = take_savepoint(root, name, at_us=at_us, trust=trust)
     line = f"savepoint {name} of {root} at {_time(outcome['time'])}"
@@ -61,7 +60,6 @@ def savepoints(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the savepoints of a job, delete some, or export one to another folder."""
     job_root = JobRoot(root, trust=trust)
     if job_root.read_plan() is None:
         raise NoJobError(display_uri(job_root.uri))
@@ -99,7 +97,6 @@ def deploy(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Continue a job with another query and its state, after showing the effect on each stage."""
     if rollback:
         _roll_back(root or target, trust=trust, as_json=as_json)
         return

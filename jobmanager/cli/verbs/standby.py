@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.exits import EXIT_FAILED
 from jobmanager.cli.requests import status_of
-from jobmanager.cli.results import EXIT_FAILED, SUMMARY, follow, print_result
+from jobmanager.cli.results import SUMMARY, follow, print_result
 from jobmanager.cli.view import ProgressView, starting
 from jobmanager.driver.running.standby import stand_by
 
@@ -26,7 +27,6 @@ def standby(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Wait with Spark started until a job's driver dies, then go on with the job at once."""
     view = ProgressView(starting(executor))
 
     def tell_waiting(status: dict[str, Any]) -> None:

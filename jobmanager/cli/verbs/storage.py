@@ -1,0 +1,43 @@
+"""The verbs about the files of a job: ``gc`` and ``verify``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.run_options import with_run_options
+from jobmanager.config import JobConfig
+from jobmanager.storage.garbage import collect_garbage
+from jobmanager.storage.output_check import verify_output
+from jobmanager.storage.root import JobRoot
+
+
+@with_run_options(only=("retain",))
+def gc(
+    root: options.Root,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the files that would be deleted.")
+    ] = False,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+    **run_options: Any,
+) -> None:
+    job_root = JobRoot(root, trust=trust)
+    found = collect_garbage(
+        job_root, JobConfig(), {"retain": run_options["retain"]}, is_dry_run=dry_run
+    )
+    told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
+    if as_json:
+        print(json.dumps(told))
+        return
+    for name in found.files:
+        print(name)
+    what = "would be freed" if dry_run else "freed"
+    print(f"{len(found.files):,} files, {found.size_bytes:,} bytes {what}")
+
+
+def verify(root: options.Root, trust: options.Trust = False) -> None:
+    print(json.dumps(verify_output(JobRoot(root, trust=trust))))
