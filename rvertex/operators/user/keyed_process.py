@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from rstream.items.batch import VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import UnknownColumnError
 from rvertex.events.lifetime import after, with_times
+from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.edges.spread import EdgeSpreadOperator, in_order_of_begins
 from rvertex.operators.protocol import OperatorState
@@ -42,19 +44,22 @@ from rvertex.user_code.errors import (
     place_of,
 )
 from rvertex.user_code.keyed.codegen import Hooks, bind, references
-from rvertex.user_code.keyed.events import KeyedEvents
+from rvertex.user_code.keyed.events import PIECE_ROWS, KeyedEvents
 from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 from rvertex.user_code.keyed.state import KeyedState
 from rvertex.user_code.keyed.state_fields import SlotCode, StateField
 from rvertex.user_code.keyed.timers import TimerQueue, timers_of
-from rvertex.user_code.plain_values import key_view, raw_column
+from rvertex.user_code.plain_values import key_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rvertex.events.side_output import SideOutput
+    from rvertex.state.memory import StateMemory
     from rvertex.user_code.context import ValueShell, ValueSource
 
+#: Events whose stored slots are made together; a multiple of PIECE_ROWS.
+RECALLED_ROWS = 1 << 16
 #: Timers that one key may set, one after the other, when the stream has ended.
 FINAL_TIMERS_MAX = 10_000
 #: Timers of one key that may come due in one go (up to its next event or a CTI), unless they are
@@ -138,6 +143,10 @@ class KeyedProcessOperator:
         #: The finite CTIs of the run at hand, and how many of them have passed.
         self._ctis: list[int] = []
         self._passed = 0
+        #: The events of the run at hand with the lifetimes of rows.
+        self._lifetimes = empty_batch(event_schema(payload))
+        #: The key columns of the events whose slots must be in memory.
+        self._keys_at_hand: list[pa.Array] = []
         #: Of every key, how many timers came due when the stream had ended.
         self._final: dict[Any, int] = {}
         has_ends = spec.has_ends
@@ -179,6 +188,7 @@ class KeyedProcessOperator:
             events = with_times(given, ve=after(int64_column(given, VS)))
         self._ctis = times = run.ctis[run.ctis != INF_TIME].tolist()
         self._passed = 0
+        self._lifetimes = events
         self._calls.set_next_cti(times[0] if times else INF_TIME)
         try:
             if given.num_rows:
@@ -195,18 +205,20 @@ class KeyedProcessOperator:
             raise self._fatal(error) from error
         self._require_let_go()
         self._state.flush_pending()
-        release_bound = min(self._frontier, self._timers.least())
+        self._state.fit_memory()
+        release_bound = min(self._frontier, self._state.least_timer())
         return Run(self._emitted.take(self.context.rows, events, release_bound), run.ctis)
 
     def held_tables(self) -> dict[str, pa.Table]:
         """Keys and their fields; see :class:`rvertex.operators.protocol.ShowsState`."""
-        slots = self._state.slots
-        keys = self._state.key_columns(list(slots))
-        columns = dict(zip(self._spec.keys, keys, strict=True))
-        for field in self._code.fields:
-            values = [getattr(slot, field.name) for slot in slots.values()]
-            columns[field.name] = raw_column(values, field.type)
+        rows = self._state.rows()
+        columns = {name: rows.column(f"key{i}") for i, name in enumerate(self._spec.keys)}
+        columns |= {f.name: rows.column(f"field {f.name}") for f in self._code.fields}
         return {"keys": pa.table(columns)}
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._state.use_memory(memory)
 
     def snapshot(self) -> OperatorState:
         """The log of the keys, and rows that wait, by reference."""
@@ -237,12 +249,18 @@ class KeyedProcessOperator:
 
     def _take(self, given: pa.RecordBatch, events: pa.RecordBatch) -> None:
         """``given``: events as the process gets them; ``events``: with the lifetimes of rows."""
-        for columns in self._events.pieces(given):
+        for at, columns in zip(itertools.count(0, PIECE_ROWS), self._events.pieces(given)):
+            if at % RECALLED_ROWS == 0:
+                self._state.fit_memory()
+                at_hand = given.slice(at, RECALLED_ROWS)
+                self._keys_at_hand = [at_hand.column(key) for key in self._spec.keys]
+                self._state.recall(self._keys_at_hand)
             last_at = columns[0][-1]
             self._calls.call_events(columns)
             self._frontier = max(self._frontier, last_at)
             self._emitted.gather(self.context.rows, events)
         self._events.end()
+        self._keys_at_hand = []
 
     def _pass_ctis(self, time: int) -> None:
         """The CTIs at or before ``time``, which come before its events."""
@@ -252,13 +270,19 @@ class KeyedProcessOperator:
 
     def _fire(self, until: int) -> None:
         """Call the process for the timers of all keys that are due at or before ``until``."""
-        # Ends: each turn passes a CTI, and a timer sets none at or before its own time.
-        while (first := self._timers.next_at()) <= until and first != INF_TIME:
+        # Ends: a turn passes a CTI or recalls slots, and timers set others for later times only.
+        while (first := self._state.next_timer_at()) <= until and first != INF_TIME:
             counts: dict[Any, tuple[int, int]] = {}
             count = self._count_final if self.context.at_end else partial(self._count, counts)
+            bound = min(until, self._cti_from(first), INF_TIME - 1)
+            bound, is_recalled = self._state.recall_due(bound)
             self.context.in_timer = True
-            self._calls.call_timers(min(until, self._cti_from(first), INF_TIME - 1), count)
+            self._calls.call_timers(bound, count)
             self.context.in_timer = False
+            if is_recalled:
+                self._emitted.gather(self.context.rows, self._lifetimes)
+                if self._state.fit_memory():
+                    self._state.recall(self._keys_at_hand)
 
     def _fire_own(self, slot: Any, until: int) -> None:
         """The same for the timers of one key."""

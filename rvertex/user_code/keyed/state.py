@@ -2,17 +2,25 @@
 
 Theory of operation. A slot that is changed is noted once. When CHANGED_MAX slots have changed, or
 at a snapshot, their fields are copied, column by column, to the end of a log
-(:mod:`rvertex.user_code.keyed.state_log`), where they replace the slots' older rows. So a snapshot
+(:mod:`rvertex.state.row_log`), where they replace the slots' older rows. So a snapshot
 costs at most one batch, however many keys there are. A key that came and went between two writings
 has no row.
 
+Beyond the memory budget, and after a restore with many keys, a slot may be in the log alone. Such
+slots are *stored*. Before a batch of events, or a batch of timers that are due, the slots of its
+keys are made from their rows (``recall``). Between two batches all slots can be dropped
+(``spill``).
+
 Invariants: (1) the state of a slot is its row in the log, the defaults if it has none (``_row`` is
 -1), unless it is noted as changed; (2) a slot as good as new is forgotten at the latest when its
-change is written; its object serves another key then; (3) what a snapshot returned never changes.
+change is written; its object serves another key then; (3) what a snapshot returned never changes;
+(4) a key has a slot or is stored, never both: rows of keys with a slot are held in the log;
+(5) every stored slot with a timer has an entry in ``_stored_timers`` at its least time.
 """
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +28,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.types import INF_TIME
-from rvertex.user_code.keyed.state_log import NUMBER, RowLog
+from rvertex.state.memory import UNLIMITED
+from rvertex.state.row_log import NUMBER, RowLog
+from rvertex.state.stored_times import StoredTimes
 from rvertex.user_code.keyed.state_table import TIMERS, TIMES
 from rvertex.user_code.keyed.timers import TimerQueue, timers_of
 from rvertex.user_code.plain_values import plain_keys, raw_column, raw_list
@@ -28,6 +38,7 @@ from rvertex.user_code.plain_values import plain_keys, raw_column, raw_list
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rvertex.state.memory import StateMemory
     from rvertex.user_code.keyed.state_fields import SlotCode
 
 #: So many changed keys are written to the log before any snapshot asks.
@@ -37,6 +48,13 @@ _SPARE_MAX = 1 << 17
 #: Slots that are written together: few enough to stay in the processor's cache from one column to
 #: the next, as they lie anywhere in memory.
 _PIECE = 1 << 12
+#: A restored state of more keys makes slots when their keys come.
+LOADED_MAX = 1 << 17
+#: Timers that are due at once whose slots are made together.
+DUE_MAX = 1 << 16
+#: Slots that are measured, and what a dictionary, a queue and a log keep beside each.
+_MEASURED = 64
+_SLOT_BYTES = 150
 _TIMER_TYPES = {TIMERS: pa.list_(pa.string()), TIMES: pa.list_(pa.int64())}
 
 
@@ -62,10 +80,69 @@ class KeyedState:
         fields = [(f"key{i}", kind) for i, kind in enumerate(self._key_types)]
         fields += [(f"field {f.name}", f.type) for f in code.fields]
         self._schema = pa.schema([(NUMBER, pa.int64()), *_TIMER_TYPES.items(), *fields])
-        self._log = RowLog(self._schema)
+        self.use_memory(UNLIMITED)
 
     def __len__(self) -> int:
-        return len(self.slots)
+        return len(self.slots) + self._log.free_rows
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """Keep to its budget; called before the first key."""
+        self._holder = memory.holder()
+        keys = [f"key{i}" for i in range(len(self._key_types))]
+        self._log = RowLog(self._schema, keys, holder=self._holder)
+        self._stored_timers = StoredTimes(self._holder)
+        self._slot_bytes = _SLOT_BYTES
+
+    def recall(self, keys: Sequence[pa.Array]) -> None:
+        """Make the stored slots of these keys; a key of no columns is never stored."""
+        for rows in self._log.find(keys) if keys else ():
+            self._load_rows(rows)
+
+    def recall_due(self, until: int) -> tuple[int, bool]:
+        """Make stored slots with timers that are due; up to when, and whether there were any."""
+        if self._stored_timers.next_at() > until:
+            return until, False
+        until, numbers = self._stored_timers.take(until, DUE_MAX)
+        for rows in self._log.take(numbers):
+            self._load_rows(rows)
+        return until, True
+
+    def next_timer_at(self) -> int:
+        """A time at or before that of every timer; INF_TIME if there is none."""
+        return min(self._timers.next_at(), self._stored_timers.next_at())
+
+    def least_timer(self) -> int:
+        """As :meth:`next_timer_at`; exact for slots in memory."""
+        return min(self._timers.least(), self._stored_timers.next_at())
+
+    def fit_memory(self) -> bool:
+        """Drop all slots if they exceed the memory budget; whether that was done."""
+        if not self._holder.may_spill or not self._key_types:
+            return False
+        stored = self._log.memory_bytes + self._stored_timers.memory_bytes
+        held = len(self.slots) * self._slot_bytes
+        self._holder.used_bytes = stored + held
+        if held < self._holder.run_bytes_min or not self._holder.must_spill:
+            return False
+        self.spill()
+        self._holder.used_bytes = self._log.memory_bytes + self._stored_timers.memory_bytes
+        return True
+
+    def spill(self) -> None:
+        """Drop all slots; the log has their values."""
+        self._write()
+        waiting = [slot for slot in self.slots.values() if slot._next_at != INF_TIME]
+        times = np.array([slot._next_at for slot in waiting], np.int64)
+        self._stored_timers.add(times, np.array([slot._row for slot in waiting], np.int64))
+        self.slots.clear()
+        self.spare.clear()
+        self._timers.clear()
+        self._log.release()
+
+    def rows(self) -> pa.Table:
+        """A row per key; columns ``key0, ...`` and ``field NAME``."""
+        self._write()
+        return pa.Table.from_batches(self._log.current(), self._schema)
 
     def note(self, slot: Any) -> None:
         """Take note of a slot that is about to change and is not noted yet (``_is_dirty``)."""
@@ -93,8 +170,13 @@ class KeyedState:
     def load(self, keys: pa.Table, current: pa.Table) -> None:
         """Take over what ``save`` returned; only called on a new state."""
         assert not self.slots, len(self.slots)
-        for batch in self._log.load(keys, current):
-            self._load_rows(batch)
+        self._log.load(keys, current)
+        if self._key_types and self._log.free_rows > LOADED_MAX:
+            for rows in self._log.current():
+                self._stored_timers.add(*_least_timers(rows))
+        else:
+            for rows in self._log.take_all():
+                self._load_rows(rows)
 
     def _load_rows(self, batch: pa.RecordBatch) -> None:
         keys = [plain_keys(batch.column(f"key{i}")) for i in range(len(self._key_types))]
@@ -132,7 +214,17 @@ class KeyedState:
             batches.append(self._rows(slots, number))
             number += len(slots)
         self._log.append(batches, gone)
+        if self._holder.may_spill:
+            self._slot_bytes = _SLOT_BYTES + self._measured(changed)
         del self.spare[_SPARE_MAX:]
+
+    def _measured(self, slots: list[Any]) -> int:
+        """About what an object takes with its key and fields, by a sample."""
+        some = slots[:: len(slots) // _MEASURED + 1]
+        names = ["_key", *(field.name for field in self._code.fields)]
+        values = (getattr(slot, name) for slot in some for name in names)
+        total = sum(map(getsizeof, some)) + sum(map(_size_of, values))
+        return total // max(len(some), 1)
 
     def _alive(self, slots: list[Any]) -> list[Any]:
         """Of slots that have changed, which they have no longer, those that are not forgotten."""
@@ -178,3 +270,21 @@ def _timer_columns(slots: list[Any]) -> list[pa.Array]:
         ends = np.cumsum([0, *map(len, each)])
     offsets = pa.array(ends.astype(np.int32))
     return [pa.ListArray.from_arrays(offsets, values) for values in (named, times)]
+
+
+def _least_timers(rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Of rows with timers: the least time of each, and its number."""
+    times = rows.column(TIMES)
+    counts = pc.list_value_length(times).to_numpy()
+    has = np.flatnonzero(counts)
+    if not len(has):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    starts = np.cumsum(counts) - counts
+    least = np.minimum.reduceat(pc.list_flatten(times).to_numpy(), starts[has])
+    return least, rows.column(NUMBER).to_numpy()[has]
+
+
+def _size_of(value: Any) -> int:
+    """The bytes of a plain value, a list, or a tuple of values."""
+    inside = value if isinstance(value, list | tuple) else ()
+    return getsizeof(value) + sum(map(getsizeof, inside))

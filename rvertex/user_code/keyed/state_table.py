@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rvertex.user_code.keyed.state_log import NUMBER
+from rvertex.state.row_log import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

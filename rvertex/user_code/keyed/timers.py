@@ -85,6 +85,13 @@ class TimerQueue:
         else:
             found.append(slot)
 
+    def clear(self) -> None:
+        """Forget all entries, as no slot is in memory any more."""
+        self.times.clear()
+        self.slots.clear()
+        self.others.clear()
+        self._by_time.clear()
+
     def next_at(self) -> int:
         """The time of the first entry, INF_TIME if there is none."""
         first = self.times[0] if self.times else _NEVER

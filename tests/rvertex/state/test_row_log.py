@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rvertex.user_code.keyed.state_log import NUMBER, RowLog
+from rvertex.state.row_log import NUMBER, RowLog
 from tests.support.budget import examples
 
 SCHEMA = pa.schema([(NUMBER, pa.int64()), ("value", pa.int64())])
@@ -28,7 +28,8 @@ def write(log: RowLog, rows: int, gone: list[int]) -> list[int]:
 def restored(log: RowLog, rows_max: int) -> RowLog:
     saved, again = log.save(), RowLog(SCHEMA)
     pieces = saved["keys"].to_batches(max_chunksize=rows_max)
-    loaded = list(again.load(pa.Table.from_batches(pieces, SCHEMA), saved["current"]))
+    again.load(pa.Table.from_batches(pieces, SCHEMA), saved["current"])
+    loaded = again.current()
     assert pa.Table.from_batches(loaded, SCHEMA).equals(current_rows(log))
     return again
 

@@ -1,0 +1,357 @@
+"""A log of rows that replace and end each other, saved by reference; rows are found by key.
+
+Every row has a number, in the order of writing. A writer of a newer row names the older one as
+gone. Batches are merged as they grow, like the digits of a binary counter, up to PART_ROWS_MAX
+rows. A part of which half is gone is written anew. Over the budget parts are on scratch.
+
+A caller may keep the values of a row in memory: the row is *held*. ``find`` returns rows that are
+not held, by key and per batch, through an index of hashes (:mod:`rvertex.state.hash_index`).
+
+Invariants: (1) the numbers rise within a part and from part to part, and no two rows that are
+current have one; (2) rows that are gone are at most half of each part after ``append`` and
+``load``, so no part is without current rows, however a snapshot was cut meanwhile; (3) batches
+without a change are the same in the next snapshot, where only a mask says which rows are gone.
+Source: log-structured merge trees (O'Neil et al. 1996).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.dictionaries import plain_array
+from rstream.items.hashing import hash_rows
+from rvertex.events.group_scan import heads_of
+from rvertex.state.hash_index import HashIndex
+from rvertex.state.memory import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rvertex.state.memory import Holder
+
+NUMBER = "number"
+#: Parts are not merged into larger ones: an index is sorted at once.
+PART_ROWS_MAX = 1 << 21
+_MASK = pa.schema([("is_current", pa.bool_())])
+
+
+@dataclass(slots=True)
+class _Part:
+    """Blocks of rows, and which of them are current and held (the masks change in place)."""
+
+    blocks: list[pa.RecordBatch]
+    current: np.ndarray
+    held: np.ndarray
+    is_stored: bool = False
+    index: HashIndex | None = None
+    #: The number of the first row of each block.
+    firsts: np.ndarray = field(init=False)
+    #: The position of the first row of each block, and the end of the last.
+    starts: np.ndarray = field(init=False)
+    #: How many rows are current and not held.
+    free: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.firsts = np.array([block.column(0)[0].as_py() for block in self.blocks], np.int64)
+        self.starts = np.cumsum([0, *(block.num_rows for block in self.blocks)])
+        self.count()
+
+    @property
+    def rows(self) -> int:
+        return len(self.current)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+    def move(self, blocks: list[pa.RecordBatch]) -> None:
+        """Replace the blocks by equal rows on scratch; the index is built anew when needed."""
+        self.blocks, self.index, self.is_stored = blocks, None, True
+        self.__post_init__()
+
+    def count(self) -> None:
+        """Count the free rows after a mask was changed."""
+        self.free = int((self.current & ~self.held).sum())
+
+    def positions(self, numbers: np.ndarray) -> np.ndarray:
+        """The positions of the rows with these sorted numbers; those that are no row are left out.
+
+        No number may be before the first of the part.
+        """
+        at = self.firsts.searchsorted(numbers, side="right") - 1
+        found = []
+        for k, mine in _by_block(at):
+            known = self.blocks[k].column(0).to_numpy()
+            inside = known.searchsorted(numbers[mine])
+            is_row = known.take(inside, mode="clip") == numbers[mine]
+            found.append(self.starts[k] + inside[is_row])
+        return np.concatenate(found)
+
+    def take(self, at: np.ndarray) -> pa.RecordBatch:
+        """The rows at positions that rise."""
+        block = self.starts.searchsorted(at, side="right") - 1
+        parts = [
+            self.blocks[k].take(pa.array(at[mine] - self.starts[k])) for k, mine in _by_block(block)
+        ]
+        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The current rows, block by block."""
+        for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
+            mask = self.current[lo:hi]
+            kept = block if mask.all() else block.filter(pa.array(mask))
+            if kept.num_rows:
+                yield kept
+
+    def hashes(self, keys: Sequence[str]) -> np.ndarray:
+        """The hashes of all rows by their keys, uint64[rows]."""
+        each = [hash_rows([block.column(name) for name in keys]) for block in self.blocks]
+        return np.concatenate(each)
+
+
+class RowLog:
+    """Rows of ``schema``, whose first column is the int64 ``NUMBER``.
+
+    ``keys``: columns by which rows are found. ``until``: an int64 column with the time at which a
+    row expires.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: Sequence[str] = (),
+        until: str | None = None,
+        holder: Holder | None = None,
+    ) -> None:
+        assert schema.names[0] == NUMBER, schema.names
+        self._schema, self._keys, self._until = schema, tuple(keys), until
+        self.holder = holder or UNLIMITED.holder()
+        self._parts: list[_Part] = []
+        #: Whether new parts go to scratch.
+        self._is_stored = False
+        #: Of the next row.
+        self.next_number = 0
+
+    @property
+    def free_rows(self) -> int:
+        """How many current rows are not held."""
+        return sum(part.free for part in self._parts)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the log that are in memory."""
+        total = 0
+        for part in self._parts:
+            total += 2 * part.rows + (0 if part.is_stored else part.nbytes)
+            total += 0 if part.index is None else part.index.filter_bytes
+        return total
+
+    def append(
+        self, batches: list[pa.RecordBatch], gone: Sequence[int] | np.ndarray, *, held: bool = True
+    ) -> None:
+        """Add rows, which are numbered from ``next_number``; rows ``gone`` are current no more."""
+        self._end(np.array(gone, np.int64))
+        rows = [batch for batch in batches if batch.num_rows]
+        if rows:
+            batch = pa.concat_batches(rows)
+            assert batch.column(0)[0].as_py() == self.next_number, self.next_number
+            self.next_number += batch.num_rows
+            self._parts.append(self._part([batch], np.full(batch.num_rows, held)))
+        parts = self._parts
+        for k in range(len(parts) - 1, 0, -1):
+            before, last = parts[k - 1], parts[k]
+            if before.rows <= 2 * last.rows and before.rows + last.rows <= PART_ROWS_MAX:
+                parts[k - 1 : k + 1] = self._merged([before, last])
+
+    def find(self, columns: Sequence[pa.Array]) -> list[pa.RecordBatch]:
+        """The free rows of these keys, in any order; they are held afterwards."""
+        if not self.free_rows or not len(columns[0]):
+            return []
+        plain = [plain_array(column) for column in columns]
+        hashes = hash_rows(plain)
+        order = np.argsort(hashes)
+        hashes = hashes[order]
+        return [rows for part in self._parts for rows in self._find(part, plain, hashes, order)]
+
+    def take(self, numbers: np.ndarray) -> list[pa.RecordBatch]:
+        """The free rows among these; they are held afterwards."""
+        found = []
+        numbers = np.unique(numbers)
+        for part, here in self._split(numbers):
+            at = part.positions(here)
+            at = at[part.current[at] & ~part.held[at]]
+            if len(at):
+                part.held[at] = True
+                part.count()
+                found.append(part.take(at))
+        return found
+
+    def take_all(self) -> list[pa.RecordBatch]:
+        """All current rows; they are held afterwards."""
+        for part in self._parts:
+            part.held[:] = True
+            part.count()
+        return self.current()
+
+    def release(self) -> None:
+        """No row is held any more, and all parts are on scratch, if there is a budget."""
+        for part in self._parts:
+            part.held[:] = False
+            part.count()
+        if not self.holder.may_spill:
+            return
+        self._is_stored = True
+        for part in self._parts:
+            if not part.is_stored and part.nbytes >= self.holder.run_bytes_min:
+                part.move(self._stored(part.blocks))
+
+    def expire(self, now: int) -> None:
+        """Drop parts of which no row is valid after ``now``, and expired rows of others."""
+        assert self._until is not None
+        for part in self._parts:
+            until = [block.column(self._until).to_numpy() for block in part.blocks]
+            part.current &= np.concatenate(until) > now
+            part.count()
+        self._parts = [kept for part in self._parts for kept in self._compacted(part)]
+
+    def current(self) -> list[pa.RecordBatch]:
+        """All current rows."""
+        return [rows for part in self._parts for rows in part.rest()]
+
+    def save(self) -> dict[str, pa.Table]:
+        """All rows, by reference, and which of them are current."""
+        masks = [pa.record_batch([pa.array(p.current)], schema=_MASK) for p in self._parts]
+        blocks = [block for part in self._parts for block in part.blocks]
+        return {
+            "keys": pa.Table.from_batches(blocks, self._schema),
+            "current": pa.Table.from_batches(masks, _MASK),
+        }
+
+    def load(self, rows: pa.Table, current: pa.Table) -> None:
+        """Take over what ``save`` returned; no row is held. Only called on a new log."""
+        assert not self._parts, len(self._parts)
+        mask = current.column(0).to_numpy()
+        blocks = [block for block in rows.cast(self._schema).to_batches() if block.num_rows]
+        if blocks:
+            self.next_number = int(blocks[-1].column(0)[-1].as_py()) + 1
+        start = end = first = 0
+        for k, block in enumerate(blocks):
+            end += block.num_rows
+            if k + 1 == len(blocks) or end - start >= PART_ROWS_MAX:
+                held = np.zeros(end - start, bool)
+                part = _Part(blocks[first : k + 1], mask[start:end].copy(), held)
+                self._parts += self._compacted(part)
+                start, first = end, k + 1
+
+    def _find(
+        self, part: _Part, columns: Sequence[pa.Array], hashes: np.ndarray, order: np.ndarray
+    ) -> Iterator[pa.RecordBatch]:
+        """The free rows of a part; ``order``: the rows of ``columns`` by their ``hashes``."""
+        if not part.free:
+            return
+        if part.index is None:
+            store = self.holder.store if part.is_stored else list
+            part.index = HashIndex(part.hashes(self._keys), store)
+        asked, at = part.index.candidates(hashes)
+        is_free = part.current[at] & ~part.held[at]
+        asked, at = asked[is_free], at[is_free]
+        by_position = np.argsort(at, kind="stable")
+        asked, at = asked[by_position], at[by_position]
+        if not len(at):
+            return
+        candidates = part.take(at)
+        wanted = pa.array(order[asked])
+        keys = [plain_array(candidates.column(name)) for name in self._keys]
+        same = np.flatnonzero(equal_keys(keys, [column.take(wanted) for column in columns]))
+        found = same[heads_of(at[same])]
+        if len(found):
+            part.held[at[found]] = True
+            part.count()
+            yield candidates if len(found) == len(at) else candidates.take(pa.array(found))
+
+    def _end(self, gone: np.ndarray) -> None:
+        parts: list[_Part] = []
+        ended = {id(part): here for part, here in self._split(np.unique(gone))}
+        for part in self._parts:
+            if id(part) not in ended:
+                parts.append(part)
+                continue
+            part.current[part.positions(ended[id(part)])] = False
+            part.count()
+            parts += self._compacted(part)
+        self._parts = parts
+
+    def _split(self, numbers: np.ndarray) -> Iterator[tuple[_Part, np.ndarray]]:
+        """Each part that has some of these sorted numbers, and which."""
+        if not self._parts:
+            return
+        firsts = np.array([part.firsts[0] for part in self._parts])
+        bounds = [*numbers.searchsorted(firsts).tolist(), len(numbers)]
+        for part, (lo, hi) in zip(self._parts, itertools.pairwise(bounds), strict=True):
+            if hi > lo:
+                yield part, numbers[lo:hi]
+
+    def _compacted(self, part: _Part) -> list[_Part]:
+        """The part, or its current rows where they are less than half; none without any."""
+        return self._merged([part]) if 2 * int(part.current.sum()) < part.rows else [part]
+
+    def _merged(self, parts: Sequence[_Part]) -> list[_Part]:
+        """The current rows of parts as one, or none."""
+        held = np.concatenate([part.held[part.current] for part in parts])
+        if not len(held):
+            return []
+        return [self._part((rows for part in parts for rows in part.rest()), held)]
+
+    def _part(self, batches: Iterable[pa.RecordBatch], held: np.ndarray) -> _Part:
+        current = np.ones(len(held), bool)
+        if not self._is_stored:
+            return _Part([pa.concat_batches(batches)], current, held)
+        return _Part(self._stored(batches), current, held, is_stored=True)
+
+    def _stored(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The batches on scratch, in few files; what is gathered at once is limited."""
+        stored: list[pa.RecordBatch] = []
+        gathered: list[pa.RecordBatch] = []
+        nbytes = 0
+        for batch in batches:
+            gathered.append(batch)
+            nbytes += batch.nbytes
+            if nbytes >= self.holder.run_bytes:
+                stored += self.holder.store([pa.concat_batches(gathered)])
+                gathered, nbytes = [], 0
+        if gathered:
+            stored += self.holder.store([pa.concat_batches(gathered)])
+        return stored
+
+
+def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
+    """Whether keys are equal row by row, bool[n]. Null equals null, NaN equals NaN."""
+    same = np.ones(len(left[0]), bool)
+    for a, b in zip(left, right, strict=True):
+        both = _both(pc.is_null(a), pc.is_null(b))
+        if pa.types.is_floating(a.type):
+            a, b = a.cast(pa.float64()), b.cast(pa.float64())
+            both |= _both(pc.is_nan(a), pc.is_nan(b))
+        if not pa.types.is_null(a.type):
+            both |= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        same &= both
+    return same
+
+
+def _both(left: pa.Array, right: pa.Array) -> np.ndarray:
+    masks = [m.fill_null(False).to_numpy(zero_copy_only=False) for m in (left, right)]
+    both: np.ndarray = masks[0] & masks[1]
+    return both
+
+
+def _by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Each block in an array of blocks that do not fall, and where it is there."""
+    starts = np.flatnonzero(heads_of(blocks)).tolist()
+    for lo, hi in itertools.pairwise([*starts, len(blocks)]):
+        yield int(blocks[lo]), slice(lo, hi)

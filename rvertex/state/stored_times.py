@@ -1,0 +1,81 @@
+"""Times at which rows of a log are due, for rows that nobody keeps in memory.
+
+Entries are a time and the number of a row, in runs sorted by time. They are read once, in order of
+time. An entry may outlive its row: whoever takes the row by its number finds none.
+
+Invariant: ``take`` returns all entries up to the time that it returns, so that nothing with an
+earlier time comes later unless it is added later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.types import INF_TIME
+from rvertex.state.row_log import PART_ROWS_MAX
+
+if TYPE_CHECKING:
+    from rvertex.state.memory import Holder
+
+_NAMES = ["time", "number"]
+
+
+class StoredTimes:
+    """Entries by time; int64 times below INF_TIME."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+        #: Times, sorted, and numbers.
+        self._runs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes in memory; small runs are, and all where there is no budget."""
+        nbytes = (times.nbytes + numbers.nbytes for times, numbers in self._runs)
+        stored = self._holder.run_bytes_min if self._holder.may_spill else INF_TIME
+        return sum(size for size in nbytes if size < stored)
+
+    def add(self, times: np.ndarray, numbers: np.ndarray) -> None:
+        """Add entries, int64[n] each."""
+        if not len(times):
+            return
+        self._runs.append(self._run(times, numbers))
+        while len(self._runs) > 1:
+            before, last = self._runs[-2:]
+            rows = len(before[0]) + len(last[0])
+            if len(before[0]) > 2 * len(last[0]) or rows > PART_ROWS_MAX:
+                return
+            both = zip(before, last, strict=True)
+            self._runs[-2:] = [self._run(*(np.concatenate(pair) for pair in both))]
+
+    def next_at(self) -> int:
+        """The least time; INF_TIME if there is none."""
+        return min((int(times[0]) for times, _ in self._runs), default=INF_TIME)
+
+    def take(self, until: int, rows_max: int) -> tuple[int, np.ndarray]:
+        """Remove entries up to ``until``; the time up to which all were taken, and their numbers.
+
+        That time is earlier if there are more than ``rows_max``. Entries of one time stay together.
+        """
+        ends = [int(times.searchsorted(until, side="right")) for times, _ in self._runs]
+        if sum(ends) > rows_max:
+            first = [t[: min(end, rows_max)] for (t, _), end in zip(self._runs, ends, strict=True)]
+            until = int(np.partition(np.concatenate(first), rows_max - 1)[rows_max - 1])
+            ends = [int(times.searchsorted(until, side="right")) for times, _ in self._runs]
+        pairs = list(zip(self._runs, ends, strict=True))
+        found = [numbers[:end] for (_, numbers), end in pairs]
+        left = [(times[end:], numbers[end:]) for (times, numbers), end in pairs]
+        self._runs = [run for run in left if len(run[0])]
+        return until, np.concatenate([np.empty(0, np.int64), *found])
+
+    def _run(self, times: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(times, kind="stable")
+        times, numbers = times[order], numbers[order]
+        if self._holder.may_spill and 2 * times.nbytes >= self._holder.run_bytes_min:
+            columns = [pa.array(times), pa.array(numbers)]
+            (stored,) = self._holder.store([pa.RecordBatch.from_arrays(columns, names=_NAMES)])
+            return stored.column(0).to_numpy(), stored.column(1).to_numpy()
+        return times, numbers
