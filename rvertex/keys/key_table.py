@@ -44,9 +44,9 @@ class KeyTable:
         """int64[rows], -1 for keys that are not there."""
         return self._index.codes_of_rows(columns, rows, insert=False)
 
-    def keys(self) -> list[pa.Array]:
-        """The key columns in code order."""
-        return self._index.keys()
+    def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
+        """The key columns of ``codes``, or of all in code order."""
+        return self._index.keys(codes)
 
     def is_crowded(self, beside: int = 0) -> bool:
         """Whether so many keys came since the last :meth:`keep` that looking at all is paid for.

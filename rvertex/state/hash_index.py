@@ -26,6 +26,7 @@ _LOW = np.uint64(2**32 - 1)
 _HALF = np.uint64(32)
 _BIT = np.uint64(63)
 _BIT_WIDTH = 6
+_BLOCK = 1 << 16
 
 
 class BloomFilter:
@@ -36,7 +37,9 @@ class BloomFilter:
 
     def __init__(self, hashes: np.ndarray) -> None:
         self._words = np.zeros(len(hashes) // _PER_WORD + 1, np.uint64)
-        np.bitwise_or.at(self._words, self._places(hashes), _bits(hashes))
+        for lo in range(0, len(hashes), _BLOCK):  # temporaries stay small
+            some = hashes[lo : lo + _BLOCK]
+            np.bitwise_or.at(self._words, self._places(some), _bits(some))
 
     @property
     def nbytes(self) -> int:
@@ -70,12 +73,12 @@ class HashIndex:
         store: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]],
     ) -> None:
         """``store``: writes batches to scratch, or returns them as they are."""
-        order = np.argsort(hashes)
-        columns = [pa.array(hashes[order]), pa.array(order.astype(np.int32))]
+        self._filter = BloomFilter(hashes)
+        rows = np.argsort(hashes).astype(np.int32)
+        columns = [pa.array(hashes[rows]), pa.array(rows)]
         (held,) = store([pa.RecordBatch.from_arrays(columns, names=["hash", "row"])])
         self._hashes: np.ndarray = held.column(0).to_numpy()
         self._rows: np.ndarray = held.column(1).to_numpy()
-        self._filter = BloomFilter(hashes)
 
     @property
     def filter_bytes(self) -> int:
@@ -84,10 +87,10 @@ class HashIndex:
 
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pairs of a position in ``hashes`` (sorted) and a row with that hash, int64[m] each."""
-        asked = np.flatnonzero(self._filter.may_have(hashes))
-        wanted = hashes[asked]
+        needles = np.flatnonzero(self._filter.may_have(hashes))
+        wanted = hashes[needles]
         first = np.searchsorted(self._hashes, wanted)
         count = np.searchsorted(self._hashes, wanted, side="right") - first
-        pairs = np.repeat(np.arange(len(asked)), count)
+        pairs = np.repeat(np.arange(len(needles)), count)
         offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-        return asked[pairs], self._rows[first[pairs] + offset].astype(np.int64)
+        return needles[pairs], self._rows[first[pairs] + offset].astype(np.int64)

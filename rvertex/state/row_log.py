@@ -2,7 +2,7 @@
 
 Every row has a number, in the order of writing. A writer of a newer row names the older one as
 gone. Batches are merged as they grow, like the digits of a binary counter, up to PART_ROWS_MAX
-rows. A part of which half is gone is written anew. Over the budget parts are on scratch.
+rows. A part of which half is gone is compacted. Over the budget parts are on scratch.
 
 A caller may keep the values of a row in memory: the row is *held*. ``find`` returns rows that are
 not held, by key and per batch, through an index of hashes (:mod:`rvertex.state.hash_index`).
@@ -10,7 +10,7 @@ not held, by key and per batch, through an index of hashes (:mod:`rvertex.state.
 Invariants: (1) the numbers rise within a part and from part to part, and no two rows that are
 current have one; (2) rows that are gone are at most half of each part after ``append`` and
 ``load``, so no part is without current rows, however a snapshot was cut meanwhile; (3) batches
-without a change are the same in the next snapshot, where only a mask says which rows are gone.
+without a change are the same in the next snapshot, and a mask marks the rows that are gone.
 Source: log-structured merge trees (O'Neil et al. 1996).
 """
 
@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from rstream.items.dictionaries import plain_array
 from rstream.items.hashing import hash_rows
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.group_scan import heads_of
 from rvertex.state.hash_index import HashIndex
 from rvertex.state.memory import UNLIMITED
@@ -48,6 +49,9 @@ class _Part:
     blocks: list[pa.RecordBatch]
     current: np.ndarray
     held: np.ndarray
+    #: The column of expiry times, and the greatest of them.
+    until: str | None = None
+    last: int = field(init=False, default=INF_TIME)
     is_stored: bool = False
     index: HashIndex | None = None
     #: The number of the first row of each block.
@@ -60,6 +64,8 @@ class _Part:
     def __post_init__(self) -> None:
         self.firsts = np.array([block.column(0)[0].as_py() for block in self.blocks], np.int64)
         self.starts = np.cumsum([0, *(block.num_rows for block in self.blocks)])
+        if self.until is not None:
+            self.last = max(int(times.max()) for times in self.times())
         self.count()
 
     @property
@@ -71,25 +77,29 @@ class _Part:
         return sum(block.nbytes for block in self.blocks)
 
     def move(self, blocks: list[pa.RecordBatch]) -> None:
-        """Replace the blocks by equal rows on scratch; the index is built anew when needed."""
+        """Replace the blocks by equal rows on scratch; the next lookup builds the index again."""
         self.blocks, self.index, self.is_stored = blocks, None, True
         self.__post_init__()
+
+    def times(self) -> list[np.ndarray]:
+        """The expiry times of each block."""
+        return [block.column(self.until).to_numpy() for block in self.blocks]
 
     def count(self) -> None:
         """Count the free rows after a mask was changed."""
         self.free = int((self.current & ~self.held).sum())
 
     def positions(self, numbers: np.ndarray) -> np.ndarray:
-        """The positions of the rows with these sorted numbers; those that are no row are left out.
+        """The positions of the rows with these sorted numbers; other numbers are skipped.
 
         No number may be before the first of the part.
         """
         at = self.firsts.searchsorted(numbers, side="right") - 1
         found = []
-        for k, mine in _by_block(at):
+        for k, local in _by_block(at):
             known = self.blocks[k].column(0).to_numpy()
-            inside = known.searchsorted(numbers[mine])
-            is_row = known.take(inside, mode="clip") == numbers[mine]
+            inside = known.searchsorted(numbers[local])
+            is_row = known.take(inside, mode="clip") == numbers[local]
             found.append(self.starts[k] + inside[is_row])
         return np.concatenate(found)
 
@@ -97,7 +107,8 @@ class _Part:
         """The rows at positions that rise."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
-            self.blocks[k].take(pa.array(at[mine] - self.starts[k])) for k, mine in _by_block(block)
+            self.blocks[k].take(pa.array(at[local] - self.starts[k]))
+            for k, local in _by_block(block)
         ]
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
@@ -137,6 +148,8 @@ class RowLog:
         self._is_stored = False
         #: Of the next row.
         self.next_number = 0
+        #: Rows that expire at or before it are as good as gone.
+        self._now: int = MIN_TIME
 
     @property
     def free_rows(self) -> int:
@@ -212,13 +225,10 @@ class RowLog:
                 part.move(self._stored(part.blocks))
 
     def expire(self, now: int) -> None:
-        """Drop parts of which no row is valid after ``now``, and expired rows of others."""
-        assert self._until is not None
-        for part in self._parts:
-            until = [block.column(self._until).to_numpy() for block in part.blocks]
-            part.current &= np.concatenate(until) > now
-            part.count()
-        self._parts = [kept for part in self._parts for kept in self._compacted(part)]
+        """Drop the parts whose rows expire at or before ``now``; a merge drops the other rows."""
+        self._now = now
+        if any(part.last <= now for part in self._parts):
+            self._parts = [part for part in self._parts if part.last > now]
 
     def current(self) -> list[pa.RecordBatch]:
         """All current rows."""
@@ -245,7 +255,8 @@ class RowLog:
             end += block.num_rows
             if k + 1 == len(blocks) or end - start >= PART_ROWS_MAX:
                 held = np.zeros(end - start, bool)
-                part = _Part(blocks[first : k + 1], mask[start:end].copy(), held)
+                current = mask[start:end].copy()
+                part = _Part(blocks[first : k + 1], current, held, self._until)
                 self._parts += self._compacted(part)
                 start, first = end, k + 1
 
@@ -258,15 +269,15 @@ class RowLog:
         if part.index is None:
             store = self.holder.store if part.is_stored else list
             part.index = HashIndex(part.hashes(self._keys), store)
-        asked, at = part.index.candidates(hashes)
+        needle, at = part.index.candidates(hashes)
         is_free = part.current[at] & ~part.held[at]
-        asked, at = asked[is_free], at[is_free]
+        needle, at = needle[is_free], at[is_free]
         by_position = np.argsort(at, kind="stable")
-        asked, at = asked[by_position], at[by_position]
+        needle, at = needle[by_position], at[by_position]
         if not len(at):
             return
         candidates = part.take(at)
-        wanted = pa.array(order[asked])
+        wanted = pa.array(order[needle])
         keys = [plain_array(candidates.column(name)) for name in self._keys]
         same = np.flatnonzero(equal_keys(keys, [column.take(wanted) for column in columns]))
         found = same[heads_of(at[same])]
@@ -303,6 +314,9 @@ class RowLog:
 
     def _merged(self, parts: Sequence[_Part]) -> list[_Part]:
         """The current rows of parts as one, or none."""
+        for part in parts:
+            if part.until is not None:
+                part.current &= np.concatenate(part.times()) > self._now
         held = np.concatenate([part.held[part.current] for part in parts])
         if not len(held):
             return []
@@ -311,8 +325,8 @@ class RowLog:
     def _part(self, batches: Iterable[pa.RecordBatch], held: np.ndarray) -> _Part:
         current = np.ones(len(held), bool)
         if not self._is_stored:
-            return _Part([pa.concat_batches(batches)], current, held)
-        return _Part(self._stored(batches), current, held, is_stored=True)
+            return _Part([pa.concat_batches(batches)], current, held, self._until)
+        return _Part(self._stored(batches), current, held, self._until, is_stored=True)
 
     def _stored(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The batches on scratch, in few files; what is gathered at once is limited."""

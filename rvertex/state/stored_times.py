@@ -1,7 +1,7 @@
-"""Times at which rows of a log are due, for rows that nobody keeps in memory.
+"""Times at which rows of a log are due.
 
 Entries are a time and the number of a row, in runs sorted by time. They are read once, in order of
-time. An entry may outlive its row: whoever takes the row by its number finds none.
+time. An entry may outlive its row: the log then has no row of its number.
 
 Invariant: ``take`` returns all entries up to the time that it returns, so that nothing with an
 earlier time comes later unless it is added later.

@@ -73,6 +73,7 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.joins.as_of._CODES_SLACK": 1,
     "rvertex.operators.joins.as_of._SLACK": -50,
     "rvertex.operators.ordered.deduplicate.ROUNDS_MAX": 0,
+    "rvertex.operators.ordered.deduplicate._MEASURED_KEYS": 1,
     "rvertex.operators.joins.new_pairs._COMPARED_MAX": 1,
     "rvertex.aggregates.distinct._PIECE_MAX_ROWS": 2,
     "rvertex.aggregates.exact_sums._EXACT_MAX": 2,

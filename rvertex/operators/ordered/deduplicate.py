@@ -3,8 +3,12 @@
 An event is kept unless one of its key that was kept started less than ``within_us`` before it. What
 is kept is known at once, so nothing waits.
 
+Beyond the memory budget all keys move to a log on scratch. A key that comes again is looked up
+there, per batch, and is in memory again.
+
 Invariants: (1) events keep their order and lifetimes, CTIs pass unchanged; (2) a key is forgotten
-when its time is over: a later event of it is kept as the first of any other is.
+when its time is over: a later event of it is kept as the first of any other is; (3) a key is in
+memory or in the log, never in both.
 """
 
 from __future__ import annotations
@@ -26,16 +30,23 @@ from rvertex.events.lifetime import lasting
 from rvertex.events.run import Run
 from rvertex.keys.key_table import KeyTable
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.memory import UNLIMITED, held_bytes
+from rvertex.state.row_log import NUMBER, RowLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
+    from rvertex.state.memory import StateMemory
 
 
 #: So many rows of a key are kept in rounds over all keys; more of them would be of few keys.
 ROUNDS_MAX = 32
+#: Keys that are added before their memory is measured again.
+_MEASURED_KEYS = 1 << 12
+_UNTIL = "until"
+_LOG = "log."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +89,22 @@ class _Deduplicator:
     """See :class:`Deduplicate`."""
 
     def __init__(self, spec: Deduplicate, types: tuple[pa.DataType, ...]) -> None:
-        self._spec = spec
+        self._spec, self._types = spec, types
         self._keys = KeyTable(types)
         #: Events that were dropped.
         self.duplicates = 0
         #: By key: from when on an event is kept again.
         self._free = GroupArray(np.int64, MIN_TIME)
+        self._measured_keys = 0
+        names = [f"key{i}" for i in range(len(types))]
+        fields = [(NUMBER, pa.int64()), (_UNTIL, pa.int64()), *zip(names, types, strict=True)]
+        self._logged, self._names = pa.schema(fields), names
+        self.use_memory(UNLIMITED)
+
+    def use_memory(self, memory: StateMemory) -> None:
+        """See :class:`rvertex.state.memory.SpillsState`."""
+        self._holder = memory.holder()
+        self._log = RowLog(self._logged, self._names, _UNTIL, self._holder)
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Emit the events that are the first of their keys."""
@@ -92,7 +113,11 @@ class _Deduplicator:
         if events.num_rows == 0:
             return run
         columns = [plain_array(events.column(key)) for key in self._spec.keys]
+        known = len(self._keys)
         codes = self._keys.codes(columns, events.num_rows)
+        if self._log.free_rows and len(self._keys) > known:
+            new = pa.array(np.flatnonzero(codes >= known))
+            self._recall([column.take(new) for column in columns])
         times = int64_column(events, VS)
         kept = self._kept(codes, times)
         self.duplicates += len(kept) - int(kept.sum())
@@ -100,16 +125,21 @@ class _Deduplicator:
             needed = np.flatnonzero(self._free.read() > times[-1])
             self._keys.keep(needed)
             self._free.adopt(self._free.read()[needed])
+        self._fit_memory(int(times[-1]))
         return Run(events.filter(pa.array(kept)), run.ctis)
 
     def held_tables(self) -> dict[str, pa.Table]:
         """Keys, and the time until which events of each are dropped."""
-        columns = dict(zip(self._spec.keys, self._keys.keys(), strict=True))
-        return {"keys": pa.table({**columns, "until_us": self._free.shared()})}
+        logged = self._log.current()
+        rows = pa.Table.from_batches([*logged, self._rows(np.arange(len(self._keys)))])
+        rows = rows.select([*self._names, _UNTIL])
+        return {"keys": rows.rename_columns([*self._spec.keys, "until_us"])}
 
     def snapshot(self) -> OperatorState:
         """Keys and their times, by reference."""
         tables = {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
+        if self._log.free_rows:
+            tables |= {_LOG + name: table for name, table in self._log.save().items()}
         return OperatorState({"duplicates": self.duplicates}, tables)
 
     def load(self, state: OperatorState) -> None:
@@ -117,6 +147,40 @@ class _Deduplicator:
         self.duplicates = state.header.get("duplicates", 0)  # older states have none
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
+        if _LOG + "keys" in state.tables:
+            self._log.load(state.tables[_LOG + "keys"], state.tables[_LOG + "current"])
+
+    def _recall(self, columns: list[pa.Array]) -> None:
+        """Move keys from the log to memory, where they have codes already."""
+        free = self._free.writable(len(self._keys))
+        for rows in self._log.find(columns):
+            keys = [rows.column(name) for name in self._names]
+            free[self._keys.find(keys, rows.num_rows)] = rows.column(_UNTIL).to_numpy()
+            self._log.append([], rows.column(NUMBER).to_numpy())
+
+    def _fit_memory(self, now: int) -> None:
+        """Move all keys to the log if they exceed the memory budget."""
+        self._log.expire(now)
+        grown = len(self._keys) - self._measured_keys
+        if not self._holder.may_spill or not self._types or 0 <= grown < _MEASURED_KEYS:
+            return
+        self._measured_keys = len(self._keys)
+        keys_bytes = held_bytes(self._keys, self._free.read())
+        self._holder.used_bytes = self._log.memory_bytes + keys_bytes
+        if keys_bytes < self._holder.run_bytes_min or not self._holder.must_spill:
+            return
+        needed = np.flatnonzero(self._free.read() > now)
+        self._log.append([self._rows(needed)], (), held=False)
+        self._log.release()
+        self._keys, self._free = KeyTable(self._types), GroupArray(np.int64, MIN_TIME)
+        self._measured_keys, self._holder.used_bytes = 0, self._log.memory_bytes
+
+    def _rows(self, codes: np.ndarray) -> pa.RecordBatch:
+        """Keys as rows of the log."""
+        times = pa.array(self._free.read()[codes])
+        seqs = pa.array(np.arange(len(codes)) + self._log.next_number)
+        columns = [seqs, times, *self._keys.keys(codes)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._logged)
 
     def _kept(self, codes: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Which rows are kept: a round for the next row of every key, then key after key."""
