@@ -44,6 +44,17 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of an instance went since it started, from samples of its thread."""
+
+    #: In polls of the vertex, and of that in functions of the user.
+    busy_us: int = 0
+    user_us: int = 0
+    #: The user's function that took most of it; empty: none was sampled.
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LogProgress:
     """Where a source vertex stands in one partition of a live log."""
 
@@ -105,6 +116,9 @@ class VertexProgress:
     log_partitions: int = field(default=0, repr=False)
     #: What holds its time back; one at most.
     holds: tuple[Hold, ...] = field(default=(), repr=False)
+    timing: Timing = field(default=Timing(), repr=False)
+    #: Its readers are too slow: it may not emit more.
+    is_blocked: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +160,8 @@ class HostBusy:
     lasted_s: int
     #: The most memory that the host's process has had.
     memory_bytes: int
+    #: Of the instance, until now.
+    timing: Timing = field(default=Timing(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +198,8 @@ class CheckpointTaken:
     #: Wall time, us UTC.
     taken_us: int
     asked: bool
+    #: The whole state; ``size_bytes`` counts new files alone. 0: an older release wrote it.
+    state_bytes: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.odd_times import odd_times
 from jobmanager.state.records import HostState
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.messages import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +119,9 @@ def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[st
         "cti_lag_s": _lag_s(vertex, newest_us),
         "waiting": "" if leader is None else leader.waiting,
         "tail_bytes": sum(row["tail_bytes"] for row in instances),
+        "state_bytes": vertex.state_bytes,
+        "blocked": leader is not None and leader.is_blocked,
+        **asdict(Timing() if leader is None else leader.timing),
         "instances": [*instances, *(_joining(manager, join) for join in vertex.joins)],
     }
 
@@ -189,6 +193,7 @@ def _host(
         "address": host.address,
         "memory": asdict(host.memory) if is_open and host.memory is not None else None,
         "cannot_drain": why_not(host) if is_open else "the job has ended",
+        "busy": host.busy if is_open else "",
     }
 
 

@@ -119,7 +119,7 @@ def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef |
     checkpoints before it need them.
     """
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
-    job.vertices[notice.vertex].state_bytes = notice.size_bytes
+    job.vertices[notice.vertex].state_bytes = notice.state_bytes or notice.size_bytes
     ref = CheckpointRef.announced(notice)
     is_kept = job.tracker.add(notice.vertex, ref)
     parts = (part for part in notice.parts if is_kept or not is_shared(part))

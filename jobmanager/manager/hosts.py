@@ -123,6 +123,9 @@ def busy(job: JobState, notice: HostBusy) -> None:
     if host is None or host.state != "ready":
         return
     host.heard_us = job.now_us
+    instance = job.instance(notice.vertex, notice.epoch)
+    if instance is not None:
+        instance.timing = notice.timing
     host.busy = (
         f"vertex {notice.vertex} on {host.name} did not return from its step for "
         f"{notice.lasted_s} s, in {notice.doing}; its process has used up to "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.state.tracker import padded
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.messages import Counts
+from rvertex.messages import Counts, Timing
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
@@ -124,6 +124,8 @@ class InstanceState:
     log_partitions: int = 0
     #: What holds its time back.
     holds: tuple[Hold, ...] = ()
+    timing: Timing = field(default_factory=Timing)
+    is_blocked: bool = False
 
     @property
     def position(self) -> tuple[int, ...]:
@@ -142,6 +144,7 @@ class InstanceState:
         self.tail_bytes = report.tail_bytes
         self.logs, self.waiting = report.logs, report.waiting
         self.log_partitions, self.holds = report.log_partitions, report.holds
+        self.timing, self.is_blocked = report.timing, report.is_blocked
 
 
 @dataclass(slots=True)
@@ -193,7 +196,7 @@ class VertexState:
     best: tuple[int, ...] = ()
     #: Nothing is started before this time (us UTC), or the notice that says that it has come.
     due_us: int | None = None
-    #: The size of its last checkpoint.
+    #: Of all that its last checkpoint consists of.
     state_bytes: int = 0
     #: All blobs of its checkpoints that were announced and not deleted.
     parts: dict[str, None] = field(default_factory=dict)

@@ -263,6 +263,7 @@ class Checkpointer:
                 parts=written.parts + pending.attached_files,
                 taken_us=pending.taken_us,
                 asked=pending.is_asked,
+                state_bytes=written.size_bytes,
             )
         )
 

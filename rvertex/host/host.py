@@ -20,7 +20,7 @@ import socket
 import threading
 import traceback
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
@@ -250,7 +250,7 @@ class Host:
     def _report(self) -> None:
         rows: list[VertexProgress] = []
         for runner in list(self._runners.values()):
-            tell = partial(_add_progress, rows, runner)
+            tell = partial(self._add_progress, rows, runner)
             self._guard(tell, runner.spec.id, runner.epoch)
         sent_us = int(self._wiring.clock.monotonic_s() * 1e6)
         self._notify(Progress(self.spec.host, tuple(rows), sent_us, self._env.memory_now()))
@@ -394,6 +394,6 @@ class Host:
         else:
             self._notify(VertexFailed(vertex, epoch, family_of(error), message_of(error), detail))
 
-
-def _add_progress(rows: list[VertexProgress], runner: VertexRunner) -> None:
-    rows.append(runner.progress())
+    def _add_progress(self, rows: list[VertexProgress], runner: VertexRunner) -> None:
+        timing = self._watch.timing(runner.spec.id, runner.epoch)
+        rows.append(replace(runner.progress(), timing=timing))

@@ -57,8 +57,7 @@ class VertexRunner:
     ) -> None:
         """``consumed``: by output, what its reader is known to have; see :class:`StartVertex`."""
         spec = prepared.spec
-        self.spec = spec
-        self.epoch = epoch
+        self.spec, self.epoch = spec, epoch
         self._env = env
         self.vertex = prepared.vertex
         self.outputs: list[RStream] = prepared.outputs
@@ -323,6 +322,7 @@ class VertexRunner:
             waiting="" if self._feed is None else self._feed.waiting,
             log_partitions=0 if self._feed is None else self._feed.reader.log_partitions,
             holds=v.holds,
+            is_blocked=not self._has_room,
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

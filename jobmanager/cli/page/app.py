@@ -167,8 +167,7 @@ class _Page:
         return _json(await run_in_threadpool(read, *args))
 
     async def metrics(self, _: Request) -> Response:
-        jobs = [(name, job.status) for name, job in self._board.jobs.items()]
-        text = await run_in_threadpool(exposition, jobs)
+        text = await run_in_threadpool(lambda: exposition(self._board.examined()))
         return Response(text, headers=_HEADERS, media_type="text/plain; version=0.0.4")
 
     async def events(self, _: Request) -> Response:

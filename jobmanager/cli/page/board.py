@@ -9,24 +9,22 @@ log and findings are read once between two looks, for all viewers together.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.cli.page.doctor import Case, findings
+from jobmanager.cli.page.doctor import findings
 from jobmanager.cli.page.layout import laid_out
+from jobmanager.cli.page.looking import case_of, log_of, look_at
 from jobmanager.delivery.answer import Answer, read_table
 from jobmanager.driver.running.side_output import read_dead_letters, read_late
 from jobmanager.errors import NoJobError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.sentences import sentence
-from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
-from jobmanager.storage.shown import roots_in, status_or_broken
+from jobmanager.storage.shown import roots_in
 from planner.explain.json import document
-from rstream.errors import StreamEngineError
 from rvertex import messages as sent
 from rvertex.sinks.json_text import json_text, plain_rows
 
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 1.0
 #: Looks that are remembered, for rates and small plots.
 LOOKS_MAX = 300
+#: Statuses that are remembered, for the doctor.
+FORMER_MAX = 5
 #: The latest sentences of a log, and rows, that one answer has.
 SENTENCES_MAX, ROWS_MAX = 1_000, 1_000
 #: What is in a sentence each few seconds says nothing on a timeline.
@@ -55,7 +55,8 @@ class SeenJob:
 
     root: str
     status: dict[str, Any]
-    before: dict[str, Any]
+    #: Former statuses, the oldest first, for rates and trends.
+    former: deque[dict[str, Any]]
     #: Of each look: when (us since 1970), then what :data:`_COUNTS` names, then the largest lag.
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
     #: Results of the reads since the look, by name.
@@ -69,9 +70,7 @@ class SeenJob:
 
     def notices(self) -> list[tuple[int, Notice]]:
         """The job's log."""
-        found: list[tuple[int, Notice]] = self.once(
-            "notices", lambda: read_notices(JobRoot(self.root).store)
-        )
+        found: list[tuple[int, Notice]] = self.once("notices", lambda: log_of(self.root))
         return found
 
 
@@ -98,15 +97,16 @@ class Board:
         self.jobs = jobs
 
     def _of_root(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
-        status = status_or_broken(root, now_us)
+        status = look_at(root, now_us)
         if before is None or before.root != root:
-            before = SeenJob(root, status, status)
+            before = SeenJob(root, status, deque(maxlen=FORMER_MAX))
         lags = [v["cti_lag_s"] for v in status.get("vertices", ()) if v["cti_lag_s"] is not None]
         looks = before.looks
         if status["state"] in OPEN_STATES or not looks:
             counts = [status.get(key, 0) for key in _COUNTS]
             looks = deque([*looks, [now_us, *counts, max(lags, default=None)]], LOOKS_MAX)
-        return SeenJob(root, status, before.status, looks)
+        former = deque([*before.former, before.status], FORMER_MAX)
+        return SeenJob(root, status, former, looks)
 
     def rows(self) -> list[dict[str, Any]]:
         """The jobs as a list shows them, those that need somebody first."""
@@ -155,15 +155,20 @@ class Board:
 
     def findings(self, name: str) -> list[dict[str, Any]]:
         """What the doctor says."""
-        job = self.job(name)
+        return self._findings(self.job(name))
+
+    def _findings(self, job: SeenJob) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = job.once("findings", lambda: self._examined(job))
         return found
 
+    def examined(self) -> list[tuple[str, dict[str, Any]]]:
+        """All jobs by name, each a status with the findings."""
+        jobs = list(self.jobs.items())
+        return [(name, {**job.status, "findings": self._findings(job)}) for name, job in jobs]
+
     def _examined(self, job: SeenJob) -> list[dict[str, Any]]:
-        notices = []
-        with contextlib.suppress(StreamEngineError):
-            notices = job.notices()
-        case = Case(job.before, job.status, self._clock.now_us(), notices)
+        before = job.former[0] if job.former else job.status
+        case = case_of(job.root, before, job.status, self._clock.now_us(), job.notices)
         return [asdict(found) for found in findings(case)]
 
     def table(self, name: str, kind: str, rows: int) -> list[dict[str, Any]]:

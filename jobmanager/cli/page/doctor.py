@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +41,14 @@ MEMORY_SHARE_MAX = 0.9
 CLOCK_S_MAX = 5.0
 #: Output in memory of one vertex from which on its readers, or the store, are too slow.
 UNFLUSHED_BYTES_MAX = 48 << 20
+#: Shares of the time between two looks: a vertex is busy, and code of the user is slow.
+BUSY_SHARE_MIN, USER_SHARE_MIN = 0.8, 0.5
+#: A state grows that has grown in each third of so many checkpoints, to at least this size.
+GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
+#: The median of as many checkpoints takes longer to become durable.
+SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
+#: A disk is nearly full with less than this share of it, and less than this, free.
+DISK_SHARE_MIN, DISK_FREE_BYTES_MIN = 0.05, 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,8 @@ class Case:
     status: Status
     now_us: int
     notices: list[tuple[int, Notice]] = field(default_factory=list)
+    #: Free and all bytes of the disk of the root; none: it is no local one.
+    disk: tuple[int, int] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -89,7 +100,8 @@ def _lost_rows(case: Case) -> Iterator[Finding]:
     """Rows that are not in the answer; the lines say which delay would have kept late ones."""
     for line in lost_lines(case.status):
         kind, _, what = line.partition(": ")
-        yield Finding("note", f"{kind} rows", "job", what or line)
+        kind = f"{kind.removesuffix(' rows')} rows"
+        yield Finding("note", kind, "job", what or line)
 
 
 def _growing_lags(case: Case) -> Iterator[Finding]:
@@ -136,27 +148,170 @@ def _skew(case: Case) -> Iterator[Finding]:
 
 
 def _restarts(case: Case) -> Iterator[Finding]:
-    """What failed in the last day, though the job got over it."""
+    """What failed in the last day, though the job got over it; once for each subject."""
+    failures: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for at_us, notice in case.notices:
-        if at_us < case.now_us - _NIGHT_US:
+        if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
+            kind, about, what = found
+            failures.setdefault((kind, about), []).append((at_us, what))
+    for (kind, about), found_of in failures.items():
+        count, (last_us, what) = len(found_of), found_of[-1]
+        times = "" if count == 1 else f" ({count} times in the last day)"
+        yield Finding("note", kind, about, f"{what}{times}", _ADVICE.get(kind, ""), last_us)
+
+
+_ADVICE = {"memory lost": "see 'When it is too much' in docs/howto/size-memory.md"}
+
+
+def _failure(notice: Notice) -> tuple[str, str, str] | None:
+    """The kind, the subject and a sentence of what has failed."""
+    if isinstance(notice, sent.VertexFailed):
+        kind = "memory lost" if notice.family == "memory" else "restart"
+        what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
+        return kind, notice.vertex, what
+    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # as it was told to
+        slot = notice.host.partition(".")[0]  # each loss gives its place to a host of another name
+        return "restart", slot, f"host {notice.host} was lost: {notice.reason}"
+    if isinstance(notice, own.OutputDamaged):
+        return "damaged output", notice.stream, f"{notice.stream} was damaged: {notice.reason}"
+    return None
+
+
+def _partitions(case: Case) -> Iterator[Finding]:
+    """Partitions without rows beside others with rows, ended sources, and rows that were lost."""
+    if not case.is_open:
+        return
+    rows = [v for v in case.status.get("vertices", ()) if v.get("logs")]
+    live = {v["stage"] for v in rows if any(log["state"] != "ended" for log in v["logs"])}
+    has_active = any(log["state"] == "active" for v in rows for log in v["logs"])
+    for vertex in rows:
+        if live and vertex["stage"] not in live:
+            what = f"the input of {vertex['stage']} has ended, and other inputs go on"
+            yield Finding("note", "ended source", vertex["stage"], what)
+        for log in vertex["logs"]:
+            name = f"partition {log['partition']} of {vertex['stage']}"
+            if log["state"] == "idle" and has_active:
+                no_row_s = log["lag_s"]
+                last = "" if no_row_s is None else f"; its newest row is {no_row_s:,.0f} s old"
+                what = f"{name} has no new rows (idle){last}"
+                advice = "time goes on without it, unless the source says idle='wait'"
+                yield Finding("note", "idle partition", name, what, advice)
+            if log.get("lost"):
+                what = f"{log['lost']:,} rows of {name} were gone before they were read"
+                advice = "keep rows longer in the log than the job is ever behind"
+                yield Finding("note", "lost input", name, what, advice)
+
+
+def _slow_code(case: Case) -> Iterator[Finding]:
+    """A vertex whose host works all the time, most of it in functions of the user."""
+    wall_us = case.status.get("written_us", 0) - case.before.get("written_us", 0)
+    in_step = {host["host"] for host in case.status.get("hosts", ()) if host.get("busy")}
+    before = {row["vertex"]: row for row in case.before.get("vertices", ())}
+    rows = [row for row in case.status.get("vertices", ()) if "busy_us" in row]
+    busy_us: Counter[str] = Counter()
+    for row in rows:
+        busy_us[row["host"]] += _since(before, row, "busy_us")
+    for row in rows if case.is_open else ():
+        if row["host"] in in_step:  # it reports at times: what counts is the time since its start
+            share = row["user_us"] / max(row["busy_us"], 1)
+        elif wall_us > 0 and busy_us[row["host"]] >= BUSY_SHARE_MIN * wall_us:
+            share = _since(before, row, "user_us") / wall_us
+        else:
             continue
-        if isinstance(notice, sent.VertexFailed):
-            what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
-            yield Finding("note", "restart", notice.vertex, what, since_us=at_us)
-        elif isinstance(notice, own.HostLost):
-            what = f"host {notice.host} was lost: {notice.reason}"
-            yield Finding("note", "restart", notice.host, what, since_us=at_us)
-        elif isinstance(notice, own.OutputDamaged):
-            what = f"output {notice.stream} was damaged: {notice.reason}"
-            yield Finding("note", "damaged output", notice.stream, what, since_us=at_us)
+        if share >= USER_SHARE_MIN:
+            taken = min(100, round(100 * share))
+            what = f"{row['function']} takes {taken} % of the time of the host of {row['vertex']}"
+            advice = (
+                "make it faster (whole columns, a cache, a table join instead of a lookup), or "
+                "give the job a larger --parallelism"
+            )
+            yield Finding("note", "slow user code", row["vertex"], what, advice)
+
+
+def _since(before: dict[str, Status], row: Status, key: str) -> int:
+    """How much a time has grown since the first look; 0 of an instance that it did not see."""
+    was = before.get(row["vertex"], {})
+    return int(row[key] - was[key]) if was.get("epoch") == row["epoch"] and key in was else 0
+
+
+def _long_steps(case: Case) -> Iterator[Finding]:
+    """A host that is in one step of a vertex for seconds."""
+    for host in case.status.get("hosts", ()):
+        if case.is_open and host.get("busy"):
+            yield Finding("note", "long step", host["host"], host["busy"])
+
+
+def _growing_state(case: Case) -> Iterator[Finding]:
+    """A state that only grows, from one third of the recorded checkpoints to the next."""
+    for vertex, found in _checkpoints_of(case).items():
+        sizes = [notice.state_bytes for _, notice in found if notice.state_bytes]
+        third = len(sizes) // 3
+        if not case.is_open or len(sizes) < GROWING_CHECKPOINTS_MIN:
+            continue
+        parts = (sizes[:third], sizes[third : 2 * third], sizes[-third:])
+        first, middle, last = (statistics.median(part) for part in parts)
+        grows = first * GROWTH_MIN <= middle and middle * GROWTH_MIN <= last
+        if grows and last >= GROWING_BYTES_MIN:
+            what = f"the state of {vertex} grows: {_mib(int(first))}, then {_mib(int(last))}"
+            advice = (
+                f"jobmanager state ROOT {vertex} shows it; give keys an end: a window, a "
+                "within= of a join, a timer that deletes"
+            )
+            yield Finding("waiting", "growing state", vertex, what, advice, found[0][0])
+
+
+def _slow_store(case: Case) -> Iterator[Finding]:
+    """Checkpoints that take long to become durable."""
+    for vertex, found in _checkpoints_of(case).items():
+        took_s = [(at - n.taken_us) / _US_PER_S for at, n in found if n.taken_us and not n.asked]
+        if case.is_open and len(took_s) >= SLOW_CHECKPOINTS:
+            median = statistics.median(took_s[-SLOW_CHECKPOINTS:])
+            if median > SLOW_CHECKPOINT_S_MIN:
+                what = f"checkpoints of {vertex} take {median:,.0f} s until they are durable"
+                advice = "the store of ROOT is slow: use a nearer or a faster one"
+                yield Finding("waiting", "slow store", vertex, what, advice)
+                return  # one store has all vertices
+
+
+def _disk(case: Case) -> Iterator[Finding]:
+    if case.disk is None or not case.is_open:
+        return
+    free_bytes, all_bytes = case.disk
+    if free_bytes < min(DISK_SHARE_MIN * all_bytes, DISK_FREE_BYTES_MIN):
+        what = f"the disk of {case.status.get('root', 'the root')} has {_mib(free_bytes)} left"
+        advice = "free space there, or delete what the job keeps: --retention, jobmanager gc"
+        yield Finding("waiting", "disk", "job", what, advice)
+
+
+def _open_change(case: Case) -> Iterator[Finding]:
+    """A savepoint, a deployment or its undoing that both looks have seen."""
+    change = case.status.get("change")
+    if change is None or change != case.before.get("change"):
+        return
+    root = case.status.get("root", "ROOT")
+    if case.is_open:
+        what = f"a {change['kind']} was requested, and the job has not stopped at a cut for it yet"
+        yield Finding("waiting", "open change", "job", what, "jobmanager logs names what it does")
+    else:
+        what = f"a {change['kind']} was requested and not completed, and nobody works on the job"
+        yield Finding("waiting", "open change", "job", what, f"jobmanager resume {root}")
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.0f} MiB"
+
+
+def _checkpoints_of(case: Case) -> dict[str, list[tuple[int, sent.CheckpointTaken]]]:
+    found: dict[str, list[tuple[int, sent.CheckpointTaken]]] = {}
+    for at_us, notice in case.notices:
+        if isinstance(notice, sent.CheckpointTaken):
+            found.setdefault(notice.vertex, []).append((at_us, notice))
+    return found
 
 
 def _checkpoints(case: Case) -> Iterator[Finding]:
     """A vertex that took checkpoints at some pace, and then none, though events came."""
-    taken: dict[str, list[int]] = {}
-    for at_us, notice in case.notices:
-        if isinstance(notice, sent.CheckpointTaken):
-            taken.setdefault(notice.vertex, []).append(at_us)
+    taken = {vertex: [at for at, _ in rows] for vertex, rows in _checkpoints_of(case).items()}
     before = {row["vertex"]: row["events_in"] for row in case.before.get("vertices", ())}
     for row in case.status.get("vertices", ()):
         times = taken.get(row["vertex"], [])
@@ -219,7 +374,14 @@ RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _growing_lags,
     _checkpoints,
     _memory,
+    _disk,
+    _open_change,
+    _growing_state,
+    _slow_store,
     _lost_rows,
+    _partitions,
+    _slow_code,
+    _long_steps,
     _skew,
     _unflushed,
     _clock,

@@ -7,6 +7,7 @@ costs the job nothing. Names and units follow the conventions of Prometheus: sec
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,6 +76,18 @@ def _each_log(key: str) -> Callable[[Status], Iterator[Sample]]:
     return samples
 
 
+def _idle_logs(status: Status) -> Iterator[Sample]:
+    for vertex in status.get("vertices", ()):
+        for log in vertex.get("logs", ()):
+            yield (vertex["stage"], str(log["partition"])), float(log["state"] == "idle")
+
+
+def _findings(status: Status) -> Iterator[Sample]:
+    counts = Counter((row["gravity"], row["kind"]) for row in status.get("findings", ()))
+    for labels, count in sorted(counts.items()):
+        yield labels, float(count)
+
+
 def _memory(key: str) -> Callable[[Status], Iterator[Sample]]:
     def samples(status: Status) -> Iterator[Sample]:
         for host in status.get("hosts", ()):
@@ -119,6 +132,13 @@ METRICS = (
     Metric("up", "gauge", (), "1 while a job manager works on the job, else 0.", _is_up),
     Metric("health", "gauge", (), "0 ok, 1 waiting, 2 degraded.", _health),
     Metric("reasons", "gauge", ("health", "kind"), "Reasons of the health, by kind.", _reasons),
+    Metric(
+        "findings",
+        "gauge",
+        ("gravity", "kind"),
+        "What the doctor finds, by kind: degraded, waiting or note.",
+        _findings,
+    ),
     Metric(
         "status_written_seconds",
         "gauge",
@@ -175,6 +195,34 @@ METRICS = (
         _each("vertices", _VERTEX, "cti_lag_s"),
     ),
     Metric(
+        "vertex_busy_seconds",
+        "counter",
+        _VERTEX,
+        "Time that the vertex worked, sampled.",
+        _each("vertices", _VERTEX, "busy_us", scale=1 / _US_PER_S),
+    ),
+    Metric(
+        "vertex_user_code_seconds",
+        "counter",
+        _VERTEX,
+        "Time of that in functions of the user, sampled.",
+        _each("vertices", _VERTEX, "user_us", scale=1 / _US_PER_S),
+    ),
+    Metric(
+        "vertex_blocked",
+        "gauge",
+        _VERTEX,
+        "1 while a vertex waits for its readers (back-pressure).",
+        _each("vertices", _VERTEX, "blocked"),
+    ),
+    Metric(
+        "vertex_state_bytes",
+        "gauge",
+        _VERTEX,
+        "The state in its last checkpoint.",
+        _each("vertices", _VERTEX, "state_bytes"),
+    ),
+    Metric(
         "vertex_unflushed_bytes",
         "gauge",
         _VERTEX,
@@ -195,6 +243,7 @@ METRICS = (
         "From the newest event time read from a log's partition to now.",
         _each_log("lag_s"),
     ),
+    Metric("log_idle", "gauge", _LOG, "1 for a partition without new rows.", _idle_logs),
     Metric(
         "log_holds_time_back",
         "gauge",

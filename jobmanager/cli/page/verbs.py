@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
-from jobmanager.cli.page.doctor import Case, Finding, findings
-from jobmanager.cli.requests import status_of
+from jobmanager.cli.page.doctor import Finding, findings
+from jobmanager.cli.page.looking import case_of, log_of, look_at
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
-from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
 
 DEFAULT_PORT = 8470
-#: From the first look at a job that runs to the second.
+#: Pause between the two statuses of a running job.
 _LOOK_S = 2.0
 EXIT_DEGRADED = 3
 
@@ -71,12 +70,13 @@ def doctor(
 
 
 def _examined(roots: list[str]) -> dict[str, list[Finding]]:
-    before = {root: status_of(root) for root in roots}
+    clock = SystemClock()
+    before = {root: look_at(root, clock.now_us(), must_exist=len(roots) == 1) for root in roots}
     if any(status["state"] in OPEN_STATES for status in before.values()):
         time.sleep(_LOOK_S)
-    now_us = SystemClock().now_us()
+    now_us = clock.now_us()
     return {
-        root: findings(Case(status, status_of(root), now_us, read_notices(JobRoot(root).store)))
+        root: findings(case_of(root, status, look_at(root, now_us), now_us, partial(log_of, root)))
         for root, status in before.items()
     }
 

@@ -77,3 +77,28 @@ def test_a_stack_of_odd_classes_is_told_too() -> None:
     Odd.__module__ = None  # type: ignore[assignment]
     Odd().call()
     assert " at line " in here[0]
+
+
+def test_samples_say_which_function_of_the_user_has_the_time() -> None:
+    watch = Watch("h0.0", ManualClock(), busy_after_s=60.0)
+    predicate = udf(sampled, returns="bool", deterministic=True)(col("x"))
+    operator = FilterOperator(resolve(predicate.node, PAYLOAD))
+    watch._thread = threading.get_ident()
+    watch.begin("filter.0", 4)
+    watch.sample(0.5)  # in this test, which no operator has called
+    SAMPLERS.append(watch)
+    operator.process([make_run([ev(1, 5, x=7)], PAYLOAD)])
+    watch.end()
+    watch.sample(9.0)  # between two polls
+    timing = watch.timing("filter.0", 4)
+    assert (timing.busy_us, timing.user_us) == (2_500_000, 2_000_000)
+    assert timing.function == "sampled (test_watch.py)"
+    assert watch.timing("filter.0", 5).busy_us == 0
+
+
+SAMPLERS: list[Watch] = []
+
+
+def sampled(x: int) -> bool:
+    SAMPLERS[0].sample(2.0)
+    return True

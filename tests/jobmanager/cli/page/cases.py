@@ -22,13 +22,19 @@ def vertex(name: str, **fields: Any) -> dict[str, Any]:
         "cti_us": NOW_US - 2 * S,
         "cti_lag_s": 2.0,
         "tail_bytes": 1_000,
+        "state_bytes": 2_000,
+        "blocked": False,
+        "epoch": 1,
+        "busy_us": 2 * S,
+        "user_us": 0,
+        "function": "",
         "waiting": "",
         "logs": [],
         **fields,
     }
 
 
-def log(partition: int, lag_rows: int | None) -> dict[str, Any]:
+def log(partition: int, lag_rows: int | None, **fields: Any) -> dict[str, Any]:
     return {
         "partition": partition,
         "state": "active",
@@ -37,6 +43,7 @@ def log(partition: int, lag_rows: int | None) -> dict[str, Any]:
         "lag_s": 3.5,
         "frontier_us": NOW_US,
         "holds_back": partition == 1,
+        **fields,
     }
 
 

@@ -14,10 +14,32 @@ from tests.jobmanager.cli.page.cases import NOW_US, S, delivery, host, log, stat
 HEALTHY = status()
 
 
-def taken(ago_s: int, name: str = "s01.0") -> tuple[int, Any]:
-    return NOW_US - ago_s * S, sent.CheckpointTaken(
-        name, 1, "c", (0,), (0,), 10, reads=(0,), parts=(), taken_us=0, asked=False
-    )
+def taken(ago_s: int, name: str = "s01.0", *, size: int = 0, took_s: int = 0) -> tuple[int, Any]:
+    """A checkpoint in the log; ``took_s``: until it was durable, 0: that is not known."""
+    at_us = NOW_US - ago_s * S
+    taken_us = at_us - took_s * S if took_s else 0
+    fields = {"reads": (0,), "parts": (), "taken_us": taken_us, "asked": False}
+    return at_us, sent.CheckpointTaken(name, 1, "c", (0,), (0,), 10, **fields, state_bytes=size)
+
+
+def growing(*sizes_mib: int) -> list[tuple[int, Any]]:
+    count = len(sizes_mib)
+    return [taken(count - k, size=size << 20) for k, size in enumerate(sizes_mib)]
+
+
+def earlier(**fields: Any) -> dict[str, Any]:
+    """The first look, 4 s before the second."""
+    return status(written_us=NOW_US - 4 * S, **fields)
+
+
+def working(user_s: float, *, busy_s: float = 4.0, epoch: int = 1) -> list[dict[str, Any]]:
+    """A vertex that worked for so long between the two looks."""
+    spent = {"busy_us": int((2 + busy_s) * S), "user_us": int(user_s * S), "epoch": epoch}
+    return [vertex("s01.0", **spent, function="price (shop.py)")]
+
+
+FAILED = sent.VertexFailed("s01.0", 1, "user", "ValueError: 7", "")
+CHANGE = {"id": "1a", "kind": "deploy"}
 
 
 def reason(health: str, kind: str) -> dict[str, Any]:
@@ -98,6 +120,89 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
         "waiting",
         "has not written its status for 30 s",
     ),
+    "a source that ended": (
+        Case(
+            HEALTHY,
+            status(
+                vertices=[
+                    vertex("s00.0", logs=[log(0, None, state="ended")]),
+                    vertex("s01.0", logs=[log(0, 3)]),
+                ]
+            ),
+            NOW_US,
+        ),
+        "note",
+        "the input of s00 has ended, and other inputs go on",
+    ),
+    "an idle partition": (
+        Case(
+            HEALTHY,
+            status(vertices=[vertex("s00.0", logs=[log(0, 0, state="idle", lag_s=90), log(1, 3)])]),
+            NOW_US,
+        ),
+        "note",
+        "partition 0 of s00 has no new rows (idle); its newest row is 90 s old",
+    ),
+    "input that was gone": (
+        Case(HEALTHY, status(vertices=[vertex("s00.0", logs=[log(0, 3, lost=12)])]), NOW_US),
+        "note",
+        "12 rows of partition 0 of s00 were gone before they were read",
+    ),
+    "slow user code": (
+        Case(earlier(), status(vertices=working(user_s=3.6)), NOW_US),
+        "note",
+        "price (shop.py) takes 90 % of the time of the host of s01.0",
+    ),
+    "a step that lasts": (
+        Case(HEALTHY, status(hosts=[{**host(), "busy": "vertex s01.0 did not return"}]), NOW_US),
+        "note",
+        "vertex s01.0 did not return",
+    ),
+    "a state that grows": (
+        Case(HEALTHY, HEALTHY, NOW_US, growing(9, 10, 11, 19, 20, 21, 39, 40, 41)),
+        "waiting",
+        "the state of s01.0 grows: 10 MiB, then 40 MiB",
+    ),
+    "a slow store": (
+        Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=20) for k in range(6)]),
+        "waiting",
+        "checkpoints of s01.0 take 20 s until they are durable",
+    ),
+    "a disk that is nearly full": (
+        Case(HEALTHY, HEALTHY, NOW_US, disk=(300 << 20, 100 << 30)),
+        "waiting",
+        "the disk of /jobs/j has 300 MiB left",
+    ),
+    "a deployment that is open": (
+        Case(status(change=CHANGE), status(change=CHANGE), NOW_US),
+        "waiting",
+        "a deploy was requested, and the job has not stopped at a cut for it yet",
+    ),
+    "a host without memory": (
+        Case(
+            HEALTHY,
+            HEALTHY,
+            NOW_US,
+            [(NOW_US - 60 * S, sent.VertexFailed("s01.0", 1, "memory", "MemoryError", ""))],
+        ),
+        "note",
+        "s01.0 failed (memory): MemoryError",
+    ),
+    "failures again and again": (
+        Case(HEALTHY, HEALTHY, NOW_US, [(NOW_US - k * S, FAILED) for k in (600, 400, 200)]),
+        "note",
+        "s01.0 failed (user): ValueError: 7 (3 times in the last day)",
+    ),
+    "hosts of one place that are lost": (
+        Case(
+            HEALTHY,
+            HEALTHY,
+            NOW_US,
+            [(NOW_US - k * S, own.HostLost(f"h0.{9 - k}", "killed")) for k in (4, 3)],
+        ),
+        "note",
+        "host h0.6 was lost: killed (2 times in the last day)",
+    ),
     "a vertex that failed at night": (
         Case(
             HEALTHY,
@@ -156,6 +261,26 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
             NOW_US,
             [(NOW_US - 200_000 * S, sent.VertexFailed("s01.0", 1, "user", "ValueError: 7", ""))],
         ),
+        # idle partitions alone, and some that have ended beside others
+        Case(HEALTHY, status(vertices=[vertex("s00.0", logs=[log(0, 0, state="idle")])]), NOW_US),
+        Case(
+            HEALTHY,
+            status(vertices=[vertex("s00.0", logs=[log(0, None, state="ended"), log(1, 3)])]),
+            NOW_US,
+        ),
+        # user code in a host that has time left, and in a vertex that was started anew
+        Case(earlier(), status(vertices=working(user_s=2.4, busy_s=2.5)), NOW_US),
+        Case(earlier(), status(vertices=working(user_s=3.6, epoch=2)), NOW_US),
+        # a state that was filled and is even since, one that is small, one that comes and goes
+        Case(HEALTHY, HEALTHY, NOW_US, growing(1, 20, 40, 40, 40, 41, 40, 41, 40)),
+        Case(HEALTHY, HEALTHY, NOW_US, growing(0, 0, 1, 1, 2, 2, 3, 4, 5)),
+        Case(HEALTHY, HEALTHY, NOW_US, growing(10, 40, 10, 40, 10, 40, 10, 40, 10)),
+        # checkpoints that become durable in time; a disk with room; a change under way
+        Case(HEALTHY, HEALTHY, NOW_US, [taken(90 - k, took_s=2) for k in range(6)]),
+        Case(HEALTHY, HEALTHY, NOW_US, disk=(30 << 30, 100 << 30)),
+        Case(HEALTHY, status(change=CHANGE), NOW_US),
+        # hosts that left as they were told to
+        Case(HEALTHY, HEALTHY, NOW_US, [(NOW_US, own.HostLost("h0.0", "stopped"))]),
         # the memory of a job that has ended
         Case(HEALTHY, status(state="finished", hosts=[host(free_bytes=1)]), NOW_US),
     ],

@@ -29,7 +29,7 @@ def test_every_metric_of_two_jobs_is_there_with_its_labels() -> None:
     families = {family.name: family for family in text_string_to_metric_families(text)}
     for metric in METRICS:
         samples = families[PREFIX + metric.name].samples
-        if metric.name != "reasons":
+        if metric.name not in ("reasons", "findings"):
             assert {sample.labels["job"] for sample in samples} == {"one", "two"}, metric
         for sample in samples:
             assert set(sample.labels) == {"job", *metric.labels}, metric
@@ -37,12 +37,17 @@ def test_every_metric_of_two_jobs_is_there_with_its_labels() -> None:
 
 def test_values_come_in_seconds_and_bytes_and_without_the_end_of_time() -> None:
     reasons = [{"health": "waiting", "kind": "store"}] * 2
-    text = exposition([("j", status(health="waiting", reasons=reasons))]).decode()
+    findings = [{"gravity": "note", "kind": "skew"}, {"gravity": "note", "kind": "late rows"}]
+    shown = status(health="waiting", reasons=reasons, findings=findings)
+    text = exposition([("j", shown)]).decode()
     lines = set(text.splitlines())
     assert {
         'streamscope_up{job="j"} 1.0',
         'streamscope_health{job="j"} 1.0',
         'streamscope_reasons{health="waiting",job="j",kind="store"} 2.0',
+        'streamscope_findings{gravity="note",job="j",kind="skew"} 1.0',
+        'streamscope_vertex_busy_seconds_total{job="j",stage="s01",vertex="s01.0"} 2.0',
+        'streamscope_log_idle{job="j",partition="1",stage="s00"} 0.0',
         'streamscope_events_in_total{job="j"} 10000.0',
         'streamscope_log_lag_rows{job="j",partition="1",stage="s00"} 10.0',
         'streamscope_log_holds_time_back{job="j",partition="1",stage="s00"} 1.0',

@@ -1,0 +1,59 @@
+"""Reads what the page and the doctor know of one job: its status, its log, the disk of its root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.cli.page.doctor import Case
+from jobmanager.driver.running.changes.pending import pending
+from jobmanager.storage.notice_log import read_notices
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.shown import shown_status, status_or_broken
+from rstream.errors import StreamEngineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobmanager.state.messages import Notice
+
+    ReadLog = Callable[[], list[tuple[int, Notice]]]
+
+Status = dict[str, Any]
+
+
+def look_at(root: str, now_us: int, *, must_exist: bool = False) -> Status:
+    """The status, with ``change``: the id and the kind of a change that is requested.
+
+    ``must_exist``: raise what :func:`shown_status` raises; else a broken job has a status, too.
+    """
+    job_root = JobRoot(root)
+    status = shown_status(job_root, now_us) if must_exist else status_or_broken(root, now_us)
+    with contextlib.suppress(StreamEngineError):
+        change = pending(job_root.store)
+        if change is not None:
+            status["change"] = {"id": change.id, "kind": change.kind}
+    return status
+
+
+def case_of(root: str, before: Status, status: Status, now_us: int, read: ReadLog) -> Case:
+    """A job between two looks, as the doctor examines it; without its log if that is broken."""
+    notices: list[tuple[int, Notice]] = []
+    with contextlib.suppress(StreamEngineError):
+        notices = read()
+    return Case(before, status, now_us, notices, _disk(root))
+
+
+def log_of(root: str) -> list[tuple[int, Notice]]:
+    """The job's log. Raises StreamEngineError if it cannot be read."""
+    return read_notices(JobRoot(root).store)
+
+
+def _disk(root: str) -> tuple[int, int] | None:
+    path = root.removeprefix("file://")
+    if not os.path.isdir(path):
+        return None
+    usage = shutil.disk_usage(path)
+    return usage.free, usage.total
