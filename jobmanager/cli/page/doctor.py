@@ -112,7 +112,7 @@ def _growing_lags(case: Case) -> Iterator[Finding]:
         was = before.get(name)
         if was is not None and rows >= LAG_ROWS_MIN and rows > was * LAG_GROWTH_MIN:
             what = f"{name} falls behind: {was:,} rows were left, now {rows:,}"
-            advice = "give the job more hosts or a larger --parallelism, or look for slow user code"
+            advice = "give the job more hosts or a larger --parallelism, or make its code faster"
             yield Finding("waiting", "growing lag", name, what, advice)
 
 
@@ -186,7 +186,7 @@ def _partitions(case: Case) -> Iterator[Finding]:
     has_active = any(log["state"] == "active" for v in rows for log in v["logs"])
     for vertex in rows:
         if live and vertex["stage"] not in live:
-            what = f"the input of {vertex['stage']} has ended, and other inputs go on"
+            what = f"the input of {vertex['stage']} has ended while other inputs continue"
             yield Finding("note", "ended source", vertex["stage"], what)
         for log in vertex["logs"]:
             name = f"partition {log['partition']} of {vertex['stage']}"
@@ -194,7 +194,7 @@ def _partitions(case: Case) -> Iterator[Finding]:
                 no_row_s = log["lag_s"]
                 last = "" if no_row_s is None else f"; its newest row is {no_row_s:,.0f} s old"
                 what = f"{name} has no new rows (idle){last}"
-                advice = "time goes on without it, unless the source says idle='wait'"
+                advice = "time advances without it, unless the source has idle='wait'"
                 yield Finding("note", "idle partition", name, what, advice)
             if log.get("lost"):
                 what = f"{log['lost']:,} rows of {name} were gone before they were read"
@@ -291,9 +291,9 @@ def _open_change(case: Case) -> Iterator[Finding]:
     root = case.status.get("root", "ROOT")
     if case.is_open:
         what = f"a {change['kind']} was requested, and the job has not stopped at a cut for it yet"
-        yield Finding("waiting", "open change", "job", what, "jobmanager logs names what it does")
+        yield Finding("waiting", "open change", "job", what, "jobmanager logs shows its progress")
     else:
-        what = f"a {change['kind']} was requested and not completed, and nobody works on the job"
+        what = f"a {change['kind']} was requested and not completed, and no job manager runs"
         yield Finding("waiting", "open change", "job", what, f"jobmanager resume {root}")
 
 
@@ -322,7 +322,7 @@ def _checkpoints(case: Case) -> Iterator[Finding]:
         age_us = case.now_us - times[-1]
         if age_us > max(CHECKPOINT_GAPS * gap_us, CHECKPOINT_AGE_S_MIN * _US_PER_S):
             what = f"{row['vertex']} had its last checkpoint {age_us // _US_PER_S} s ago"
-            advice = "look at the store: jobmanager logs names what it answered"
+            advice = "the store may be slow or away: jobmanager logs has its answers"
             yield Finding("waiting", "checkpoint age", row["vertex"], what, advice, times[-1])
 
 

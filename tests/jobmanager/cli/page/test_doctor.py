@@ -132,7 +132,7 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
             NOW_US,
         ),
         "note",
-        "the input of s00 has ended, and other inputs go on",
+        "the input of s00 has ended while other inputs continue",
     ),
     "an idle partition": (
         Case(
