@@ -40,7 +40,7 @@ ROOMS = (
     *("rvertex/sources/logs/errors.py", "rvertex/sources/logs/entries.py"),
     *("rvertex/sources/logs/protocol.py", "rvertex/sources/logs/decode"),
     *("rvertex/sources/logs/kafka", "rvertex/sources/logs"),
-    *("rvertex/sinks/errors.py", "rvertex/sinks/protocol.py", "rvertex/sinks/json_text.py"),
+    *("rvertex/sinks/errors.py", "rvertex/sinks/protocol.py"),
     *("rvertex/sinks/postgres_columns.py", "rvertex/sinks/spec.py", "rvertex/sinks/limits.py"),
     *("rvertex/registry", "rvertex/sinks/kafka"),
     "rvertex/sinks",

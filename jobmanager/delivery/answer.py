@@ -26,8 +26,8 @@ from rstream import open_reader
 from rstream.errors import UsageError
 from rstream.items.batch import CTI, KIND, VE, VS, int64_column, kinds, only_events
 from rstream.items.edges import paired
+from rstream.items.json_text import plain_values
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.sinks.json_text import plain_values
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.delivery.answer import print_rows
 from jobmanager.replay.state_at import query_state, read_state
-from rvertex.sinks.json_text import json_text, plain_rows
+from rstream.items.json_text import json_text, plain_rows
 
 
 def state(

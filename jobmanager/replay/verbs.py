@@ -17,7 +17,7 @@ from jobmanager.replay.rows.lineage import RUNS_MAX
 from jobmanager.replay.rows.state_differences import state_difference
 from jobmanager.storage.query_file import load_query
 from rstream.errors import UsageError
-from rvertex.sinks.json_text import json_text
+from rstream.items.json_text import json_text
 
 #: The output differs from the recorded one; the user has left the debugger.
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130

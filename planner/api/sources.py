@@ -289,7 +289,8 @@ def stream_source(uri: str, given: FileOptions) -> Source:
     if given != FileOptions(None, follow=given.follow):
         raise InvalidPlanError(
             f"{uri} is what a job has written: its rows have their times and its CTIs say how far "
-            "it is, so vs=, ve=, delay=, late= and idle= are for logs of pushed rows"
+            "it is, so vs=, ve=, delay=, late=, idle=, on_bad_row= and max_ahead= are for logs of "
+            "pushed rows. Set max_ahead= at the sources of the job that writes them"
         )
     columns = growing_streams(uri).columns if given.follow else infer_schema("rstream", uri)
     spec = SourceSpec(

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from rvertex.sinks.json_text import json_text, plain_rows
+from rstream.items.json_text import json_text, plain_rows
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rstream.items.json_text import json_texts
 from rvertex.sinks.errors import DestinationSchemaError
-from rvertex.sinks.json_text import json_texts
 
 PROGRESS_TABLE = "streamscope_deliveries"
 #: The temporary table of a connection, from which rows are merged by their keys.

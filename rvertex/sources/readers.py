@@ -8,6 +8,7 @@ reader is spent: a new one, opened at the same row, goes on once the file is rep
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from rstream.errors import StreamEngineError
 from rstream.items.batch import empty_events
+from rstream.items.json_text import json_rows
 from rstream.types import INF_TIME
 from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.files import SUFFIXES
@@ -168,6 +170,8 @@ class FileReader:
             place = int(places[k])
             at = self._units.origin(unit, row + place)
             value = _plain(raw, place, fault)
+            if at.raw is None:  # the format has no lines
+                at = replace(at, raw=json_rows(raw.slice(place, 1))[0])
             found[place] = located(BadRow(fault.reason, fault.column, value), unit, at)
         batch = with_bad(events, found)
         times = (pc.fill_null(batch.column(k), INF_TIME) for k in (0, 1))  # nothing waits for it

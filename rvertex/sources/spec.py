@@ -86,6 +86,11 @@ class LogSpec:
         default=(), repr=False, metadata={"fingerprint": False}
     )
 
+    @property
+    def keeps_origins(self) -> bool:
+        """Whether a row that was decoded may become a dead letter."""
+        return self.max_ahead_us is not None and self.on_error == "dead_letter"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:

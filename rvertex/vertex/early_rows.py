@@ -12,12 +12,13 @@ Invariant: which rows are bad is a function of the log and its entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import VS, int64_column
+from rstream.items.json_text import json_rows
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.events import iso, too_far_ahead
 from rvertex.sources.formats.rows.bad_rows import DEAD
@@ -87,23 +88,36 @@ class EarlyRows:
         if self.fails:
             at = int(positions[0])
             raise LogRowError(self.source, self.partition, at, reasons[0], values[0])
+        taken = pa.array(is_early)
+        places = zip(positions.tolist(), values, reasons, self._origins(rows, taken), strict=True)
         early = pa.RecordBatch.from_pylist(
             [
                 {
-                    "source": self.source,
+                    **origin,
                     "partition": self.partition,
                     DEAD_POSITION: position,
                     "column": self.column,
                     "value": value,
                     "reason": reason,
                 }
-                for position, value, reason in zip(positions.tolist(), values, reasons, strict=True)
+                for position, value, reason, origin in places
             ],
             schema=DEAD,
         )
         kept = pa.array(~is_early)
         dead = early if rows.dead is None else _in_order(pa.concat_batches([rows.dead, early]))
         return LogRows(rows.positions[~is_early], rows.batch.filter(kept), rows.next_position, dead)
+
+    def _origins(self, rows: LogRows, taken: pa.Array) -> list[dict[str, Any]]:
+        """Where these rows come from; where the log does not have it, the row as JSON."""
+        texts = json_rows(rows.batch.filter(taken))
+        if rows.origins is None:
+            return [{"source": self.source, "raw": text} for text in texts]
+        found = rows.origins.filter(taken).to_pylist()
+        return [
+            {**origin, "raw": text if origin["raw"] is None else origin["raw"]}
+            for origin, text in zip(found, texts, strict=True)
+        ]
 
 
 def _in_order(dead: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,16 +5,26 @@ Cannot catch: a host whose clock is wrong by more than ``max_ahead``.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import jobmanager
 from planner import Stream, agg, tumbling
-from planner.errors import InvalidDurationError
+from planner.errors import InvalidDurationError, InvalidPlanError
+from rstream import Appender
 from rstream.clock import SystemClock
+from rvertex.sources.logs.decode.decoded import Decoded
+from rvertex.sources.logs.decode.messages import MessageDecoder, Messages
+from rvertex.sources.logs.protocol import joined_rows
+from rvertex.vertex.early_rows import EarlyRows
 from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import Watch, answer_rows, finish, has_read
+from tests.support.logs import PAYLOAD, log_vertex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,3 +96,79 @@ def test_a_far_row_of_a_growing_folder_is_bad_also_for_a_successor(tmp_path: Pat
     dead = jobmanager.read_dead_letters(str(root)).to_pylist()
     assert [row["position"] & 0xFFFF for row in dead] == [1, 1]
     assert all("max_ahead is 3600 s" in row["reason"] for row in dead)
+    assert [row["source"] for row in dead] == [str(folder / "0.json"), str(folder / "1.json")]
+    assert [json.loads(row["raw"])["n"] for row in dead] == [1, 1]
+
+
+PUSHED = pa.schema([("time", pa.int64()), ("until", pa.int64()), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_bad_rows_of_a_pushed_log_are_kept_and_say_which(tmp_path: Path, follow: bool) -> None:
+    """One too far ahead, one without a time, one that ends before it starts."""
+    now_us, log, root, watch = SystemClock().now_us(), tmp_path / "log", tmp_path / "job", Watch()
+    with Appender(str(log), PUSHED) as appender:
+        for number, time in enumerate([now_us, now_us + 10 * YEAR_US, None, now_us + 2, 3]):
+            row = {"time": time, "until": 2 if time == 3 else now_us + 11 * YEAR_US, "n": number}
+            appender.append([row], producer="p", number=number)
+    live = {"follow": True, "delay": "1s"} if follow else {}
+    rows = Stream.from_rstream(
+        str(log), vs="time", ve="until", on_bad_row="dead_letter", max_ahead="1h", **live
+    )
+    job = jobmanager.run(
+        rows.to_parquet(), root=str(root), executor="local", config=QUICK, on_status=watch
+    )
+    if follow:
+        watch.until(lambda status: status["bad_rows"] == 3)
+        finish(job)
+    else:
+        job.wait(WAIT_S)
+    assert [row["n"] for row in answer_rows(job)] == [0, 3]
+    dead = jobmanager.read_dead_letters(str(root)).to_pylist()
+    assert [json.loads(row["raw"])["n"] for row in dead] == [1, 2, 4]
+    assert [row["column"] for row in dead] == ["time", "time", "until"]
+    assert [row["reason"] for row in dead[1:]] == ["the time is null", "ends before it starts"]
+    assert dead[0]["reason"].startswith("starts further ahead of the clock than max_ahead allows")
+    assert {row["source"] for row in dead} == {str(log)}
+
+
+def test_the_output_of_a_job_has_its_times_already(tmp_path: Path) -> None:
+    write(tmp_path / "in", 0, [1])
+    rows = Stream.from_json(str(tmp_path / "in"), vs="t")
+    output = str(tmp_path / "out")
+    jobmanager.run(rows.to_parquet(output), root=str(tmp_path / "a"), executor="local").wait(WAIT_S)
+    with pytest.raises(InvalidPlanError, match="Set max_ahead= at the sources of the job"):
+        Stream.from_rstream(output, max_ahead="1h")
+
+
+def test_a_message_that_is_too_far_ahead_is_kept_with_its_key() -> None:
+    """Two rows of one message, behind one that is decoded in time."""
+    spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
+    assert spec.source is not None
+    source = replace(spec.source.spec, vs="at", shown="orders")
+    values = [b"7", b"99 98", b"8"]
+
+    def decode(messages: Messages) -> Decoded:
+        times = [[int(t) for t in (value or b"").split()] for value in messages.values]
+        value_of = [k for k, found in enumerate(times) for _ in found]
+        at = [t for found in times for t in found]
+        rows = pa.RecordBatch.from_pydict({"p": at, "at": at}, schema=PAYLOAD)
+        return Decoded(rows, np.array(value_of), {})
+
+    messages = Messages(
+        0, np.arange(3), values, 3, lambda i: f"key {i}".encode(), lambda i: None, lambda i: None
+    )
+    rows, error = MessageDecoder(source, decode).decode(messages)
+    assert error is None
+    early = EarlyRows.of(source, 0)
+    assert early is not None
+    pieces = (rows.before(1), rows.beyond(1).before(2), rows.beyond(2))
+    kept = early.set_aside(joined_rows(pieces), [[4, 3]])
+    assert kept.dead is not None
+    assert kept.batch.column("at").to_pylist() == [7, 8]
+    assert [
+        (row["source"], row["key"], row["raw"], row["value"]) for row in kept.dead.to_pylist()
+    ] == [
+        ("orders", b"key 1", b"99 98", "1970-01-01 00:00:00.000099"),
+        ("orders", b"key 1", b"99 98", "1970-01-01 00:00:00.000098"),
+    ]

@@ -25,8 +25,8 @@ from jobmanager.state.sentences import sentence
 from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
 from planner.explain.json import document
+from rstream.items.json_text import json_text, plain_rows
 from rvertex import messages as sent
-from rvertex.sinks.json_text import json_text, plain_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.shown import shown_status
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
-from rvertex.sinks.json_text import json_text, plain_rows
+from rstream.items.json_text import json_text, plain_rows
 
 Rows = Annotated[
     int, typer.Option("--rows", "-n", min=1, max=ROWS_MAX, help="At most this number.")

@@ -22,7 +22,7 @@ from jobmanager.replay.rows.whys import shown_rows
 from jobmanager.storage.root import JobRoot
 from rstream.errors import UsageError
 from rstream.items.batch import VS, int64_column
-from rvertex.sinks.json_text import plain_rows
+from rstream.items.json_text import plain_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

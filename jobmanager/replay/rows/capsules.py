@@ -39,7 +39,7 @@ from jobmanager.storage.root import JobRoot
 from rstream.items.batch import empty_events
 from rstream.items.dictionaries import plain_array, plain_type
 from rstream.items.digest import content_hashes
-from rvertex.sinks.json_text import json_text, plain_rows
+from rstream.items.json_text import json_text, plain_rows
 from rvertex.user_code.modules import put_on_path
 from rvertex.user_code.sources import has_changed
 

@@ -28,8 +28,8 @@ from rstream.items.batch import VS, event_schema, int64_column, only_events
 from rstream.items.dictionaries import as_declared, plain_array, plain_schema
 from rstream.items.digest import content_hashes
 from rstream.items.edges import paired
+from rstream.items.json_text import json_text, plain_rows
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.sinks.json_text import json_text, plain_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

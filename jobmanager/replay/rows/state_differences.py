@@ -15,7 +15,7 @@ from jobmanager.replay.recorded import Recorded, vertex_of
 from jobmanager.replay.rerun import Rerun, Shape
 from jobmanager.storage.root import JobRoot
 from rstream.errors import StreamEngineError
-from rvertex.sinks.json_text import json_text, plain_rows
+from rstream.items.json_text import json_text, plain_rows
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import ReplayFrom
 

@@ -15,7 +15,7 @@ from jobmanager.replay.rows.slices import SliceRuns
 from jobmanager.storage.root import JobRoot
 from rstream.items.batch import KIND, item_schema, payload_schema
 from rstream.items.dictionaries import as_declared, plain_schema
-from rvertex.sinks.json_text import plain_rows
+from rstream.items.json_text import plain_rows
 
 if TYPE_CHECKING:
     from jobmanager.replay.rows.slices import Rows

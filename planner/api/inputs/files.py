@@ -207,6 +207,8 @@ class FileInputs:
         follow: bool = False,
         idle: Idle = "follow",
         idle_after: Duration = "2s",
+        on_bad_row: OnBadRow = "fail",
+        max_ahead: Duration | None = None,
     ) -> Self:
         """What another job has written: each row with its exact lifetime, CTIs where they were.
 
@@ -217,8 +219,12 @@ class FileInputs:
 
         Or the rows of a log that :class:`rstream.Appender` or ``jobmanager intake`` has taken, as
         many as there are when the job is planned, or with ``follow=True`` as they come. Such a log
-        needs ``vs``; ``ve``, ``delay``, ``late``, ``idle`` and ``idle_after`` are as for
-        :meth:`from_parquet`. Its column ``received_at`` says when a row came.
+        needs ``vs``; ``ve``, ``delay``, ``late``, ``idle``, ``idle_after``, ``on_bad_row`` and
+        ``max_ahead`` are as for :meth:`from_parquet`. Its column ``received_at`` is the time of
+        arrival.
         """
-        given = FileOptions(vs, ve, delay, late, None, None, follow, idle, idle_after)
+        given = FileOptions(
+            vs, ve, delay, late, None, None, follow, idle, idle_after,
+            on_bad_row=on_bad_row, max_ahead=max_ahead,
+        )  # fmt: skip
         return cls(stream_source(str(uri), given))

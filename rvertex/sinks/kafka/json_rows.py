@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rstream.items.calendar import text_in_any_year
 from rstream.items.dictionaries import plain_array
-from rvertex.sinks.json_text import json_texts
+from rstream.items.json_text import json_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

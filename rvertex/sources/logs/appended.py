@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from rstream.errors import (
     CorruptLogError,
@@ -14,16 +15,19 @@ from rstream.errors import (
     StoreError,
 )
 from rstream.intake.reader import open_log
+from rstream.items.batch import empty_events
+from rstream.items.json_text import json_rows
 from rvertex.errors import CorruptSourceError, SourceRowError, SourceVanishedError
-from rvertex.sources.events import RowFault, to_events
+from rvertex.sources.events import RowFault, faults_of, to_events
 from rvertex.sources.files import first_line
 from rvertex.sources.formats.row_log import declared_columns, log_units
+from rvertex.sources.formats.rows.bad_rows import DEAD, VALUE_CHARS_MAX
 from rvertex.sources.logs.errors import LostInputError
-from rvertex.sources.logs.protocol import LogRows
+from rvertex.sources.logs.protocol import DEAD_POSITION, LogRows
 from rvertex.sources.spec import Unit
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Mapping
 
     from rstream.items.batch import Items
     from rvertex.sources.spec import SourceSpec
@@ -64,17 +68,38 @@ class AppendedRows:
         if items is None:
             return None
         positions = np.arange(items.first_seq, items.next_seq, dtype=np.int64)
-        return LogRows(positions, self._events(items), items.next_seq)
+        rows = declared_columns(items.batch, self._spec.columns.names)
+        events = to_events(self._spec, rows, path, 0)
+        if not isinstance(events, RowFault):
+            return LogRows(positions, events, items.next_seq)
+        if self._spec.on_bad_row == "fail":
+            at = items.first_seq + events.index + 1
+            raise SourceRowError(path, at, None, events.column, events.value, events.reason)
+        good, faults = faults_of(self._spec, rows, path)
+        is_good = np.isin(np.arange(len(positions)), list(faults), invert=True)
+        if good is None:
+            good = empty_events(self._spec.row_schema)
+        return LogRows(positions[is_good], good, items.next_seq, self._dead(items, rows, faults))
 
     def close(self) -> None:
         """See RowReader."""
         self._rows.close()
 
-    def _events(self, items: Items) -> pa.RecordBatch:
-        path = self._spec.path
-        rows = declared_columns(items.batch, self._spec.columns.names)
-        events = to_events(self._spec, rows, path, 0)
-        if isinstance(events, RowFault):
-            at = items.first_seq + events.index + 1
-            raise SourceRowError(path, at, None, events.column, events.value, events.reason)
-        return events
+    def _dead(
+        self, items: Items, rows: pa.RecordBatch, faults: Mapping[int, RowFault]
+    ) -> pa.RecordBatch:
+        places = sorted(faults)
+        texts = json_rows(rows.take(pa.array(places, pa.int64())))
+        found = [
+            {
+                "source": self._spec.path,
+                "partition": 0,
+                DEAD_POSITION: items.first_seq + place,
+                "column": faults[place].column,
+                "value": faults[place].value[:VALUE_CHARS_MAX],
+                "reason": faults[place].reason,
+                "raw": text,
+            }
+            for place, text in zip(places, texts, strict=True)
+        ]
+        return pa.RecordBatch.from_pylist(found, schema=DEAD)

@@ -27,7 +27,7 @@ from rvertex.sources.files import SEVERAL, list_files
 from rvertex.sources.formats.parquet import row_groups
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, dead_rows, without_bad
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
-from rvertex.sources.logs.protocol import FoundFile, LogEnd, LogRows
+from rvertex.sources.logs.protocol import ORIGIN, FoundFile, LogEnd, LogRows
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import SourcePartition, Unit
 
@@ -239,7 +239,8 @@ class FolderLog:
         following, width = first + batch.num_rows, len(self._spec.row_schema) + 2
         bad = bad_of(batch, width)
         if bad is None:
-            return LogRows(positions, batch, following)
+            origins = self._origins(mine.files, first, len(positions))
+            return LogRows(positions, batch, following, None, origins)
         is_bad = bad.is_valid().to_numpy(zero_copy_only=False)
         dead = dead_rows(bad)
         places = {
@@ -248,7 +249,21 @@ class FolderLog:
         }
         columns = [places.get(name, dead.column(name)) for name in DEAD.names]
         dead = pa.RecordBatch.from_arrays(columns, schema=DEAD)
-        return LogRows(positions[~is_bad], without_bad(batch, width), following, dead)
+        good = positions[~is_bad]
+        origins = self._origins(mine.files, first, len(good))
+        return LogRows(good, without_bad(batch, width), following, dead, origins)
+
+    def _origins(
+        self, files: Sequence[tuple[str, FileVersion | None]], first: int, rows: int
+    ) -> pa.RecordBatch | None:
+        """The file of these rows, if they may become dead letters."""
+        assert self._spec.log is not None
+        if not self._spec.log.keeps_origins:
+            return None
+        path = files[first >> ROW_BITS][0]
+        sources = pa.repeat(path, rows)
+        nothing = pa.nulls(rows, pa.binary())
+        return pa.RecordBatch.from_arrays([sources, nothing, nothing], schema=ORIGIN)
 
     def _take(self, mine: _Partition) -> LogRows | None:
         """Take over what was read; the gap behind a file if it has ended."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The column of bad rows that says where they stand.
 DEAD_POSITION = "position"
+#: Where a row comes from, as dead letters have it.
+ORIGIN = pa.schema([("source", pa.string()), ("key", pa.binary()), ("raw", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class LogRows:
     next_position: int
     #: Rows of that range that could not be decoded, with the columns of ``bad_rows.DEAD``.
     dead: pa.RecordBatch | None = None
+    #: With the columns :data:`ORIGIN`, a row for each of ``batch``: of sources that keep rows which
+    #: are too far ahead.
+    origins: pa.RecordBatch | None = None
 
     def before(self, position: int) -> LogRows:
         """What stands before ``position``, which becomes the next one if it was passed."""
@@ -47,7 +52,8 @@ class LogRows:
         dead = self.dead
         if dead is not None:
             dead = dead.slice(0, int(_dead_positions(dead).searchsorted(position)))
-        return LogRows(self.positions[:rows], self.batch.slice(0, rows), position, dead)
+        origins = None if self.origins is None else self.origins.slice(0, rows)
+        return LogRows(self.positions[:rows], self.batch.slice(0, rows), position, dead, origins)
 
     def beyond(self, position: int) -> LogRows:
         """What stands at ``position`` or behind it."""
@@ -55,7 +61,9 @@ class LogRows:
         dead = self.dead
         if dead is not None:
             dead = dead.slice(int(_dead_positions(dead).searchsorted(position)))
-        return LogRows(self.positions[rows:], self.batch.slice(rows), self.next_position, dead)
+        origins = None if self.origins is None else self.origins.slice(rows)
+        batch = self.batch.slice(rows)
+        return LogRows(self.positions[rows:], batch, self.next_position, dead, origins)
 
 
 def joined_rows(pieces: Sequence[LogRows]) -> LogRows:
@@ -63,11 +71,13 @@ def joined_rows(pieces: Sequence[LogRows]) -> LogRows:
     if len(pieces) == 1:
         return pieces[0]
     dead = [piece.dead for piece in pieces if piece.dead is not None]
+    origins = [piece.origins for piece in pieces if piece.origins is not None]
     return LogRows(
         np.concatenate([piece.positions for piece in pieces]),
         pa.concat_batches([piece.batch for piece in pieces]),
         pieces[-1].next_position,
         pa.concat_batches(dead) if dead else None,
+        pa.concat_batches(origins) if origins else None,
     )
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rstream import MemoryBlobs, open_store
+from rstream.items.json_text import json_text
 from rvertex.sinks.errors import DeliveryFencedError, DestinationError
 from rvertex.sinks.function import FunctionDestination
-from rvertex.sinks.json_text import json_text
 from rvertex.sinks.spec import DeliveryPlace
 from tests.rvertex.sinks.conformance import Conformance, deliver
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from rstream.errors import MissingSecretError, OperatingError, StreamEngineError
+from rstream.items.json_text import json_text
 from rvertex.sinks.errors import (
     DeliveryUnknownError,
     DestinationError,
@@ -24,7 +25,6 @@ from rvertex.sinks.errors import (
     DestinationSchemaError,
     RowsRefusedError,
 )
-from rvertex.sinks.json_text import json_text
 from rvertex.sinks.opening import destination
 from rvertex.sinks.postgres import PostgresDestination
 from rvertex.sinks.postgres_columns import columns_of

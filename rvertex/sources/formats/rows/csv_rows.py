@@ -19,7 +19,10 @@ import numpy as np
 
 #: So long a row may be that has quotes.
 QUOTED_BYTES_MAX = 4 << 20
-UNCLOSED = f"a quote that is not closed within {QUOTED_BYTES_MAX >> 20} MiB"
+UNCLOSED = (
+    f"a quote that is not closed within {QUOTED_BYTES_MAX >> 20} MiB (write longer fields as JSON "
+    "lines or Parquet)"
+)
 _QUOTE, _LF, _CR = 34, 10, 13
 
 

@@ -16,7 +16,7 @@ from rvertex.sources.events import faults_of
 from rvertex.sources.formats.rows.bad_rows import DEAD
 from rvertex.sources.logs.decode.decoded import Bad
 from rvertex.sources.logs.errors import LogRowError
-from rvertex.sources.logs.protocol import LogRows
+from rvertex.sources.logs.protocol import ORIGIN, LogRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +66,7 @@ class MessageDecoder:
         self._spec = spec
         self._decode = decode
         self._fails = spec.log.on_error == "fail"
+        self._keeps_origins = spec.log.keeps_origins
         self._metadata = [name for name in METADATA.names if name in spec.columns.names]
 
     def decode(self, messages: Messages) -> tuple[LogRows, LogRowError | None]:
@@ -90,7 +91,8 @@ class MessageDecoder:
             kept = LogRows(offsets[:rows], events.slice(0, rows), at)
             return kept, self._error(messages, first, bad[first])
         dead = self._dead(messages, bad) if bad else None
-        return LogRows(offsets, events, messages.next_position, dead), None
+        origins = self._origins(messages, value_of) if self._keeps_origins else None
+        return LogRows(offsets, events, messages.next_position, dead, origins), None
 
     def _raw(self, messages: Messages, decoded: Decoded) -> pa.RecordBatch:
         """The columns of the values and those of the log, side by side."""
@@ -99,6 +101,16 @@ class MessageDecoder:
             columns[name] = _metadata(name, messages, decoded.value_of)
         return pa.RecordBatch.from_arrays(
             [columns[name] for name in self._spec.columns.names], schema=self._spec.columns
+        )
+
+    def _origins(self, messages: Messages, value_of: np.ndarray) -> pa.RecordBatch:
+        """The message of each row, in case that the row turns out to be a bad one."""
+        found = {i: (messages.key(i), messages.values[i]) for i in np.unique(value_of).tolist()}
+        rows = [found[i] for i in value_of.tolist()]
+        source = self._spec.shown or self._spec.path
+        columns = [[source] * len(rows), *([row[k] for row in rows] for k in (0, 1))]
+        return pa.RecordBatch.from_arrays(
+            [pa.array(c, f.type) for c, f in zip(columns, ORIGIN, strict=True)], schema=ORIGIN
         )
 
     def _error(self, messages: Messages, index: int, bad: Bad) -> LogRowError:

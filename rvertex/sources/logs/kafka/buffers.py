@@ -60,7 +60,7 @@ class PartitionBuffer:
             rows = rows.before(self.until)
         self.fetched = rows.next_position
         self._rows += rows.batch.num_rows
-        self._bytes += rows.batch.nbytes
+        self._bytes += _bytes_of(rows)
         self._pieces.append(rows)
 
     def take(self, rows_max: int) -> LogRows | None:
@@ -94,13 +94,13 @@ class PartitionBuffer:
     def _pop(self) -> LogRows:
         rows = self._pieces.popleft()
         self._rows -= rows.batch.num_rows
-        self._bytes -= rows.batch.nbytes
+        self._bytes -= _bytes_of(rows)
         return rows
 
     def _push_back(self, rows: LogRows) -> None:
         self._pieces.appendleft(rows)
         self._rows += rows.batch.num_rows
-        self._bytes += rows.batch.nbytes
+        self._bytes += _bytes_of(rows)
 
     def skip_to(self, position: int) -> None:
         """Drop what was fetched, and go on at ``position``."""
@@ -108,6 +108,11 @@ class PartitionBuffer:
         self._rows = self._bytes = 0
         self.given = self.fetched = position
         self.error = None
+
+
+def _bytes_of(rows: LogRows) -> int:
+    origins = 0 if rows.origins is None else rows.origins.nbytes
+    return int(rows.batch.nbytes + origins)
 
 
 def _cut(rows: LogRows, rows_max: int) -> int | None:

@@ -7,7 +7,7 @@ import math
 
 import pyarrow as pa
 
-from rvertex.sinks.json_text import json_text, json_texts, plain_rows
+from rstream.items.json_text import json_text, json_texts, plain_rows
 
 #: No calendar of Python has it.
 FAR = 1 << 60

@@ -1,4 +1,4 @@
-"""Nested values as JSON text, for destinations that have no type for them.
+"""Rows and nested values as JSON text, for places that have no type for them.
 
 Records are objects, lists arrays, maps arrays of pairs. What JSON has no form for is text: numbers
 with a decimal point that is exact, times (ISO 8601, after the year 9999 a number), bytes
@@ -13,6 +13,8 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from rstream.items.batch import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +53,12 @@ def json_texts(column: pa.Array) -> pa.Array:
     """The JSON text of each value; null stays null."""
     texts = [None if value is None else json_text(value) for value in plain_values(column)]
     return pa.array(texts, pa.string())
+
+
+def json_rows(rows: pa.RecordBatch) -> list[bytes]:
+    """Each row as an object, without the columns that the engine adds."""
+    names = [name for name in rows.schema.names if name not in RESERVED]
+    return [json_text(row).encode() for row in plain_rows(rows.select(names))]
 
 
 def json_text(value: Any) -> str:
