@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from bids import FIRST_ID, ROW_GROUP_ROWS, START_US, bids_folder
 
-from planner import Query, Stream, agg, col, hopping, tumbling
+from planner import Query, Stream, agg, col, hopping, tumbling, when
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +61,13 @@ def by_keys(keys: int, rows: int) -> Query:
     keyed = bids(rows).select("price", key=col("id") % keys)
     sums = keyed.group_by("key").window(tumbling("1h")).agg(total=agg.sum("price"))
     return sums.filter(col("total") < 0).to_parquet()
+
+
+def with_hot_key(percent: int, rows: int) -> Query:
+    """Sums by 10,000 keys over 2 s; one key has so many percent of the events."""
+    key = when(col("id") % 100 < percent).then(0).otherwise(col("id") % 10_000)
+    windows = bids(rows).select("price", key=key).group_by("key").window(tumbling("2s"))
+    return windows.agg(n=agg.count(), total=agg.sum("price")).to_parquet()
 
 
 def overlapping(windows: int, rows: int) -> Query:
@@ -126,6 +133,10 @@ CURVES = {
     "keys": Curve(
         "keys", (10, 100, 1_000, 10_000, 100_000, M, 10 * M), (),
         rows=lambda x: max(x, KEYS_ROWS), make=by_keys,
+    ),
+    "hot": Curve(
+        "percent of the events with one key", (0, 50, 90), (99,),
+        rows=lambda _: KEYS_ROWS, make=with_hot_key,
     ),
     "windows": Curve(
         "overlapping windows", (1, 3, 10, 30, 100), (),

@@ -53,7 +53,8 @@ def missing(what: str, name: str, known: Iterable[str]) -> AttributeError:
         return AttributeError(f"{what} has no {name!r}")
     names = sorted(n for n in known if not n.startswith("_"))
     hint = near(name, names) or f"; there are: {', '.join(names)}"
-    return AttributeError(f"{what} has no {name!r}{hint}")
+    # Python adds a suggestion of its own from the names of ``obj``; two would contradict each other
+    return AttributeError(f"{what} has no {name!r}{hint}", name=name, obj=object())
 
 
 def suggest_in_class(cls: type) -> None:

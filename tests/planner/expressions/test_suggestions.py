@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,15 @@ NAMES: list[tuple[Callable[[], Any], str]] = [
     (lambda: COLUMN.str.uper, "StringFunctions has no 'uper'; did you mean 'upper'?"),
     (lambda: ROWS.qqq, "Stream has no 'qqq'; there are: agg, apply,"),
 ]
+
+
+def test_python_adds_no_suggestion_of_its_own() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = ss.agg.median
+    shown = traceback.format_exception_only(caught.value)[-1]
+    assert shown.count("id you mean") == 1, shown
+
+
 OPTIONS: list[tuple[Callable[[], Any], str]] = [
     (
         lambda: ss.Stream.from_csv("x", vs="t", delimeter=";"),  # type: ignore[call-arg]
