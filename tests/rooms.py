@@ -31,6 +31,7 @@ ROOMS = (
     *("rvertex/operators/windows/snapshots", "rvertex/operators/windows/running"),
     "rvertex/operators/ordered/matching",
     *("rvertex/operators/lifetimes", "rvertex/operators/joins", "rvertex/operators/edges"),
+    "rvertex/operators/edges/lifetimes",
     "rvertex/operators/user",
     *("rvertex/sources/versions.py", "rvertex/sources/spec.py", "rvertex/sources/files.py"),
     "rvertex/sources/times.py",

@@ -116,6 +116,11 @@ def _alone(node: LogicalNode) -> str:
     return type(node).__name__ + canonical(own)
 
 
+def is_live(node: LogicalNode) -> bool:
+    """Whether it is a source without an end."""
+    return isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded
+
+
 def refuse_endless(plan: LogicalNode, what: str) -> None:
     """Refuse a plan with a source that has no end.
 
@@ -123,7 +128,8 @@ def refuse_endless(plan: LogicalNode, what: str) -> None:
         InvalidPlanError: naming the source.
     """
     for node in topological(plan):
-        if isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded:
+        if is_live(node):
+            assert isinstance(node, Source)
             raise InvalidPlanError(
                 f"{what} needs sources with an end, and {node.spec.shown or node.spec.path} grows "
                 "while it is read; set until=..., or leave out follow=True"

@@ -1,8 +1,9 @@
 """Steps that emit a row when it ends, where the input may never bring that end.
 
 Over sources that do not end such a step may wait for ever, and hold back all that begins later. The
-plan says so, with the step and the ways out; :mod:`planner.optimizer.rules.open_rows` has changed
-all steps whose readers take rows when they begin.
+plan names the step, the reader of whole rows, and the ways out.
+:mod:`planner.optimizer.rules.open_rows` has changed all steps whose readers take rows when they
+begin.
 """
 
 from __future__ import annotations
@@ -10,20 +11,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.logical.event_time import never_ends
-from planner.logical.nodes import Clip, DataWindowAgg, Join, Match, Source, Stitch
+from planner.logical.nodes import (
+    Clip,
+    DataWindowAgg,
+    Exchange,
+    Filter,
+    Join,
+    Match,
+    Project,
+    Sink,
+    Stitch,
+)
+from planner.logical.nodes.user_step import UserStep
 from planner.logical.table_form import fixed_length_us
-from planner.logical.traversal import NodeMap, topological
-from planner.logical.windows import SnapshotWindow
+from planner.logical.traversal import NodeMap, is_live, topological
+from planner.logical.windows import SessionWindow, SnapshotWindow
+from rstream.items.batch import VE
 from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
 
-_WAYS_OUT = (
-    "rows come when they end, and over a source without an end some may never come. To have them "
-    "when they begin, deliver to a destination that keeps rows by key (to_postgres(mode='upsert'), "
-    "to_kafka(upsert=True)) or takes changes (changes=True), join events with them, or ask for "
-    "windows"
+_WHY = "rows come when they end, and over a source without an end some may never come. "
+_OUTPUT = (
+    "To have them when they begin, deliver to a destination that keeps rows by key "
+    "(to_postgres(mode='upsert'), to_kafka(upsert=True)) or takes changes (changes=True), join "
+    "events with them, or ask for windows"
+)
+_CODE = (
+    "call the function in an expression (ss.udf), write a KeyedProcess with on_end, or cut the "
+    "rows first with chop('1m'): pieces come within that time"
+)
+_WAYS_OUT = {
+    "ve": 'leave ve() out: the answer has the column "end"; or cut the rows first '
+    "with chop('1m')",
+    "session": "ask for session(..., running=True), in SQL EMIT CHANGES, or for sessions of "
+    "begins with set_duration",
+    "other": "cut the rows first with chop('1m'): pieces come within that time; or read their "
+    "begins with set_duration",
+}
+_SESSION = (
+    "a session ends when all of its rows have ended, and rows here live for ever: ask for "
+    "session(..., running=True), in SQL EMIT CHANGES, or for sessions of begins with set_duration"
 )
 _MATCH = (
     "without WITHIN a match may stay open for ever over a source without an end, keep its rows and "
@@ -38,23 +67,65 @@ _NEXT = (
 def waiting_notes(plan: LogicalNode) -> list[str]:
     """A line for each step of ``plan`` that may wait for ends for ever."""
     is_endless: NodeMap[bool] = NodeMap()
+    #: The node, or the first one above it, that reads rows whole.
+    reader: NodeMap[LogicalNode] = NodeMap()
+    order = topological(plan)
+    reader[plan] = plan
+    for node in reversed(order):
+        above = reader[node] if _passes(node) else node
+        for child in node.inputs:
+            if child not in reader or isinstance(reader[child], Sink):
+                reader[child] = above
     notes = []
-    for node in topological(plan):
-        is_endless[node] = _is_live(node) or any(is_endless[child] for child in node.inputs)
+    for node in order:
+        is_endless[node] = is_live(node) or any(is_endless[child] for child in node.inputs)
         if is_endless[node]:
-            notes += [f"{node.describe()}: {reason}" for reason in _reasons(node)]
+            notes += [f"{node.describe()}: {why}" for why in _reasons(node, reader[node])]
     return notes
 
 
-def _is_live(node: LogicalNode) -> bool:
-    return isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded
+def _passes(node: LogicalNode) -> bool:
+    """Whether it takes rows when they begin, and needs nothing else."""
+    match node:
+        case Filter() | Project():
+            return not _reads_ends(node)
+        case DataWindowAgg(window=SnapshotWindow()) | Join() | Clip() | Exchange():
+            return True
+        case _:
+            return node.keeps_lifetimes and not isinstance(node, UserStep)
 
 
-def _reasons(node: LogicalNode) -> list[str]:
-    if not isinstance(node, Match):
-        return [_WAYS_OUT] if _waits(node) else []
-    reasons = [] if node.spec.within_us < INF_TIME else [_MATCH]
-    return reasons if node.spec.context[1] == 0 else [*reasons, _NEXT]
+def _reads_ends(node: LogicalNode) -> bool:
+    match node:
+        case Filter(predicate=predicate):
+            return VE in predicate.columns()
+        case Project(columns=columns):
+            return any(VE in expr.columns() for _, expr in columns)
+        case _:
+            return False
+
+
+def _reasons(node: LogicalNode, reader: LogicalNode) -> list[str]:
+    match node:
+        case Match(spec=spec):
+            reasons = [] if spec.within_us < INF_TIME else [_MATCH]
+            return reasons if spec.context[1] == 0 else [*reasons, _NEXT]
+        case DataWindowAgg(window=SessionWindow()) if never_ends(node.input):
+            return [_SESSION]
+        case _ if not _waits(node):
+            return []
+    match reader:
+        case Sink():
+            return [_WHY + _OUTPUT]
+        case UserStep():
+            way_out = _CODE
+        case DataWindowAgg(window=SessionWindow()):
+            way_out = _WAYS_OUT["session"]
+        case Filter() | Project():
+            way_out = _WAYS_OUT["ve"]
+        case _:
+            way_out = _WAYS_OUT["other"]
+    return [f"{_WHY}{reader.describe()} reads them whole: {way_out}"]
 
 
 def _waits(node: LogicalNode) -> bool:

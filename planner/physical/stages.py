@@ -15,8 +15,8 @@ from planner.physical.plan import Stage, StageInput
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import part_name, part_uri
 from rvertex.events.side_output import side_outputs_of
-from rvertex.operators.edges.clip import EdgeClip
 from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.edges.lifetimes.clip import EdgeClip
 from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.explode import Explode
 from rvertex.operators.filter import Filter

@@ -205,6 +205,8 @@ class DataWindowAgg(_Grouped):
     endless: bool = False
     #: Rows come when they begin, and may end later; of snapshots and sessions so far.
     edges: bool = False
+    #: With edges: each change of a key ends its result and begins one, also an equal one.
+    renews: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
 
@@ -240,13 +242,13 @@ class DataWindowAgg(_Grouped):
             case SessionWindow(gap_us, max_us):
                 return SessionAggregate(self.keys, gap_us, max_us, specs)
             case RunningSession(gap_us, max_us) if self.edges:
-                return EdgeRunningSessions(self.keys, gap_us, max_us, specs)
+                return EdgeRunningSessions(self.keys, gap_us, max_us, specs, self.renews)
             case RunningSession(gap_us, max_us):
                 return RunningSessionAggregate(self.keys, gap_us, max_us, specs)
             case CountWindow(count):
                 return CountWindowAggregate(self.keys, count, specs)
             case _ if self.edges:
-                return EdgeAggregate(self.keys, specs, self.endless)
+                return EdgeAggregate(self.keys, specs, self.endless, self.renews)
             case _ if self.runs:
                 return RunningAggregate(self.keys, specs)
             case _:
@@ -255,7 +257,8 @@ class DataWindowAgg(_Grouped):
     def describe(self) -> str:
         is_running = isinstance(self.window, SnapshotWindow) and (self.runs or self.edges)
         kind = "running" if is_running else str(self.window)
-        return f"{self._described(kind)}{with_edges(self.edges)}"
+        every = ", each change" if self.renews else ""
+        return f"{self._described(kind)}{with_edges(self.edges)}{every}"
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> DataWindowAgg:
         (only,) = inputs

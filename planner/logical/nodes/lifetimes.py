@@ -9,6 +9,8 @@ from planner.durations import format_us
 from planner.logical.nodes.node import InputKeys, Step, with_edges
 from rstream.types import INF_TIME
 from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.edges.lifetimes.chop import EdgeChop
+from rvertex.operators.edges.lifetimes.extend import EdgeExtend
 from rvertex.operators.edges.of_begins import EdgeOfBegins
 from rvertex.operators.lifetimes import stitch
 from rvertex.operators.lifetimes.begins import Begins
@@ -54,15 +56,30 @@ class Lifetime(_SameRows):
 
     change: LifetimeChange
     label: str = ""
+    #: Rows come when they begin, and may end later. A chop reads such rows and emits whole ones.
+    edges: bool = False
 
-    def operator(self) -> LifetimeChange:
-        return self.change
+    def operator(self) -> LifetimeChange | EdgeChop | EdgeExtend:
+        if not self.edges:
+            return self.change
+        match self.change:
+            case Chop(period_us=period, offset_us=offset):
+                return EdgeChop(period, offset)
+            case Extend(duration_us=by) | ExtendBy(column=by):
+                return EdgeExtend(by)
+            case _:
+                raise AssertionError(f"{self.change} does not read edges")
 
     @property
     def takes_dictionaries(self) -> bool:
         return True
 
     def describe(self) -> str:
+        is_chop = isinstance(self.change, Chop)
+        living = " of living rows" if is_chop else ", rows at once"
+        return f"{self._described()}{living if self.edges else ''}"
+
+    def _described(self) -> str:
         match self.change:
             case Begins():
                 return "point at begin"
@@ -87,7 +104,8 @@ class Lifetime(_SameRows):
 
     @property
     def is_stateless(self) -> bool:
-        return isinstance(self.change, Begins | Shift | SetDuration | Extend | ExtendBy)
+        changes = Begins | Shift | SetDuration | Extend | ExtendBy
+        return not self.edges and isinstance(self.change, changes)
 
     @property
     def is_point(self) -> bool:

@@ -8,8 +8,9 @@ in a window: joins with points, interval joins, as-of joins, changes of lifetime
 any other reader the nodes emit whole lifetimes, as ever.
 
 Aggregates with edges emit net changes: a result that comes out equal lives on, where one with whole
-lifetimes begins anew. So a reader to which it matters when a row began gets whole lifetimes of
-them: ``clip``, windows, what goes by the order of rows, and expressions over ``vs()``.
+lifetimes ends and begins. Readers to which it matters when a row began get the second form with
+edges, too (``renews``): ``clip``, windows, steps that go by the order of rows, and expressions over
+``vs()``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from planner.logical.nodes import (
     Lifetime,
     Limited,
     LogicalNode,
+    Match,
     Over,
     Project,
     Recover,
@@ -43,12 +45,14 @@ from planner.logical.nodes import (
 )
 from planner.logical.nodes.user_step import UserStep
 from planner.logical.table_form import fixed_length_us
-from planner.logical.traversal import NodeMap, readers, rebuilt, topological
+from planner.logical.traversal import NodeMap, is_live, readers, rebuilt, topological
 from planner.logical.windows import CountWindow, RunningSession, SnapshotWindow
 from rstream.items.batch import RESERVED, VE
 from rstream.types import INF_TIME
 from rvertex.operators.lifetimes.begins import Begins
+from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
+from rvertex.operators.lifetimes.extend_by import ExtendBy
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.set_duration import SetDuration
 from rvertex.operators.lifetimes.shift import Shift
@@ -57,9 +61,11 @@ from rvertex.operators.user.keyed_process import KeyedProcessing
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
     from planner.logical.nodes.aggregation import Aggregate
+    from rvertex.operators.ordered.matching.match import MatchRows
 
 N = TypeVar("N", bound=LogicalNode)
-ByBegins = Filter | Project | Distinct | Over | Limited
+ByBegins = Filter | Project | Distinct | Over | Limited | Lifetime
+Opened = NodeMap[LogicalNode | None]
 #: Functions that decide by the start between rows of equal rank.
 _RANKED = {"top_rows", "max_by", "min_by"}
 
@@ -77,9 +83,14 @@ class _Opening:
         self._plan = plan
         self._closed: NodeMap[LogicalNode] = NodeMap()
         #: The node with edges; None: it has none, or cannot.
-        self._opened: NodeMap[LogicalNode | None] = NodeMap()
+        self._opened: Opened = NodeMap()
+        #: The same with rows that begin when those with whole lifetimes do, so not by net changes.
+        self._renewed: Opened = NodeMap()
+        #: Whether the node with edges emits net changes.
+        self._is_net: NodeMap[bool] = NodeMap()
         #: Projections that read starts only to decide between rows of equal rank.
         self._orders: NodeMap[bool] = NodeMap()
+        self._is_live = any(map(is_live, topological(plan)))
         count = readers(plan)
         for node in topological(plan):
             if isinstance(node, DataWindowAgg):
@@ -87,7 +98,10 @@ class _Opening:
                 is_only = isinstance(below, Project) and _only_orders(node, below)
                 self._orders[below] = is_only and count[below] == 1
         for node in topological(plan):
-            self._opened[node] = self._open(node)
+            self._opened[node] = self._open(node, self._opened)
+            self._is_net[node] = self._has_net_changes(node)
+            is_net = self._is_net[node]
+            self._renewed[node] = self._open(node, self._renewed) if is_net else self._opened[node]
             self._closed[node] = self._close(node)
 
     def result(self) -> LogicalNode:
@@ -98,7 +112,7 @@ class _Opening:
         """The node with whole lifetimes; below joins of points and open sinks there are edges."""
         match node:
             case Join(edges=False) if node.is_point:
-                opened = self._with_edges(node)
+                opened = self._with_edges(node, self._opened)
                 if opened is not None:
                     return opened
             case Sink(changes=True):
@@ -118,19 +132,25 @@ class _Opening:
                 return node.with_inputs((self._begins(node.input),))
             case Lifetime(change=PointAtEnd()):  # an end edge is enough
                 return node.with_inputs((self._of_begins(node.input),))
+            case Lifetime(change=Chop(), edges=False):
+                below = self._of_begins(node.input)
+                edges = below is not self._closed[node.input] or self._lives_on(node.input)
+                return replace(node, input=below, edges=edges)
+            case Match(spec=spec) if not _reads_ends(spec):
+                return node.with_inputs((self._begins(node.input),))
             case UserStep(spec=KeyedProcessing() as spec) if spec.has_ends:
                 return node.with_inputs((self._of_begins(node.input),))
             case WindowAgg(points=False):
                 return self._windows(node) or rebuilt(node, [self._closed[node.input]])
         return rebuilt(node, [self._closed[child] for child in node.inputs])
 
-    def _open(self, node: LogicalNode) -> LogicalNode | None:
-        """The node with edges, if rows come earlier so."""
+    def _open(self, node: LogicalNode, form: Opened) -> LogicalNode | None:
+        """The node with edges, if rows come earlier so; above inputs in ``form``."""
         match node:
             case Filter() | Project() if VE in _times_of(node):
                 return None
             case Project() if _times_of(node) and node in self._orders and self._orders[node]:
-                passed = self._passed(node)
+                passed = self._passed(node, form)
                 return passed and replace(passed, edges=True)
             case Filter() | Project() if _times_of(node):
                 return self._by_begins(node)
@@ -143,64 +163,72 @@ class _Opening:
                 marks = self._begins(right)
                 return replace(node, left=below, right=marks, edges=True)
             case Filter() | Project() | Explode() | Exchange() | Recover() | Union():
-                return self._passed(node)
+                return self._passed(node, form)
             case Lifetime(change=Shift()):
-                return self._passed(node)
+                return self._passed(node, form)
+            case Lifetime(change=ExtendBy(), edges=False):
+                return self._by_begins(node)
+            case Lifetime(change=Extend(duration_us=by), edges=False) if 0 <= by < INF_TIME:
+                return self._by_begins(node)
             case Sorted():  # rows that come when they begin are a table, which has no order
-                opened = self._opened[node.input]
+                opened = form[node.input]
                 # Another exchange, or a union, may follow, and is not put directly above one.
                 if isinstance(opened, Exchange):
                     return Project(opened, identity_columns(node.schema))
                 return opened
             case DataWindowAgg(window=SnapshotWindow(), points=False, edges=False):
-                return self._aggregate(node)
+                return self._aggregate(node, form)
             case DataWindowAgg(window=RunningSession(), edges=False):
-                return replace(node, input=self._closed[node.input], edges=True)
+                below = self._of_begins(node.input)
+                return replace(node, input=below, edges=True, renews=form is self._renewed)
             case Clip(edges=False) if fixed_length_us(node.left) is None:
                 inputs = tuple(self._of_begins(child) for child in node.inputs)
                 return replace(node.with_inputs(inputs), edges=True)
             case Join(edges=False) if not node.is_point:
                 is_outer = node.how != "inner" and never_ends(node.left)
-                if is_outer and not self._any(node):
-                    return replace(self._either(node), edges=True)
-                return self._with_edges(node)
+                if is_outer and not self._any(node, form):
+                    return replace(self._either(node, form), edges=True)
+                return self._with_edges(node, form)
             case Stitch(on=on, edges=False) if set(on) == set(node.schema.names):
-                if self._any(node) or never_ends(node.input):
-                    return replace(self._either(node), edges=True)
+                if self._any(node, form) or never_ends(node.input):
+                    return replace(self._either(node, form), edges=True)
                 return None
             case _:
                 return None
 
-    def _aggregate(self, node: DataWindowAgg) -> LogicalNode | None:
-        below = self._opened[node.input]
-        if below is not None and any(map(_goes_by_order, node.aggregates)):
-            whole = self._closed[node.input]
-            below = None if self._of_begins(node.input) is whole else below
+    def _aggregate(self, node: DataWindowAgg, form: Opened) -> LogicalNode | None:
+        if any(map(_goes_by_order, node.aggregates)):
+            form = self._renewed
+        below = form[node.input]
         if below is None and not node.endless:
             return None
-        return replace(node, input=below or self._closed[node.input], edges=True)
+        renews = form is self._renewed
+        return replace(node, input=below or self._closed[node.input], edges=True, renews=renews)
 
     def _of_begins(self, node: LogicalNode) -> LogicalNode:
         """The node for a reader to which it matters when its rows began."""
-        opened = self._opened[node]
-        return self._closed[node] if opened is None or _has_net_changes(opened) else opened
+        return self._renewed[node] or self._closed[node]
 
     def _windows(self, node: WindowAgg) -> WindowAgg | None:
         """Windows in one phase over what is alive, if rows come earlier so."""
+        exchange: Exchange | None = None
         match node:
-            case WindowAgg(phase="complete", input=below):
-                opened = self._of_begins(below)
-                whole = self._closed[below]
-            case WindowAgg(phase="final", input=Exchange(input=WindowAgg(input=rows)) as exchange):
-                opened = self._of_begins(rows)
-                whole = self._closed[rows]
-                if opened is not whole:
-                    opened = replace(exchange, input=opened)
+            case WindowAgg(phase="complete", input=rows):
+                pass
+            case WindowAgg(phase="final", input=Exchange(input=WindowAgg(input=rows)) as above):
+                exchange = above
             case _:
                 return None
-        if opened is whole:
+        opened = self._of_begins(rows)
+        if opened is self._closed[rows] and not self._lives_on(rows):
             return None
+        if exchange is not None:
+            opened = replace(exchange, input=opened)
         return replace(node, input=opened, phase="complete", edges=True)
+
+    def _lives_on(self, node: LogicalNode) -> bool:
+        """Whether no row ends, in a stream that does not end: all that counts is who is alive."""
+        return self._is_live and never_ends(node)
 
     def _by_begins(self, node: ByBegins) -> LogicalNode | None:
         """The node with edges; to it it matters when the rows of its input began."""
@@ -216,30 +244,41 @@ class _Opening:
             return replace(below, input=Lifetime(below.input, Begins()))
         return Lifetime(below, Begins())
 
-    def _with_edges(self, node: Join) -> LogicalNode | None:
-        return replace(self._either(node), edges=True) if self._any(node) else None
+    def _with_edges(self, node: Join, form: Opened) -> LogicalNode | None:
+        return replace(self._either(node, form), edges=True) if self._any(node, form) else None
 
-    def _passed(self, node: N) -> N | None:
-        return self._either(node) if self._any(node) else None
+    def _passed(self, node: N, form: Opened) -> N | None:
+        return self._either(node, form) if self._any(node, form) else None
 
-    def _any(self, node: LogicalNode) -> bool:
-        return any(self._opened[child] is not None for child in node.inputs)
+    def _any(self, node: LogicalNode, form: Opened) -> bool:
+        return any(form[child] is not None for child in node.inputs)
 
-    def _either(self, node: N) -> N:
+    def _either(self, node: N, form: Opened) -> N:
         """The node above inputs with edges, where they have them."""
-        inputs = [self._opened[child] or self._closed[child] for child in node.inputs]
+        inputs = [form[child] or self._closed[child] for child in node.inputs]
         return node.with_inputs(tuple(inputs))
 
+    def _has_net_changes(self, node: LogicalNode) -> bool:
+        """Whether rows live on that end and begin in the form with whole lifetimes."""
+        match self._opened[node]:
+            case None:
+                return False
+            case DataWindowAgg(renews=renews):
+                return not renews
+            case Stitch():  # it joins them in either form
+                return False
+            case Distinct() | Over() | Limited() | AsOf() | Clip() | Lifetime(edges=True):
+                return False
+            case Filter() | Project() as opened if _times_of(opened):
+                is_order = isinstance(node, Project) and node in self._orders
+                return is_order and self._orders[node] and self._is_net[node.inputs[0]]
+            case _:
+                return any(self._is_net[child] for child in node.inputs)
 
-def _has_net_changes(node: LogicalNode) -> bool:
-    """Whether rows live on that begin anew in the form with whole lifetimes."""
-    match node:
-        case DataWindowAgg(edges=True):
-            return True
-        case Stitch():  # it joins them in either form
-            return False
-        case _:
-            return any(map(_has_net_changes, node.inputs))
+
+def _reads_ends(spec: MatchRows) -> bool:
+    leaves = (*spec.condition_leaves, *spec.measure_leaves)
+    return any(leaf.column == VE for leaf in leaves)
 
 
 def _goes_by_order(aggregate: Aggregate) -> bool:

@@ -3,7 +3,7 @@
 **Rule.** At each instant a key that has living rows has one result, that of
 :mod:`rvertex.operators.windows.snapshots.window`: the aggregates of its living rows, in the order
 in which they began. A result comes when the instant at which it begins is past, its end edge when
-it changes. What comes out equal lives on.
+it changes. What comes out equal lives on, unless the reader asks when results began.
 
     count, sum(x)    start 1 x=3     after 1: start 1 (1, 3)
                      start 4 x=1     after 4: end 4 (of 1) (1, 3), start 4 (2, 4)
@@ -50,13 +50,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeAggregate:
-    """Aggregates per key over what lives; ``endless``: no row of the input ever ends."""
+    """Aggregates per key over what lives; ``endless``: no row of the input ever ends.
+
+    ``renews``: each change of a key ends its result and begins one, also an equal one, as
+    :class:`rvertex.operators.windows.snapshots.window.SnapshotAggregate` does.
+    """
 
     holds_ctis: ClassVar[bool] = False
 
     keys: tuple[str, ...]
     aggregates: tuple[AggregateSpec, ...]
     endless: bool = False
+    renews: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Keys, then aggregates."""
@@ -117,7 +122,7 @@ class EdgeAggregateOperator:
         self._needed = pa.schema(list(needed)[2:])
         self._instants = Instants([self._needed])
         self._keys = KeyTable([plain_type(kind) for kind in grouping.types])
-        self._results = Results(plain_schema(schema), len(spec.keys))
+        self._results = Results(plain_schema(schema), len(spec.keys), renews=spec.renews)
         self._way = self._chosen()
 
     def process(self, ports: Sequence[Run]) -> Run:

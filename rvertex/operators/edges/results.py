@@ -1,8 +1,9 @@
 """One result per key that lives until it changes: what is emitted is the net change of an instant.
 
-Invariants: (1) a result that comes out equal at an instant lives on; (2) an end edge has the
-payload and the start of the last change; (3) results at one instant come in the order of their
-keys, ends first; (4) a key stays as it was when its first living row began, since -0.0 equals 0.0.
+Invariants: (1) a result that comes out equal at an instant lives on, unless it ``renews``; (2) an
+end edge has the payload and the start of the last change; (3) results at one instant come in the
+order of their keys, ends first; (4) a key stays as it was when its first living row began, since
+-0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Results by key code; ``schema`` is that of their events, the ``keys`` first columns first."""
+    """Results by key code; ``schema`` is that of their events, the ``keys`` first columns first.
 
-    def __init__(self, schema: pa.Schema, keys: int) -> None:
+    ``renews``: each step of a key ends its result and begins one, also an equal one.
+    """
+
+    def __init__(self, schema: pa.Schema, keys: int, *, renews: bool = False) -> None:
+        self._renews = renews
         self.schema = schema
         self.payload = pa.schema(list(schema)[2:])
         self._keys = keys
@@ -62,7 +67,7 @@ class Results:
         lived = np.concatenate([lives, began != INF_TIME])
         former = np.arange(n) - 1
         former[first] = n + np.arange(len(first))
-        differs = (lives != lived[former]) | (lives & (same[:n] != same[former]))
+        differs = (lives != lived[former]) | (lives & (self._renews | (same[:n] != same[former])))
         # Of each step the last one up to it that changed something, else the result before.
         changed = np.maximum.accumulate(np.where(differs, np.arange(n), -1))
         group = np.cumsum(heads) - 1

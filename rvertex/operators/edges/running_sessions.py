@@ -3,7 +3,7 @@
 **Rule.** Sessions and results are as in
 :class:`rvertex.operators.windows.running.aggregate.RunningSessionAggregate`. A result comes when
 the instant at which it begins is past, its end edge at the next change or at the session's end.
-What comes out equal lives on.
+What comes out equal lives on. A row whose end is not known yet keeps its key active.
 
     session(5), count    event 1    after 1: start 1 (1)
                          event 4    after 4: end 4 (of 1) (1), start 4 (2)
@@ -11,7 +11,7 @@ What comes out equal lives on.
 
 Invariants: (1) rows of one key and time are merged in sequence order, once that time is past; (2) a
 step costs time in its rows and in the sessions that end; (3) nothing of a session is kept when it
-has ended, amortised.
+has ended, amortised; (4) rows that live are counted by key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.items.dictionaries import join_batches, plain_array, plain_schema, plain_type
-from rstream.types import MIN_TIME
+from rstream.items.edges import identities, is_end, occurrences
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates.accumulators import Rows
 from rvertex.aggregates.spec import lanes_of
 from rvertex.events.arrays import as_one_array, numbers
@@ -51,9 +52,14 @@ _CODE = pa.schema([("code", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class EdgeRunningSessions(OverSessions):
-    """Aggregates per key of a session so far; rows come with their ends."""
+    """Aggregates per key of a session so far.
+
+    ``renews``: each instant with rows of a key ends its result and begins one, also an equal one.
+    """
 
     holds_ctis: ClassVar[bool] = False
+
+    renews: bool = False
 
     def output_duration(self, durations: Durations) -> int | None:
         """None: start edges have no end."""
@@ -84,12 +90,15 @@ class EdgeRunningSessionsOperator:
         made = gathering(spec.keys, aggregates, payload)
         self._grouping, _, schema, self._finish = made
         self._keys = KeyTable([plain_type(kind) for kind in self._grouping.types])
-        self._results = Results(plain_schema(schema), len(spec.keys))
+        self._results = Results(plain_schema(schema), len(spec.keys), renews=spec.renews)
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
         self._starts = SessionStarts(spec.gap_us, spec.max_us)
         #: By key: the number and the end of its last session.
         self._session = GroupArray(np.int64, -1)
         self._end = GroupArray(np.int64, MIN_TIME)
+        #: By key: the rows without an end yet, and how long all others keep it active.
+        self._living = GroupArray(np.int64, 0)
+        self._upto = GroupArray(np.int64, MIN_TIME)
         self._sessions = 0
         #: Ends of sessions that are ahead; one that has moved since is ignored.
         self._ahead = SortedRuns(event_schema(_CODE))
@@ -99,7 +108,10 @@ class EdgeRunningSessionsOperator:
         """The changes at the instants that are past."""
         (run,) = ports
         rows, self._waiting, promise = parted(self._waiting, run, self._needed.names)
-        codes, times, ended, made = self._steps(rows)
+        is_death = is_end(int64_column(rows, VS), int64_column(rows, VE))
+        deaths = rows.filter(pa.array(is_death))
+        rows = rows.filter(pa.array(~is_death)) if deaths.num_rows else rows
+        codes, times, ended, made = self._steps(rows, deaths)
         due = self._due(promise, codes)
         ends = _Ends(*(np.concatenate(p) for p in zip(*map(_parts, (ended, due)), strict=True)))
         before = self._results.values(ends.codes[ends.of < 0])
@@ -137,7 +149,9 @@ class EdgeRunningSessionsOperator:
         batches = state.tables["waiting"].to_batches()
         self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
 
-    def _steps(self, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray, _Ends, pa.RecordBatch]:
+    def _steps(
+        self, rows: pa.RecordBatch, deaths: pa.RecordBatch
+    ) -> tuple[np.ndarray, np.ndarray, _Ends, pa.RecordBatch]:
         """Key, time and result of each step of ``rows``, and the sessions that end before others.
 
         Steps are sorted by (time, key).
@@ -148,6 +162,7 @@ class EdgeRunningSessionsOperator:
         for column in self._by_key:
             if len(self._keys) > len(column):
                 column.writable(len(self._keys))
+        ends = self._known_ends(rows, code_of, deaths)
         if rows.num_rows == 0:
             nothing = np.empty(0, np.int64)
             made = self._results.values(nothing)
@@ -158,7 +173,7 @@ class EdgeRunningSessionsOperator:
         step_of = np.empty(len(vs), np.int64)
         step_of[order] = np.cumsum(heads) - 1
         first = order[heads]
-        last = np.maximum.reduceat(int64_column(rows, VE)[order], np.flatnonzero(heads))
+        last = np.maximum.reduceat(ends[order], np.flatnonzero(heads))
         begins, session, ended = self._follow(code_of[first], vs[first], last)
         marked = self._distinct.marked(rows, session[step_of])
         given = Rows(step_of, len(first), marked)
@@ -171,6 +186,57 @@ class EdgeRunningSessionsOperator:
         payload = [*(c.take(pa.array(first)) for c in columns), *self._finish(lanes)]
         made = pa.RecordBatch.from_arrays(payload, schema=self._results.payload)
         return code_of[first], vs[first], ended, made
+
+    def _known_ends(
+        self, rows: pa.RecordBatch, codes: np.ndarray, deaths: pa.RecordBatch
+    ) -> np.ndarray:
+        """When the rows of a step end, as far as it is known by now, int64[n]; ends older rows."""
+        vs, ve = int64_column(rows, VS), int64_column(rows, VE).copy()
+        ended, began = int64_column(deaths, VS), int64_column(deaths, VE)
+        keys = [plain_array(column) for column in self._grouping.key_columns(deaths)]
+        code = self._keys.codes(keys, deaths.num_rows)
+        is_open = np.flatnonzero(ve == INF_TIME)
+        # Rows of one key and start are alike here, so each takes the end that comes next.
+        is_new = np.zeros(len(code), bool)
+        if len(is_open) and len(code):
+            pairs = [pa.array(np.append(codes[is_open], code))]
+            pairs.append(pa.array(np.append(vs[is_open], began)))
+            same = identities(pairs, len(is_open) + len(code))
+            span = len(same) + 1
+            offered, wanted = same[: len(is_open)], same[len(is_open) :]
+            cells = offered * span + occurrences(offered)
+            ends = wanted * span + occurrences(wanted)
+            order = np.argsort(cells)
+            at = np.minimum(cells[order].searchsorted(ends), len(order) - 1)
+            is_new = cells[order][at] == ends
+            ve[is_open[order[at[is_new]]]] = ended[is_new]
+        self._end_older(code[~is_new], ended[~is_new])
+        living, upto = self._living.writable(len(self._keys)), self._upto.writable(len(self._keys))
+        lives = ve == INF_TIME
+        np.add.at(living, codes[lives], 1)
+        np.maximum.at(upto, codes[~lives], self._starts.until(ve[~lives]))
+        return ve
+
+    def _end_older(self, codes: np.ndarray, ended: np.ndarray) -> None:
+        """End rows of earlier steps, and the activity of keys of which no row lives."""
+        if len(codes) == 0:
+            return
+        keys = len(self._keys)
+        living, upto, end = (c.writable(keys) for c in (self._living, self._upto, self._end))
+        start, active = self._starts.start.read(), self._starts.active.writable(keys)
+        np.add.at(living, codes, -1)
+        assert (living >= 0).all(), "more rows of a key end than began"
+        np.maximum.at(upto, codes, self._starts.until(ended))
+        idle = np.unique(codes)
+        idle = idle[living[idle] == 0]
+        active[idle] = upto[idle]
+        ends = self._starts.ends(start[idle], active[idle])
+        moved = (ends != end[idle]) & (ends < INF_TIME)
+        end[idle] = ends
+        columns = [ends[moved], ends[moved], idle[moved]]
+        order = np.argsort(ends[moved], kind="stable")
+        arrays = [pa.array(column[order]) for column in columns]
+        self._ahead.push(pa.RecordBatch.from_arrays(arrays, schema=event_schema(_CODE)))
 
     def _follow(
         self, codes: np.ndarray, times: np.ndarray, last: np.ndarray
@@ -196,7 +262,7 @@ class EdgeRunningSessionsOperator:
         row = row[found.begins[row + 1] & (ends[row] < found.time[row + 1])]
         ended = _Ends(found.key[row], ends[row], np.where(is_event[row], place[row], -1))
         at = found.is_last
-        moved = np.flatnonzero(at)[ends[at] != end[found.key[at]]]
+        moved = np.flatnonzero(at)[(ends[at] != end[found.key[at]]) & (ends[at] < INF_TIME)]
         end[found.key[at]], session[found.key[at]] = ends[at], of_row[at]
         columns = [ends[moved], ends[moved], found.key[moved]]
         self._ahead.push(pa.RecordBatch.from_arrays(columns, schema=event_schema(_CODE)))
@@ -207,7 +273,8 @@ class EdgeRunningSessionsOperator:
         due = self._ahead.take_below(promise)
         time, code = int64_column(due, VS), int64_column(due, "code")
         holds = self._end.read()[code] == time
-        time, code = time[holds], code[holds]
+        code, first = np.unique(code[holds], return_index=True)  # an end may have moved, and back
+        time = time[holds][first]
         by_code = np.argsort(codes, kind="stable")
         at = codes[by_code].searchsorted(code, side="right") - 1
         is_new = at >= 0
@@ -218,7 +285,8 @@ class EdgeRunningSessionsOperator:
 
     @property
     def _by_key(self) -> tuple[GroupArray, ...]:
-        return (self._session, self._end, self._starts.start, self._starts.active)
+        starts = self._starts
+        return (self._session, self._end, starts.start, starts.active, self._living, self._upto)
 
     def _forget(self, promise: int) -> None:
         """Be done with keys whose sessions have ended, and with their values, when many have.

@@ -146,7 +146,7 @@ class SessionStarts:
         order = sorting(key)
         key = key[order]
         time = np.concatenate([start[carried], vs])[order]
-        until = np.concatenate([active[carried], moved(ve - 1, self._gap)])[order]
+        until = np.concatenate([active[carried], self.until(ve)])[order]
         heads = heads_of(key)
         until = running_max(until, heads)
         begins = self._begins(time, until, heads)
@@ -156,6 +156,17 @@ class SessionStarts:
         active[key[is_last]] = until[is_last]
         before = len(carried)
         return Activity(order, before, key, time, until, is_last, begins, first, order >= before)
+
+    def until(self, ve: np.ndarray) -> np.ndarray:
+        """How long events that end at ``ve`` keep their keys active, int64[n]."""
+        return moved(ve - 1, self._gap)
+
+    def ends(self, start: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """When sessions from ``start`` end, whose keys are active until ``active``; int64[n]."""
+        if self.longest is None:
+            return active
+        most: np.ndarray = np.minimum(active, moved(start, self.longest))
+        return most
 
     def _begins(self, time: np.ndarray, until: np.ndarray, heads: np.ndarray) -> np.ndarray:
         fresh = heads.copy()

@@ -20,6 +20,7 @@ from planner import (
     event,
     hopping,
     lit,
+    prev,
     session,
     tumbling,
     ve,
@@ -103,6 +104,16 @@ QUERIES: dict[str, Callable[[], Stream]] = {
         .agg(n=agg.count(), m=agg.mean("x"), d=agg.count_distinct("k"))
     ),
     "shifted": lambda: versions(28).shift("-3us"),
+    "extended": lambda: versions(32).extend("3us"),
+    "session of versions": lambda: (
+        versions(33).group_by("x").window(session("2us", running=True)).agg(n=agg.count())
+    ),
+    "frame of a mean": lambda: (
+        running().group_by("x").rolling(rows=2).with_columns(n=agg.count()).select("x", "n")
+    ),
+    "first of a mean": lambda: running().deduplicate("x"),
+    "start of a mean": lambda: running().with_columns(s=vs()),
+    "versions of a mean": lambda: running().clip(running(), on="x"),
     "union": lambda: versions(10).union(versions(11)).group_by("k").agg(n=agg.count()),
 }
 
@@ -203,10 +214,11 @@ def test_a_process_that_is_called_at_ends_waits_for_none(parallelism: int) -> No
     "stream",
     [
         versions(14).with_columns(ended=ve()),
+        versions(14).extend("-1us"),
         things(15).group_by("k").window(tumbling("10us")).agg(n=agg.count()),
         things(15).set_duration(5).clip(things(15), on="k"),
     ],
-    ids=["reads its end", "windows", "bounded"],
+    ids=["reads its end", "ends earlier", "windows", "bounded"],
 )
 def test_readers_of_whole_rows_get_them(stream: Stream) -> None:
     plan = lower(with_changes(stream), root="r")
@@ -217,15 +229,24 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def ending(seed: int) -> Stream:
-    """Rows that end at times which nothing tells when they begin."""
+def lasting(seed: int) -> Stream:
+    """Intervals."""
     chance = random.Random(seed)
     items = [
         event(t, t + chance.randint(1, 20), k=chance.choice("abc"), z=chance.randint(0, 3))
         for t in sorted(chance.randint(0, 60) for _ in range(30))
     ]
-    lasting = Stream.from_items({"k": "string", "z": "int64"}, items, partitions=2)
-    return versions(seed).join(lasting, on="k")
+    return Stream.from_items({"k": "string", "z": "int64"}, items, partitions=2)
+
+
+def ending(seed: int) -> Stream:
+    """Rows that end at times which nothing tells when they begin."""
+    return versions(seed).join(lasting(seed), on="k")
+
+
+def means(seed: int) -> Stream:
+    """Results that often come out equal."""
+    return things(seed).group_by("k").agg(m=agg.mean("x")).with_columns(m=col("m").round())
 
 
 def cut(seed: int) -> Stream:
@@ -245,6 +266,18 @@ READERS: dict[str, Callable[[], Stream]] = {
     "interval": lambda: ending(5).join(versions(6), on="k", within=("-5us", "5us")),
     "interval full": lambda: ending(5).join(versions(6), on="k", within=("0s", "5us"), how="full"),
     "as of": lambda: things(7).join_asof(versions(8).select("k", y="x"), by="k"),
+    "chop": lambda: ending(14).chop("7us"),
+    "chop of a mean": lambda: means(15).join(lasting(15), on="k").chop("7us"),
+    "windows of a mean": lambda: (
+        means(16).join(lasting(16), on="k").window(tumbling("9us")).agg(n=agg.count())
+    ),
+    "match": lambda: ending(17).match(
+        "A B",
+        partition_by="k",
+        define={"B": col("x") > prev("x")},
+        measures={"n": col("x")},
+        within="9us",
+    ),
     "set duration": lambda: ending(9).set_duration("4us"),
     "for ever": lambda: ending(10).for_ever(),
     "point at end": lambda: ending(11).point_at_end(),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from planner import Stream, agg, asc, col, desc, event, lit, vs
+from planner import Stream, agg, asc, col, desc, event, lit, session, vs
 from planner.optimizer.optimizer import RULES
 from planner.optimizer.rules import open_rows
 from planner.physical.lower import lower
@@ -82,6 +82,7 @@ class RandomPlan:
         steps = [self._filter, self._select, self._union, self._aggregate, self._aggregate]
         steps += [self._top, self._join, self._join, self._clip, self._stitch, self._explode]
         steps += [self._deduplicate, self._frame, self._as_of, self._lifetime, self._timed]
+        steps += [self._session]
         return chance.choice(steps)(stream)
 
     def _filter(self, stream: Stream) -> Stream:
@@ -154,9 +155,19 @@ class RandomPlan:
             lambda: stream.limit(self._chance.randint(1, 9)),
             lambda: stream.set_duration("3us"),
             lambda: stream.for_ever(),
+            lambda: stream.extend(self._chance.choice(["4us", "-1us"])),
+            lambda: stream.set_duration("9us").clip(stream, on="k").chop("4us"),
             lambda: stream.point_at_end().set_duration("4us"),
         ]
         return self._chance.choice(changes)()
+
+    def _session(self, stream: Stream) -> Stream:
+        longest = self._chance.choice([None, "8us"])
+        so_far = session("3us", longest, running=True)
+        grouped = stream.group_by("k", "t").window(so_far)
+        made = grouped.agg(x=agg.count(), m=agg.max("m"), d=agg.mean("x"))
+        empty = lit(None).cast(SCHEMA["l"])
+        return made.with_columns(l=empty).select(*COLUMNS)
 
     def _timed(self, stream: Stream) -> Stream:
         begins = vs().cast("int64")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.operators.edges.aggregate import EdgeAggregate
+from rvertex.operators.windows.running.aggregate import RunningAggregate
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
@@ -63,6 +64,9 @@ def test_edges_mean_the_snapshots_of_intervals(
     found = [tuple(map(str, row[2:])) for row in meant(out)]
     lives = [(*row[:2], *text) for row, text in zip(meant(out), found, strict=True)]
     assert len(lives) == len(joined_lives(lives)), "a change that is none"
+    renewing = EdgeAggregate(keys, aggregates, renews=True)
+    again = assert_cut_invariant(renewing, [edge_run(rows, ctis)], [PAYLOAD])
+    assert sorted(map(repr, _shown(meant(again)))) == sorted(map(repr, _shown(expected)))
 
 
 def _shown(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -95,6 +99,10 @@ def test_rows_that_never_end_are_carried(keys: tuple[str, ...], data: st.DataObj
     out = assert_cut_invariant(EdgeAggregate(keys, RUNNING, endless=True), runs, [PAYLOAD])
     again = answer_of(EdgeAggregate(keys, RUNNING), runs, [PAYLOAD])
     assert meant(out) == meant(again)
+    renewing = EdgeAggregate(keys, RUNNING, endless=True, renews=True)
+    whole = answer_of(RunningAggregate(keys, RUNNING), [closed_run(rows, ctis)], [PAYLOAD])
+    expected = sorted_rows(pa.Table.from_batches([whole.events]))
+    assert meant(answer_of(renewing, runs, [PAYLOAD])) == expected
 
 
 def test_a_change_is_an_end_and_a_start_at_once() -> None:

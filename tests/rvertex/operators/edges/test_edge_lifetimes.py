@@ -13,7 +13,7 @@ from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
 from rvertex.errors import UnboundedLifetimeError
 from rvertex.operators.edges.aggregate import EdgeAggregate
-from rvertex.operators.edges.clip import EdgeClip
+from rvertex.operators.edges.lifetimes.clip import EdgeClip
 from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.operators.edges.windows import EdgeWindows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from tests.support.edges import (
     PAYLOAD,
     answer_of,
     closed_run,
+    edge_run,
     ending,
     joined_lives,
     meant,
@@ -40,15 +43,19 @@ AGGREGATES = (
 @examples(30)
 @given(data=st.data())
 def test_edges_mean_the_results_over_whole_rows(keys: tuple[str, ...], data: st.DataObject) -> None:
-    rows = data.draw(some_rows())
+    rows, ctis = data.draw(some_rows()), ending(data.draw(some_ctis))
     lengths = (data.draw(st.integers(1, 4)), data.draw(st.sampled_from([None, 1, 3, 6])))
-    runs = [closed_run(rows, ending(data.draw(some_ctis)))]
     spec = EdgeRunningSessions(keys, *lengths, AGGREGATES)
-    out = assert_cut_invariant(spec, runs, [PAYLOAD])
-    whole = answer_of(RunningSessionAggregate(keys, *lengths, AGGREGATES), runs, [PAYLOAD])
-    expected = joined_lives(sorted_rows(pa.Table.from_batches([whole.events])))
+    out = assert_cut_invariant(spec, [edge_run(rows, ctis)], [PAYLOAD])
+    closed = RunningSessionAggregate(keys, *lengths, AGGREGATES)
+    whole = answer_of(closed, [closed_run(rows, ctis)], [PAYLOAD])
+    rows_of_whole = sorted_rows(pa.Table.from_batches([whole.events]))
+    expected = joined_lives(rows_of_whole)
     assert joined_lives(meant(out)) == expected
     assert len(meant(out)) == len(expected), "a change that is none"
+    assert (out.events.column("_vs").to_numpy() < FOREVER).all()
+    renewing = replace(spec, renews=True)
+    assert meant(answer_of(renewing, [edge_run(rows, ctis)], [PAYLOAD])) == rows_of_whole
 
 
 def test_a_result_comes_at_once_and_ends_with_its_session() -> None:

@@ -1,0 +1,1 @@
+"""Operators over rows whose ends come later that change when rows live."""

@@ -1,0 +1,167 @@
+"""CHOP of rows whose ends are not known yet: pieces are whole when their cell is over.
+
+**Rule.** As :mod:`rvertex.operators.lifetimes.chop`. A cell is the time between two cuts. When
+it is over, it is known which rows lived in it and from when to when. So its pieces have both times,
+and a reader waits for one period at most, however long the rows live.
+
+    chop(10)     start 3 a                after 10: [3, 10) a
+                 end 15 (of 3) a          after 20: [10, 15) a
+
+Invariants: (1) all pieces of the cells below ``_open`` are out, by (start, order of the rows); (2)
+state is what lives, and the ends in cells that are not over; (3) ``CTI(t)`` becomes the cut at or
+before t.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import EndlessChopError
+from rvertex.events.lifetime import with_times
+from rvertex.events.reorder_buffer import SortedRuns, empty_batch
+from rvertex.events.run import Run, growing
+from rvertex.operators.edges.instants import Instants
+from rvertex.operators.edges.living_rows import LivingRows
+from rvertex.operators.lifetimes.chop import PIECES_PER_EVENT_MAX
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.operators.horizon import Durations
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeChop:
+    """Cuts at ``offset_us + k * period_us``."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    period_us: int
+    offset_us: int = 0
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: rows live for any time."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """A period."""
+        return self.period_us
+
+    def open(self, inputs: Sequence[pa.Schema]) -> EdgeChopOperator:
+        """No row yet."""
+        (payload,) = inputs
+        return EdgeChopOperator(self, payload)
+
+
+class EdgeChopOperator:
+    """See :class:`EdgeChop`."""
+
+    def __init__(self, spec: EdgeChop, payload: pa.Schema) -> None:
+        self._period, self._offset = spec.period_us, spec.offset_us % spec.period_us
+        self._schema = event_schema(payload)
+        self._instants = Instants([payload])
+        self._rows = LivingRows(self._schema)
+        #: End edges in cells that are not over.
+        self._deaths = SortedRuns(self._schema)
+        #: The first cell that is not over; None: all are ahead.
+        self._open: int | None = None
+        self._last_cti: int | None = None
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The pieces of the cells that are over."""
+        (run,) = ports
+        (settled,) = self._instants.take([run])
+        births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
+        self._rows.add(births, np.zeros(births.num_rows, np.int64))
+        if settled.deaths.num_rows:
+            self._deaths.push(settled.deaths)
+        pieces = self._close_before(self._instants.frontier)
+        self._rows.forget()
+        ctis = growing(self._cuts_before(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(pieces, ctis)
+
+    def snapshot(self) -> OperatorState:
+        """Living rows, ends and waiting rows, by reference."""
+        frontier, tables = self._instants.save()
+        header = {"frontier": frontier, "open": self._open, "last_cti": self._last_cti}
+        tables |= {"rows": self._rows.table(), "deaths": self._deaths.table()}
+        return OperatorState(header, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._open, self._last_cti = state.header["open"], state.header["last_cti"]
+        self._instants.restore(state.header["frontier"], state.tables)
+        self._rows.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
+        for batch in state.tables["deaths"].to_batches():
+            self._deaths.push(batch)
+
+    def _cell(self, time: int) -> int:
+        return (time - self._offset) // self._period
+
+    def _cells(self, times: np.ndarray) -> np.ndarray:
+        """The cell that each time is in; no intermediate value overflows."""
+        cell = times // self._period
+        cell -= times - cell * self._period < self._offset
+        return cell
+
+    def _cuts_before(self, ctis: np.ndarray) -> np.ndarray:
+        cuts = [self._cell(int(t)) * self._period + self._offset for t in ctis if t != INF_TIME]
+        cuts = [max(cut, MIN_TIME) for cut in cuts]
+        return np.array([*cuts, *ctis[len(cuts) :]], np.int64)
+
+    def _close_before(self, frontier: int) -> pa.RecordBatch:
+        """The pieces of all cells that end at or before ``frontier``."""
+        is_over = frontier == INF_TIME
+        upto = self._cell(frontier)
+        if not is_over and self._open is not None and upto <= self._open:
+            return empty_batch(self._schema)
+        cut = INF_TIME if is_over else max(upto * self._period + self._offset, MIN_TIME)
+        lived = self._rows.living()
+        deaths = self._deaths.take_below(cut)
+        if deaths.num_rows:
+            unknown = np.full(deaths.num_rows, INF_TIME)
+            self._rows.end(deaths, np.zeros(deaths.num_rows, np.int64), unknown)
+        starts, ends = self._rows.starts(lived), self._rows.ends(lived)
+        if is_over and (ends == INF_TIME).any():
+            vs = int(starts[ends == INF_TIME][0])
+            raise EndlessChopError(vs, int(INF_TIME), PIECES_PER_EVENT_MAX)
+        first = self._cells(starts)
+        first = first if self._open is None else np.maximum(first, self._open)
+        last = self._cells(np.maximum(np.minimum(ends, cut), MIN_TIME + 1) - 1)
+        counts = np.maximum(last - first + 1, 0)
+        if (counts > PIECES_PER_EVENT_MAX).any():
+            row = int(counts.argmax())
+            raise EndlessChopError(int(starts[row]), int(ends[row]), PIECES_PER_EVENT_MAX)
+        self._open = upto
+        return self._pieces(lived, first, counts)
+
+    def _pieces(self, rows: np.ndarray, first: np.ndarray, counts: np.ndarray) -> pa.RecordBatch:
+        """``counts`` pieces of each row from cell ``first`` on, in order."""
+        if counts.sum() == 0:
+            return empty_batch(self._schema)
+        row = np.repeat(np.arange(len(rows)), counts)
+        nth = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts, ends = self._rows.starts(rows)[row], self._rows.ends(rows)[row]
+        cell = first[row] + nth
+        begins = cell * self._period + self._offset
+        # The bounds of a cell count only where they are inside the lifetime.
+        starts = np.where(cell == self._cells(starts), starts, begins)
+        ends = np.where(cell == self._cells(ends - 1), ends, begins + self._period)
+        order = np.lexsort((row, starts))
+        made = self._rows.take(rows[row[order]])
+        return with_times(made, vs=starts[order], ve=ends[order])

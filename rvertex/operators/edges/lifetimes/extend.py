@@ -1,0 +1,109 @@
+"""EXTEND of rows whose ends are not known yet: a row begins as it did, and its end comes later.
+
+**Rule.** As :mod:`rvertex.operators.lifetimes.extend` with a duration of at least 0, and as
+:mod:`rvertex.operators.lifetimes.extend_by`. An end edge has the payload of its row, so its
+column is at hand.
+
+    extend(3)    start 1 a           after 1: start 1 a
+                 end 5 (of 1) a      after 8: end 8 (of 1) a
+
+Invariants: (1) the output is by time, ends first, then in the order of the input; (2) state is the
+ends that are ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.items.dictionaries import join_batches
+from rstream.items.edges import is_end
+from rstream.types import INF_TIME
+from rvertex.events.lifetime import with_times
+from rvertex.events.reorder_buffer import SortedRuns
+from rvertex.events.run import Run
+from rvertex.events.settled_rows import SettledRows
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.horizon import Durations
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeExtend:
+    """Every row ends later, by ``by``: microseconds, or a column with its life after its end."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    by: int | str
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: rows live for any time."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """None: start edges have no end."""
+        return None
+
+    def open(self, inputs: Sequence[pa.Schema]) -> EdgeExtendOperator:
+        """No end is ahead."""
+        (payload,) = inputs
+        return EdgeExtendOperator(self.by, event_schema(payload))
+
+
+class EdgeExtendOperator:
+    """See :class:`EdgeExtend`."""
+
+    def __init__(self, by: int | str, schema: pa.Schema) -> None:
+        self._by = by
+        self._settled = SettledRows([schema])
+        self._ahead = SortedRuns(schema)
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """The begins and ends at the instants that are past."""
+        (run,) = ports
+        (rows,) = self._settled.take(ports)
+        vs, ve = int64_column(rows, VS), int64_column(rows, VE)
+        ends = is_end(vs, ve)
+        by = np.full(len(vs), self._by) if isinstance(self._by, int) else self._of_column(rows)
+        if ends.any():
+            gone = with_times(rows, vs=_later(vs, by))
+            self._ahead.push(gone.filter(pa.array(ends & (_later(vs, by) < INF_TIME))))
+        births = with_times(rows, ve=_later(ve, by)).filter(pa.array(~ends))
+        due = self._ahead.take_below(self._settled.frontier)
+        events = join_batches([due, births])
+        is_begin = np.repeat([False, True], [due.num_rows, births.num_rows])
+        order = pa.array(np.lexsort((is_begin, int64_column(events, VS))))
+        return Run(events.take(order), run.ctis)
+
+    def snapshot(self) -> OperatorState:
+        """What waits, by reference."""
+        (waiting,) = self._settled.tables()
+        tables = {"waiting": waiting, "ahead": self._ahead.table()}
+        return OperatorState({"frontier": self._settled.frontier}, tables)
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._settled.load(state.header["frontier"], [state.tables["waiting"]])
+        for batch in state.tables["ahead"].combine_chunks().to_batches():
+            self._ahead.push(batch)
+
+    def _of_column(self, rows: pa.RecordBatch) -> np.ndarray:
+        assert isinstance(self._by, str)
+        return int64_column(rows, self._by) - 1
+
+
+def _later(times: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """``times`` moved by ``by``, each at least 0, cut at the end of the axis; int64[n]."""
+    return np.where(times > INF_TIME - by, INF_TIME, times + np.where(times == INF_TIME, 0, by))
