@@ -98,3 +98,15 @@ class EvaluationError(UsageError):
     reason: str
 
     message = "cannot evaluate {expression}: {reason}"
+
+
+class UnknownOutputError(UsageError):
+    """No output of a job has this name, or it has several and none was named."""
+
+    def __init__(self, name: str | None, names: tuple[str, ...]) -> None:
+        super().__init__(name, names)
+        self.name, self.names = name, names
+
+    def __str__(self) -> str:
+        said = "name one of them" if self.name is None else f"none is called {self.name!r}"
+        return f"the outputs of this job are {', '.join(self.names)}: {said}"

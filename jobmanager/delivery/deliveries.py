@@ -89,7 +89,7 @@ class Deliveries:
         self._makers: list[Callable[[], tuple[Signal, PartitionDelivery]]] = []
         check_names(specs)
         for spec in specs:
-            self._add(spec, plan)
+            self._add(spec, _delivered_by(plan, spec))
 
     def _add(self, spec: SinkSpec, plan: PhysicalPlan) -> None:
         rows = clean_rows(plan, spec)
@@ -100,7 +100,7 @@ class Deliveries:
         key = delivered_key(spec)
         if key and len(streams) > 1 and not plan.partitioning.covers(key):
             raise InvalidSinkError(name_of(spec), _moves(key))
-        for k, (stream, uri) in enumerate(streams):
+        for k, (stream, uri) in enumerate(streams, plan.first_partition):
             make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
             wake, part = make()
             self._makers.append(make)
@@ -236,6 +236,12 @@ class Deliveries:
             {"delivery": name, "partition": k, **asdict(part.view())}
             for name, k, part in self._parts
         ]
+
+
+def _delivered_by(plan: PhysicalPlan, spec: SinkSpec) -> PhysicalPlan:
+    """The output that a query delivers there; of a job with one output that one."""
+    plans = plan.of_outputs
+    return next((p for p in plans if len(plans) == 1 or spec in p.deliveries), plan)
 
 
 def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:

@@ -98,7 +98,8 @@ def open_for_job(
     has_claimed: bool = False,
 ) -> Executor:
     """What is to run the plan; refused before anything runs. ``has_claimed``: it has run before."""
-    refuse_taken_output(plan.output, plan.root, job_id, has_claimed=has_claimed)
+    for output in plan.of_outputs:
+        refuse_taken_output(output.output, plan.root, job_id, has_claimed=has_claimed)
     runner = open_executor(executor, plan, master, config, fallback)
     check_hosts(plan, runner.hosts)
     return runner

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobmanager.delivery.answer import ROWS, Answer, alive, check_rows
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.publishing import publish
 from jobmanager.driver.finishing import check_can_finish
-from jobmanager.driver.lost_rows import lost_lines
+from jobmanager.driver.job_output import JobOutput, Readable, rows_of_outputs
 from jobmanager.driver.notes import Notes
 from jobmanager.driver.report import status_html
 from jobmanager.driver.subscription import Subscription
@@ -22,19 +21,13 @@ from jobmanager.state.health import HealthBook
 from jobmanager.storage.output_claim import complete_output, tidy_output
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import CANCEL, RETRY, STOP, display_uri
-from planner.durations import time_us
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
     from jobmanager.driver.driver import Driver
     from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.storage.root import JobRoot
-    from planner.durations import Time
     from planner.physical.plan import PhysicalPlan
 
 StatusCallback = Callable[[dict[str, Any]], None]
@@ -75,7 +68,7 @@ class Leg:
 Follow = Callable[[Leg, str], "Leg | None"]
 
 
-class Job:
+class Job(Readable):
     """A job that runs in the background of this process."""
 
     def __init__(
@@ -121,8 +114,21 @@ class Job:
 
     @property
     def output(self) -> str:
-        """The folder of the answer."""
+        """The folder of the answer; of several outputs that of the first."""
         return display_uri(self.plan.output)
+
+    @property
+    def outputs(self) -> dict[str, JobOutput]:
+        """The outputs by name: one called ``output`` unless the job was given several queries."""
+        return {output.name: JobOutput(self, output.name) for output in self.plan.of_outputs}
+
+    @property
+    def _job(self) -> Job:
+        return self
+
+    @property
+    def _plan(self) -> PhysicalPlan:
+        return self.plan.output_named(None)
 
     def _repr_html_(self) -> str:
         """The status, as notebooks show it."""
@@ -162,28 +168,28 @@ class Job:
         if self._deliveries is not None:
             self._deliveries.retry()
 
-    def subscribe(
-        self, *, start: Mapping[int, int] | None = None, progress: bool = False
+    def _subscribed(
+        self, plan: PhysicalPlan, start: Mapping[int, int], *, progress: bool
     ) -> Subscription:
-        """The output as it becomes visible, from what is kept on: an iterator of Arrow batches.
-
-        It goes on through failures without gap or repeat, and ends with the job; of a job that has
-        ended it gives what is durable. ``start``: by partition, the seq to begin with
-        (``positions`` of an earlier subscription). ``progress``: CTIs too.
-        """
+        """A subscription to the output of ``plan``."""
         if self._deliveries is None:
-            return self._subscription(start or {}, {}, progress=progress)
+            return self._subscription(plan, start, {}, progress=progress)
         with self._deliveries.opening() as opening:
-            found = self._subscription(start or {}, opening.kept_from, progress=progress)
+            found = self._subscription(plan, start, opening.kept_from, progress=progress)
             opening.keep_for(found)
         return found
 
     def _subscription(
-        self, start: Mapping[int, int], kept_from: Mapping[int, int], *, progress: bool
+        self,
+        plan: PhysicalPlan,
+        start: Mapping[int, int],
+        kept_from: Mapping[int, int],
+        *,
+        progress: bool,
     ) -> Subscription:
         driver = self._driver
         return Subscription(
-            self.plan,
+            plan,
             endpoints=Endpoints() if driver is None else driver.endpoints,
             secret="" if driver is None else driver.secret,
             has_ended=self._ended.is_set,
@@ -192,56 +198,6 @@ class Job:
             kept_from=kept_from,
             progress=progress,
         )
-
-    def to_batches(self, *, wait: bool = True) -> Iterator[pa.RecordBatch]:
-        """The answer in pieces that are read as they are asked for; see :meth:`to_arrow`."""
-        return self._answer(wait=wait).batches()
-
-    def to_arrow(self, *, wait: bool = True) -> pa.Table:
-        """The answer as a table, with the columns and rows of :meth:`Stream.to_parquet`.
-
-        It waits until the job has ended. ``wait=False``: what is durable by now, of a job that runs
-        a little more with each call. Rows are those of one partition after the other.
-
-        Raises:
-            JobFailedError: the job has failed.
-        """
-        return self._answer(wait=wait).to_arrow()
-
-    def to_pandas(self, *, wait: bool = True) -> Any:
-        """The answer as a DataFrame of pandas; see :meth:`to_arrow`."""
-        return self._answer(wait=wait).to_pandas()
-
-    def to_polars(self, *, wait: bool = True) -> Any:
-        """The answer as a DataFrame of Polars; see :meth:`to_arrow`."""
-        return self._answer(wait=wait).to_polars()
-
-    def to_spark(self, *, wait: bool = True) -> Any:
-        """The answer as a DataFrame of the Spark session that is active; see :meth:`to_arrow`."""
-        return self._answer(wait=wait).to_spark()
-
-    def show(self, rows: int = ROWS, *, wait: bool = True) -> None:
-        """Print the first rows of the answer, in order of time.
-
-        Rows that are late or bad, and that there are more, are told on stderr. For ``wait`` see
-        :meth:`to_arrow`; ``jobmanager show`` does not wait.
-
-        Raises:
-            JobFailedError: the job has failed.
-        """
-        check_rows("show", rows)
-        answer = self._answer(wait=wait)
-        more = f"There are more: show(rows=...), to_arrow(), or the files of {self.output}"
-        answer.show(rows, lost_lines(self.status()), more)
-
-    def table(self, at: Time | None = None) -> pa.Table:
-        """The rows of the answer that are alive; see :func:`jobmanager.read_table`."""
-        return alive(self.plan, None if at is None else time_us(at, what="at"))
-
-    def _answer(self, *, wait: bool) -> Answer:
-        if wait:
-            self.wait()
-        return Answer(self.plan)
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended and give its last status.
@@ -336,9 +292,12 @@ class Job:
         self._computed = status
         now_s = self._clock.monotonic_s()
         started_s = self._driver.started_s or now_s
+        outputs = rows_of_outputs(self.plan, status["vertices"])
+        told = {"outputs": outputs, "events_out": sum(row["events_out"] for row in outputs)}
         found = {
             "job": self._root.name,
             **self._until_published({**status, **self._deliveries.view(status)}),
+            **(told if outputs else {}),
             "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,
@@ -361,7 +320,8 @@ class Job:
     def _finish(self, driver: Driver, deliveries: JobDeliveries) -> None:
         if self._computed["state"] == "finished":
             complete_output(self.plan, self._status)
-            publish(self.plan, self._job_id, self._report_if_due)
+            for output in self.plan.of_outputs:
+                publish(output, self._job_id, self._report_if_due)
             self._is_published = True
             deliveries.finish(self._report_again)
         elif self._computed["state"] == "stopped" and driver.works_up:

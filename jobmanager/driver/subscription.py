@@ -71,8 +71,9 @@ class Subscription:
                 self._wake.set,
                 wiring,
             )
-            for k, (stream, uri) in enumerate(plan.sink_streams())
+            for k, (stream, uri) in enumerate(plan.sink_streams(), plan.first_partition)
         ]
+        self._first = plan.first_partition
         self._endpoints = endpoints
         self._has_ended = has_ended
         self._raise_failure = raise_failure
@@ -85,7 +86,7 @@ class Subscription:
     @property
     def positions(self) -> dict[int, int]:
         """By partition the next seq; ``start=`` of another subscription that goes on here."""
-        return {k: tap.next_seq for k, tap in enumerate(self._taps)}
+        return {k: tap.next_seq for k, tap in enumerate(self._taps, self._first)}
 
     def __iter__(self) -> Self:
         return self
@@ -132,7 +133,8 @@ class Subscription:
         n = len(self._taps)
         for k in ((self._turn + i) % n for i in range(n)):
             while (items := self._taps[k].read(has_ended)) is not None:
-                batch = _delivered(k, items, progress=self._progress, has_edges=self._has_edges)
+                number, edges = k + self._first, self._has_edges
+                batch = _delivered(number, items, progress=self._progress, has_edges=edges)
                 if batch.num_rows:
                     self._turn = k + 1
                     return batch

@@ -53,7 +53,7 @@ class OutputCheck:
     """The outputs of one plan."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
-        self._output = plan.output
+        self._outputs = [output.output for output in plan.of_outputs]
         sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
         self._uris = dict([*plan.sink_streams(), *sides])
         #: Side outputs are complete without a seal.
@@ -65,7 +65,8 @@ class OutputCheck:
         """See :class:`jobmanager.driver.shell_parts.CheckOutputs`."""
         found = self.find(ends, contents=contents, set_aside=True)
         if found:  # before anybody goes by a mark that is wrong
-            open_store(self._output).delete(SUCCESS)
+            for output in self._outputs:
+                open_store(output).delete(SUCCESS)
         return [OutputDamaged(stream, d.seqs.lo, str(d)) for stream, d in found]
 
     def read_all(self) -> tuple[int, int, str]:

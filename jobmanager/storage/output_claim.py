@@ -115,7 +115,10 @@ def complete_output(plan: PhysicalPlan, status: Mapping[str, Any]) -> None:
     """Leave each row of a finished job's streams in one file, and mark the output as complete."""
     tidy_output(plan)
     summary = {key: status[key] for key in ("job", "events_out", "output_digest")}
-    mark_success(plan.output, summary, [uri for _, uri in plan.sink_streams()])
+    counts = {row["output"]: row["events_out"] for row in status.get("outputs", ())}
+    for output in plan.of_outputs:
+        told = {**summary, "events_out": counts.get(output.name, summary["events_out"])}
+        mark_success(output.output, told, [uri for _, uri in output.sink_streams()])
 
 
 def tidy_output(plan: PhysicalPlan) -> None:

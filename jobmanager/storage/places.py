@@ -10,6 +10,8 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from planner.physical.plan import PlanOfOutputs
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -52,7 +54,11 @@ def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
 
 def _with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
     vertices = tuple(_vertex(vertex, change) for vertex in plan.vertices)
-    return replace(plan, vertices=vertices, root=change(plan.root), output=change(plan.output))
+    moved = replace(plan, vertices=vertices, root=change(plan.root), output=change(plan.output))
+    if not isinstance(moved, PlanOfOutputs):
+        return moved
+    parts = tuple(replace(part, output=change(part.output)) for part in moved.parts)
+    return replace(moved, parts=parts)
 
 
 def _vertex(vertex: VertexSpec, change: Callable[[str], str]) -> VertexSpec:

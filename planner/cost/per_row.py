@@ -62,9 +62,9 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
             return rows_in * _COMPUTE_US * computed
         case logical.Explode() | logical.Lifetime():
             return (rows_in + rows_out) * _LIFETIME_US / 2
-        case logical.Source() | logical.Sink() | logical.Union() | logical.Limited():
+        case logical.Source() | logical.Sink() | logical.Sinks() | logical.Union():
             return 0.0
-        case logical.Exchange() | logical.Recover():
+        case logical.Exchange() | logical.Recover() | logical.Limited():
             return 0.0
         case logical.TwoSided():
             return rows_in * _JOIN_IN_US + rows_out * _JOIN_OUT_US

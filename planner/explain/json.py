@@ -31,7 +31,8 @@ def document(plan: PhysicalPlan) -> dict[str, Any]:
         "parallelism": plan.parallelism,
         "cti_every_us": plan.cti_every_us,
         "output": plan.output,
-        "schema": [{"name": f.name, "type": str(f.type)} for f in plan.schema],
+        "schema": [{"name": f.name, "type": str(f.type)} for f in plan.of_outputs[0].schema],
+        **_outputs(plan),
         "before": "" if trace is None else trace.before,
         "after": "" if trace is None else trace.after,
         "rules": [
@@ -45,6 +46,21 @@ def document(plan: PhysicalPlan) -> dict[str, Any]:
         ],
         "stages": [_stage(plan, stage) for stage in plan.stages],
     }
+
+
+def _outputs(plan: PhysicalPlan) -> dict[str, Any]:
+    """Of a job with several outputs: each, with the columns of its rows."""
+    if len(plan.of_outputs) == 1:
+        return {}
+    rows = [
+        {
+            "name": output.name,
+            "output": output.output,
+            "schema": [{"name": f.name, "type": str(f.type)} for f in output.schema],
+        }
+        for output in plan.of_outputs
+    ]
+    return {"outputs": rows}
 
 
 def _stage(plan: PhysicalPlan, stage: Stage) -> dict[str, Any]:

@@ -77,11 +77,22 @@ def stages_text(plan: PhysicalPlan) -> str:
             lines += [f"  {line}" for line in _cost(stage.cost)]
         if stage.recovery is not None:
             lines.append(f"  {_recovery(stage.recovery, stage.why_recovery)}")
-        if stage.is_sink:
-            lines.append(f"  -> {plan.output}")
+        for output in _written(plan, stage):
+            lines.append(f"  -> {output}")
             lines.append("     " + ", ".join(f"{f.name} {f.type}" for f in stage.schema))
         blocks.append(lines)
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+
+
+def _written(plan: PhysicalPlan, stage: Stage) -> list[str]:
+    """The folders of the outputs that a stage writes."""
+    if not stage.is_sink:
+        return []
+    outputs = plan.of_outputs
+    if len(outputs) == 1:
+        return [plan.output]
+    vertices = {v.id for v in plan.vertices if v.stage == stage.name}
+    return [o.output for o in outputs if o.writers()[o.sink_streams()[0][0]] in vertices]
 
 
 def _recovery(recovery: Recovery, why: str) -> str:
@@ -112,8 +123,10 @@ def mermaid(plan: PhysicalPlan) -> str:
             arrow = "-.->" if edge.durability == "volatile" else "-->"
             label = _escaped(_routing(edge))
             lines.append(f'    {ids[edge.upstream]} {arrow}|"{label}"| {ids[stage.name]}')
-    last = plan.stages[-1]
-    lines.append(f'    {ids[last.name]} --> out[("{_escaped(_tail(plan.output))}")]')
+    folders = [(stage.name, o) for stage in plan.stages for o in _written(plan, stage)]
+    for k, (name, output) in enumerate(folders):
+        tail = f"{k + 1}" if len(folders) > 1 else ""
+        lines.append(f'    {ids[name]} --> out{tail}[("{_escaped(_tail(output))}")]')
     return "\n".join(lines) + "\n"
 
 

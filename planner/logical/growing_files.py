@@ -32,14 +32,13 @@ def with_growing_files(query: Query) -> Query:
         InvalidPlanError: no source can grow, or one cannot be read file after file.
         SourceNotFoundError: a path is not there.
     """
-    plan = transform(query.plan, _grown)
-    if not any(isinstance(n, Source) and n.spec.log is not None for n in topological(plan)):
+    grown = query.over(lambda plan: transform(plan, _grown))
+    if not any(isinstance(n, Source) and n.spec.log is not None for n in topological(grown.root)):
         raise InvalidPlanError(
             "no source of the query can grow, so there is nothing to continue with: read a folder, "
             "to which files are added, instead of single files"
         )
-    recovery = query.recovery or recovery_choice("checkpoint", None)
-    return replace(query, plan=plan, recovery=recovery)  # type: ignore[arg-type]
+    return replace(grown, recovery=query.recovery or recovery_choice("checkpoint", None))
 
 
 def with_taken_files(source: Source, rule: TakenFiles) -> Source:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass, fields, replace
 from math import gcd
 from typing import TYPE_CHECKING, Literal
 
-from planner.logical.nodes import Lifetime, LogicalNode, WindowAgg
+from planner.errors import InvalidPlanError
+from planner.logical.nodes import Lifetime, LogicalNode, Sinks, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
 from rvertex.operators.lifetimes.shift import Shift
 from rvertex.sinks.spec import delivered_key, takes_changes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import pyarrow as pa
 
     from planner.logical.nodes import Sink
     from rvertex.sinks.spec import SinkSpec
 
+#: What the only output of a job is called, and its folder.
+OUTPUT = "output"
 #: Without windows by the clock.
 CTI_EVERY_US = 1_000_000
 #: Where rows come when they begin: a change is visible after its instant, so instants pass sooner.
@@ -90,8 +96,84 @@ class Query:
         """
         return replace(self, recovery=recovery_choice(strategy, replicas))
 
+    @property
+    def parts(self) -> tuple[Query, ...]:
+        """A query for each output of the job."""
+        return (self,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the outputs are called."""
+        return (OUTPUT,)
+
+    @property
+    def root(self) -> Sink | Sinks:
+        """The plan of all outputs."""
+        return self.plan
+
+    def over(self, change: Callable[[Sink], LogicalNode]) -> Query:
+        """The query with ``change`` applied to the plan of each output."""
+        return replace(self, plan=change(self.plan))  # type: ignore[arg-type]
+
     def __repr__(self) -> str:
         return f"Query({column_list(self.schema)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Queries(Query):
+    """Several outputs of one job, which share sources and stages; its own fields are the first's.
+
+    Make one with :func:`together`.
+    """
+
+    others: tuple[Query, ...] = ()
+    called: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Query, ...]:
+        first = Query(*(getattr(self, f.name) for f in fields(Query)))
+        return (first, *self.others)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.called
+
+    @property
+    def root(self) -> Sink | Sinks:
+        return Sinks(tuple(part.plan for part in self.parts))
+
+    def over(self, change: Callable[[Sink], LogicalNode]) -> Query:
+        others = tuple(part.over(change) for part in self.others)
+        return replace(self, plan=change(self.plan), others=others)  # type: ignore[arg-type]
+
+    def recover_with(self, strategy: str, *, replicas: int | None = None) -> Query:
+        others = tuple(part.recover_with(strategy, replicas=replicas) for part in self.others)
+        return replace(self, recovery=recovery_choice(strategy, replicas), others=others)
+
+    def __repr__(self) -> str:
+        shown = zip(self.called, self.parts, strict=True)
+        return f"Queries({'; '.join(f'{n}: {column_list(p.schema)}' for n, p in shown)})"
+
+
+def together(queries: Mapping[str, Query]) -> Query:
+    """One job with an output for each query, by name; what they share runs once.
+
+    Raises:
+        InvalidPlanError: a name is not a name, or the queries ask for different recoveries.
+    """
+    first, *others = queries.values()
+    if not others:
+        return first
+    for name in queries:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            raise InvalidPlanError(f"output {name!r}: a name has letters, digits, '_', '.' and '-'")
+    if any(part.recovery != first.recovery for part in others):
+        raise InvalidPlanError(
+            "the outputs of one job share stages, and these queries ask for different recoveries: "
+            "say recover_with(...) on streams"
+        )
+    given = {f.name: getattr(first, f.name) for f in fields(Query)}
+    return Queries(**given, others=tuple(others), called=tuple(queries))
 
 
 def column_list(schema: pa.Schema) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from planner.cost.options import PlanOptions
-from planner.logical.nodes import LogicalNode, Sink
+from planner.logical.nodes import LogicalNode, Sink, Sinks
 from planner.logical.text import logical_text
 from planner.optimizer.rules import (
     exchange_once,
@@ -49,14 +49,17 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def optimize(plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES) -> Sink:
+Root = Sink | Sinks
+
+
+def optimize(plan: Root, options: PlanOptions, rules: Sequence[Rule] = RULES) -> Root:
     """The plan that is lowered: the same answer for less work."""
     return optimize_step_by_step(plan, options, rules)[0]
 
 
 def optimize_step_by_step(
-    plan: Sink, options: PlanOptions, rules: Sequence[Rule] = RULES
-) -> tuple[Sink, tuple[RuleStep, ...]]:
+    plan: Root, options: PlanOptions, rules: Sequence[Rule] = RULES
+) -> tuple[Root, tuple[RuleStep, ...]]:
     """Optimise, and record what each rule changed."""
     root: LogicalNode = plan
     text = logical_text(root)
@@ -70,7 +73,7 @@ def optimize_step_by_step(
         former, text = text, text if root is before else logical_text(root)
         if text != former:
             steps.append(step_of(rule.__name__, why(rule), before, root))
-    assert isinstance(root, Sink), root
+    assert isinstance(root, Root), root
     return root, tuple(steps)
 
 

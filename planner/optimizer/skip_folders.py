@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.expressions.predicates import conjuncts, may_fail
-from planner.logical.nodes import Filter, LogicalNode, Sink, Source
+from planner.logical.nodes import Filter, LogicalNode, Source
 from planner.logical.nodes.source import is_table
 from planner.logical.traversal import NodeMap, Shared, shared_nodes, topological, transform
 from planner.optimizer.rules.push_down_filter import push_down_filter
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Bound, SourceSpec
 
 
-def without_folders(root: Sink, options: PlanOptions) -> Sink:
+def without_folders(root: LogicalNode, options: PlanOptions) -> LogicalNode:
     """The plan whose sources say which folders they leave out."""
     sources = [n for n in topological(root) if isinstance(n, Source) and _may_skip(n.spec)]
     if not sources:
@@ -36,9 +36,7 @@ def without_folders(root: Sink, options: PlanOptions) -> Sink:
             return node
         return replace(node, spec=replace(node.spec, folders=wanted[node]))
 
-    changed = transform(root, change)
-    assert isinstance(changed, Sink), "a sink stays what it is"
-    return changed
+    return transform(root, change)
 
 
 def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:

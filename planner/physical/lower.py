@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import gcd
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,14 +33,15 @@ from planner.physical.choose_recovery import with_choices
 from planner.physical.dictionaries import sources_of_unions
 from planner.physical.endless_rows import waiting_notes
 from planner.physical.literal_secrets import sink_notes, source_notes
+from planner.physical.outputs import planned_outputs, root_of, sinks_of, with_outputs
 from planner.physical.plan import PhysicalPlan, PlanTrace, Routing, check_size
 from planner.physical.rules import filter_early, forward_ctis, late_decode, skip_sort
 from planner.physical.sizing import add_costs, widths
 from planner.physical.stage_builder import Feed, StageBuilder
-from planner.physical.stages import Output, build_vertices, pair_spec, stateless_spec, summarise
+from planner.physical.stages import build_vertices, pair_spec, stateless_spec, summarise
 from rstream.format.codec import kept_type
 from rvertex.operators.edges.spread import EdgeSpread
-from rvertex.sinks.spec import name_of, needs_changes, takes_changes
+from rvertex.sinks.spec import check_names, name_of, needs_changes, takes_changes
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
 from rvertex.sources.formats.row_groups import marked
@@ -79,22 +81,23 @@ def lower(
         StreamEngineError: a file cannot be read, or has a row without a time, naming both.
     """
     _check_parallelism(parallelism)
-    _check_changes(query)
+    for part in query.parts:
+        _check_changes(part)
+    check_names([spec for part in query.parts for spec in part.deliveries])
     every_us = None if cti_every is None else positive_duration_us(cti_every, what="cti_every")
-    for node in topological(query.plan):
+    for node in topological(query.root):
         if isinstance(node, logical.Source):
             _check_types(node.schema)
     discovery = Discovery(discover, survey)
-    query = replace(query, plan=without_folders(query.plan, PlanOptions()))
-    known = discovery.statistics(query.plan, look)
+    written = without_folders(query.root, PlanOptions())
+    known = discovery.statistics(written, look)
 
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
-        changes = query.plan.changes or query.takes_changes
-        sink = replace(query.plan, changes=changes, keys=query.delivered_keys)
-        plan, steps = optimize_step_by_step(sink, options, rules)
-        cti_every_us = every_us or query.cti_every_us or grid_us(plan)
-        plan_trace = PlanTrace(logical_text(query.plan), logical_text(plan), steps)
+        plan, steps = optimize_step_by_step(root_of(query, written), options, rules)
+        asked = [part.cti_every_us for part in query.parts if part.cti_every_us]
+        cti_every_us = every_us or gcd(*asked) or grid_us(plan)
+        plan_trace = PlanTrace(logical_text(written), logical_text(plan), steps)
         lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, discovery, known)
         add_costs(lowering.builders, estimates(plan, known))
         return lowering
@@ -152,37 +155,38 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
-    plan, builders, last = lowering.plan, lowering.builders, lowering.last
+    plan, builders = lowering.plan, lowering.builders
     root = root.rstrip("/")
-    output = plan.uri.rstrip("/") if plan.uri is not None else f"{root}/output"
+    outputs = planned_outputs(query, sinks_of(plan), lowering.writers, root)
+    deliveries = [spec for part in query.parts for spec in part.deliveries]
     check_size(
         sum(builder.parallelism for builder in builders),
         sum(feed.channel_count for builder in builders for feed in builder.feeds),
     )
-    answer = Output(output, None if plan.changes else plan.form)
     for rule in PHYSICAL_RULES:
         for builder in builders:
             rule(builder)
     for builder in builders:
         _check_types(builder.logical_schema)
-    vertices = [v for d in builders for v in build_vertices(d, root, answer if d is last else None)]
+    answers = [[o.answer for o in outputs if o.builder is one] for one in builders]
+    built = zip(builders, answers, strict=True)
+    vertices = [v for one, written in built for v in build_vertices(one, root, written)]
     physical = PhysicalPlan(
-        stages=tuple(summarise(builder, is_sink=builder is last) for builder in builders),
+        stages=tuple(
+            summarise(one, is_sink=bool(written))
+            for one, written in zip(builders, answers, strict=True)
+        ),
         vertices=tuple(vertices),
-        output=output,
+        output="",
         root=root,
         parallelism=lowering.parallelism,
         cti_every_us=lowering.cti_every_us,
         plan_trace=lowering.plan_trace,
         notes=tuple(
-            dict.fromkeys([*lowering.notes, *sink_notes(query.deliveries), *waiting_notes(plan)])
+            dict.fromkeys([*lowering.notes, *sink_notes(deliveries), *waiting_notes(plan)])
         ),
-        deliveries=query.deliveries,
-        publishing=query.publishing,
-        changes=plan.form if plan.changes else None,
-        partitioning=plan.partitioning,
     )
-    physical = with_choices(physical, builders, query.recovery)
+    physical = with_choices(with_outputs(physical, outputs), builders, query.recovery)
     physical.validate()
     return physical
 
@@ -202,7 +206,7 @@ class _Lowering:
 
     def __init__(
         self,
-        plan: logical.Sink,
+        plan: logical.Sink | logical.Sinks,
         plan_trace: PlanTrace,
         parallelism: int,
         widths: Mapping[int, int],
@@ -226,7 +230,9 @@ class _Lowering:
         #: Sources whose text is never carried as dictionaries.
         self._mixed = sources_of_unions(plan)
         counts = readers(plan)
-        for node in topological(plan.input):
+        for node in topological(plan):
+            if isinstance(node, logical.Sink | logical.Sinks):
+                continue
             flow = self._lower(node)
             if flow.exchange is None and len(flow.builders) == 1:
                 flow.builders[0].nodes.append(node)
@@ -234,10 +240,8 @@ class _Lowering:
                 for builder in flow.builders:
                     builder.is_closed = True
             self._flows[node] = flow
-        #: The stage that writes the answer.
-        self.last = self._open(self._flows[plan.input])
-        if plan.changes:
-            self.last.add(EdgeSpread(), "a start and an end for each row")
+        #: The stage that writes each output.
+        self.writers = [self._writer(sink) for sink in sinks_of(plan)]
 
     @property
     def parallelism(self) -> int:
@@ -245,6 +249,17 @@ class _Lowering:
         return (
             max([self._parallelism, *self._widths.values()]) if self._widths else self._parallelism
         )
+
+    def _writer(self, sink: logical.Sink) -> StageBuilder:
+        flow = self._flows[sink.input]
+        if sink.changes or flow.exchange is not None or len(flow.builders) > 1:
+            writer = self._open(flow)
+        else:  # others may read what it writes
+            writer = flow.builders[0]
+        if sink.changes:
+            writer.add(EdgeSpread(), "a start and an end for each row")
+            writer.is_closed = True
+        return writer
 
     def _lower(self, node: logical.LogicalNode) -> _Flow:
         inputs = [self._flows[child] for child in node.inputs]

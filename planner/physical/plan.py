@@ -5,17 +5,18 @@ so the same query gives the same plan in every process: ``s02-join.1`` is vertex
 stage, ``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
 
 Invariants (``validate``): every channel has one writer and one reader that agree on place,
-durability and columns; the graph has no cycle; the sink's vertices are those of one stage.
+durability and columns; the graph has no cycle; the sink streams of an output are of one stage.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from planner.errors import InvalidPlanError
+from planner.errors import InvalidPlanError, UnknownOutputError
 from planner.fingerprint import fingerprint
 from planner.logical.nodes.partitioning import UNKNOWN, Partitioning
+from planner.logical.query import OUTPUT
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -143,6 +144,34 @@ class PhysicalPlan:
         return self.stages[-1].schema
 
     @property
+    def of_outputs(self) -> tuple[PhysicalPlan, ...]:
+        """The plan as each of its outputs has it: with the sink streams of that output alone."""
+        return (self,)
+
+    @property
+    def name(self) -> str:
+        """What the output is called."""
+        return OUTPUT
+
+    @property
+    def first_partition(self) -> int:
+        """The number of its first sink stream among those of the job."""
+        return 0
+
+    def output_named(self, name: str | None) -> PhysicalPlan:
+        """The plan of one output; None: of the only one.
+
+        Raises:
+            UnknownOutputError: there is no such output, or there are several and none is named.
+        """
+        plans = {plan.name: plan for plan in self.of_outputs}
+        if name is None and len(plans) == 1:
+            return self
+        if name not in plans:
+            raise UnknownOutputError(name, tuple(plans))
+        return plans[name]
+
+    @property
     def plan_hash(self) -> str:
         """Equal for plans that give the same answer in the same order, wherever they lie."""
         return fingerprint(tuple(v.state_schema for v in self.vertices))
@@ -248,8 +277,9 @@ class PhysicalPlan:
         assert len(set(uris)) == len(uris), "two streams lie in one folder"
         self._check_channels()
         assert nx.is_directed_acyclic_graph(self.graph()), "the plan has a cycle"
-        sinks = {v.stage for v in self.vertices for edge in v.outputs if edge.is_sink}
-        assert sinks == {self.stages[-1].name}, sinks
+        for plan in self.of_outputs:
+            sinks = {v.stage for v in plan.vertices for edge in v.outputs if edge.is_sink}
+            assert len(sinks) == 1, sinks
 
     def _check_channels(self) -> None:
         read: dict[str, InputChannel] = {}
@@ -283,6 +313,78 @@ def check_size(vertices: int, channels: int) -> None:
     ):
         if count > limit:
             raise InvalidPlanError(f"the plan has {count} {what}; the limit is {limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """What :class:`PhysicalPlan` has of its only output, of one of several."""
+
+    name: str
+    stage: str
+    output: str
+    #: Ids of its sink streams, by partition.
+    streams: tuple[str, ...]
+    deliveries: tuple[SinkSpec, ...]
+    publishing: Publishing | None
+    changes: TableForm | None
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOfOutputs(PhysicalPlan):
+    """The plan of a job with several outputs.
+
+    ``deliveries`` are those of all outputs, ``publishing`` is the first there is; ``output`` is
+    the folder of the first output. What is about one output goes by :attr:`of_outputs`.
+    """
+
+    parts: tuple[OutputPart, ...] = ()
+
+    @property
+    def of_outputs(self) -> tuple[PhysicalPlan, ...]:
+        begin, found = 0, []
+        for part in self.parts:
+            found.append(_of_output(self, part, begin))
+            begin += len(part.streams)
+        return tuple(found)
+
+    def sink_streams(self) -> tuple[tuple[str, str], ...]:
+        """Stream id and URI of every sink stream, output after output."""
+        return tuple(pair for plan in self.of_outputs for pair in plan.sink_streams())
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanOfOutput(PhysicalPlan):
+    """One output of a plan that has several."""
+
+    part: OutputPart | None = None
+    begin: int = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        assert self.part is not None
+        return self.stage(self.part.stage).schema
+
+    @property
+    def name(self) -> str:
+        assert self.part is not None
+        return self.part.name
+
+    @property
+    def first_partition(self) -> int:
+        return self.begin
+
+
+def _of_output(plan: PhysicalPlan, part: OutputPart, begin: int) -> PhysicalPlan:
+    known = {f.name: getattr(plan, f.name) for f in fields(PhysicalPlan)}
+    own = {f.name: getattr(part, f.name) for f in fields(part) if f.name in known}
+    streams = set(part.streams)
+
+    def is_there(edge: OutputEdge) -> bool:
+        return not edge.is_sink or edge.streams[0] in streams
+
+    vertices = tuple(replace(v, outputs=tuple(filter(is_there, v.outputs))) for v in plan.vertices)
+    return _PlanOfOutput(**{**known, **own, "vertices": vertices}, part=part, begin=begin)
 
 
 def _places(edge: OutputEdge) -> range:

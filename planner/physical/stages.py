@@ -32,6 +32,8 @@ from rvertex.vertex.source_input import source_sides
 from rvertex.vertex.spec import InputChannel, OutputEdge, VertexId, VertexSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from planner.physical.stage_builder import Feed, StageBuilder
@@ -114,21 +116,28 @@ class Output:
 
     folder: str
     form: TableForm | None
+    #: Tells the sink streams of the outputs of a job apart.
+    tail: str = "out"
+
+    def stream(self, builder: StageBuilder, index: int) -> str:
+        """The id of the sink stream of vertex ``index``."""
+        return f"{builder.name}.{index}--{self.tail}"
 
 
-def build_vertices(builder: StageBuilder, root: str, output: Output | None) -> list[VertexSpec]:
-    """The vertices of a finished stage; ``output``: it writes the answer."""
-    return [_vertex(builder, index, root, output) for index in range(builder.parallelism)]
+def build_vertices(
+    builder: StageBuilder, root: str, outputs: Sequence[Output] = ()
+) -> list[VertexSpec]:
+    """The vertices of a finished stage; ``outputs``: those that it writes."""
+    return [_vertex(builder, index, root, outputs) for index in range(builder.parallelism)]
 
 
-def _vertex(builder: StageBuilder, index: int, root: str, output: Output | None) -> VertexSpec:
+def _vertex(builder: StageBuilder, index: int, root: str, answers: Sequence[Output]) -> VertexSpec:
     inputs = tuple(channel for feed in builder.feeds for channel in _inputs(feed, index, root))
     outputs = [_output(feed, index, root) for feed in builder.exits]
-    if output is not None:
-        stream, uri = f"{builder.name}.{index}--out", part_uri(output.folder, part_name(index))
-        payload = None if builder.logical_schema.equals(builder.payload) else builder.logical_schema
-        form = output.form
-        outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, form))
+    payload = None if builder.logical_schema.equals(builder.payload) else builder.logical_schema
+    for answer in answers:
+        stream, uri = answer.stream(builder, index), part_uri(answer.folder, part_name(index))
+        outputs.append(OutputEdge((stream,), (uri,), (), "async", True, "", payload, answer.form))
     outputs += [_side_output(side, builder, index, root) for side in _sides(builder)]
     source = builder.partitions[index] if builder.partitions else None
     operators = tuple(builder.operators)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.answers import Answers
 from planner.sql.clauses.select import compile_query, rows_of_query
 from planner.sql.client import is_sink_of_query, refuse_local_times, tell
 from planner.sql.expressions.aggregates import marked
@@ -45,10 +46,6 @@ _WITHOUT_EFFECT = (
 _NO_OPTIONS = (
     "CREATE {0} ... AS SELECT names a query, which is not written, and takes no options: declare "
     "a SINK with them, and INSERT INTO it SELECT * FROM {1}"
-)
-_ONE = (
-    "one text is one job, which has one SELECT or INSERT INTO; this is another: put it into a text "
-    "of its own, with the same declarations, or UNION ALL the rows and tell them apart by a column"
 )
 _LISTED = "STREAM, SOURCE, TABLE, SINK and VIEW"
 
@@ -93,7 +90,8 @@ def _answer(
 ) -> Query | Stream:
     """What the last of the statements gives, after the others."""
     text = compiler.text
-    answer: Query | Stream | None = None
+    answers = Answers(text)
+    statements = [s for s in statements if not isinstance(s, exp.EndStatement)]
     for statement in statements:
         check_complete(statement, text)
         if isinstance(statement, ClientStatement):
@@ -101,20 +99,13 @@ def _answer(
             continue
         compiler.check_times(statement)
         if isinstance(statement, exp.Create) and not is_sink_of_query(statement):
-            if answer is not None:
-                raise text.error(statement, f"CREATE {statement.kind} comes before the SELECT")
+            answers.check_create(statement)
             compiler.create(statement)
             continue
-        if answer is not None:
-            place = text.statement(statement)
-            raise text.error_at(place, _ONE)
-        answer = compiler.answer(statement)
+        answers.add(statement, compiler.answer)
     for statement in statements:
         check_parts(statement, own, text)
-    if answer is None:
-        end = max(0, len(text.text.rstrip()) - 1)
-        raise text.error_at((end, end + 1), "the text ends without a SELECT or INSERT INTO")
-    return answer
+    return answers.result()
 
 
 class _Statements:

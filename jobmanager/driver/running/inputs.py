@@ -44,12 +44,12 @@ def with_inputs_in(query: Query, root: JobRoot) -> Query:
             return node
         return replace(node, spec=replace(node.spec, path=_copied(node.spec.path, root)))
 
-    return replace(query, plan=transform(query.plan, kept))  # type: ignore[arg-type]
+    return query.over(lambda plan: transform(plan, kept))
 
 
 def has_inputs(query: Query) -> bool:
     """Whether the query was given tables in memory."""
-    return any(_is_given(node) for node in topological(query.plan))
+    return any(_is_given(node) for node in topological(query.root))
 
 
 def _is_given(node: LogicalNode) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from jobmanager.config import JobConfig
@@ -44,6 +45,7 @@ from jobmanager.storage.query_file import changed_note, folders_of
 from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
 from planner import Query, Stream
 from planner.logical.growing_files import with_growing_files
+from planner.logical.query import together
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError, UsageError
 
@@ -54,12 +56,14 @@ if TYPE_CHECKING:
     from planner.cost.parallelism import Parallelism
     from rvertex.host.executor import Executor
 
+#: Queries of one job.
+Several = Mapping[str, Query | Stream] | list[Query | Stream] | tuple[Query | Stream, ...]
 _STILL_ASKED = "a request to {what} the job was pending when its job manager died; it is done now"
 _GO_ON = "; resume it again to continue"
 
 
 def run(
-    query: Query | Stream | None = None,
+    query: Query | Stream | Several | None = None,
     *,
     root: str | None = None,
     executor: ExecutorName | None = None,
@@ -76,6 +80,9 @@ def run(
 ) -> Job:
     """Start a job and return at once.
 
+    ``query``: several of them, in a list or with names in a dict, are one job with an output for
+    each: what they share runs once. Their folders are ``output-1``, ``output-2``, or
+    ``output-NAME``; :meth:`Job.outputs` has the answers.
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
     one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
     "auto": per stage what the cost model recommends, which follows from the data alone. ``master``:
@@ -172,7 +179,8 @@ def _begin(
     plan = lowered(query, job_root, config)
     plan = planned(plan, options, is_new=True)
     config = for_plan(config, options, plan)
-    check_publishing(plan, job_id)
+    for output in plan.of_outputs:
+        check_publishing(output, job_id)
     try:
         runner = open_for_job(plan, executor, master, config, job_id)
     except OutputTakenError:
@@ -296,17 +304,23 @@ def _check_asked(
         days.check_query(root, then, lowered(with_growing_files(query), root, config))
 
 
-def _query_of(given: Query | Stream) -> Query:
+def _query_of(given: Query | Stream | Several) -> Query:
+    if isinstance(given, Mapping):
+        return together({str(name): _query_of(one) for name, one in given.items()})
+    if isinstance(given, list | tuple):
+        return together({str(k): _query_of(one) for k, one in enumerate(given, 1)})
     query = given.to_parquet() if isinstance(given, Stream) else given
     if not isinstance(query, Query):
-        raise UsageError(f"run() takes a Query or a Stream, not {given!r}")
+        raise UsageError(f"run() takes a Query or a Stream, or several of them, not {given!r}")
     return query
 
 
 def _finished(root: JobRoot, file_note: str | None) -> Job | None:
     """The job if it has finished, and its output is marked as complete and still is."""
     status, plan = root.read_status(), root.read_plan()
-    if plan is None or status.get("state") != "finished" or not is_complete(plan.output):
+    if plan is None or status.get("state") != "finished":
+        return None
+    if not all(is_complete(output.output) for output in plan.of_outputs):
         return None
     if not OutputCheck(plan).is_intact():
         return None
@@ -317,14 +331,15 @@ def _finished(root: JobRoot, file_note: str | None) -> Job | None:
 
 def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resumed: bool) -> Job:
     try:
-        claim_output(
-            job.plan.output,
-            job.root,
-            job_id,
-            streams=[uri for _, uri in job.plan.sink_streams()],
-            columns=job.plan.schema,
-            has_claimed=resumed,
-        )
+        for output in job.plan.of_outputs:
+            claim_output(
+                output.output,
+                job.root,
+                job_id,
+                streams=[uri for _, uri in output.sink_streams()],
+                columns=output.schema,
+                has_claimed=resumed,
+            )
         if not resumed:
             job._root.write_plan(job.plan)  # from here on the root holds a job that has started
         leg = leg_of(job, job.plan, runner, config, job_id, resumed=resumed)

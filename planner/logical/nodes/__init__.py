@@ -34,7 +34,7 @@ from planner.logical.nodes.match import Match
 from planner.logical.nodes.node import LogicalNode, OneInput, Step
 from planner.logical.nodes.over import Over
 from planner.logical.nodes.recover import Recover
-from planner.logical.nodes.routing import Exchange, Sink, Union
+from planner.logical.nodes.routing import Exchange, Sink, Sinks, Union
 from planner.logical.nodes.row_steps import Explode, Filter, Project, identity_columns
 from planner.logical.nodes.source import Source
 from planner.logical.nodes.user_step import UserStep
@@ -66,6 +66,7 @@ __all__ = [
     "Recover",
     "Side",
     "Sink",
+    "Sinks",
     "Sorted",
     "Source",
     "Step",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from planner.logical.nodes.node import LogicalNode, OneInput
 from planner.logical.nodes.partitioning import Partitioning, by_keys, common
 from planner.logical.nodes.row_steps import only
 
 if TYPE_CHECKING:
     from collections.abc import Set
-
-    import pyarrow as pa
 
     from planner.logical.nodes.node import InputKeys
     from rstream.format.table import TableForm
@@ -110,3 +110,30 @@ class Sink(SameEvents):
     def describe(self) -> str:
         changes = ", changes" if self.changes else ""
         return f"sink {self.uri or '(output folder of the job)'}{changes}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sinks(LogicalNode):
+    """The outputs of one job, in order: the root of a plan that has several."""
+
+    branches: tuple[LogicalNode, ...]
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """A struct per output: the outputs have different columns."""
+        return pa.schema([(str(k), pa.struct(b.schema)) for k, b in enumerate(self.branches)])
+
+    @property
+    def inputs(self) -> tuple[LogicalNode, ...]:
+        return self.branches
+
+    def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Sinks:
+        return replace(self, branches=inputs)
+
+    def describe(self) -> str:
+        return f"{len(self.branches)} outputs"
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        del wanted
+        return tuple(set(branch.schema.names) for branch in self.branches)

@@ -1,0 +1,87 @@
+"""What the SELECT and the INSERT INTO statements of a text give: a Stream, or one job.
+
+Several INSERT INTO, in a statement set or one after the other, are one job with an output for each
+target. Two into one target are the UNION ALL of both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.logical.query import Query, together
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.api.stream import Stream
+    from planner.sql.reading.parsing import SqlText
+
+_ONE = (
+    "one text is one job, and this is another SELECT: write CREATE VIEW name AS SELECT ... and "
+    "INSERT INTO a sink for each, or put it into a text of its own, with the same declarations"
+)
+_TWICE = (
+    "INSERT INTO {0} is there already, and the rows of one target are one query: write one INSERT "
+    "INTO {0} with UNION ALL between the two SELECTs"
+)
+
+
+class Answers:
+    """The answers of one text, statement after statement."""
+
+    def __init__(self, text: SqlText) -> None:
+        self._text = text
+        self._select: Stream | None = None
+        self._queries: dict[str, Query] = {}
+
+    def check_create(self, statement: exp.Create) -> None:
+        """Refuse a CREATE behind the SELECT that is the answer.
+
+        Raises:
+            SqlError: it comes too late.
+        """
+        if self._select is not None:
+            kind = statement.args.get("kind")
+            raise self._text.error(statement, f"CREATE {kind} comes before the SELECT")
+
+    def add(self, statement: exp.Expr, answer: Callable[[exp.Expr], Query | Stream]) -> None:
+        """Take what one statement gives.
+
+        Raises:
+            SqlError: it cannot be one job with those before it.
+        """
+        target = _target(statement)
+        if self._select is not None or (self._queries and not target):
+            raise self._text.error_at(self._text.statement(statement), _ONE)
+        if target in self._queries:
+            place = self._text.statement(statement)
+            raise self._text.error_at(place, _TWICE.format(target))
+        found = answer(statement)
+        if isinstance(found, Query):
+            self._queries[target] = found
+        else:
+            self._select = found
+
+    def result(self) -> Query | Stream:
+        """The stream of a SELECT, or the query of all outputs.
+
+        Raises:
+            SqlError: there is neither.
+        """
+        if self._select is not None:
+            return self._select
+        if not self._queries:
+            end = max(0, len(self._text.text.rstrip()) - 1)
+            reason = "the text ends without a SELECT or INSERT INTO"
+            raise self._text.error_at((end, end + 1), reason)
+        return together(self._queries)
+
+
+def _target(statement: exp.Expr) -> str:
+    """The name of what a statement writes; empty: it is a SELECT."""
+    if not isinstance(statement, exp.Insert | exp.Create):
+        return ""
+    table = statement.this.this if isinstance(statement.this, exp.Schema) else statement.this
+    return str(table.name)
