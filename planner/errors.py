@@ -108,5 +108,5 @@ class UnknownOutputError(UsageError):
         self.name, self.names = name, names
 
     def __str__(self) -> str:
-        said = "name one of them" if self.name is None else f"none is called {self.name!r}"
-        return f"the outputs of this job are {', '.join(self.names)}: {said}"
+        hint = "name one of them" if self.name is None else f"none is called {self.name!r}"
+        return f"the outputs of this job are {', '.join(self.names)}: {hint}"

@@ -102,6 +102,9 @@ AcceptChangedInputs = Annotated[
     bool,
     typer.Option("--accept-changed-inputs", help="Only rows that could not be read were mended."),
 ]
+OutputName = Annotated[
+    str | None, typer.Option("--output", metavar="NAME", help="Of a job with several outputs.")
+]
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="Run its code though others may have written the folder."),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
-from jobmanager.driver.finishing import check_can_finish
+from jobmanager.driver.input_positions import check_can_finish
 from jobmanager.errors import (
     CannotDrainError,
     NoJobError,

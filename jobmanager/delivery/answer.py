@@ -195,10 +195,13 @@ def _cell(value: Any) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)
 
 
-def read_table(root: str, at: Time | None = None, *, trust: bool = False) -> pa.Table:
+def read_table(
+    root: str, at: Time | None = None, *, output: str | None = None, trust: bool = False
+) -> pa.Table:
     """The rows of a job's answer that are alive, while it runs or after it.
 
-    ``at``: a time; None: as late as the output has come. The columns are those of the answer; a row
+    ``at``: a time; None: the watermark of the output. ``output``: the name of an output, for a
+    job with more than one. The columns are those of the answer; a row
     whose end is not known has null there. Rows come partition by partition, in order of start.
 
     Raises:
@@ -209,7 +212,8 @@ def read_table(root: str, at: Time | None = None, *, trust: bool = False) -> pa.
     plan = JobRoot(root, trust=trust).read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
-    return alive(plan, None if at is None else time_us(at, what="at"))
+    at_us = None if at is None else time_us(at, what="at")
+    return alive(plan.output_named(output), at_us)
 
 
 def alive(plan: PhysicalPlan, at_us: int | None) -> pa.Table:

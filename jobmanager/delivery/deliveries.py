@@ -89,7 +89,7 @@ class Deliveries:
         self._makers: list[Callable[[], tuple[Signal, PartitionDelivery]]] = []
         check_names(specs)
         for spec in specs:
-            self._add(spec, _delivered_by(plan, spec))
+            self._add(spec, output_of(plan, spec))
 
     def _add(self, spec: SinkSpec, plan: PhysicalPlan) -> None:
         rows = clean_rows(plan, spec)
@@ -238,10 +238,14 @@ class Deliveries:
         ]
 
 
-def _delivered_by(plan: PhysicalPlan, spec: SinkSpec) -> PhysicalPlan:
-    """The output that a query delivers there; of a job with one output that one."""
-    plans = plan.of_outputs
-    return next((p for p in plans if len(plans) == 1 or spec in p.deliveries), plan)
+def output_of(plan: PhysicalPlan, spec: SinkSpec) -> PhysicalPlan:
+    """The output that a query delivers there.
+
+    Raises:
+        UnknownOutputError: no output is, and there are several.
+    """
+    named = (one for one in plan.of_outputs if spec in one.deliveries)
+    return next(named, None) or plan.output_named(None)
 
 
 def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:

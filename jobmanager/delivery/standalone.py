@@ -48,6 +48,7 @@ def deliver(
     destinations: Sequence[SinkSpec] = (),
     *,
     start_seq: int = 0,
+    output: str | None = None,
     trust: bool = False,
     limits: DeliveryLimits | None = None,
     on_rows: Callable[[list[dict[str, Any]]], None] = lambda rows: None,
@@ -56,7 +57,8 @@ def deliver(
     """Deliver until the output is complete, or the job has ended; gives the rows of the status.
 
     ``destinations``: none: those that the query names. ``start_seq``: where deliveries that are new
-    begin, in each partition. ``on_rows`` is called at each tick.
+    begin, in each partition. ``output``: of a job with several, the one for ``destinations``.
+    ``on_rows`` is called at each tick.
 
     Raises:
         NoJobError: the root holds no job, or one that has not begun.
@@ -71,6 +73,8 @@ def deliver(
     specs = tuple(destinations) or (() if plan is None else plan.deliveries)
     if plan is None or not specs:
         raise NoDeliveryError(display_uri(job_root.uri))
+    if destinations:
+        plan = plan.output_named(output)
     if plan.changes is None:
         _refuse_changes(destinations)
     return deliver_plan(

@@ -19,6 +19,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobmanager.errors import CannotFinishError
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
 from rstream.intake.readers import forget_reader, tell_position
@@ -142,3 +143,16 @@ def _readers_of(plan: PhysicalPlan, job_id: str) -> Iterator[_Reader]:
 
 def _store(reader: _Reader) -> BlobStore:
     return open_store(reader.uri)
+
+
+def check_can_finish(plan: PhysicalPlan | None, root: str) -> None:
+    """The sources of the plan can end where they are: a live log has such an end (ADR 32).
+
+    Raises:
+        CannotFinishError: one of them reads to the end of its input, or there is no plan yet.
+    """
+    if plan is None:
+        raise CannotFinishError(root, "it has no plan yet")
+    sources = [vertex.source for vertex in plan.vertices if vertex.source is not None]
+    if any(source.spec.log is None for source in sources):
+        raise CannotFinishError(root, "it reads files or items, which end by themselves")

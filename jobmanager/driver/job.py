@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.publishing import publish
-from jobmanager.driver.finishing import check_can_finish
+from jobmanager.driver.input_positions import check_can_finish
 from jobmanager.driver.job_output import JobOutput, Readable, rows_of_outputs
 from jobmanager.driver.notes import Notes
 from jobmanager.driver.report import status_html
@@ -114,7 +114,7 @@ class Job(Readable):
 
     @property
     def output(self) -> str:
-        """The folder of the answer; of several outputs that of the first."""
+        """The folder of the first output."""
         return display_uri(self.plan.output)
 
     @property
@@ -293,11 +293,11 @@ class Job(Readable):
         now_s = self._clock.monotonic_s()
         started_s = self._driver.started_s or now_s
         outputs = rows_of_outputs(self.plan, status["vertices"])
-        told = {"outputs": outputs, "events_out": sum(row["events_out"] for row in outputs)}
+        counted = {"outputs": outputs, "events_out": sum(row["events_out"] for row in outputs)}
         found = {
             "job": self._root.name,
             **self._until_published({**status, **self._deliveries.view(status)}),
-            **(told if outputs else {}),
+            **(counted if outputs else {}),
             "elapsed_s": round((self._driver.ended_s or now_s) - started_s, 3),
             "startup_s": round(started_s - self._created_s, 3),
             "root": self.root,

@@ -1,9 +1,9 @@
-"""Reading the answer of a job: that of its only output, or that of one of several."""
+"""Readers of a job's outputs: tables, first rows, rows that are alive, subscriptions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.delivery.answer import ROWS, Answer, alive, check_rows
 from jobmanager.driver.lost_rows import lost_lines
@@ -15,18 +15,37 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobmanager.driver.job import Job
     from jobmanager.driver.subscription import Subscription
     from planner.durations import Time
     from planner.physical.plan import PhysicalPlan
 
 
+class Writer(Protocol):
+    """The job behind an output."""
+
+    plan: PhysicalPlan
+
+    def status(self) -> dict[str, Any]:
+        """The latest status."""
+        ...
+
+    def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """Wait until the job has ended."""
+        ...
+
+    def _subscribed(
+        self, plan: PhysicalPlan, start: Mapping[int, int], *, progress: bool
+    ) -> Subscription:
+        """Open a subscription to the output of ``plan``."""
+        ...
+
+
 class Readable(ABC):
-    """What can be done with an output, whoever has it."""
+    """The readers of an output."""
 
     @property
     @abstractmethod
-    def _job(self) -> Job:
+    def _job(self) -> Writer:
         """The job that writes it."""
 
     @property
@@ -37,23 +56,24 @@ class Readable(ABC):
     def subscribe(
         self, *, start: Mapping[int, int] | None = None, progress: bool = False
     ) -> Subscription:
-        """The output as it becomes visible, from what is kept on: an iterator of Arrow batches.
+        """Iterate over the output as it becomes visible, in Arrow batches.
 
-        It goes on through failures without gap or repeat, and ends with the job; of a job that has
-        ended it gives what is durable. ``start``: by partition, the seq to begin with
-        (``positions`` of an earlier subscription). ``progress``: CTIs too.
+        The first batch is the oldest that retention keeps. Failures cause no gap and no repeat. The
+        iterator ends with the job; of a job that has ended it returns the durable rows.
+        ``start``: by partition, the seq to begin with (``positions`` of an earlier subscription).
+        ``progress``: CTIs too.
         """
         return self._job._subscribed(self._plan, start or {}, progress=progress)
 
     def to_batches(self, *, wait: bool = True) -> Iterator[pa.RecordBatch]:
-        """The answer in pieces that are read as they are asked for; see :meth:`to_arrow`."""
+        """Iterate over the answer, which is read batch by batch; see :meth:`to_arrow`."""
         return self._answer(wait=wait).batches()
 
     def to_arrow(self, *, wait: bool = True) -> pa.Table:
         """The answer as a table, with the columns and rows of :meth:`Stream.to_parquet`.
 
-        It waits until the job has ended. ``wait=False``: what is durable by now, of a job that runs
-        a little more with each call. Rows are those of one partition after the other.
+        It waits until the job has ended. ``wait=False``: return the rows that are durable by now.
+        Rows are in order of partition.
 
         Raises:
             JobFailedError: the job has failed.
@@ -76,7 +96,7 @@ class Readable(ABC):
     def show(self, rows: int = ROWS, *, wait: bool = True) -> None:
         """Print the first rows of the answer, in order of time.
 
-        Rows that are late or bad, and that there are more, are told on stderr. For ``wait`` see
+        Late and bad rows, and that there are more rows, are reported on stderr. For ``wait`` see
         :meth:`to_arrow`; ``jobmanager show`` does not wait.
 
         Raises:
@@ -100,13 +120,13 @@ class Readable(ABC):
 
 
 class JobOutput(Readable):
-    """One of several outputs of a job."""
+    """An output of a job, by name."""
 
-    def __init__(self, job: Job, name: str) -> None:
+    def __init__(self, job: Writer, name: str) -> None:
         self._writer, self.name = job, name
 
     @property
-    def _job(self) -> Job:
+    def _job(self) -> Writer:
         return self._writer
 
     @property
@@ -123,7 +143,10 @@ class JobOutput(Readable):
 
 
 def rows_of_outputs(plan: PhysicalPlan, vertices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For statuses: a row for each of several outputs; JSON types. ``vertices``: their rows."""
+    """Return the status row of each output, or no row if there is only one output.
+
+    ``vertices``: the status rows of the vertices.
+    """
     plans = plan.of_outputs
     return [_row(output, vertices) for output in plans] if len(plans) > 1 else []
 

@@ -117,8 +117,8 @@ def complete_output(plan: PhysicalPlan, status: Mapping[str, Any]) -> None:
     summary = {key: status[key] for key in ("job", "events_out", "output_digest")}
     counts = {row["output"]: row["events_out"] for row in status.get("outputs", ())}
     for output in plan.of_outputs:
-        told = {**summary, "events_out": counts.get(output.name, summary["events_out"])}
-        mark_success(output.output, told, [uri for _, uri in output.sink_streams()])
+        shown = {**summary, "events_out": counts.get(output.name, summary["events_out"])}
+        mark_success(output.output, shown, [uri for _, uri in output.sink_streams()])
 
 
 def tidy_output(plan: PhysicalPlan) -> None:

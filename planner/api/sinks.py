@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.durations import duration_us, positive_duration_us
 from planner.expressions.suggestions import missing, suggest_in_module
+from planner.logical.query import only_output
 from planner.user_code import user_code
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
@@ -188,7 +189,7 @@ def once(
 
 def avro_schema(query: Query) -> str:
     """The Avro schema, as JSON, of the records that ``to_kafka(..., format="avro")`` writes."""
-    form = query.plan.form
+    form = only_output(query, "avro_schema()").plan.form
     if form is None:
         raise InvalidSinkError("avro", "the query has technical columns, so nothing delivers it")
     return schema_of_records("avro", form.file_schema(item_schema(query.schema)))

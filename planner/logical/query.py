@@ -155,11 +155,25 @@ class Queries(Query):
         return f"Queries({'; '.join(f'{n}: {column_list(p.schema)}' for n, p in shown)})"
 
 
-def together(queries: Mapping[str, Query]) -> Query:
-    """One job with an output for each query, by name; what they share runs once.
+def only_output(query: Query, what: str) -> Query:
+    """The query, which has one output.
 
     Raises:
-        InvalidPlanError: a name is not a name, or the queries ask for different recoveries.
+        InvalidPlanError: it has several.
+    """
+    if len(query.parts) > 1:
+        raise InvalidPlanError(
+            f"{what} takes one query, not one job with several outputs ({', '.join(query.names)}): "
+            "give it each query alone"
+        )
+    return query
+
+
+def together(queries: Mapping[str, Query]) -> Query:
+    """Make one job with an output per query; shared sources and stages run once.
+
+    Raises:
+        InvalidPlanError: a name has other characters, or the queries have different recoveries.
     """
     first, *others = queries.values()
     if not others:
@@ -169,8 +183,8 @@ def together(queries: Mapping[str, Query]) -> Query:
             raise InvalidPlanError(f"output {name!r}: a name has letters, digits, '_', '.' and '-'")
     if any(part.recovery != first.recovery for part in others):
         raise InvalidPlanError(
-            "the outputs of one job share stages, and these queries ask for different recoveries: "
-            "say recover_with(...) on streams"
+            "the outputs of one job share stages, and these queries have different recoveries: "
+            "call recover_with(...) on streams instead"
         )
     given = {f.name: getattr(first, f.name) for f in fields(Query)}
     return Queries(**given, others=tuple(others), called=tuple(queries))

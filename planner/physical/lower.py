@@ -95,8 +95,8 @@ def lower(
     def attempt(n: int, widths: Mapping[int, int]) -> _Lowering:
         options = PlanOptions(n, partial_aggregation, is_paced, known)
         plan, steps = optimize_step_by_step(root_of(query, written), options, rules)
-        asked = [part.cti_every_us for part in query.parts if part.cti_every_us]
-        cti_every_us = every_us or gcd(*asked) or grid_us(plan)
+        given = [part.cti_every_us for part in query.parts if part.cti_every_us]
+        cti_every_us = every_us or gcd(*given) or grid_us(plan)
         plan_trace = PlanTrace(logical_text(written), logical_text(plan), steps)
         lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, discovery, known)
         add_costs(lowering.builders, estimates(plan, known))
@@ -254,7 +254,7 @@ class _Lowering:
         flow = self._flows[sink.input]
         if sink.changes or flow.exchange is not None or len(flow.builders) > 1:
             writer = self._open(flow)
-        else:  # others may read what it writes
+        else:  # other stages may read its rows, too
             writer = flow.builders[0]
         if sink.changes:
             writer.add(EdgeSpread(), "a start and an end for each row")

@@ -1,8 +1,8 @@
-"""The outputs of a job: where each lies, and which stage writes it.
+"""The outputs of a job: the folder of each, and the stage that writes it.
 
-A job with several outputs plans them as one graph: what two of them share runs once. A sink is
-attached to the stage of its input, also if other stages read that. It gets a stage of its own only
-behind an exchange or a union, and for start and end edges on a stage with other readers.
+The outputs of a job are planned as one graph, so shared stages run once. A sink is attached to the
+stage of its input, also if other stages read that stage. Behind an exchange or a union it gets a
+separate stage, and so does a sink of start and end edges whose input has other readers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PlannedOutput:
     answer: Output
 
     def part(self) -> OutputPart:
-        """What the plan of several outputs has of it."""
+        """The record of this output in the plan."""
         count = range(self.builder.parallelism)
         return OutputPart(
             name=self.name,
@@ -78,7 +78,7 @@ def planned_outputs(
 
 
 def with_outputs(plan: PhysicalPlan, outputs: list[PlannedOutput]) -> PhysicalPlan:
-    """The plan of the stages with what is to be known of its outputs."""
+    """Add the records of the outputs to a plan of stages."""
     parts = [output.part() for output in outputs]
     first, publishings = parts[0], [p.publishing for p in parts if p.publishing is not None]
     whole = replace(

@@ -5,7 +5,7 @@ so the same query gives the same plan in every process: ``s02-join.1`` is vertex
 stage, ``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
 
 Invariants (``validate``): every channel has one writer and one reader that agree on place,
-durability and columns; the graph has no cycle; the sink streams of an output are of one stage.
+durability and columns; the graph has no cycle; one stage writes all sink streams of an output.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class PhysicalPlan:
 
     @property
     def first_partition(self) -> int:
-        """The number of its first sink stream among those of the job."""
+        """The number of its first sink stream among the sink streams of the job."""
         return 0
 
     def output_named(self, name: str | None) -> PhysicalPlan:
@@ -317,7 +317,7 @@ def check_size(vertices: int, channels: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputPart:
-    """What :class:`PhysicalPlan` has of its only output, of one of several."""
+    """The fields of :class:`PhysicalPlan` that each output has."""
 
     name: str
     stage: str
@@ -334,8 +334,8 @@ class OutputPart:
 class PlanOfOutputs(PhysicalPlan):
     """The plan of a job with several outputs.
 
-    ``deliveries`` are those of all outputs, ``publishing`` is the first there is; ``output`` is
-    the folder of the first output. What is about one output goes by :attr:`of_outputs`.
+    ``deliveries`` are the deliveries of all outputs, ``publishing`` is the first one that is not
+    None, ``output`` is the folder of the first output. Use :attr:`of_outputs` for one output.
     """
 
     parts: tuple[OutputPart, ...] = ()

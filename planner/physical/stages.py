@@ -127,7 +127,7 @@ class Output:
 def build_vertices(
     builder: StageBuilder, root: str, outputs: Sequence[Output] = ()
 ) -> list[VertexSpec]:
-    """The vertices of a finished stage; ``outputs``: those that it writes."""
+    """Build the vertices of a finished stage, which writes ``outputs``."""
     return [_vertex(builder, index, root, outputs) for index in range(builder.parallelism)]
 
 

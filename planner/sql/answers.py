@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ONE = (
     "one text is one job, and this is another SELECT: write CREATE VIEW name AS SELECT ... and "
-    "INSERT INTO a sink for each, or put it into a text of its own, with the same declarations"
+    "INSERT INTO a sink for each, or put it into another text with the same declarations"
 )
 _TWICE = (
     "INSERT INTO {0} is there already, and the rows of one target are one query: write one INSERT "

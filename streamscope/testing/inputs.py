@@ -23,6 +23,7 @@ from planner.durations import Duration, duration_us
 from planner.errors import UnknownColumnError
 from planner.expressions.types import data_type, schema_of
 from planner.logical.nodes import Source
+from planner.logical.query import only_output
 from planner.logical.traversal import topological, transform
 from planner.physical.lower import lower
 from planner.sql.entry import sql
@@ -174,7 +175,7 @@ def _query(query: QueryLike, streams: Mapping[str, Stream]) -> Query:
     if isinstance(query, Stream):
         return query.to_parquet(technical_columns=True)
     if isinstance(query, Query):
-        return query
+        return only_output(query, "a test")
     raise UsageError(
         f"a query is SQL, a Stream, a Query or a function of streams, not a {type(query).__name__}"
     )

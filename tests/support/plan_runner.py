@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     from rstream.items.batch import Items
     from rvertex.vertex.spec import VertexSpec
 
-__all__ = ["Schedule", "Streams", "answer", "run_plan", "run_vertex", "sorted_rows"]
+__all__ = ["Schedule", "Streams", "answer", "answers", "run_plan", "run_vertex", "sorted_rows"]
 
 
 def answer(
     plan: PhysicalPlan, *, rows_max: int = 1000, schedule: Schedule | None = None
 ) -> pa.Table:
-    """The events of the sink, partition after partition, in sequence order."""
+    """The events of the only output, partition after partition, in sequence order."""
+    (table,) = answers(plan, rows_max=rows_max, schedule=schedule)
+    return table
+
+
+def answers(
+    plan: PhysicalPlan, *, rows_max: int = 1000, schedule: Schedule | None = None
+) -> list[pa.Table]:
+    """The events of each output."""
     streams = run_plan(plan, rows_max=rows_max, schedule=schedule)
+    return [_events(output, streams) for output in plan.of_outputs]
+
+
+def _events(plan: PhysicalPlan, streams: Streams) -> pa.Table:
     schema = item_schema(plan.schema)
     found = [i.batch for stream, _ in plan.sink_streams() for i in streams[stream]]
     batches = [as_declared(batch, schema) for batch in found]

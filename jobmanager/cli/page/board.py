@@ -191,8 +191,10 @@ def _drawn(root: str) -> dict[str, Any]:
 
 def _table(root: str, kind: str, rows: int) -> pa.Table:
     if kind == "output":
-        return Answer(_plan(root)).first(rows)
-    return {"table": read_table, "late": read_late, "dead_letters": read_dead_letters}[kind](root)
+        return Answer(_plan(root).of_outputs[0]).first(rows)
+    if kind == "table":
+        return read_table(root, output=_plan(root).of_outputs[0].name)
+    return {"late": read_late, "dead_letters": read_dead_letters}[kind](root)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:

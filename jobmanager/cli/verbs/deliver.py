@@ -81,6 +81,7 @@ def deliver(
         bool,
         typer.Option("--retry", help="Have a running job try deliveries again that have failed."),
     ] = False,
+    output: options.OutputName = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
@@ -100,7 +101,7 @@ def deliver(
         raise UsageError(reason)
     for note in sink_notes(specs):
         print(f"jobmanager: note: {note}", file=sys.stderr)
-    rows = _delivered(root, specs, start, trust=trust)
+    rows = _delivered(root, specs, start, output, trust=trust)
     if as_json:
         print(json.dumps({"deliveries": rows}))
     if any(row["state"] != "finished" for row in rows):
@@ -108,7 +109,7 @@ def deliver(
 
 
 def _delivered(
-    root: str, specs: tuple[SinkSpec, ...], start: int, *, trust: bool
+    root: str, specs: tuple[SinkSpec, ...], start: int, output: str | None, *, trust: bool
 ) -> list[dict[str, Any]]:
     """Deliver, and print each change of a partition's state; the rows at the end."""
     shown: set[str] = set()
@@ -120,7 +121,7 @@ def _delivered(
                 print(line, file=sys.stderr, flush=True)
 
     try:
-        rows = deliver_from(root, specs, start_seq=start, trust=trust, on_rows=show)
+        rows = deliver_from(root, specs, start_seq=start, output=output, trust=trust, on_rows=show)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     show(rows)

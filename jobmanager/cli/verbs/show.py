@@ -26,6 +26,7 @@ Rows = Annotated[
 def show(
     root: options.Root,
     rows: Rows = ROWS,
+    output: options.OutputName = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -33,6 +34,7 @@ def show(
     plan = job_root.read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
+    plan = plan.output_named(output)
     answer, told = Answer(plan), _lost(job_root)
     if not as_json:
         more = f"There are more: --rows, or the files of {display_uri(plan.output)}"
@@ -54,10 +56,11 @@ def table(
     root: options.Root,
     at: At = None,
     rows: Rows = ROWS_MAX,
+    output: options.OutputName = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    found = read_table(root, at, trust=trust)
+    found = read_table(root, at, output=output, trust=trust)
     if as_json:
         for row in plain_rows(found.slice(0, rows)):
             print(json_text(row))

@@ -80,8 +80,8 @@ def run(
 ) -> Job:
     """Start a job and return at once.
 
-    ``query``: several of them, in a list or with names in a dict, are one job with an output for
-    each: what they share runs once. Their folders are ``output-1``, ``output-2``, or
+    ``query``: a list of queries, or a dict with their names, is one job with an output for each.
+    Shared sources and stages run once. The folders are ``output-1``, ``output-2``, or
     ``output-NAME``; :meth:`Job.outputs` has the answers.
     ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
     one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
@@ -311,7 +311,7 @@ def _query_of(given: Query | Stream | Several) -> Query:
         return together({str(k): _query_of(one) for k, one in enumerate(given, 1)})
     query = given.to_parquet() if isinstance(given, Stream) else given
     if not isinstance(query, Query):
-        raise UsageError(f"run() takes a Query or a Stream, or several of them, not {given!r}")
+        raise UsageError(f"run() takes a Query or a Stream, not {given!r}")
     return query
 
 

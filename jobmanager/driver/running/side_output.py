@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobmanager.delivery.deliveries import clean_rows
+from jobmanager.delivery.deliveries import clean_rows, output_of
 from jobmanager.delivery.refused_rows import has_refused, read_refused
 from jobmanager.errors import NoJobError
 from jobmanager.storage.root import JobRoot, display_uri
@@ -63,8 +63,11 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     deliveries = _refusing(plan, job_root, name) if folder == DEAD_LETTERS else []
     side = _side(plan, folder, name, deliveries)
     if side.removeprefix(f"{folder}/") in deliveries:
-        schema = clean_rows(plan).schema
-        return read_refused(job_root.store, side.removeprefix(f"{folder}/"), schema)
+        name = side.removeprefix(f"{folder}/")
+        named = [s for s in plan.deliveries if name_of(s) == name]
+        of = output_of(plan, named[0]) if named else plan.output_named(None)
+        schema = clean_rows(of).schema
+        return read_refused(job_root.store, name, schema)
     edges = [edge for v in plan.vertices for edge in v.outputs if edge.side == side]
     assert edges[0].payload is not None, edges[0]
     tables = [event_schema(edges[0].payload).empty_table()]

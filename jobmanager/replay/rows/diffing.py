@@ -18,7 +18,7 @@ from jobmanager.delivery.deliveries import clean_rows
 from jobmanager.replay.newcode import planned_again, same_meaning
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rerun import Rerun, Shape
-from jobmanager.replay.rows.answer_rows import recorded_events
+from jobmanager.replay.rows.answer_rows import check_one_output, recorded_events
 from jobmanager.replay.rows.bisecting import sinks_of
 from jobmanager.replay.rows.slices import Step
 from jobmanager.storage.output_claim import is_complete
@@ -156,6 +156,8 @@ def diff(
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
     end = INF_TIME if until is None else time_us(until, what="until")
     plan = planned_again(recorded, code)
+    check_one_output(recorded.plan)
+    check_one_output(plan)
     old = _rows(recorded.plan, _old_events(recorded), begin, end)
     new = _rows(
         plan, _events(plan, recorded, is_same=same_meaning(recorded.plan, plan)), begin, end

@@ -15,6 +15,7 @@ from jobmanager.driver.running.batch.validate import collect_batch
 from jobmanager.storage.output_claim import claim_output, mark_success
 from jobmanager.storage.places import DEFAULT_JOBS_FOLDER
 from jobmanager.storage.root import JobRoot, display_uri
+from planner.logical.query import only_output
 from rstream import RStream
 from rstream.clock import SystemClock
 from rstream.items.batch import EVENT, cti_batch, item_schema, payload_schema
@@ -40,6 +41,7 @@ def run_batch(
         OutputTakenError: the output folder is not empty.
         UsageError: what :func:`jobmanager.collect_batch` refuses.
     """
+    only_output(query, "a batch")
     clock = SystemClock()
     name = f"batch-{clock.now_us()}"
     job_root = JobRoot(root or f"{DEFAULT_JOBS_FOLDER}/{name}")

@@ -18,6 +18,7 @@ from jobmanager.options import configured
 from planner import Query, Stream
 from planner.batch.spark_sql import physical
 from planner.cost.parallelism import PARALLELISM
+from planner.logical.query import only_output
 from planner.logical.traversal import refuse_endless
 from rstream.items.batch import VE, VS
 
@@ -78,6 +79,8 @@ def collect_batch(
         UnsupportedInBatchError: Spark SQL has no exact counterpart of something in the plan.
         BatchDataError: a value the query cannot handle, or an ambiguous ``first`` or ``last``.
     """
+    if isinstance(stream, Query):
+        only_output(stream, "collect_batch()")
     refuse_endless(stream.plan, "collect_batch()")
     from planner.batch.compile import collect as collect_by_spark  # starts Java
 
@@ -112,7 +115,9 @@ def validate(
 
 
 def _stream_of(query: Stream | Query) -> Stream:
-    return query if isinstance(query, Stream) else Stream(query.plan.input)
+    if isinstance(query, Stream):
+        return query
+    return Stream(only_output(query, "validate()").plan.input)
 
 
 def compare(stream: pa.Table, batch: pa.Table) -> Comparison:

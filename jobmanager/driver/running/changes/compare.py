@@ -237,6 +237,8 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
 
 
 def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> list[str]:
+    if len(old.of_outputs) > 1 or len(new.of_outputs) > 1:
+        return ["a job with several outputs cannot be changed: run the new queries as a new job"]
     if old.output != new.output:
         return [f"its answer would go to {new.output}, and goes to {old.output}"]
     if (old.publishing, old.changes is None) != (new.publishing, new.changes is None):

@@ -46,6 +46,8 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     plan = _plan_at(root, name, display_uri(root.uri))
     if plan.output != f"{plan.root}/{_OUTPUT}":
         reason = f"its answer goes to {plan.output}, which two jobs cannot share"
+        if len(plan.of_outputs) > 1:
+            reason = "it has several outputs"
         raise ChangeRefusedError(display_uri(root.uri), reason)
     if any(v.source is not None and v.source.spec.given == "copy" for v in plan.vertices):
         reason = "it reads tables below its root"

@@ -285,7 +285,7 @@ GROUP BY TUMBLE(ts, INTERVAL '10' MINUTE), customer;
 SELECT customer, time_bucket(INTERVAL '10 minutes', ts) w, sum(amount) FROM orders GROUP BY customer, w
 === statement-set sink
 CREATE TABLE ten_minutes (window_end TIMESTAMP(3), amount BIGINT) WITH ('connector' = 'filesystem', 'path' = '${out}/ten', 'format' = 'parquet');
-CREATE TABLE drinks (order_id BIGINT, amount INT) WITH ('connector' = 'filesystem', 'path' = '${out}/drinks', 'format' = 'parquet');
+CREATE TABLE drinks (ts TIMESTAMP(3), amount INT) WITH ('connector' = 'filesystem', 'path' = '${out}/drinks', 'format' = 'parquet');
 SET 'pipeline.name' = 'two sinks';
 EXECUTE STATEMENT SET
 BEGIN
@@ -293,10 +293,10 @@ INSERT INTO ten_minutes
 SELECT window_end, SUM(amount)
 FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTE))
 GROUP BY window_start, window_end;
-INSERT INTO drinks SELECT order_id, amount FROM orders WHERE category = 'drinks';
+INSERT INTO drinks SELECT ts, amount FROM orders WHERE category = 'drinks';
 END;
 --- duckdb
-SELECT 'ten', time_bucket(INTERVAL '10 minutes', ts) + INTERVAL '10 minutes', sum(amount) FROM orders GROUP BY 2 UNION ALL BY NAME SELECT 'drinks', order_id, amount FROM orders WHERE category = 'drinks'
+SELECT 'ten', time_bucket(INTERVAL '10 minutes', ts) + INTERVAL '10 minutes', sum(amount) FROM orders GROUP BY 2 UNION ALL SELECT 'drinks', ts, amount FROM orders WHERE category = 'drinks'
 === session-time-zone-day rows
 SET 'table.local-time-zone' = 'Asia/Shanghai';
 SELECT window_start, window_end, SUM(amount) AS total

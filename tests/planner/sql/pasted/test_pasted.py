@@ -26,7 +26,7 @@ from planner import Query, SqlError, Stream, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
-from tests.support.plan_runner import answer
+from tests.support.plan_runner import answer, answers
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"
@@ -39,7 +39,6 @@ DIALECTS = {
 }
 #: Case -> words of the message, which says what to write instead.
 REFUSED: dict[str, str] = {
-    "flink-statement-set": "put it into a text of its own",
     "spark-ntile-of-table": "OVER goes by the time of the stream",
     "spark-window-over-partition": "write GROUP BY in a subquery, and join it",
     "materialize-top-k-lateral": "write ROW_NUMBER",
@@ -118,14 +117,21 @@ def _answers(made: Any, kind: str) -> list[Any]:
     if kind != "sink":
         assert isinstance(made, Stream)
         return _rows(made.to_parquet(start="starts", end="ends"), kind)
-    queries = made if isinstance(made, list) else [made]
+    assert isinstance(made, Query)
+    plan = lower(made, root="memory://pasted", parallelism=2)
     return [
-        (Path(str(query.plan.uri)).name, *row) for query in queries for row in _rows(query, "rows")
+        (Path(output.output).name, *row)
+        for output, table in zip(plan.of_outputs, answers(plan), strict=True)
+        for row in _plain_rows(table.to_pylist(), "rows")
     ]
 
 
 def _rows(query: Query, kind: str) -> list[Any]:
-    found = answer(lower(query, root="memory://pasted", parallelism=2)).to_pylist()
+    plan = lower(query, root="memory://pasted", parallelism=2)
+    return _plain_rows(answer(plan).to_pylist(), kind)
+
+
+def _plain_rows(found: list[dict[str, Any]], kind: str) -> list[Any]:
     if kind in ("table", "ordered"):
         found = [row for row in found if row[VE] == INF_TIME]
     return [_plain(row[name] for name in row if name not in (VS, VE)) for row in found]
