@@ -11,7 +11,6 @@ emits must not: memory and disk are two places for the same rows.
 from __future__ import annotations
 
 import threading
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -43,15 +42,22 @@ class StateMemory:
         """``budget_bytes`` None: nothing is ever spilled."""
         self.budget_bytes = budget_bytes
         self.scratch = scratch or Scratch()
-        self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        #: What all holders take in memory.
+        self.used_bytes = 0
+        self._holders = 0
+        # The collector may end a holder at any place of the thread that has the lock.
+        self._lock = threading.RLock()
 
     def holder(self) -> Holder:
-        """A new holder; it counts for as long as somebody keeps it."""
-        made = Holder(self)
+        """A new holder, which counts until it is garbage."""
+        self.add(0, holders=1)
+        return Holder(self)
+
+    def add(self, nbytes: int, holders: int = 0) -> None:
+        """Add to what all holders take; only holders call this."""
         with self._lock:
-            self._holders.add(made)
-        return made
+            self.used_bytes += nbytes
+            self._holders += holders
 
     def placed(self, part: bytes, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if that exceeds the budget."""
@@ -70,27 +76,34 @@ class StateMemory:
         )
 
     @property
-    def used_bytes(self) -> int:
-        """What all holders take in memory."""
-        with self._lock:
-            return sum(holder.used_bytes for holder in self._holders)
-
-    @property
     def share_bytes(self) -> int:
         """What each holder may always keep."""
         assert self.budget_bytes is not None
-        with self._lock:
-            return self.budget_bytes // max(len(self._holders), 1)
+        return self.budget_bytes // max(self._holders, 1)
 
 
 class Holder:
     """One operator's part of the memory; the operator sets ``used_bytes``."""
 
-    __slots__ = ("__weakref__", "_memory", "used_bytes")
+    __slots__ = ("_memory", "_used_bytes")
 
     def __init__(self, memory: StateMemory) -> None:
         self._memory = memory
-        self.used_bytes = 0
+        self._used_bytes = 0
+
+    def __del__(self) -> None:
+        self._memory.add(-self._used_bytes, holders=-1)
+
+    @property
+    def used_bytes(self) -> int:
+        """What the operator takes in memory."""
+        return self._used_bytes
+
+    @used_bytes.setter
+    def used_bytes(self, nbytes: int) -> None:
+        if nbytes != self._used_bytes:
+            self._memory.add(nbytes - self._used_bytes)
+            self._used_bytes = nbytes
 
     @property
     def may_spill(self) -> bool:

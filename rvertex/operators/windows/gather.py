@@ -23,6 +23,7 @@ from rstream.items.batch import VE, VS, int64_column
 from rstream.items.dictionaries import as_declared, batch_bytes, join_batches
 from rstream.types import INF_TIME
 from rvertex.errors import UnboundedLifetimeError
+from rvertex.events.group_scan import heads_of
 from rvertex.events.reorder_buffer import concatenated
 from rvertex.events.run import Run, concat, growing, pieces_of
 from rvertex.operators.protocol import OperatorState
@@ -245,16 +246,17 @@ class WindowGather:
 
         Returns: the rows that are in later windows, too.
         """
-        spans = [self._assigner.spans(rows) for rows in before]
-        windows = sorted({w for first, last in spans for w in _distinct(first, last)})
+        spans = self._assigner.spans  # called again for each use: rows may be many
+        windows = sorted({w for rows in before for w in _distinct(*spans(rows))})
         for closing in (w for w in windows if self._open <= w < window):
             runs = KeyRuns(self._grouping.names, self._holder)
-            for rows, (first, last) in zip(before, spans, strict=True):
+            for rows in before:
+                first, last = spans(rows)
                 runs.add(_those(rows, (first <= closing) & (closing <= last)))
             for rows, _ in runs.pieces():
                 numbers = np.full(rows.num_rows, closing)
                 yield self._rows(*closed_groups(self._grouping, rows, numbers, None))
-        kept = (_those(b, last >= window) for b, (_, last) in zip(before, spans, strict=True))
+        kept = (_those(rows, spans(rows)[1] >= window) for rows in before)
         return [rows for rows in kept if rows.num_rows]
 
     def _only_window(self, batches: list[pa.RecordBatch]) -> int | None:
@@ -339,8 +341,9 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 def _distinct(first: np.ndarray, last: np.ndarray) -> set[int]:
     """The windows that rows are in."""
-    spans = np.unique(np.stack([first, last]), axis=1)
-    return {w for lo, hi in spans.T.tolist() for w in range(lo, hi + 1)}
+    heads = heads_of(first, last)
+    spans = zip(first[heads].tolist(), last[heads].tolist(), strict=True)
+    return {w for lo, hi in set(spans) for w in range(lo, hi + 1)}
 
 
 def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
