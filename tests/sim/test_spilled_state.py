@@ -1,0 +1,94 @@
+"""Jobs under all faults whose state does not fit: a budget of nothing, and limits of a few rows.
+
+Keyed processes and ``deduplicate`` keep their keys on scratch, windows their rows. Planted bugs of
+the runs on scratch are found. Cannot catch: a disk that is full (tests/rvertex/state).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+
+import streamscope as ss
+from streamscope.testing import rows
+from tests.sim.run import simulate
+from tests.support.budget import seeds
+from tests.support.small_limits import small_limits
+from tests.support.spill_bugs import SPILL_BUGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sim.run import Outcome
+    from tests.support.spill_bugs import Bug
+
+ROWS = 60
+#: It shows where rows of one time are apart: tests/rvertex/operators/test_spilled_keys.py.
+EXPIRY = "expiry one early"
+#: Seeds among which a planted bug must be found.
+TRIED = 4
+
+
+class Idle(ss.KeyedProcess):
+    """How many clicks a user has made when there were none for 3 s."""
+
+    output = {"clicks": "int64"}  # noqa: RUF012  as docs/USERCODE.md shows it
+    clicks: int = 0
+
+    def on_event(self, event: Any, ctx: ss.KeyedContext) -> None:
+        self.clicks += event.n
+        ctx.set_timer("3s")
+
+    def on_timer(self, timer: Any, ctx: ss.KeyedContext) -> None:
+        ctx.emit(self.clicks)
+        if self.clicks % 2:
+            self.clicks = 0
+
+
+def sessions(clicks: ss.Stream) -> ss.Stream:
+    return clicks.deduplicate("id", within="2s").group_by("user").process(Idle)
+
+
+def drawn() -> Any:
+    lines = [
+        f"| {i * 7 % 20 * 600}ms | {i * i % 20 % 13} | {i - 20 * (i % 3 == 0)} | {1 + i % 2} |"
+        for i in range(ROWS)
+    ]
+    head = ["| time | user: int64 | id: int64 | n: int64 |", "|---|---|---|---|"]
+    return rows("\n".join(head + lines))
+
+
+CLICKS = drawn()
+
+
+@contextmanager
+def no_memory(*bugs: Bug) -> Iterator[None]:
+    """State has a budget of nothing; ``bugs`` are planted."""
+    with small_limits(), ExitStack() as stack:
+        budget = "rvertex.host.environment._state_memory_bytes"
+        stack.enter_context(mock.patch(budget, return_value=0))
+        for bug in bugs:
+            stack.enter_context(mock.patch.object(*bug))
+        yield
+
+
+def outcome_of(seed: int, *bugs: Bug) -> Outcome:
+    given = (sessions, {"clicks": CLICKS})
+    return simulate(seed, mutation=lambda: no_memory(*bugs), query=given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(8_000, 4))
+def test_jobs_without_memory_for_state_break_no_law(seed: int) -> None:
+    outcome = outcome_of(seed)
+    assert outcome.violations == (), "\n".join(outcome.tail)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SPILL_BUGS if name != EXPIRY])
+def test_planted_bugs_break_a_law(name: str) -> None:
+    tried = (outcome_of(8_000 + k, SPILL_BUGS[name]()) for k in range(TRIED))
+    assert any(outcome.violations for outcome in tried)
