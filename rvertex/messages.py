@@ -94,6 +94,23 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class CallCounts:
+    """What an instance has called so far; times in microseconds."""
+
+    function: str
+    calls: int
+    #: Attempts that were made again, and calls that failed at last.
+    retries: int
+    failures: int
+    #: Of the last calls: the median and the 99th percentile.
+    median_us: int
+    p99_us: int
+    #: Calls in progress, and since when the oldest of them is.
+    running: int
+    oldest_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class VertexProgress:
     """Where an instance stands. Sequence numbers are "next": consumed, written, durable."""
 
@@ -119,6 +136,8 @@ class VertexProgress:
     timing: Timing = field(default=Timing(), repr=False)
     #: Its readers are too slow: it may not emit more.
     is_blocked: bool = field(default=False, repr=False)
+    #: Of each operator whose calls wait for answers.
+    calls: tuple[CallCounts, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

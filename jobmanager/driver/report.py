@@ -20,7 +20,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.messages import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from jobmanager.manager.manager import JobManager
     from jobmanager.state.records import InstanceState, Join, VertexState
@@ -66,6 +66,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "restarts": sum(v.restarts for v in states),
         "output_digest": output_digest(manager),
         "held": held_of(list(states)) if manager.state in OPEN_STATES else [],
+        "calls": _calls(states) if manager.state in OPEN_STATES else [],
         "trouble": manager.job.trouble,
         "losses": [{"host": h.name, "count": len(h.losses)} for h in manager.hosts if h.losses],
         "failing": [
@@ -76,6 +77,16 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
         "hosts": [_host(manager, h, why_not) for h in manager.hosts],
         "vertices": rows,
     }
+
+
+def _calls(states: Iterable[VertexState]) -> list[dict[str, Any]]:
+    """The functions whose calls wait for answers, in each vertex."""
+    return [
+        {"vertex": state.shape.id, **asdict(counts)}
+        for state in states
+        if state.leader is not None
+        for counts in state.leader.calls
+    ]
 
 
 def output_digest(manager: JobManager) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rvertex.checkpoint.value_log import ValueLog
     from rvertex.events.run import Run
+    from rvertex.user_code.code import UserCode
+    from rvertex.user_code.context import CallPolicy, Calls
     from rvertex.vertex.rvertex import StepResult
     from rvertex.vertex.spec import InputChannel, Snapshot, VertexId, VertexSpec
 
@@ -320,6 +322,10 @@ class _NothingNew(ValueShell):
     def random(self) -> float:
         """See :class:`ValueShell`."""
         raise self._error("ctx.random()")
+
+    def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
+        """See :class:`ValueShell`."""
+        raise self._error(f"{code.name}()")
 
     def _error(self, what: str) -> CannotReplayError:
         reason = f"its code calls {what} more often than the job had recorded"

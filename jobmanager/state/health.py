@@ -25,6 +25,8 @@ _GRAVEST_FIRST = ("degraded", "waiting", "ok")
 _US_PER_S = 1_000_000
 #: What holds time back changes all the time; it is a reason when it has not changed for so long.
 HELD_S_MIN = 2.0
+#: Calls of a lookup are slow from this 99th percentile on; a running call is silent from this age.
+SLOW_CALL_S, SILENT_CALL_S = 0.1, 5.0
 #: By words of an error of a store, what helps.
 _STORE_ADVICE = {
     "No space left": "free space there; the job continues automatically",
@@ -231,6 +233,29 @@ def _odd_times(status: Status) -> Iterator[Reason]:
             yield Reason("degraded", "odd times", about, row["reason"], row["advice"])
 
 
+def _slow_calls(status: Status) -> Iterator[Reason]:
+    """Calls of a lookup that take long, or do not return."""
+    if status["state"] not in OPEN_STATES:
+        return
+    for row in status.get("calls", ()):
+        name, oldest_s, p99_s = row["function"], row["oldest_us"] / 1e6, row["p99_us"] / 1e6
+        is_silent = oldest_s >= SILENT_CALL_S
+        if not is_silent and (p99_s < SLOW_CALL_S or not row["running"]):
+            continue
+        last = f"has not answered for {oldest_s:.0f} s" if is_silent else "is slow"
+        failed = f", {row['failures']:,} failed" if row["failures"] else ""
+        yield Reason(
+            "waiting" if is_silent else "ok",
+            "slow calls",
+            f"{name} in {row['vertex']}",
+            f"the lookup {name} in {row['vertex']} {last}: {row['running']} calls in progress, "
+            f"{row['calls']:,} made{failed}, median {row['median_us'] / 1e6:.2f} s, "
+            f"p99 {p99_s:.2f} s",
+            "raise concurrency=, or use batch= or cache=; timeout= limits each attempt",
+            lasts_s=HELD_S_MIN,
+        )
+
+
 #: In the order in which reasons of one gravity are shown.
 RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _has_ended_badly,
@@ -241,5 +266,6 @@ RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _sources_away,
     _odd_times,
     _refused_rows,
+    _slow_calls,
     _time_held,
 )

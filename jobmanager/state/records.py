@@ -16,7 +16,14 @@ from rvertex.messages import Counts, Timing
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
-    from rvertex.messages import Hold, LogProgress, Memory, VertexFinished, VertexProgress
+    from rvertex.messages import (
+        CallCounts,
+        Hold,
+        LogProgress,
+        Memory,
+        VertexFinished,
+        VertexProgress,
+    )
 
 
 def count_recent(times: list[int], now_us: int, window_us: float) -> int:
@@ -126,6 +133,8 @@ class InstanceState:
     holds: tuple[Hold, ...] = ()
     timing: Timing = field(default_factory=Timing)
     is_blocked: bool = False
+    #: What its calls of the outside have done.
+    calls: tuple[CallCounts, ...] = ()
 
     @property
     def position(self) -> tuple[int, ...]:
@@ -145,6 +154,7 @@ class InstanceState:
         self.logs, self.waiting = report.logs, report.waiting
         self.log_partitions, self.holds = report.log_partitions, report.holds
         self.timing, self.is_blocked = report.timing, report.is_blocked
+        self.calls = report.calls
 
 
 @dataclass(slots=True)

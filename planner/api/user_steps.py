@@ -7,31 +7,42 @@ that made the mistake. docs/USERCODE.md shows them at work.
 from __future__ import annotations
 
 import dis
+import inspect
 import types
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import pyarrow as pa
 
 from planner.api import names as naming
+from planner.durations import positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import checked_name
 from planner.expressions.types import schema_of
 from planner.logical.nodes.user_step import UserStep
 from planner.user_code import name_of, user_code
 from rstream.errors import UsageError
+from rstream.items.dictionaries import plain_type
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.lookup import Lookup
 from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.code import ON_ERROR, OnError, UserCode
+from rvertex.user_code.context import CallPolicy
 from rvertex.user_code.keyed.process import KeyedProcess
 from rvertex.user_code.keyed.state_fields import state_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from planner.api.sources import SchemaLike
+    from planner.durations import Duration
     from planner.logical.nodes import LogicalNode
+    from rvertex.operators.user.lookup import OnFailure
 
+
+#: Of ``concurrency``, ``batch`` and ``retries``.
+_CALLS_MAX = 10_000
 
 #: The class of streams, which is built upon these.
 MadeStream = TypeVar("MadeStream")
@@ -67,6 +78,45 @@ class UserSteps(Generic[MadeStream]):
         code = _code(function, "apply", deterministic)
         made = _schema(schema, "apply")
         spec = Apply(code, made, _on_error(on_error), check_cuts)
+        return self._stream_of(UserStep(self.plan, spec, None))
+
+    def lookup(
+        self,
+        function: Callable[..., Any],
+        schema: SchemaLike,
+        on: str | Sequence[str] | None = None,
+        *,
+        concurrency: int = 16,
+        batch: int | None = None,
+        timeout: Duration = "10s",
+        retries: int = 2,
+        cache: Duration | None = None,
+        on_error: OnFailure = "fail",
+    ) -> MadeStream:
+        """Add columns that ``function`` fetches from outside, such as from HTTP or a database.
+
+        Answers are recorded: a restart or a replay has the same ones, and does not call again.
+        Rows leave in the order in which they come.
+
+        Args:
+            function: A function, a coroutine function, or a class whose objects can be called. It
+                returns a dict of the columns, a value if there is one column, or None for nulls.
+            schema: The columns that it adds.
+            on: Columns it is called with. A row where one is null gets nulls, without a call.
+                Without ``on`` it gets the row as a dict.
+            concurrency: Calls in progress at a time, in each partition of the stage.
+            batch: Rows per call at most; the function then takes a list and returns a list.
+            timeout: Of each attempt.
+            retries: Further attempts after an error that may pass, such as a time-out.
+            cache: How long an answer is used for rows with the same arguments, in event time.
+            on_error: When a call fails at last: "fail", "null", "skip" or "dead_letter".
+        """
+        spec = _lookup(
+            function, schema, on, _policy(concurrency, batch, timeout, retries), cache, on_error
+        )
+        for name in spec.schema.names:
+            if name in self.plan.schema.names:
+                raise InvalidPlanError(f"lookup(): the stream has a column {name!r} already")
         return self._stream_of(UserStep(self.plan, spec, None))
 
     def process(self, *_: Any, **__: Any) -> NoReturn:
@@ -131,6 +181,47 @@ class GroupedUserSteps(Generic[MadeStream]):
         """An operator of your own; all events of a key are in one vertex."""
         spec = _operator(operator, schema, on_error, deterministic)
         return self._stream_of(UserStep(self.plan, spec, self.keys))
+
+
+def _lookup(
+    function: Any,
+    schema: SchemaLike,
+    on: str | Sequence[str] | None,
+    policy: CallPolicy,
+    cache: Duration | None,
+    on_error: str,
+) -> Lookup:
+    if not callable(function):
+        raise InvalidPlanError(f"lookup() takes a function, not {function!r}")
+    name = name_of(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidPlanError(
+            f"lookup({name}): it yields values; return one answer, or one list with batch="
+        )
+    columns = (on,) if isinstance(on, str) else tuple(on or ())
+    naming.require_distinct(columns, "lookup: on")
+    policies = ("fail", "null", "skip", "dead_letter")
+    if on_error not in policies:
+        raise InvalidPlanError(f"on_error={on_error!r}: it is one of {', '.join(policies)}")
+    code = replace(user_code(function, "lookup", True), draws_values=True)
+    made = _schema(schema, f"lookup({name})")
+    made = pa.schema([pa.field(f.name, plain_type(f.type)) for f in made])
+    ttl_us = None if cache is None else positive_duration_us(cache, what="cache")
+    return Lookup(code, columns, made, policy, ttl_us, cast("OnFailure", on_error))
+
+
+def _policy(concurrency: int, batch: int | None, timeout: Duration, retries: int) -> CallPolicy:
+    for what, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):
+        _require_whole(what, value, least)
+    if batch is not None:
+        _require_whole("batch", batch, 1)
+    return CallPolicy(concurrency, batch, positive_duration_us(timeout, what="timeout"), retries)
+
+
+def _require_whole(what: str, value: Any, least: int) -> None:
+    if type(value) is not int or not least <= value <= _CALLS_MAX:
+        limits = f"a whole number from {least} to {_CALLS_MAX}"
+        raise InvalidPlanError(f"{what}={value!r}: it is {limits}")
 
 
 def _processing(

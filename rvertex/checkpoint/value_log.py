@@ -20,21 +20,24 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
+from rvertex.checkpoint.calls import ThreadedCalls
 from rvertex.checkpoint.journal import VALUES, Journal
 from rvertex.errors import CorruptJournalError
 from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.lookup import Lookup
 from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.context import Drawn, ValueJournal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
     from rvertex.operators.protocol import OperatorSpec
-    from rvertex.user_code.context import DrawsValues, ValueShell
+    from rvertex.user_code.code import UserCode
+    from rvertex.user_code.context import CallPolicy, Calls, DrawsValues, ValueShell
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 #: For each operator with a context: the number of its first value, and the values.
@@ -44,9 +47,14 @@ Entry = list[tuple[int, list[Drawn]]]
 class World:
     """The real outside: a clock, and the system's source of randomness."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, wake: Callable[[], None] | None = None) -> None:
+        """``wake`` is called when a call has ended; without it, operators wait for calls."""
+        self._clock, self._wake = clock, wake
         self._random = random.SystemRandom()
+
+    def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
+        """See :class:`~rvertex.user_code.context.ValueShell`."""
+        return ThreadedCalls(code, policy, self._clock, self._wake)
 
     def now_us(self) -> int:
         """See :class:`~rvertex.user_code.context.ValueShell`."""
@@ -59,7 +67,7 @@ class World:
 
 def has_context(operator: OperatorSpec) -> bool:
     """Whether an operator's user code may draw values."""
-    return isinstance(operator, KeyedProcessing | UserOperator)
+    return isinstance(operator, KeyedProcessing | UserOperator | Lookup)
 
 
 def draws_values(operator: OperatorSpec) -> bool:
@@ -67,6 +75,8 @@ def draws_values(operator: OperatorSpec) -> bool:
     match operator:
         case KeyedProcessing(process=code) | UserOperator(code=code):
             return code.draws_values
+        case Lookup():
+            return True
         case _:
             return False
 

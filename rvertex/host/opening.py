@@ -79,7 +79,7 @@ def prepare_instance(
         if checkpoint:
             loaded = read_checkpoint(env.store, checkpoint, spec, env.state_memory)
     snapshot = None if loaded is None else loaded.snapshot
-    values = open_values(spec, snapshot, env.store, World(env.clock))
+    values = open_values(spec, snapshot, env.store, World(env.clock, env.wake))
     vertex = RVertex(
         spec,
         pending_rows_max=env.limits.pending_rows_max,

@@ -139,7 +139,7 @@ class VertexRunner:
         if not worked and self._has_executed:
             return False
         self._has_executed = True
-        return self._execute() or worked
+        return self._execute() or (worked and not self.vertex.pieces.is_waiting)
 
     def _execute(self) -> bool:
         result = self.vertex.execute()
@@ -323,6 +323,7 @@ class VertexRunner:
             log_partitions=0 if self._feed is None else self._feed.reader.log_partitions,
             holds=v.holds,
             is_blocked=not self._has_room,
+            calls=tuple(operator.call_counts() for operator in v.calling),
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

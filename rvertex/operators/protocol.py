@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
+from rvertex.events.run import Run, concat
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-
-    from rvertex.events.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class OperatorState:
 
 
 EMPTY_STATE = OperatorState()
+_END = object()
 
 
 class Evaluator(Protocol):
@@ -99,15 +100,16 @@ class Stateless:
 class EmitsInPieces(Protocol):
     """An operator whose output may be larger than memory."""
 
-    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """The output of ``process`` as consecutive runs, at least one.
 
         All are taken before anything else is called. The operator may compute them meanwhile.
+        None: the next run needs an answer that is not there yet; the vertex is woken when it is.
         """
         ...
 
 
-def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run]:
+def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run | None]:
     """What a chain of operators emits, in as many pieces as the operators make of it."""
     if not operators:
         yield from ports
@@ -117,7 +119,56 @@ def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[R
         yield from in_pieces(rest, [first.process(ports)])
         return
     for run in first.process_in_pieces(ports):
-        yield from in_pieces(rest, [run])
+        yield from (None,) if run is None else in_pieces(rest, [run])
+
+
+class Pieces:
+    """The output of a step; computes one piece ahead."""
+
+    def __init__(self) -> None:
+        self._runs: Iterator[Run | None] = iter(())
+        self._ahead: Run | None = None
+        #: The next piece needs an answer that is not there yet.
+        self.is_waiting = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are more pieces, now or after a wait."""
+        return self._ahead is not None or self.is_waiting
+
+    def begin(self, runs: Iterator[Run | None], *, as_one: bool) -> None:
+        """Start with the first piece; ``as_one``: all of them are one."""
+        self._runs = _joined(runs) if as_one else runs
+        self._advance()
+
+    def take(self) -> Run | None:
+        """The next piece; None: there is none, or it is waiting."""
+        if self._ahead is None and self.is_waiting:
+            self._advance()
+        run = self._ahead
+        if run is not None:
+            self._advance()
+        return run
+
+    def _advance(self) -> None:
+        following = next(self._runs, _END)
+        self.is_waiting = following is None
+        self._ahead = following if isinstance(following, Run) else None
+
+
+def whole(runs: Iterator[Run | None]) -> Run:
+    """All pieces as one run; the operator waits by itself."""
+    return concat([run for run in runs if run is not None])
+
+
+def _joined(runs: Iterator[Run | None]) -> Iterator[Run | None]:
+    found: list[Run] = []
+    for run in runs:
+        if run is None:
+            yield None
+        else:
+            found.append(run)
+    yield concat(found)
 
 
 @runtime_checkable

@@ -131,16 +131,27 @@ class Poison:
         """
         if not self.is_passed_over:
             raise self.fatal(error, seq, vs, ve, values) from error
+        self.pass_over(reason_of(error), line_of(error), seq, vs, ve, values)
+
+    def pass_over(
+        self, reason: str, line: str, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
+    ) -> None:
+        """Count an event on which ``reason`` was raised; keep it if the policy is to."""
         self.count += 1
         if self._on_error == "dead_letter":
-            text = f"{reason_of(error)} at {line_of(error)}"
             row = (None,) * len(self._payload) if values is None else values
-            self._letters.append((vs, ve, seq, text, row))
+            self._letters.append((vs, ve, seq, f"{reason} at {line}", row))
 
     def fatal(
         self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> UserCodeError:
         """The error that ends the job."""
+        return self.failure(reason_of(error), line_of(error), seq, vs, ve, values)
+
+    def failure(
+        self, reason: str, line: str, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
+    ) -> UserCodeError:
+        """The error that ends the job, for an error that was raised elsewhere."""
         if values is None:
             payload = "(a timer)"
         else:
@@ -148,10 +159,7 @@ class Poison:
             payload = ", ".join(
                 f"{field.name}={shown(as_given(v, field.type))}" for field, v in pairs
             )
-        lifetime = f"[{vs}, {ve})"
-        return UserCodeError(
-            self._code.name, reason_of(error), line_of(error), seq, lifetime, payload
-        )
+        return UserCodeError(self._code.name, reason, line, seq, f"[{vs}, {ve})", payload)
 
     def drain_side_outputs(self) -> list[pa.RecordBatch]:
         """The dead letters since the last call, in the order in which they were met."""

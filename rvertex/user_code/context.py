@@ -24,6 +24,9 @@ from rvertex.user_code.errors import NoLoggedValuesError, ReplayedValueError, Us
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rvertex.messages import CallCounts
+    from rvertex.user_code.code import UserCode
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
@@ -39,12 +42,64 @@ class Drawn:
         return f"{self.kind}({self.argument})"
 
 
+@dataclass(frozen=True, slots=True)
+class CallPolicy:
+    """How a vertex calls a function that waits: limits, time-out and retries."""
+
+    #: Calls in progress at a time.
+    concurrency: int
+    #: Requests per call; None: the function takes one request, not a list.
+    batch: int | None
+    timeout_us: int
+    #: Further attempts after a failure that may pass.
+    retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a call raised at last, and where."""
+
+    reason: str
+    line: str
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request. ``answer`` or ``failure`` counts once ``is_done``."""
+
+    argument: Any
+    answer: Any = None
+    failure: Failure | None = None
+    is_done: bool = False
+
+
+class Calls(Protocol):
+    """Calls of one function, made at the same time."""
+
+    def start(self, requests: Sequence[Request]) -> None:
+        """Call the function for these requests, in any order, as the policy allows."""
+        ...
+
+    def wait(self) -> bool:
+        """Wait until a request is done; False: not here, the vertex is executed again then."""
+        ...
+
+    def counts(self) -> CallCounts:
+        """What was called so far."""
+        ...
+
+
 class ValueSource(Protocol):
     """Where a context gets its values; in production backed by a side stream."""
 
     @property
     def next_index(self) -> int:
         """Number of the next value to be drawn."""
+        ...
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether the next value is recorded."""
         ...
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
@@ -61,7 +116,11 @@ class ValueSource(Protocol):
 
 
 class ValueShell(Protocol):
-    """The outside: a clock and a source of randomness."""
+    """The outside: a clock, a source of randomness, and calls that wait."""
+
+    def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
+        """Calls of a function that waits."""
+        ...
 
     def now_us(self) -> int:
         """Wall time, microseconds UTC."""
@@ -81,6 +140,17 @@ class DrawsValues(Protocol):
         ...
 
 
+@runtime_checkable
+class CallsOutside(Protocol):
+    """An operator that waits for answers from outside, and takes few rows at a time."""
+
+    step_rows_max: int
+
+    def call_counts(self) -> CallCounts:
+        """What it has called."""
+        ...
+
+
 class ValueJournal:
     """A source in memory: ``recorded`` are the values from ``first_index`` on."""
 
@@ -95,6 +165,11 @@ class ValueJournal:
     def next_index(self) -> int:
         """Number of the next value to be drawn."""
         return self._next
+
+    @property
+    def has_recorded(self) -> bool:
+        """See :class:`ValueSource`."""
+        return self._next - self._first < len(self._values)
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
         """See :class:`ValueSource`."""

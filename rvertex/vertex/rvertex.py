@@ -23,12 +23,11 @@ from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import ReplayDifferenceError
 from rvertex.events.lifetime import frontier_after
-from rvertex.events.run import concat
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
 from rvertex.messages import Counts, Hold
-from rvertex.operators.protocol import held_tables, in_pieces
+from rvertex.operators.protocol import Pieces, held_tables, in_pieces
 from rvertex.state.memory import UNLIMITED, give_memory
-from rvertex.user_code.context import DrawsValues, Values
+from rvertex.user_code.context import CallsOutside, DrawsValues, Values
 from rvertex.vertex.holding import holding
 from rvertex.vertex.log_input import LogInput
 from rvertex.vertex.merge import PENDING_BYTES_MAX, Merge
@@ -112,6 +111,7 @@ class RVertex:
             self._operators.append(running)
             self._sides.append([side.name for side in side_outputs_of(operator, ports)])
             ports = [operator.output_schema(ports)]
+        self.calling = [op for op in self._operators if isinstance(op, CallsOutside)]
         #: All that may have events for side outputs, each after its index into ``_sides``.
         self._side_sources: list[tuple[int, HasSideOutputs]] = [
             (k, source)
@@ -125,9 +125,7 @@ class RVertex:
         self.output_cti: int = MIN_TIME
         #: The last start or CTI that came in, then that of each operator.
         self._reached: list[int] = [MIN_TIME] * (len(self._operators) + 1)
-        self._runs: Iterator[Run] = iter(())
-        #: The next piece of the output of the last step; None: all was emitted.
-        self._ahead: Run | None = None
+        self.pieces = Pieces()  # the remaining output of the last step
         self.is_finished = False
         #: The snapshot that is being rebuilt.
         self._target: Snapshot | None = None
@@ -191,7 +189,7 @@ class RVertex:
     @property
     def has_more(self) -> bool:
         """Whether ``execute`` must be called again before anything else."""
-        return self._ahead is not None
+        return self.pieces.has_more
 
     @property
     def is_replaying(self) -> bool:
@@ -274,6 +272,7 @@ class RVertex:
     def rows_wanted(self, channel: int, rows_max: int) -> int:
         """How many of at most ``rows_max`` items may be offered: a replay stops where it should."""
         stop = self._input.stops[channel]
+        rows_max = min([rows_max, *(op.step_rows_max for op in self.calling)])
         return rows_max if stop is None else min(rows_max, stop - self.read_positions[channel])
 
     def offer(self, channel: int, items: Items) -> None:
@@ -299,8 +298,8 @@ class RVertex:
         if not self.has_more:
             self._drain_side_outputs(side_events, late=True)
             self._begin_step()
-        if self._ahead is not None:
-            run, self._ahead = self._ahead, next(self._runs, None)
+        run = self.pieces.take()
+        if run is not None:
             self._drain_side_outputs(side_events, late=False)
             if self._target is None:
                 result = self._emit(run, side_events)
@@ -328,19 +327,20 @@ class RVertex:
         if self._target is None:
             self._events_released += sum(run.events.num_rows for run in ports)
         self._reached[0] = frontier_after(self._reached[0], ports)
-        self._runs = self._through(ports, 1)
-        if self.spec.recovery.strategy == "strong" or self._target is not None:
-            self._runs = iter([concat([*self._runs])])  # one production, or a replay
-        self._ahead = next(self._runs)
+        is_one = self.spec.recovery.strategy == "strong" or self.is_replaying
+        self.pieces.begin(self._through(ports, 1), as_one=is_one)  # a production, or a replay
 
-    def _through(self, ports: list[Run], k: int) -> Iterator[Run]:
+    def _through(self, ports: list[Run], k: int) -> Iterator[Run | None]:
         """The output of the operators from number ``k`` on, counted from 1."""
         if k > len(self._operators):
             yield from ports
             return
         for run in in_pieces(self._operators[k - 1 : k], ports):
-            self._reached[k] = frontier_after(self._reached[k], [run])
-            yield from self._through([run], k + 1)
+            if run is None:
+                yield None
+            else:
+                self._reached[k] = frontier_after(self._reached[k], [run])
+                yield from self._through([run], k + 1)
 
     def _begin_points(self, origin: ReplayFrom | None) -> None:
         """Remember positions from here on; ``origin``: what is needed lies behind it."""

@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from planner.durations import time_us
+from rstream.clock import SystemClock
+from rvertex.checkpoint.calls import ThreadedCalls
+from rvertex.user_code.code import UserCode
 
 if TYPE_CHECKING:
     from planner.durations import Time
+    from rvertex.user_code.context import CallPolicy, Calls
 
 
 class VirtualClock:
-    """What ``ctx.now()`` and ``ctx.random()`` draw from."""
+    """What ``ctx.now()`` and ``ctx.random()`` draw from, and the answers of lookups."""
 
-    def __init__(self, now: Time, seed: int) -> None:
+    def __init__(self, now: Time, seed: int, answers: Mapping[str, Any] | None = None) -> None:
         self.us = time_us(now, what="now")
         self._random = Random(seed)
+        self._answers = answers or {}
 
     def now_us(self) -> int:
         return self.us
 
     def random(self) -> float:
         return self._random.random()
+
+    def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
+        """Calls of the recorded answers, or of the function itself if there are none."""
+        answers = self._answers.get(code.name)
+        if answers is not None:
+            code = UserCode(code.identity, _Recorded(code.name, answers, policy.batch is not None))
+        return ThreadedCalls(code, policy, SystemClock(), None)
+
+
+class _Recorded:
+    """Answers by argument, or a function that has them; an exception among them is raised."""
+
+    def __init__(self, function: str, answers: Any, in_lists: bool) -> None:
+        self._function, self._answers, self._in_lists = function, answers, in_lists
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._in_lists:
+            return [self._one(argument) for argument in arguments[0]]
+        return self._one(arguments[0] if len(arguments) == 1 else arguments)
+
+    def _one(self, argument: Any) -> Any:
+        answers = self._answers
+        if not isinstance(answers, Mapping):
+            return answers(*argument) if isinstance(argument, tuple) else answers(argument)
+        if argument not in answers:
+            raise KeyError(f"answers of {self._function} have no {argument!r}")
+        if isinstance(answers[argument], BaseException):
+            raise answers[argument]
+        return answers[argument]

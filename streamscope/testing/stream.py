@@ -52,6 +52,8 @@ class TestStream:
         now: What ``ctx.now()`` returns at first.
         seed: Of ``ctx.random()``.
         parallelism: Vertices of each keyed stage.
+        answers: Per function of a lookup its answers: a dict by argument (a tuple if there are more), or
+            a function. An exception as an answer is raised. Without answers it is called.
     """
 
     __test__ = False  # pytest: this is no test
@@ -64,9 +66,10 @@ class TestStream:
         now: Time = 0,
         seed: int = 0,
         parallelism: int = 1,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self._bound = bound(query, inputs)
-        self.clock = VirtualClock(now, seed)
+        self.clock = VirtualClock(now, seed, answers)
         self.plan = self._bound.plan(parallelism=parallelism)
         self._run = PlanRun(self.plan, self.clock)
         self._expected = {"output": 0}

@@ -8,7 +8,7 @@ does it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,13 +23,17 @@ from planner.expressions.spark.errors import MARK, UnsupportedInBatchError
 from planner.expressions.spark.types import physical, type_name
 from planner.logical import nodes as logical
 from planner.physical.stages import stateless_spec
+from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.items.batch import VE, VS, event_schema
+from rvertex.checkpoint.value_log import World
 from rvertex.events.arrays import as_one_array
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.lookup import Lookup
+from rvertex.user_code.context import ValueJournal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,6 +60,27 @@ class _RowByRow:
                 made = self.spec.open([self.below]).process([Run(events, NO_CTIS)]).events
             except StreamEngineError as error:
                 raise RuntimeError(f"{MARK}{error}{MARK}") from error
+            yield _stored(made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """A lookup over batches of a DataFrame, whose calls are made again; nothing is cached."""
+
+    spec: Lookup
+    below: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches as they come; each task of Spark makes ``concurrency`` calls at a time."""
+        operator = replace(self.spec, cache_us=None).open([self.below])
+        values = ValueJournal()
+        operator.use_values(values, World(SystemClock()))
+        for batch in batches:
+            try:
+                made = operator.process([Run(_events(batch, self.below), NO_CTIS)]).events
+            except StreamEngineError as error:
+                raise RuntimeError(f"{MARK}{error}{MARK}") from error
+            values.forget(values.next_index)
             yield _stored(made)
 
 
@@ -102,6 +127,10 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
         UnsupportedInBatchError: it takes values of the outside, which are a stream's.
     """
     schema = _spark_schema(node.schema)
+    if isinstance(node, logical.UserStep) and isinstance(node.spec, Lookup):
+        fetched = _Fetched(node.spec, below.schema)
+        made = below.df.drop(PLACE).mapInArrow(fetched, schema)
+        return Frame(made, node.schema, below.lifetime_us)
     if any(code.draws_values for code in node.codes):
         raise UnsupportedInBatchError(
             node.describe(),
@@ -111,7 +140,7 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
     is_keyed = isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply)
     if is_keyed or isinstance(node, logical.Match):
         assert isinstance(node, logical.UserStep | logical.Match), node
-        assert not isinstance(node.spec, Apply), node
+        assert not isinstance(node.spec, Apply | Lookup), node
         keyed = _KeyByKey(node.spec, below.schema, below.reached)
         keys = [below.columns[key] for key in node.input_keys[0] or ()]
         df = below.df if keys else _with_sentinel(below.df)

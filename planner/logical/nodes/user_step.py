@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.logical.nodes.node import InputKeys, Step, same_partitioning
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.user.lookup import Lookup
 from rvertex.operators.user.transform import UserOperator
 
 if TYPE_CHECKING:
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from planner.logical.nodes.partitioning import Partitioning
     from rvertex.user_code.code import UserCode
 
-UserSpec = Apply | KeyedProcessing | UserOperator
+_KINDS: dict[type, str] = {
+    Apply: "apply",
+    KeyedProcessing: "process",
+    Lookup: "lookup",
+    UserOperator: "transform",
+}
+UserSpec = Apply | KeyedProcessing | UserOperator | Lookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +53,14 @@ class UserStep(Step):
 
     @property
     def stage_kind(self) -> str:
-        return {Apply: "apply", KeyedProcessing: "process", UserOperator: "transform"}[
-            type(self.spec)
-        ]
+        return _KINDS[type(self.spec)]
 
     def describe(self) -> str:
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         if not self.code.is_deterministic:
             by += ", not deterministic"
+        if isinstance(self.spec, Lookup):
+            by = self.spec.how
         policy = "" if self.spec.on_error == "fail" else f" on_error={self.spec.on_error}"
         return f"{self.stage_kind} {self.code.name}{by}{policy}"
 
@@ -63,19 +70,23 @@ class UserStep(Step):
 
     @property
     def partitioning(self) -> Partitioning:
-        """A process gives the keys as it got them; other code may give anything."""
+        """A process gives the keys as it got them, a lookup all columns; others anything."""
+        if isinstance(self.spec, Lookup):
+            return same_partitioning(self, set(self.input.schema.names))
         keeps = self.keys if isinstance(self.spec, KeyedProcessing) else None
         return same_partitioning(self, set(keeps or ()))
 
     @property
     def keeps_lifetimes(self) -> bool:
-        return isinstance(self.spec, Apply)
+        return isinstance(self.spec, Apply | Lookup)
 
 
 def code_of(spec: UserSpec) -> UserCode:
     """The user's code in an operator."""
     match spec:
-        case Apply(function=code) | KeyedProcessing(process=code) | UserOperator(code=code):
+        case Apply(function=code) | Lookup(function=code):
+            return code
+        case KeyedProcessing(process=code) | UserOperator(code=code):
             return code
 
 

@@ -26,9 +26,8 @@ from rvertex.aggregates.spec import (
     results,
 )
 from rvertex.errors import OperatorTypeError
-from rvertex.events.run import Run, concat
 from rvertex.operators.horizon import sum_us
-from rvertex.operators.protocol import OperatorState, held_tables, in_pieces
+from rvertex.operators.protocol import OperatorState, held_tables, in_pieces, whole
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.gather import ByOverlap, ByStart, WindowGather
 from rvertex.operators.windows.grouping import Grouping, key_types
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rvertex.aggregates.function import Lane
+    from rvertex.events.run import Run
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
     from rvertex.state.memory import StateMemory
@@ -270,9 +270,9 @@ class TwoPhases:
 
     def process(self, ports: Sequence[Run]) -> Run:
         """What the second phase makes of what the first makes of the input."""
-        return concat([*self.process_in_pieces(ports)])
+        return whole(self.process_in_pieces(ports))
 
-    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """See :class:`rvertex.operators.protocol.EmitsInPieces`."""
         return in_pieces([self._partial, self._final], ports)
 

@@ -1,0 +1,169 @@
+"""Arguments and answers of functions that wait, and a cache of answers.
+
+An answer is kept and recorded as the bytes of one row of the declared columns, so a replay has the
+value bit by bit, for any type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rvertex.user_code.errors import UserResultError, reason_of, shown
+from rvertex.user_code.plain_values import arrow_column, plain_list
+
+if TYPE_CHECKING:
+    from rvertex.user_code.context import Request
+
+#: Answers that a cache keeps; the oldest go first.
+CACHE_ROWS_MAX = 1_000_000
+_TEXT_CHARACTERS_MAX = 120
+_DIGEST_BYTES = 16
+
+
+def arguments_of(events: pa.RecordBatch, on: Sequence[str]) -> list[Any]:
+    """The argument of the function for each row: values of ``on``, or the row as a dict.
+
+    None: a value of ``on`` is null, so the row needs no call.
+    """
+    names = on or events.schema.names[2:]
+    columns = [plain_list(events.column(name)) for name in names]
+    if not on:
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    if len(on) == 1:
+        return columns[0]
+    rows = zip(*columns, strict=True)
+    return [None if any(value is None for value in row) else row for row in rows]
+
+
+def key_of(argument: Any) -> str:
+    """A text for an argument, the same for equal ones, of bounded length."""
+    text = f"{type(argument).__name__} {argument!r}"
+    if len(text) <= _TEXT_CHARACTERS_MAX:
+        return text
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES)
+    return f"{text[: _TEXT_CHARACTERS_MAX // 2]}... {digest.hexdigest()}"
+
+
+class Answers:
+    """Makes rows of the declared columns of what a function returns."""
+
+    def __init__(self, function: str, schema: pa.Schema) -> None:
+        self._function, self._schema = function, schema
+        self.null = self._row([None] * len(schema))
+
+    def of(self, request: Request) -> bytes:
+        """The row for the answer of a request.
+
+        Raises:
+            UserResultError: it is not of the declared columns.
+        """
+        answer = request.answer
+        if answer is None:
+            return self.null
+        names = self._schema.names
+        is_value = len(names) == 1 and pa.types.is_nested(self._schema.types[0])
+        if isinstance(answer, Mapping) and not (is_value and set(answer) != set(names)):
+            missing = next((name for name in names if name not in answer), None)
+            if missing is not None:
+                raise self._error(f"returned {shown(answer)} without {missing!r}; None is null")
+            return self._row([answer[name] for name in names])
+        if len(names) == 1:
+            return self._row([answer])
+        if not isinstance(answer, tuple | list) or len(answer) != len(names):
+            wanted = f"a dict or a tuple of {', '.join(names)}"
+            raise self._error(f"returned {shown(answer)}; it returns {wanted}, or None")
+        return self._row(list(answer))
+
+    def table(self, answers: Sequence[bytes]) -> pa.RecordBatch:
+        """The rows as one batch."""
+        rows = [pa.ipc.read_record_batch(pa.py_buffer(row), self._schema) for row in answers]
+        return pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], self._schema)
+
+    def _row(self, values: list[Any]) -> bytes:
+        arrays = []
+        for field, value in zip(self._schema, values, strict=True):
+            try:
+                arrays.append(arrow_column([value], field.type))
+            except (ValueError, TypeError, OverflowError, AttributeError, pa.ArrowException) as e:
+                what = f"returned {shown(value)} for {field.name!r}, which is {field.type}"
+                raise self._error(f"{what} ({reason_of(e)})") from None
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return batch.serialize().to_pybytes()  # type: ignore[no-any-return]
+
+    def _error(self, reason: str) -> UserResultError:
+        return UserResultError(self._function, reason)
+
+
+class AnswerCache:
+    """Answers by argument, for ``ttl_us`` of event time since the row that caused the call.
+
+    Entries are in the order of event time, so those that expire are in front.
+    """
+
+    def __init__(self, ttl_us: int) -> None:
+        self._ttl_us = ttl_us
+        self._known: dict[str, tuple[int, bytes]] = {}
+        self._order: deque[str] = deque()
+        #: The same as a table, without the newest, and with some that have expired in front.
+        self._table = _entries([], [], [])
+        self._expired = 0
+        self._fresh: deque[str] = deque()
+
+    def find(self, key: str, at: int) -> bytes | None:
+        """The answer that is still valid at a time."""
+        known = self._known.get(key)
+        return known[1] if known is not None and at - known[0] < self._ttl_us else None
+
+    def add(self, key: str, at: int, answer: bytes) -> None:
+        """Keep the answer that a row of that time got."""
+        self.expire(at)
+        assert key not in self._known, key
+        self._known[key] = (at, answer)
+        self._order.append(key)
+        self._fresh.append(key)
+        if len(self._order) > CACHE_ROWS_MAX:
+            self._drop()
+
+    def expire(self, at: int) -> None:
+        """Drop entries that are no longer valid at a time."""
+        while self._order and at - self._known[self._order[0]][0] >= self._ttl_us:
+            self._drop()
+
+    def table(self) -> pa.Table:
+        """The entries; the cost grows with the entries that were added since the last call."""
+        added = [(key, *self._known[key]) for key in self._fresh]
+        kept = self._table.slice(self._expired)
+        new = _entries(*(list(column) for column in zip(*added, strict=True))) if added else None
+        self._table = kept if new is None else pa.concat_tables([kept, new])
+        self._expired = 0
+        self._fresh.clear()
+        return self._table
+
+    def load(self, table: pa.Table) -> None:
+        """Continue with these entries."""
+        keys, times, answers = (column.to_pylist() for column in table.columns)
+        self._known = dict(zip(keys, zip(times, answers, strict=True), strict=True))
+        self._order, self._fresh = deque(keys), deque()
+        self._table, self._expired = table, 0
+
+    def _drop(self) -> None:
+        del self._known[self._order.popleft()]
+        if self._expired < self._table.num_rows:
+            self._expired += 1
+        else:
+            self._fresh.popleft()
+
+
+def _entries(keys: list[str], times: list[int], answers: list[bytes]) -> pa.Table:
+    return pa.table(
+        {
+            "argument": pa.array(keys, pa.string()),
+            "at_us": pa.array(times, pa.int64()),
+            "answer": pa.array(answers, pa.binary()),
+        }
+    )

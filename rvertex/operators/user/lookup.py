@@ -1,0 +1,310 @@
+"""LOOKUP: columns that a function of the user's fetches from outside, for each row.
+
+Many calls are in progress at a time; the operator emits rows in their order. Answers are drawn in
+that order (:mod:`rvertex.user_code.context`), so what is recorded does not depend on which call
+ended first, and a restart calls only for rows after the recorded ones. A row whose call fails at
+last is recorded as failed, unless that ends the job.
+
+Invariants: (1) the state is a function of the rows that were emitted; (2) which rows share an
+answer follows from arguments and event times alone: a cached answer is valid for ``cache_us`` from
+the start of the row that asked, and a failure is not cached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from rstream.items.batch import VS, event_schema, int64_column
+from rvertex.errors import UnknownColumnError
+from rvertex.events.run import Run
+from rvertex.operators.protocol import OperatorState, whole
+from rvertex.operators.user.answers import AnswerCache, Answers, arguments_of, key_of
+from rvertex.user_code.code import OnError, Poison, UserCode, dead_letter_outputs
+from rvertex.user_code.context import CallPolicy, Failure, Request
+from rvertex.user_code.errors import NoLoggedValuesError, UserResultError, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rvertex.events.side_output import SideOutput
+    from rvertex.messages import CallCounts
+    from rvertex.operators.horizon import Durations
+    from rvertex.user_code.context import Calls, ValueShell, ValueSource
+
+OnFailure = Literal["fail", "null", "skip", "dead_letter"]
+#: Requests that may be ahead of the first row without an answer, in times of what calls take.
+_AHEAD = 4
+#: Rows of a step, in the same measure: a checkpoint waits until all of them have answers.
+_STEP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Adds the columns of ``schema``, which ``function`` returns for the values of ``on``."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    function: UserCode
+    #: Empty: the function gets the whole row.
+    on: tuple[str, ...]
+    schema: pa.Schema
+    policy: CallPolicy
+    cache_us: int | None = None
+    on_error: OnFailure = "fail"
+    #: Folder of its dead letters; "" for the name of the function.
+    letters: str = ""
+
+    @property
+    def passing(self) -> OnError:
+        """How rows whose call failed are passed over, where that does not end the job."""
+        return "dead_letter" if self.on_error == "dead_letter" else "skip"
+
+    @property
+    def how(self) -> str:
+        """Its columns and limits, for plans."""
+        on = f" of {', '.join(self.on)}" if self.on else ""
+        policy = self.policy
+        batch = "" if policy.batch is None else f" x {policy.batch}"
+        ttl = "" if self.cache_us is None else f", cache {self.cache_us / 1e6:g} s"
+        return f"{on}, {policy.concurrency}{batch} at a time{ttl}"
+
+    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
+        """The dead letters, if they are kept."""
+        return dead_letter_outputs(self.function, self.passing, self.letters, inputs[0])
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """None: its answers cannot be computed again."""
+        return None
+
+    def output_duration(self, durations: Durations) -> int | None:
+        """Lifetimes pass."""
+        return durations[0]
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input, then the declared columns.
+
+        Raises:
+            UnknownColumnError: a column of ``on`` that the input does not have.
+        """
+        (payload,) = inputs
+        for name in self.on:
+            if name not in payload.names:
+                raise UnknownColumnError("lookup", name, tuple(payload.names))
+        return pa.schema([*payload, *self.schema])
+
+    def open(self, inputs: Sequence[pa.Schema]) -> LookupOperator:
+        """Nothing called yet."""
+        (payload,) = inputs
+        return LookupOperator(self, payload)
+
+
+@dataclass(slots=True)
+class _Step:
+    """The rows of one step."""
+
+    events: pa.RecordBatch
+    times: list[int]
+    arguments: list[Any]
+    keys: list[str]
+    #: The first row without an answer; the first for which no call was considered.
+    at: int = 0
+    ahead: int = 0
+
+
+class LookupOperator:
+    """See :class:`Lookup`."""
+
+    def __init__(self, spec: Lookup, payload: pa.Schema) -> None:
+        self._spec, self._name = spec, spec.function.name
+        self._schema = event_schema(spec.output_schema([payload]))
+        self._answers = Answers(self._name, spec.schema)
+        self._cache = None if spec.cache_us is None else AnswerCache(spec.cache_us)
+        self._poison = Poison(spec.function, spec.passing, payload)
+        self._source: ValueSource | None = None
+        self._shell: ValueShell | None = None
+        self._calls: Calls | None = None
+        #: By row of the step: the request that was made for it.
+        self._requests: dict[int, Request] = {}
+        #: By argument: the start of the row for which it is being asked.
+        self._called: dict[str, int] = {}
+        self._seq = 0
+        self._width = spec.policy.concurrency * (spec.policy.batch or 1)
+        self.step_rows_max = self._width * _STEP
+
+    @property
+    def poisoned_events(self) -> int:
+        """Rows whose call failed."""
+        return self._poison.count
+
+    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
+        """The dead letters since the last call."""
+        return self._poison.drain_side_outputs()
+
+    def use_values(self, source: ValueSource, shell: ValueShell) -> None:
+        """See :class:`~rvertex.user_code.context.DrawsValues`."""
+        self._source, self._shell = source, shell
+
+    def call_counts(self) -> CallCounts:
+        """See :class:`~rvertex.user_code.context.CallsOutside`."""
+        return self._open_calls().counts()
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Wait for all answers."""
+        return whole(self.process_in_pieces(ports))
+
+    def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
+        """Emit rows as soon as they and all before them have answers."""
+        (run,) = ports
+        events, passed = run.events, 0
+        arguments = arguments_of(events, self._spec.on)
+        times = int64_column(events, VS)
+        step = _Step(events, times.tolist(), arguments, [key_of(a) for a in arguments])
+        self._requests, self._called = {}, {}
+        while step.at < events.num_rows:
+            first = step.at
+            rows = self._resolve(step)
+            if step.at == first:
+                self._start(step)
+                if not self._open_calls().wait():
+                    yield None
+            elif step.at < events.num_rows:
+                self._start(step)
+                until = int(run.ctis.searchsorted(times[step.at - 1], side="right"))
+                yield Run(rows, run.ctis[passed:until])
+                passed = until
+            else:
+                yield Run(rows, run.ctis[passed:])
+        if not events.num_rows:
+            yield Run(self._rows(events, [], []), run.ctis)
+        self._seq += events.num_rows
+
+    def snapshot(self) -> OperatorState:
+        """Counters, and the cache."""
+        drawn = 0 if self._source is None else self._source.next_index
+        header = {"seq": self._seq, "poisoned": self._poison.count, "drawn": drawn}
+        return OperatorState(header, {} if self._cache is None else {"cache": self._cache.table()})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue from ``state``."""
+        self._seq, self._poison.count = state.header["seq"], state.header["poisoned"]
+        if self._source is not None:
+            self._source.load(state.header["drawn"])
+        if self._cache is not None:
+            self._cache.load(state.tables["cache"])
+
+    def _resolve(self, step: _Step) -> pa.RecordBatch:
+        """The next rows that have answers; ``step.at`` is behind them."""
+        kept: list[int] = []
+        answers: list[bytes] = []
+        while step.at < len(step.times) and self._has_answer(step):
+            answer = self._answer(step)
+            if answer is not None:
+                kept.append(step.at)
+                answers.append(answer)
+            step.at += 1
+        return self._rows(step.events, kept, answers)
+
+    def _rows(
+        self, events: pa.RecordBatch, kept: list[int], answers: list[bytes]
+    ) -> pa.RecordBatch:
+        rows = events.take(pa.array(kept, pa.int64()))
+        columns = [*rows.columns, *self._answers.table(answers).columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _has_answer(self, step: _Step) -> bool:
+        if self._is_known(step, step.at) or self._drawing().has_recorded:
+            return True
+        request = self._requests.get(step.at)
+        return request is not None and request.is_done
+
+    def _is_known(self, step: _Step, row: int) -> bool:
+        """Whether no call is needed for a row."""
+        if step.arguments[row] is None:
+            return True
+        cache = self._cache
+        return cache is not None and cache.find(step.keys[row], step.times[row]) is not None
+
+    def _answer(self, step: _Step) -> bytes | None:
+        """The answer for the row at hand; None: the row is left out."""
+        row, key, at = step.at, step.keys[step.at], step.times[step.at]
+        if step.arguments[row] is None:
+            return self._answers.null
+        known = None if self._cache is None else self._cache.find(key, at)
+        if known is not None:
+            return known
+        request = self._requests.pop(row, None)
+        found = self._drawing().draw(
+            "lookup", f"{self._name}, {key}", lambda: self._outcome(request, step)
+        )
+        if isinstance(found, bytes):
+            if self._cache is not None:
+                self._cache.add(key, at, found)
+            return found
+        reason, line = found
+        self._poison.pass_over(reason, line, self._seq + row, *_values(step.events, row))
+        return self._answers.null if self._spec.on_error == "null" else None
+
+    def _outcome(self, request: Request | None, step: _Step) -> bytes | list[str]:
+        """What is recorded of a call: its answer, or why and where it failed.
+
+        Raises:
+            UserCodeError: it failed, and the policy is to fail.
+        """
+        assert request is not None, step.at
+        failure = request.failure
+        if failure is None:
+            try:
+                return self._answers.of(request)
+            except UserResultError as error:
+                failure = Failure(error.reason, place_of(self._spec.function.target))
+        if self._spec.on_error == "fail":
+            where = self._seq + step.at, *_values(step.events, step.at)
+            raise self._poison.failure(failure.reason, failure.line, *where)
+        return [failure.reason, failure.line]
+
+    def _start(self, step: _Step) -> None:
+        """Ask for the row at hand and rows ahead that will not use the answer of another."""
+        requests: list[Request] = []
+        if step.at not in self._requests and not self._is_known(step, step.at):
+            requests.append(self._request(step, step.at))  # if the call it relied on has failed
+            step.ahead = max(step.ahead, step.at + 1)
+        until = min(len(step.times), step.at + self._width * _AHEAD)
+        while step.ahead < until:
+            if not self._is_shared(step, step.ahead):
+                requests.append(self._request(step, step.ahead))
+            step.ahead += 1
+        if requests:
+            self._open_calls().start(requests)
+
+    def _request(self, step: _Step, row: int) -> Request:
+        request = self._requests[row] = Request(step.arguments[row])
+        self._called[step.keys[row]] = step.times[row]
+        return request
+
+    def _is_shared(self, step: _Step, row: int) -> bool:
+        """Whether a row is likely to use the answer of one before it."""
+        if self._is_known(step, row) or row in self._requests:
+            return True
+        called = self._called.get(step.keys[row])
+        ttl_us = self._spec.cache_us
+        return ttl_us is not None and called is not None and step.times[row] - called < ttl_us
+
+    def _drawing(self) -> ValueSource:
+        if self._source is None:
+            raise NoLoggedValuesError("lookup")
+        return self._source
+
+    def _open_calls(self) -> Calls:
+        if self._calls is None:
+            if self._shell is None:
+                raise NoLoggedValuesError("lookup")
+            self._calls = self._shell.calls(self._spec.function, self._spec.policy)
+        return self._calls
+
+
+def _values(events: pa.RecordBatch, row: int) -> tuple[int, int, tuple[Any, ...]]:
+    vs, ve, *values = (column[row].as_py() for column in events.columns)
+    return vs, ve, tuple(values)
