@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from rstream.format.message_codec import MessageCodec
 from rstream.types import MIN_TIME
+from rvertex.events.call_counts import CallCounts  # noqa: TC001 - the codec reads the hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +92,6 @@ class Hold:
     since_us: int
     #: A window that ends by itself as time goes on.
     is_window: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CallCounts:
-    """What an instance has called so far; times in microseconds."""
-
-    function: str
-    calls: int
-    #: Attempts that were made again, and calls that failed at last.
-    retries: int
-    failures: int
-    #: Of the last calls: the median and the 99th percentile.
-    median_us: int
-    p99_us: int
-    #: Calls in progress, and since when the oldest of them is.
-    running: int
-    oldest_us: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ ROOMS = (
     *("rstream/secret_values.py", "rstream/connection_strings.py"),
     *("rstream/items", "rstream/store", "rstream/format", "rstream/log", "rstream/intake"),
     *("rstream/transport", "rstream"),
-    *("rvertex/errors.py", "rvertex/messages.py"),
+    *("rvertex/errors.py", "rvertex/events/call_counts.py", "rvertex/messages.py"),
     *("rvertex/events", "rvertex/keys", "rvertex/state"),
     *("rvertex/user_code", "rvertex/user_code/keyed"),
     *("rvertex/aggregates", "rvertex/aggregates/ranked", "rvertex/aggregates/registry.py"),

@@ -16,8 +16,8 @@ from rvertex.messages import Counts, Timing
 
 if TYPE_CHECKING:
     from jobmanager.state.topology import VertexShape
+    from rvertex.events.call_counts import CallCounts
     from rvertex.messages import (
-        CallCounts,
         Hold,
         LogProgress,
         Memory,

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from rstream.errors import StreamEngineError
-from rvertex.messages import CallCounts
+from rvertex.events.call_counts import CallCounts
 from rvertex.user_code.context import Failure
 from rvertex.user_code.errors import RAISED, UserResultError, line_of, place_of, reason_of
 
@@ -301,8 +301,8 @@ class _Caller:
             if stuck > _STUCK_MAX * self._policy.concurrency:
                 self._broken = (
                     f"{stuck} calls have not returned after their time-out of "
-                    f"{self._policy.timeout_us / 1e6:g} s, and Python cannot end their threads: set "
-                    "a time-out in the client that the function uses"
+                    f"{self._policy.timeout_us / 1e6:g} s, and Python cannot end their threads: "
+                    "set a time-out in the client that the function uses"
                 )
             raise
 

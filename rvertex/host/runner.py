@@ -80,8 +80,7 @@ class VertexRunner:
         self._reading: Future[pa.RecordBatch | None] | None = None
         self._source_ended = False
         self._ahead: Items | None = None
-        self._pace = prepared.pace
-        self._values = prepared.values
+        self._pace, self._values = prepared.pace, prepared.values
         #: What must become durable before these outputs are written.
         self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
         #: Outputs of productions that are not durable as items yet.
@@ -136,7 +135,7 @@ class VertexRunner:
         if not self._has_room:
             return False
         worked = self.vertex.has_more or self._read_inputs()
-        if not worked and self._has_executed:
+        if self._has_executed and not worked:
             return False
         self._has_executed = True
         return self._execute() or (worked and not self.vertex.pieces.is_waiting)
@@ -323,7 +322,7 @@ class VertexRunner:
             log_partitions=0 if self._feed is None else self._feed.reader.log_partitions,
             holds=v.holds,
             is_blocked=not self._has_room,
-            calls=tuple(operator.call_counts() for operator in v.calling),
+            calls=tuple(op.call_counts() for op in v.calling),
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:

@@ -24,7 +24,7 @@ from rvertex.user_code.errors import NoLoggedValuesError, ReplayedValueError, Us
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rvertex.messages import CallCounts
+    from rvertex.events.call_counts import CallCounts
     from rvertex.user_code.code import UserCode
 
 

@@ -52,8 +52,8 @@ class TestStream:
         now: What ``ctx.now()`` returns at first.
         seed: Of ``ctx.random()``.
         parallelism: Vertices of each keyed stage.
-        answers: Per function of a lookup its answers: a dict by argument (a tuple if there are more), or
-            a function. An exception as an answer is raised. Without answers it is called.
+        answers: Per function of a lookup its answers: a dict by argument (a tuple if there are
+            more), or a function. An exception as an answer is raised. Without answers it is called.
     """
 
     __test__ = False  # pytest: this is no test

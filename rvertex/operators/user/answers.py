@@ -102,7 +102,7 @@ class Answers:
 class AnswerCache:
     """Answers by argument, for ``ttl_us`` of event time since the row that caused the call.
 
-    Entries are in the order of event time, so those that expire are in front.
+    Entries are in the order of event time: the first expire first.
     """
 
     def __init__(self, ttl_us: int) -> None:

@@ -29,8 +29,8 @@ from rvertex.user_code.errors import NoLoggedValuesError, UserResultError, place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rvertex.events.call_counts import CallCounts
     from rvertex.events.side_output import SideOutput
-    from rvertex.messages import CallCounts
     from rvertex.operators.horizon import Durations
     from rvertex.user_code.context import Calls, ValueShell, ValueSource
 
