@@ -11,6 +11,7 @@ from rstream.format.table import TableForm
 from rstream.items.batch import EVENT, KIND, VE, VS, int64_column, kinds, widened
 from rstream.items.dictionaries import plain_array
 from rstream.items.edges import is_end
+from rstream.items.hashing import hash_rows
 from rvertex.events.lifetime import with_times
 from rvertex.sinks.protocol import OP, DeliveredRows
 
@@ -59,8 +60,17 @@ class CleanRows:
             events = with_times(events, vs=np.minimum(vs, ve), ve=np.maximum(vs, ve))
         table = self._clean(events)
         seqs = at + items.first_seq
-        rows = DeliveredRows(items.first_seq, items.next_seq, seqs, table, ends, instants)
+        return DeliveredRows(items.first_seq, items.next_seq, seqs, table, ends, instants)
+
+    def with_op(self, rows: DeliveredRows) -> DeliveredRows:
+        """The rows as they are written: behind their kinds of change, if they have such."""
         return rows if self._op_key is None else rows.with_op(self._op_key)
+
+    def identities(self, table: pa.RecordBatch) -> list[int]:
+        """By row an integer that its beginning and its end have in common."""
+        names = [name for name in table.schema.names if name not in (OP, self._form.end)]
+        hashes: list[int] = hash_rows([table.column(n) for n in names], exact=True).tolist()
+        return hashes
 
     def table(self, events: pa.Table) -> pa.Table:
         """Events that are no end edges, with columns ``_vs, _ve, payload``, as rows."""

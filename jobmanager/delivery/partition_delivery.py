@@ -4,7 +4,8 @@ The thread of a :class:`PartitionDelivery` reads what the output has, without wa
 a checkpoint, and commits rows together with its progress. After any failure it opens the
 destination again, which says how far it is, and goes on there. Why each row arrives once:
 docs/adr/0033-delivery.md. With dead letters, a refused commit is tried again with half of its rows,
-and so on, until one row is refused: that row is stored and left out.
+and so on, until one row is refused: that row is stored and left out. Of several rows of one instant
+all beginnings are stored.
 
 Invariants: (1) rows are written in the order of the partition, and only above the position that the
 destination told, which the output has been checked against; (2) nobody waits for a delivery: it
@@ -17,6 +18,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
 
 from jobmanager.delivery.output_tap import LOOK_INTERVAL_S
 from rstream.errors import OperatingError, StreamEngineError
@@ -125,7 +129,7 @@ class PartitionDelivery:
 
     def view(self) -> DeliveryView:
         """Where it stands; from any thread."""
-        refused = 0 if self._refused is None else len(self._refused.seqs)
+        refused = 0 if self._refused is None else self._refused.rows
         return DeliveryView(
             self.state, self._delivered_seq, self._rows, self._commits, refused, self._error
         )
@@ -224,13 +228,28 @@ class PartitionDelivery:
     def _write(self, items: Items) -> None:
         rows = self._clean.of(items)
         if rows is not None and self._refused is not None:
-            rows = rows.without(self._refused.seqs)
+            rows = self._without_refused(rows, self._refused)
         if rows is not None:
             assert self._destination is not None
+            rows = self._clean.with_op(rows)
             self._pending_rows += rows.table.num_rows
             if self._refused is not None:
                 self._pending.append(rows)
             self._destination.write(rows)
+
+    def _without_refused(self, rows: DeliveredRows, refused: RefusedRows) -> DeliveredRows | None:
+        """The rows without those in the dead letters, and without the ends of such."""
+        kept = rows.without(refused.seqs)
+        if kept is None or kept.ends is None:
+            return kept
+        ends = np.flatnonzero(kept.ends)
+        hashes = self._clean.identities(kept.table.take(pa.array(ends)))
+        left_out = refused.begun(hashes)
+        if left_out and not self._claim.is_newest():
+            raise DeliveryFencedError(self._label, self._claim.epoch)
+        for place in left_out:
+            refused.add_end(int(kept.seqs[ends[place]]), hashes[place])
+        return kept.without(refused.seqs) if left_out else kept
 
     def _commit_if_due(self, *, is_idle: bool) -> float:
         """Commit what is due; gives how long there is nothing to do unless there is news."""
@@ -290,26 +309,31 @@ class PartitionDelivery:
             self._fail(error)
             return
         self._release()
-        if len(suspects) > 1:
-            if self._rows_max == 1:  # an instant is never cut
-                self._fail(error)
+        if len(suspects) > 1 and self._rows_max > 1:
             self._rows_max = max(min(rows, self._rows_max) // 2, 1)
             return
-        if len(refused.seqs) >= self._limits.refused_rows_max:
-            self._fail(TooManyRefusedError(self._label, len(refused.seqs), error.reason))
+        # An instant is never cut: blame its beginnings, or all of its rows if none begins.
+        blamed = [(part, at) for part, at in suspects if not part.is_end(at)] or suspects
+        if refused.rows + len(blamed) > self._limits.refused_rows_max:
+            self._fail(TooManyRefusedError(self._label, refused.rows, error.reason))
             return
+        reason = error.reason
+        if len(blamed) > 1:
+            reason += f" (of this or another of {len(blamed)} rows of one instant)"
         try:
             if not self._claim.is_newest():
                 raise DeliveryFencedError(self._label, self._claim.epoch)
-            ((part, at),) = suspects
-            is_end = part.ends is not None and bool(part.ends[at])
-            refused.add(
-                int(part.seqs[at]),
-                part.table.slice(at, 1),
-                error.reason,
-                is_end=is_end,
-                now_us=self._clock.now_us(),
-            )
+            for part, at in blamed:
+                row, is_end = part.table.slice(at, 1), part.is_end(at)
+                may_end = self._clean.has_edges and not is_end
+                refused.add(
+                    int(part.seqs[at]),
+                    row,
+                    reason,
+                    is_end=is_end,
+                    now_us=self._clock.now_us(),
+                    begins=self._clean.identities(row)[0] if may_end else None,
+                )
         except DeliveryFencedError as fenced:
             self.state, self._error = "fenced", str(fenced)
         except OperatingError as away:

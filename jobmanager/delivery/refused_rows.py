@@ -1,13 +1,16 @@
 """Dead letters of a delivery: rows that the destination refused, with its reason.
 
-    refused/<delivery>/<partition>-<seq>.arrow     one row
+    refused/<delivery>/<partition>-<seq>-<row>.arrow     one row; <row> is the hash of a beginning
+    refused/<delivery>/<partition>-<seq>-<row>.end       the end of a row whose beginning is here
 
 A row is either at the destination or here. It is stored here before a commit passes it, and a row
-that is stored here is never sent again, also not after a restart.
+that is stored here is never sent again, also not after a restart. Neither is its end.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,11 +18,14 @@ import pyarrow as pa
 from jobmanager.delivery.claim import folder_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from rstream.store.protocol import BlobStore
 
 FOLDER = "refused"
-_SUFFIX = ".arrow"
+_SUFFIX, _END = ".arrow", ".end"
 _DIGITS = 20
+_FILE = re.compile(r"(\d+)-(\d+)(?:-(\d+))?(\.\w+)")
 #: Columns beside those of the row.
 _ADDED = pa.schema(
     [
@@ -38,16 +44,64 @@ class RefusedRows:
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
         """``store``: that of the job's root."""
         self._store, self._partition = store, partition
+        self._ends = 0
         self._folder = f"{FOLDER}/{folder_name(delivery)}"
         self.seqs: set[int] = set()
+        #: By hash, how many rows began here and have not ended.
+        self._begun: Counter[int] = Counter()
+
+    @property
+    def rows(self) -> int:
+        """How many rows are here."""
+        return len(self.seqs) - self._ends
 
     def load(self) -> None:
         """Read which rows are here, whoever stored them."""
-        self.seqs = {seq for partition, seq in _names(self._store, self._folder)
-                     if partition == self._partition}  # fmt: skip
+        self.seqs, self._begun, self._ends = set(), Counter(), 0
+        for suffix in (_SUFFIX, _END):
+            for partition, seq, row_hash in _names(self._store, self._folder, suffix):
+                if partition == self._partition:
+                    self._note(seq, row_hash, suffix)
 
-    def add(self, seq: int, row: pa.RecordBatch, reason: str, *, is_end: bool, now_us: int) -> None:
-        """Store a row, durably."""
+    def begun(self, hashes: Sequence[int]) -> list[int]:
+        """Which of these ends, by place, are of rows that began here."""
+        left = self._begun.copy()
+        found = []
+        for place, row_hash in enumerate(hashes):
+            if left[row_hash] > 0:
+                left[row_hash] -= 1
+                found.append(place)
+        return found
+
+    def add_end(self, seq: int, row_hash: int) -> None:
+        """Store that the end of a row that began here is left out, durably."""
+        self._store.put(self._name(seq, row_hash, _END), b"")
+        self._note(seq, row_hash, _END)
+
+    def _name(self, seq: int, row_hash: int | None, suffix: str) -> str:
+        of_row = "" if row_hash is None else f"-{row_hash:0{_DIGITS}d}"
+        return f"{self._folder}/{self._partition}-{seq:0{_DIGITS}d}{of_row}{suffix}"
+
+    def _note(self, seq: int, row_hash: int | None, suffix: str) -> None:
+        self.seqs.add(seq)
+        self._ends += suffix == _END
+        if row_hash is not None:
+            self._begun[row_hash] += 1 if suffix == _SUFFIX else -1
+
+    def add(
+        self,
+        seq: int,
+        row: pa.RecordBatch,
+        reason: str,
+        *,
+        is_end: bool,
+        now_us: int,
+        begins: int | None = None,
+    ) -> None:
+        """Store a row, durably.
+
+        ``begins``: its hash, if it begins and may end later.
+        """
         assert row.num_rows == 1, row.num_rows
         added = [self._partition, seq, is_end, now_us, reason]
         columns = [pa.array([v], f.type) for v, f in zip(added, _ADDED, strict=True)]
@@ -55,25 +109,21 @@ class RefusedRows:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        name = f"{self._folder}/{self._partition}-{seq:0{_DIGITS}d}{_SUFFIX}"
-        self._store.put(name, sink.getvalue().to_pybytes())
-        self.seqs.add(seq)
+        self._store.put(self._name(seq, begins, _SUFFIX), sink.getvalue().to_pybytes())
+        self._note(seq, begins, _SUFFIX)
 
 
 def read_refused(store: BlobStore, delivery: str, schema: pa.Schema) -> pa.Table:
     """The dead letters of a delivery, by partition and sequence number.
 
-    ``schema``: the columns of delivered rows; ``_partition``, ``_seq``, ``_is_end`` (the row had
-    arrived and its end was refused), ``_refused_at`` and ``_reason`` follow.
+    ``schema``: the columns of delivered rows, if there are no dead letters. Others have the columns
+    with which they were refused (changes begin with ``op``); ``_partition``, ``_seq``, ``_is_end``
+    (the row had arrived and its end was refused), ``_refused_at`` and ``_reason`` follow.
     """
-    folder = f"{FOLDER}/{folder_name(delivery)}"
-    files = [
-        f"{folder}/{partition}-{seq:0{_DIGITS}d}{_SUFFIX}"
-        for partition, seq in sorted(_names(store, folder))
-    ]
+    found = _paths(store, f"{FOLDER}/{folder_name(delivery)}", _SUFFIX)
+    files = [path for _, path in sorted((place[:2], path) for path, place in found.items())]
     tables = [pa.ipc.open_file(store.get(name)).read_all() for name in files]
-    whole = _schema(schema)
-    return pa.concat_tables([whole.empty_table(), *(t.cast(whole) for t in tables)])
+    return pa.concat_tables(tables or [_schema(schema).empty_table()], promote_options="permissive")
 
 
 def has_refused(store: BlobStore, delivery: str) -> bool:
@@ -85,11 +135,16 @@ def _schema(row: pa.Schema) -> pa.Schema:
     return pa.schema([*row, *_ADDED])
 
 
-def _names(store: BlobStore, folder: str) -> list[tuple[int, int]]:
-    """Partition and sequence number of each file."""
-    found = []
+def _names(store: BlobStore, folder: str, suffix: str) -> Iterable[tuple[int, int, int | None]]:
+    """Partition, sequence number and hash of each file."""
+    return _paths(store, folder, suffix).values()
+
+
+def _paths(store: BlobStore, folder: str, suffix: str) -> dict[str, tuple[int, int, int | None]]:
+    found = {}
     for path in store.list(folder):
-        partition, _, seq = path.rpartition("/")[2].removesuffix(_SUFFIX).partition("-")
-        if path.endswith(_SUFFIX) and partition.isdecimal() and seq.isdecimal():
-            found.append((int(partition), int(seq)))
+        match = _FILE.fullmatch(path.rpartition("/")[2])
+        if match is not None and match[4] == suffix:
+            row_hash = None if match[3] is None else int(match[3])
+            found[path] = int(match[1]), int(match[2]), row_hash
     return found

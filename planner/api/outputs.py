@@ -156,9 +156,11 @@ class Outputs:
             )
         )
 
-    def to_function(self, fn: Callable[[int, pa.RecordBatch], None]) -> Query:
+    def to_function(
+        self, fn: Callable[[int, pa.RecordBatch], None], *, on_bad_row: OnRefused = "fail"
+    ) -> Query:
         """Deliver the answer to Python; see :func:`planner.api.sinks.function`."""
-        return self.deliver(sinks.function(fn))
+        return self.deliver(sinks.function(fn, on_bad_row=on_bad_row))
 
     def to_console(self) -> Query:
         """Print the answer where the job manager runs."""

@@ -103,7 +103,11 @@ def postgres(
 
 
 def function(
-    fn: Callable[[int, pa.RecordBatch], None], *, changes: bool = False, name: str = ""
+    fn: Callable[[int, pa.RecordBatch], None],
+    *,
+    changes: bool = False,
+    name: str = "",
+    on_bad_row: OnRefused = "fail",
 ) -> FunctionSink:
     """Calls ``fn(first_seq, batch)`` with rows in the order of a partition, where the job runs.
 
@@ -111,12 +115,16 @@ def function(
     with the same number and the same rows; ranges of calls do not overlap. A function with a
     parameter ``stream`` also gets the partition, since several call it: store ``(stream,
     first_seq)`` to process each row once. A call that raises is retried, unless no retry can help:
-    a mistake such as NameError, or an HTTP status such as 401 or 422. ``changes``: as in
-    :func:`kafka`.
+    a mistake such as NameError, or an HTTP status such as 401.
+
+    A call refuses its rows if it raises a ValueError, TypeError, LookupError, ArithmeticError,
+    AttributeError or AssertionError, or HTTP's 400, 413, 414 or 422. Such a call must have no
+    effect. ``on_bad_row``: as in :func:`kafka`; with ``"dead_letter"`` smaller calls find the row.
+    ``changes``: as in :func:`kafka`.
     """
     if not callable(fn):
         raise InvalidSinkError("function", f"it takes a function, not {fn!r}")
-    return FunctionSink(user_code(fn, "to_function", deterministic=True), name, changes)
+    return FunctionSink(user_code(fn, "to_function", deterministic=True), name, changes, on_bad_row)
 
 
 def console(*, changes: bool = False, name: str = "") -> ConsoleSink:

@@ -4,7 +4,8 @@ Nothing can make the effect of a function and our progress one act. So the rows 
 written down before it, with its first number, and whoever goes on after a failure first repeats the
 call that is written down. A function may be called again only with the same number and the same
 rows, and the ranges of its calls do not overlap: a receiver that keeps the numbers it has seen has
-each row exactly once.
+each row exactly once. A call that refuses its rows has no effect: its number may come again, with
+fewer rows.
 
     open-<epoch>     an epoch that was opened; nothing older may call any more
     state-<epoch>    the progress of its writer, and the call that it is about to make
@@ -16,6 +17,7 @@ epoch, then looks for a call. So a call that a successor has not seen is never m
 from __future__ import annotations
 
 import inspect
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -27,6 +29,7 @@ from rvertex.sinks.errors import (
     DeliveryUnknownError,
     DestinationError,
     DestinationRefusedError,
+    RowsRefusedError,
 )
 from rvertex.sinks.protocol import DeliveryProgress
 from rvertex.user_code.errors import reason_of
@@ -44,14 +47,17 @@ _DIGITS = 10
 #: Of the function itself, whatever the world is like.
 _BUGS = (NameError, ImportError, SyntaxError, NotImplementedError)
 _LOGIN, _ADDRESS = "correct the token or the user of the function", "correct its address"
-_ROWS = "the receiver refuses the rows: correct the query, or the receiver"
+#: Of the rows: the same call would raise it again. An OSError may pass.
+_VALUES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+_ROWS = "correct the query, the function or the receiver, or keep such rows with on_bad_row="
 #: Answers over HTTP that no retry mends, as urllib, requests and httpx raise them. Others pass: a
 #: receiver that is busy (408, 409, 425, 429) or broken (5xx).
 _HTTP = {
-    **dict.fromkeys((400, 413, 414, 415, 422, 431), _ROWS),
     **dict.fromkeys((401, 402, 403, 407), _LOGIN),
     **dict.fromkeys((404, 405, 410), _ADDRESS),
+    **dict.fromkeys((415, 431), "correct the headers of its request"),
 }
+_HTTP_ROWS = frozenset((400, 413, 414, 422))
 #: A function that has a parameter of this name is told which partition the numbers count.
 STREAM = "stream"
 
@@ -77,8 +83,12 @@ class FunctionDestination:
         self._store.put(_file(_OPEN, epoch), b"")
         state = self._last_state(epoch)
         if "call" in state:
-            self._call(state["call"]["first_seq"], _batch(state["call"]["rows"]))
-            state = {"done": state["call"]["then"]}
+            call = state["call"]
+            try:
+                self._call(call["first_seq"], call["then"][0], _batch(call["rows"]))
+                state = {"done": call["then"]}
+            except RowsRefusedError:  # it had no effect; the delivery sends the rows again
+                state = {"done": state["done"]}
         self._epoch = epoch
         self._note(epoch, state)
         for kind in (_OPEN, _STATE):
@@ -109,7 +119,11 @@ class FunctionDestination:
                 call = {"first_seq": first_seq, "rows": _bytes(batch), "then": then}
                 self._note(epoch, {"done": self._done(), "call": call})
                 self._check_mine(epoch)
-                self._call(first_seq, batch)
+                try:
+                    self._call(first_seq, progress.next_seq, batch)
+                except RowsRefusedError:
+                    self._note(epoch, {"done": self._done()})  # it may follow with fewer rows
+                    raise
             if progress != self._progress:
                 self._note(epoch, {"done": then})
                 self._check_mine(epoch)
@@ -155,11 +169,15 @@ class FunctionDestination:
         names = self._store.list()
         return [int(name.removeprefix(kind)) for name in names if name.startswith(kind)]
 
-    def _call(self, first_seq: int, batch: pa.RecordBatch) -> None:
+    def _call(self, first_seq: int, next_seq: int, batch: pa.RecordBatch) -> None:
         told = {STREAM: self._place.stream} if self._takes_stream else {}
         try:
             self._function(first_seq, batch, **told)
         except (Exception, SystemExit) as error:
+            if _refuses_rows(error):
+                reason = f"it raised {reason_of(error)}"
+                refused = self._name, first_seq, next_seq, reason, _ROWS
+                raise RowsRefusedError(*refused) from error
             reason = f"it raised {reason_of(error)} (items from {first_seq})"
             advice = _refusal(error)
             if advice:
@@ -167,12 +185,25 @@ class FunctionDestination:
             raise DestinationError(self._name, reason) from error
 
 
+def _refuses_rows(error: BaseException) -> bool:
+    """Whether it is the rows that make a call fail: other rows may pass."""
+    if _status(error) in _HTTP_ROWS:
+        return True
+    is_answer = isinstance(error, json.JSONDecodeError)  # of a receiver that is in trouble
+    return isinstance(error, _VALUES) and not isinstance(error, OSError) and not is_answer
+
+
+def _status(error: BaseException) -> object:
+    """The status of an answer over HTTP."""
+    response = getattr(error, "response", None)
+    return getattr(error, "code", None) or getattr(response, "status_code", None)
+
+
 def _refusal(error: BaseException) -> str:
     """What to do about an error that no retry mends; empty: it may pass."""
     if isinstance(error, _BUGS):
         return "correct the function"
-    response = getattr(error, "response", None)
-    status = getattr(error, "code", None) or getattr(response, "status_code", None)
+    status = _status(error)
     return _HTTP.get(status, "") if isinstance(status, int) else ""
 
 

@@ -58,6 +58,13 @@ class DeliveredRows:
         """The numbers of the rows of the items ``[first_seq, next_seq)``, int64[k]."""
         return np.flatnonzero((self.seqs >= first_seq) & (self.seqs < next_seq))
 
+    def is_end(self, at: int) -> bool:
+        """Whether a row of the table ends."""
+        if self.ends is not None:
+            return bool(self.ends[at])
+        names = self.table.schema.names
+        return names[:1] == [OP] and self.table.column(0)[at].as_py() in (UPDATE_BEFORE, DELETE)
+
     def without(self, seqs: set[int]) -> DeliveredRows | None:
         """The rows that are not of the items ``seqs``; None if there are none."""
         kept = ~np.isin(self.seqs, np.fromiter(seqs, np.int64, len(seqs)))

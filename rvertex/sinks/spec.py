@@ -184,6 +184,7 @@ class FunctionSink:
     name: str = ""
     #: Rows come when they begin and again when they end, behind a column ``op``.
     changes: bool = False
+    on_bad_row: OnRefused = "fail"
 
     @property
     def label(self) -> str:
@@ -191,6 +192,7 @@ class FunctionSink:
 
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
+        check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
 
 
 @dataclass(frozen=True, slots=True)

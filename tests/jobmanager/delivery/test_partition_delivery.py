@@ -580,14 +580,25 @@ def test_a_refused_row_ends_a_delivery_that_keeps_no_dead_letters() -> None:
     assert "one of these" in found.view().error
 
 
-def test_a_refused_row_that_cannot_be_told_from_its_instant_ends_the_delivery() -> None:
+def test_rows_of_an_instant_are_put_aside_together_if_the_destination_names_none() -> None:
     """Where rows may end later, what happens at one instant arrives together or not at all."""
     items = [ev(1, x=1), ev(2, x=2), ev(2, x=3), cti(INF_TIME)]
-    ledger = Picky({3}, at_write=False)
-    found = delivery(written(items), ledger, has_edges=True, keeps_refused=True)
+    for at_write, kept in ((False, [1]), (True, [1, 2])):
+        uri, ledger = written(items), Picky({3}, at_write=at_write)
+        found = delivery(uri, ledger, has_edges=True, keeps_refused=True)
+        found.run()
+        assert (found.state, values(ledger.rows)) == ("finished", kept)
+        letters = read_refused(ROOT, uri, pa.schema([*FORM_FIELDS, *PAYLOAD]))
+        assert letters["x"].to_pylist() == [x for x in (1, 2, 3) if x not in kept]
+        said = ["another of 2 rows" in reason for reason in letters["_reason"].to_pylist()]
+        assert said == [not at_write] * len(said)
+
+
+def test_a_row_that_ends_at_the_instant_of_a_refused_one_is_delivered() -> None:
+    items = [ev(1, x=1), ev(2, x=3), ev(2, 1, x=1), cti(INF_TIME)]
+    uri, ledger = written(items), Picky({3}, at_write=False)
+    found = delivery(uri, ledger, has_edges=True, keeps_refused=True)
     found.run()
-    assert (found.state, values(ledger.rows)) == ("failed", [1])
-    ledger.at_write = True
-    again = delivery(written(items), ledger, has_edges=True, keeps_refused=True)
-    again.run()
-    assert (again.state, values(ledger.rows)) == ("finished", [1, 2])
+    assert (found.state, values(ledger.rows)) == ("finished", [1, 1])
+    letters = read_refused(ROOT, uri, pa.schema([*FORM_FIELDS, *PAYLOAD]))
+    assert (letters["x"].to_pylist(), letters["_is_end"].to_pylist()) == ([3], [False])

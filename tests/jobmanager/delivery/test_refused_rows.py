@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +23,8 @@ from tests.support.jobs import WAIT_S, with_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    import pyarrow as pa
 
     from planner import Query
     from rvertex.sinks.spec import SinkSpec
@@ -36,6 +39,39 @@ def query_to(folder: Path, spec: SinkSpec, bad: Sequence[int], text: str) -> Que
     rows = [{"t": i, "n": i, "s": text if i in bad else "good"} for i in range(ROWS)]
     (folder / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return ss.Stream.from_json(str(folder / "in.json"), vs="t", delay="0s").deliver(spec)
+
+
+def take(folder: str, first_seq: int, batch: pa.RecordBatch) -> None:
+    """A file for each call; a call with a bad row has no effect."""
+    values = batch.to_pylist()
+    for row in values:
+        if row["s"] == "bad":
+            raise ValueError(f"{row['n']} is bad")
+    name = f"{folder}/{first_seq}-{batch.num_rows}.json"
+    Path(name).write_text(json.dumps([row["n"] for row in values]))
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_rows_that_a_function_refuses(tmp_path: Path, changes: bool) -> None:
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    called = functools.partial(take, str(calls))
+    spec = ss.sinks.function(called, on_bad_row="dead_letter", name="orders", changes=changes)
+    status = run(query_to(tmp_path, spec, BAD, "bad"), tmp_path / "job")
+    assert (status["state"], [row["refused"] for row in status["deliveries"]]) == ("finished", [4])
+    found = [n for path in calls.iterdir() for n in json.loads(path.read_text())]
+    assert sorted(found) == [n for n in range(ROWS) if n not in BAD]
+    letters = ss.read_dead_letters(str(tmp_path / "job"), "orders")
+    assert letters["n"].to_pylist() == list(BAD)
+    assert letters["_reason"].to_pylist()[1] == "it raised ValueError: 77 is bad"
+
+
+def test_function_that_refuses_a_row_ends_its_delivery_by_name(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    rows = query_to(tmp_path, ss.sinks.function(functools.partial(take, str(calls))), BAD, "bad")
+    with pytest.raises(JobFailedError, match=r"refuses a row.*ValueError: 0 is bad; correct the"):
+        run(rows, tmp_path / "job")
 
 
 def run(query: Query, root: Path) -> dict[str, Any]:
@@ -114,6 +150,71 @@ def test_a_delivery_that_ended_is_delivered_again_with_dead_letters(
     assert result.exit_code == 0, result.output
     assert len(postgres.query(f"SELECT n FROM {table}")) == ROWS - 1
     assert ss.read_dead_letters(str(root), "orders")["n"].to_pylist() == [77]
+
+
+def living(folder: Path, text: str) -> ss.Stream:
+    """Values of three keys, each alive until the next one of its key."""
+    rows = [
+        {"t": i + 1, "k": "abc"[i % 3], "n": i, "s": text if i in LIVING_BAD else "good"}
+        for i in range(LIVING)
+    ]
+    (folder / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ss.Stream.from_json(str(folder / "in.json"), vs="t", delay="0s").upserts("k")
+
+
+LIVING, LIVING_BAD = 60, (0, 20, 21, 58)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["upsert", "changes"])
+def test_refused_rows_that_live_in_a_table(
+    postgres: PostgresServer, postgres_schema: str, tmp_path: Path, form: str
+) -> None:
+    table = f"{postgres_schema}.t"
+    op = "op text, " if form == "changes" else ""
+    unique = "PRIMARY KEY" if form == "upsert" else ""
+    postgres.query(
+        f'CREATE TABLE {table} ({op}start timestamptz, "end" timestamptz, t bigint, '
+        f"k text {unique}, n bigint, s varchar(9))"
+    )
+    how: Any = {"mode": "upsert", "key": ["k"]} if form == "upsert" else {"changes": True}
+    spec = ss.sinks.postgres(postgres.dsn, table, on_bad_row="dead_letter", name="orders", **how)
+    status = run(living(tmp_path, "x" * 10).deliver(spec), tmp_path / "job")
+    assert status["state"] == "finished"
+    letters = ss.read_dead_letters(str(tmp_path / "job"), "orders").to_pylist()
+    assert not any(row["_is_end"] for row in letters)
+    if form == "upsert":  # others had a successor in the same commit
+        assert [row["n"] for row in letters][-1:] == [58]
+        assert postgres.query(f"SELECT k, n FROM {table} ORDER BY k") == [("a", 57), ("c", 59)]
+    else:
+        assert [row["n"] for row in letters] == list(LIVING_BAD)
+        ended = postgres.query(f"SELECT n FROM {table} WHERE op IN ('-D', '-U')")
+        assert not {n for (n,) in ended} & set(LIVING_BAD)
+        found = postgres.query(f"SELECT n FROM {table} WHERE op IN ('+I', '+U') ORDER BY n")
+        assert [n for (n,) in found] == [n for n in range(LIVING) if n not in LIVING_BAD]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["upsert", "changes", "debezium"])
+def test_refused_records_of_rows_that_live(broker: Broker, tmp_path: Path, form: str) -> None:
+    topic = broker.create_topic(f"refused-{form}")
+    how: Any = {"upsert": {"upsert": True}, "changes": {"changes": True}}.get(
+        form, {"format": "debezium-json"}
+    )
+    spec = ss.sinks.kafka(
+        topic, servers=broker.servers, key=["k"], on_bad_row="dead_letter", name="orders", **how
+    )
+    status = run(living(tmp_path, "x" * 2_000_000).deliver(spec), tmp_path / "job")
+    assert status["state"] == "finished", status["deliveries"]
+    letters = ss.read_dead_letters(str(tmp_path / "job"), "orders").to_pylist()
+    assert [(row["n"], row["_is_end"]) for row in letters] == [(n, False) for n in LIVING_BAD]
+    begun = []
+    for record in broker.read_committed(topic):
+        value = json.loads(record.value or b"null") or {}
+        row = value.get("after") if form == "debezium" else value
+        if row and row.get("op", "+I") in ("+I", "+U"):
+            begun.append(row["n"])
+    assert sorted(begun) == [n for n in range(LIVING) if n not in LIVING_BAD]
 
 
 def test_the_health_says_that_rows_were_refused() -> None:

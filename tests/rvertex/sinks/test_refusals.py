@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.server
+import io
+import json
 import threading
 import urllib.request
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ import pytest
 
 from jobmanager.delivery.claim import DeliveryClaim, folder_name
 from rstream import MemoryBlobs, open_store
-from rvertex.sinks.errors import DestinationError, DestinationRefusedError
+from rvertex.sinks.errors import DestinationError, DestinationRefusedError, RowsRefusedError
 from rvertex.sinks.function import FunctionDestination
 from rvertex.sinks.opening import destination
 from rvertex.sinks.spec import DeliveryPlace, ParquetSink
@@ -56,8 +58,9 @@ def commit(function: Callable[[int, pa.RecordBatch], None]) -> None:
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        (400, "refuses the rows"),
-        (422, "refuses the rows"),
+        (400, "correct the query"),
+        (422, "correct the query"),
+        (415, "correct the headers"),
         (401, "correct the token"),
         (403, "correct the token"),
         (404, "correct its address"),
@@ -68,7 +71,8 @@ def test_answers_over_http(url: str, status: int, advice: str) -> None:
     def post(first_seq: int, batch: pa.RecordBatch) -> None:
         urllib.request.urlopen(f"{url}/{status}", data=b"rows", timeout=10).close()
 
-    refused = DestinationRefusedError if advice else DestinationError
+    refused: type[Exception] = DestinationRefusedError if advice else DestinationError
+    refused = RowsRefusedError if status in (400, 422) else refused
     with pytest.raises(refused, match=f"HTTP Error {status}.*{advice}"):
         commit(post)
 
@@ -83,7 +87,7 @@ def test_answers_as_other_clients_raise_them() -> None:
     def post(first_seq: int, batch: pa.RecordBatch) -> None:
         raise HTTPStatusError
 
-    with pytest.raises(DestinationRefusedError, match="refuses the rows"):
+    with pytest.raises(RowsRefusedError, match=r"a row of the items \[0, 3\)"):
         commit(post)
 
 
@@ -103,6 +107,59 @@ def test_mistakes_of_a_function_are_not_tried_again(error: BaseException, is_ref
 
     with pytest.raises(DestinationRefusedError if is_refused else DestinationError):
         commit(fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_of_rows"),
+    [
+        (ValueError("no such unit"), True),
+        (KeyError("EUR"), True),
+        (ZeroDivisionError(), True),
+        (UnicodeEncodeError("latin-1", "ü", 0, 1, "no"), True),
+        (io.UnsupportedOperation("closed"), False),  # an OSError and a ValueError
+        (json.JSONDecodeError("of an answer", "<html>", 0), False),
+        (RuntimeError("busy"), False),
+    ],
+)
+def test_rows_that_a_function_refuses(error: Exception, is_of_rows: bool) -> None:
+    def refuse(first_seq: int, batch: pa.RecordBatch) -> None:
+        raise error
+
+    with pytest.raises(RowsRefusedError if is_of_rows else DestinationError):
+        commit(refuse)
+
+
+def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> None:
+    """By this writer, and by one that finds the call of a writer that died in it."""
+    calls: list[tuple[int, list[int]]] = []
+
+    def take(first_seq: int, batch: pa.RecordBatch) -> None:
+        calls.append((first_seq, batch.column("n").to_pylist()))
+        if died:
+            raise KeyboardInterrupt
+        if batch.num_rows > 2:
+            raise ValueError("too many")
+
+    place = DeliveryPlace("job", "d", 0, 1, SCHEMA, MemoryBlobs())
+    called, died = FunctionDestination(take, "hook", place), False
+    assert called.open(1) is None
+    called.write(items(0, 0, 6))
+    with pytest.raises(RowsRefusedError):
+        called.commit(progress(0, 6))
+    assert called.open(1) is None
+    called.write(items(0, 0, 6))
+    died = True
+    with pytest.raises(KeyboardInterrupt):
+        called.commit(progress(0, 6))
+    died = False
+    successor = FunctionDestination(take, "hook", place)
+    assert successor.open(2) is None  # the call of the dead one is repeated, and refused
+    assert calls == [(0, [1, 2, 4, 5])] * 3
+    for first in (0, 3):
+        successor.write(items(0, first, first + 3))
+        successor.commit(progress(0, first + 3))
+    assert calls[3:] == [(0, [1, 2]), (3, [4, 5])]
+    assert successor.open(2) == progress(0, 6)
 
 
 def test_file_where_the_folder_belongs(tmp_path: Path) -> None:
