@@ -342,8 +342,8 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 def _distinct(first: np.ndarray, last: np.ndarray) -> set[int]:
     """The windows that rows are in."""
     heads = heads_of(first, last)
-    spans = zip(first[heads].tolist(), last[heads].tolist(), strict=True)
-    return {w for lo, hi in set(spans) for w in range(lo, hi + 1)}
+    spans = dict.fromkeys(zip(first[heads].tolist(), last[heads].tolist(), strict=True))
+    return {w for lo, hi in spans for w in range(lo, hi + 1)}
 
 
 def _those(events: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
