@@ -24,9 +24,8 @@ import pyarrow as pa
 
 from rstream import open_store
 from rvertex.sinks.function import FunctionDestination
-from rvertex.sinks.opening import destination
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
-from rvertex.sinks.spec import DeliveryPlace, ParquetSink, PostgresSink, SinkSpec
+from rvertex.sinks.spec import DeliveryPlace, ParquetSink, PostgresSink, SinkSpec, destination
 from tests.support.postgres_server import PostgresServer
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ ROOMS = (
     *("rvertex/sources/logs/protocol.py", "rvertex/sources/logs/decode"),
     *("rvertex/sources/logs/kafka", "rvertex/sources/logs"),
     *("rvertex/sinks/errors.py", "rvertex/sinks/protocol.py"),
-    *("rvertex/sinks/postgres_columns.py", "rvertex/sinks/spec.py", "rvertex/sinks/limits.py"),
+    *("rvertex/sinks/postgres_columns.py", "rvertex/sinks/limits.py", "rvertex/sinks/spec.py"),
     *("rvertex/registry", "rvertex/sinks/kafka"),
     "rvertex/sinks",
     *("rvertex/vertex", "rvertex/checkpoint", "rvertex/host", "rvertex"),

@@ -24,6 +24,6 @@ def leave(code: str | int | None) -> NoReturn:
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # whoever read it is gone
+        with contextlib.suppress(OSError, ValueError):  # its reader has closed it
             stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))

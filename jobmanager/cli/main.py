@@ -197,7 +197,7 @@ class _Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read what is before the verb, and the file with options."""
-        ctx.meta[_JSON] = "--json" in args  # only a call that can be read tells it to a verb
+        ctx.meta[_JSON] = "--json" in args  # a call with a mistake reaches no verb
         try:
             ctx.default_map = settings_file.defaults(self.commands)
         except UsageError as error:

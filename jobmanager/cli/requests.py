@@ -22,7 +22,7 @@ from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
 
-#: What can be asked of a running job, as the errors say it.
+#: The requests to a running job, with the words for them in errors.
 _REQUESTS = {
     CANCEL: CANCEL,
     STOP: STOP,

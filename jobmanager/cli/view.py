@@ -78,7 +78,7 @@ class ProgressView:
         self._is_ended = not is_open
         rates = self._rates(status, now)
         self._shown_s = now
-        status = {**status, "error": ""}  # whoever waits for the job tells it, once
+        status = {**status, "error": ""}  # the waiting process prints it, once
         if self._live is not None:
             self._live.update(vertex_table(status, rates, width=self._console.width))
         else:
@@ -270,7 +270,7 @@ def _health(status: dict[str, Any]) -> str:
 def reason_lines(status: dict[str, Any]) -> list[str]:
     """A line for each reason of a job that is not ok, with since when and what to do."""
     if status["state"] not in (*OPEN_STATES, "finished", "stopped"):
-        return []  # its error says it
+        return []  # its error has the reason
     lines = []
     for row in with_health(status)["reasons"]:
         since_us = row["since_us"]

@@ -20,11 +20,9 @@ from jobmanager.delivery.refused_rows import RefusedRows
 from jobmanager.delivery.wiring import ThreadWiring
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import InvalidSinkError
-from rvertex.sinks.limits import limits_of
 from rvertex.sinks.spec import (
     DeliveryPlace,
     check_names,
-    delivered_key,
     keeps_refused,
     name_of,
     rows_of,
@@ -97,7 +95,7 @@ class Deliveries:
         if rows.has_edges and not takes_changes(spec):
             raise InvalidSinkError(name_of(spec), _NEEDS_KEYS)
         name, writers, streams = name_of(spec), plan.writers(), plan.sink_streams()
-        key = delivered_key(spec)
+        key = spec.delivered_key
         if key and len(streams) > 1 and not plan.partitioning.covers(key):
             raise InvalidSinkError(name_of(spec), _moves(key))
         for k, (stream, uri) in enumerate(streams, plan.first_partition):
@@ -149,7 +147,7 @@ class Deliveries:
             has_ended=self._has_ended,
             wake=wake,
             clock=self._wiring.clock,
-            limits=limits_of(spec, self._limits),
+            limits=spec.limited(self._limits),
             start_seq=self._start_seq,
             refused=RefusedRows(self._store, name, k) if keeps_refused(spec) else None,
         )
@@ -257,7 +255,7 @@ def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:
     form = plan.changes or output_form(plan)
     rows = CleanRows(item_schema(plan.schema), form, has_edges=plan.changes is not None)
     if spec is not None and rows_of(spec, rows.schema) is not rows.schema:
-        rows.add_op(delivered_key(spec))
+        rows.add_op(spec.delivered_key)
     return rows
 
 

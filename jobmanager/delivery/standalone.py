@@ -24,7 +24,7 @@ from rstream.errors import OperatingError
 from rvertex.messages import Locate
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.limits import DeliveryLimits
-from rvertex.sinks.spec import name_of, needs_changes
+from rvertex.sinks.spec import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ def _refuse_changes(destinations: Sequence[SinkSpec]) -> None:
     Raises:
         InvalidSinkError: a destination takes changes.
     """
-    for spec in filter(needs_changes, destinations):
+    for spec in (one for one in destinations if one.needs_changes):
         reason = (
             "the output of this job has whole rows, not changes. Name this destination in the "
             "query, or deliver whole rows"

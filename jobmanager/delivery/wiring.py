@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from rstream import open_store
 from rstream.clock import SystemClock
 from rstream.transport.flight import RemoteReader
-from rvertex.sinks.opening import destination
+from rvertex.sinks.spec import destination
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -107,11 +107,6 @@ class JobState:
             self.state, self.error = state, error
             self.out.append(EndJob(state, error))
 
-    def next_epoch(self) -> int:
-        """The name of a new instance."""
-        self.epoch += 1
-        return self.epoch
-
     def add_partitions(self, vertex: str, partitions: tuple[int, ...]) -> bool:
         """A vertex is to read these added partitions; whether it did not read all of them before.
 

@@ -12,7 +12,7 @@ from planner.logical.nodes import Lifetime, LogicalNode, Sinks, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
 from rvertex.operators.lifetimes.shift import Shift
-from rvertex.sinks.spec import delivered_key, takes_changes
+from rvertex.sinks.spec import takes_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ class Query:
         Two partitions are delivered at the same time, so rows of one key share a partition. Empty:
         there is one partition. None: no destination orders rows by key.
         """
-        keys = [key for key in map(delivered_key, self.deliveries) if key]
+        keys = [spec.delivered_key for spec in self.deliveries if spec.delivered_key]
         if not keys:
             return None
         return tuple(n for n in keys[0] if n in self.schema.names and all(n in k for k in keys))

@@ -52,11 +52,6 @@ RULES: tuple[Rule, ...] = (
 Root = Sink | Sinks
 
 
-def optimize(plan: Root, options: PlanOptions, rules: Sequence[Rule] = RULES) -> Root:
-    """The plan that is lowered: the same answer for less work."""
-    return optimize_step_by_step(plan, options, rules)[0]
-
-
 def optimize_step_by_step(
     plan: Root, options: PlanOptions, rules: Sequence[Rule] = RULES
 ) -> tuple[Root, tuple[RuleStep, ...]]:

@@ -41,7 +41,7 @@ from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import build_vertices, pair_spec, stateless_spec, summarise
 from rstream.format.codec import kept_type
 from rvertex.operators.edges.spread import EdgeSpread
-from rvertex.sinks.spec import check_names, name_of, needs_changes, takes_changes
+from rvertex.sinks.spec import check_names, name_of, takes_changes
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
 from rvertex.sources.formats.row_groups import marked
@@ -127,7 +127,7 @@ def _check_changes(query: Query) -> None:
     """
     form = query.plan.form
     for spec in query.deliveries if not query.takes_changes else ():
-        if not needs_changes(spec):
+        if not spec.needs_changes:
             continue
         others = [name_of(other) for other in query.deliveries if not takes_changes(other)]
         if others:

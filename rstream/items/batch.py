@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rstream.errors import InvalidBatchError
 from rstream.items.dictionaries import is_form_of, remembered_by_schema
@@ -153,12 +152,6 @@ def only_events(batch: pa.RecordBatch) -> pa.RecordBatch:
 def empty_events(payload: pa.Schema) -> pa.RecordBatch:
     """No events, with the right columns."""
     return pa.RecordBatch.from_pylist([], schema=event_schema(payload))
-
-
-def events_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """All events of item batches as one table with columns ``_vs, _ve, payload``."""
-    table = pa.Table.from_batches(batches, schema=schema)
-    return table.filter(pc.equal(table[KIND], EVENT)).drop_columns([KIND])
 
 
 def _describe(schema: pa.Schema) -> str:

@@ -74,11 +74,6 @@ class WordSums:
             np.add.at(low, codes, values & _HALF_MASK)
             np.add.at(self._high.writable(groups), codes, values >> _HALF_BITS)
 
-    @property
-    def is_narrow(self) -> bool:
-        """Whether every sum is in the first array."""
-        return self._high is None
-
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
         """Each sum as ``value + 2**64 * carry``, both int64."""
         low = self._low.shared()

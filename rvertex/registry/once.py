@@ -26,6 +26,7 @@ from rvertex.registry.errors import RegistryAwayError, RegistryClientError
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.registry.shard import Verdict
 from rvertex.sinks.errors import RowsRefusedError
+from rvertex.sinks.spec import destination
 
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress, Destination
@@ -141,3 +142,9 @@ def _bytes(value: str | bytes | int) -> bytes:
     if len(data) <= ID_BYTES_MAX:
         return data
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+
+
+def open_destination(spec: OnceSink, place: DeliveryPlace) -> OnceDestination:
+    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    inner = destination(spec.to, place)
+    return OnceDestination(spec, place, inner, opened_registry(spec.registry))

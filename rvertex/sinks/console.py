@@ -11,11 +11,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from rstream.items.json_text import json_text, plain_rows
+from rvertex.sinks.function import FunctionDestination
 
 if TYPE_CHECKING:
     from typing import TextIO
 
     import pyarrow as pa
+
+    from rvertex.sinks.spec import ConsoleSink, DeliveryPlace
 
 #: Rows between two lines with the names of the columns.
 HEADER_EVERY_ROWS = 40
@@ -64,3 +67,8 @@ def _cell(value: object) -> str:
     text = "".join(c if c.isprintable() else " " for c in text)
     short = CELL_CHARACTERS_MAX - 1
     return text if len(text) <= CELL_CHARACTERS_MAX else text[:short] + "…"
+
+
+def open_destination(spec: ConsoleSink, place: DeliveryPlace) -> FunctionDestination:
+    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    return FunctionDestination(ConsolePrinter(), spec.label, place)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from rstream.store.protocol import BlobStore
     from rvertex.sinks.protocol import DeliveredRows
-    from rvertex.sinks.spec import DeliveryPlace
+    from rvertex.sinks.spec import DeliveryPlace, FunctionSink
 
 _FOLDER = "calls"
 _OPEN, _STATE = "open-", "state-"
@@ -228,3 +228,8 @@ def _batch(data: bytes) -> pa.RecordBatch:
 
 def _file(kind: str, epoch: int) -> str:
     return f"{kind}{epoch:0{_DIGITS}d}"
+
+
+def open_destination(spec: FunctionSink, place: DeliveryPlace) -> FunctionDestination:
+    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    return FunctionDestination(spec.code.target, spec.label, place)

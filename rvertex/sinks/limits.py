@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-from rvertex.sinks.spec import OnceSink, ParquetSink
-
-if TYPE_CHECKING:
-    from rvertex.sinks.spec import SinkSpec
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +30,3 @@ class DeliveryLimits:
         assert self.commit_interval_ms >= 0, self.commit_interval_ms
         assert self.commit_rows_max > 0, self.commit_rows_max
         assert 0 < self.retry_pause_s <= self.retry_pause_max_s, self.retry_pause_s
-
-
-def limits_of(spec: SinkSpec, limits: DeliveryLimits) -> DeliveryLimits:
-    """The limits for one destination: where a commit is a file, the spec says how large."""
-    if isinstance(spec, OnceSink):
-        return limits_of(spec.to, limits)
-    if isinstance(spec, ParquetSink):
-        interval_ms = spec.roll_s * 1e3
-        return replace(limits, commit_interval_ms=interval_ms, commit_rows_max=spec.roll_rows)
-    return limits

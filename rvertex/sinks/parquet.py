@@ -210,3 +210,6 @@ def _told(progress: DeliveryProgress) -> dict[str, Any]:
 
 def _next_seq(told: dict[str, Any]) -> int:
     return int(told.get("next_seq", -1))
+
+
+open_destination = ParquetDestination

@@ -288,3 +288,6 @@ class PostgresDestination:
                 self._name, self._first_seq, self._next_seq, reason, refusal.advice
             )
         return DestinationRefusedError(self._name, reason, refusal.advice)
+
+
+open_destination = PostgresDestination

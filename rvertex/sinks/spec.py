@@ -1,14 +1,14 @@
 """Sink specs: what a user asks for, as plans hold it, and the part of an output that it gets.
 
 A text of a spec may name a secret (:mod:`rstream.secret_values`), so no plan, log or status holds a
-password. Adding a destination means a spec here, its file, and a case in
-:mod:`rvertex.sinks.opening`.
+password. Adding a destination means a spec here and its file (:attr:`SinkSpec.home`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rstream.store.protocol import BlobStore
+    from rvertex.sinks.limits import DeliveryLimits
+    from rvertex.sinks.protocol import Destination
     from rvertex.user_code.code import UserCode
 
 KafkaFormat = Literal["json", "avro", "arrow", "debezium-json"]
@@ -60,32 +62,66 @@ class DeliveryPlace:
         return f"{self.job}/{self.delivery}/{self.partition}"
 
 
-class SinkSpec(Protocol):
-    """A destination as a plan holds it: frozen and picklable."""
+class SinkSpec:
+    """A destination as a plan holds it: each kind is a frozen, picklable dataclass below this."""
+
+    __slots__ = ()
+
+    #: The module that imports the client; its ``open_destination(spec, place)`` opens it.
+    home: ClassVar[str]
 
     @property
     def label(self) -> str:
         """What the delivery is called if the user gives it no name; holds no secret."""
-        ...
+        raise NotImplementedError
 
     @property
     def name(self) -> str:
         """What the user calls the delivery; empty: ``label``."""
-        ...
+        return ""
+
+    @property
+    def changes(self) -> bool:
+        """Whether rows arrive when they begin and again when they end, behind a column ``op``."""
+        return False
+
+    @property
+    def on_bad_row(self) -> OnRefused:
+        """What to do with rows that the destination rejects."""
+        return "fail"
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether the destination keeps one row per key."""
+        return False
+
+    @property
+    def needs_changes(self) -> bool:
+        """Whether its rows are changes: whole rows would be another answer."""
+        return self.changes
+
+    @property
+    def delivered_key(self) -> tuple[str, ...]:
+        """The columns whose rows are delivered in one order; empty: rows of partitions may mix."""
+        return ()
+
+    def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
+        """The limits of its delivery."""
+        return limits
 
     def check(self, schema: pa.Schema) -> None:
-        """Look at what can be looked at without the destination.
+        """Check all that needs no connection.
 
         Raises:
             InvalidSinkError: this cannot be delivered so.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSink:
+class KafkaSink(SinkSpec):
     """A topic; see :mod:`rvertex.sinks.kafka`."""
 
+    home: ClassVar[str] = "rvertex.sinks.kafka.transactions"
     topic: str
     servers: str
     #: Columns of the record's key; none: records have no key.
@@ -98,13 +134,20 @@ class KafkaSink:
     #: A key has one value, that of its row that is alive; a tombstone says that it has none.
     upsert: bool = False
     on_bad_row: OnRefused = "fail"
-    #: Rows come when they begin and again when they end, behind a column ``op``.
     changes: bool = False
 
     @property
     def keeps_keys(self) -> bool:
         """Whether a reader of the topic has one row per key."""
         return self.upsert or self.format == "debezium-json"
+
+    @property
+    def needs_changes(self) -> bool:
+        return self.changes or self.format == "debezium-json"
+
+    @property
+    def delivered_key(self) -> tuple[str, ...]:
+        return self.key if self.keeps_keys or self.changes else ()
 
     @property
     def label(self) -> str:
@@ -131,9 +174,10 @@ class KafkaSink:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSink:
+class PostgresSink(SinkSpec):
     """A table of a PostgreSQL database; see :mod:`rvertex.sinks.postgres`."""
 
+    home: ClassVar[str] = "rvertex.sinks.postgres"
     #: A connection string or uri.
     dsn: str = field(repr=False)
     table: str
@@ -144,13 +188,16 @@ class PostgresSink:
     #: For "upsert": delete the row, or set its end and keep it, or leave it as it is.
     deletes: Deletes = "delete"
     on_bad_row: OnRefused = "fail"
-    #: Rows come when they begin and again when they end, behind a column ``op``.
     changes: bool = False
 
     @property
     def keeps_keys(self) -> bool:
         """Whether the table has one row per key."""
         return self.mode == "upsert"
+
+    @property
+    def delivered_key(self) -> tuple[str, ...]:
+        return self.key if self.keeps_keys else ()
 
     @property
     def label(self) -> str:
@@ -177,12 +224,12 @@ class PostgresSink:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionSink:
+class FunctionSink(SinkSpec):
     """A Python function of the user's; see :mod:`rvertex.sinks.function`."""
 
+    home: ClassVar[str] = "rvertex.sinks.function"
     code: UserCode
     name: str = ""
-    #: Rows come when they begin and again when they end, behind a column ``op``.
     changes: bool = False
     on_bad_row: OnRefused = "fail"
 
@@ -196,36 +243,38 @@ class FunctionSink:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsoleSink:
+class ConsoleSink(SinkSpec):
     """Standard output of the process that delivers; see :mod:`rvertex.sinks.console`."""
 
+    home: ClassVar[str] = "rvertex.sinks.console"
     name: str = ""
-    #: Rows come when they begin and again when they end, behind a column ``op``.
     changes: bool = False
 
     @property
     def label(self) -> str:
         return "console"
 
-    def check(self, schema: pa.Schema) -> None:
-        """See :class:`SinkSpec`."""
-
 
 @dataclass(frozen=True, slots=True)
-class ParquetSink:
+class ParquetSink(SinkSpec):
     """A folder of Parquet tables, of one delivery or many; see :mod:`rvertex.sinks.parquet`."""
 
+    home: ClassVar[str] = "rvertex.sinks.parquet"
     path: str
     #: A file is written when so much time has gone by, or so many rows have come.
     roll_s: float = 60.0
     roll_rows: int = 1_000_000
     name: str = ""
-    #: Rows come when they begin and again when they end, behind a column ``op``.
     changes: bool = False
 
     @property
     def label(self) -> str:
         return f"parquet:{self.path}"
+
+    def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
+        """A commit is a file, so the roll limits are those of commits."""
+        interval_ms = self.roll_s * 1e3
+        return replace(limits, commit_interval_ms=interval_ms, commit_rows_max=self.roll_rows)
 
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
@@ -247,9 +296,10 @@ class RegistrySpec:
 
 
 @dataclass(frozen=True, slots=True)
-class OnceSink:
+class OnceSink(SinkSpec):
     """Another destination, which gets the rows whose ids no other site has claimed."""
 
+    home: ClassVar[str] = "rvertex.registry.once"
     to: SinkSpec
     id: str
     at: str
@@ -264,6 +314,9 @@ class OnceSink:
     @property
     def label(self) -> str:
         return self.to.label
+
+    def limited(self, limits: DeliveryLimits) -> DeliveryLimits:
+        return self.to.limited(limits)
 
     def check(self, schema: pa.Schema) -> None:
         """See :class:`SinkSpec`."""
@@ -284,6 +337,12 @@ class OnceSink:
             raise InvalidSinkError(self.label, reason)
 
 
+def destination(spec: SinkSpec, place: DeliveryPlace) -> Destination:
+    """The destination of one partition, not yet opened; its client library is imported here."""
+    opened: Destination = import_module(spec.home).open_destination(spec, place)
+    return opened
+
+
 def name_of(spec: SinkSpec) -> str:
     """What the delivery to ``spec`` is called."""
     return spec.name or spec.label
@@ -295,29 +354,9 @@ def keeps_refused(spec: SinkSpec) -> bool:
     return getattr(spec, "on_bad_row", "fail") == "dead_letter"
 
 
-def keeps_keys(spec: SinkSpec) -> TypeGuard[KafkaSink | PostgresSink]:
-    """Whether it keeps one row per ``spec.key``."""
-    return isinstance(spec, KafkaSink | PostgresSink) and spec.keeps_keys
-
-
-def delivered_key(spec: SinkSpec) -> tuple[str, ...]:
-    """The columns whose rows are delivered in one order; empty: rows of any partition may mix."""
-    if keeps_keys(spec) or (isinstance(spec, KafkaSink) and spec.changes):
-        return spec.key
-    return ()
-
-
-def needs_changes(spec: SinkSpec) -> bool:
-    """Whether its rows are changes: whole rows would be another answer."""
-    if isinstance(spec, KafkaSink) and spec.format == "debezium-json":
-        return True
-    kinds = (KafkaSink, PostgresSink, FunctionSink, ConsoleSink, ParquetSink)
-    return isinstance(spec, kinds) and spec.changes
-
-
 def takes_changes(spec: SinkSpec) -> bool:
     """Whether rows may come to it when they begin and end later."""
-    return keeps_keys(spec) or needs_changes(spec)
+    return spec.keeps_keys or spec.needs_changes
 
 
 def check_names(specs: Sequence[SinkSpec]) -> None:
@@ -347,21 +386,13 @@ def rows_of(spec: SinkSpec, schema: pa.Schema) -> pa.Schema:
 
 
 def check_choice(label: str, what: str, given: str, choices: Sequence[str]) -> None:
-    """Refuse a value that is not one of ``choices``.
-
-    Raises:
-        InvalidSinkError: so it is.
-    """
+    """Raise InvalidSinkError for a value that is not one of ``choices``."""
     if given not in choices:
         raise InvalidSinkError(label, f"{what}={given!r}: choose one of {', '.join(choices)}")
 
 
 def check_columns(label: str, what: str, names: Sequence[str], schema: pa.Schema) -> None:
-    """Refuse names of columns that rows do not have.
-
-    Raises:
-        InvalidSinkError: so it is.
-    """
+    """Raise InvalidSinkError for names of columns that rows do not have."""
     for name in names:
         if name not in schema.names:
             has = ", ".join(schema.names)

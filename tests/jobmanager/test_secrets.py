@@ -28,8 +28,7 @@ from planner.physical.literal_secrets import source_notes
 from planner.physical.lower import lower
 from planner.sql.entry import sql
 from rstream.errors import StreamEngineError, UsageError
-from rvertex.sinks.opening import destination
-from rvertex.sinks.spec import DeliveryPlace
+from rvertex.sinks.spec import DeliveryPlace, destination
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:

@@ -239,7 +239,9 @@ def test_what_is_kept_of_parts_is_what_is_kept_of_all(latest: bool) -> None:
     rng = Random(5)
     codes = np.array([rng.randrange(2) for _ in range(40)])
     rows = [{"by0": k // 16, "vs": k // 8, "row": {"n": k}} for k in range(40)]
-    kind = top_rows.input_type([pa.int64()], pa.struct([("n", pa.int64())]))
+    kind = pa.struct(
+        [("by0", pa.int64()), ("vs", pa.int64()), ("row", pa.struct([("n", pa.int64())]))]
+    )
     order = top_rows.TopOrder("row_number", 3, ((True, False),), latest=latest)
     assert top_rows.TopOrder.read(str(order)) == order
     top = top_rows.TopRows("x", kind, order, merges=False)

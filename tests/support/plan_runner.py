@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rstream.items.batch import VE, VS, events_table, item_schema
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.batch import EVENT, KIND, VE, VS, item_schema
 from rstream.items.dictionaries import as_declared
 from streamscope.testing.plan_run import Schedule, Streams, VertexRun, run_plan, source_rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from planner.physical.plan import PhysicalPlan
     from rstream.items.batch import Items
     from rvertex.vertex.spec import VertexSpec
@@ -37,8 +38,8 @@ def answers(
 def _events(plan: PhysicalPlan, streams: Streams) -> pa.Table:
     schema = item_schema(plan.schema)
     found = [i.batch for stream, _ in plan.sink_streams() for i in streams[stream]]
-    batches = [as_declared(batch, schema) for batch in found]
-    return events_table(batches, schema)
+    table = pa.Table.from_batches([as_declared(batch, schema) for batch in found], schema)
+    return table.filter(pc.equal(table[KIND], EVENT)).drop_columns([KIND])
 
 
 def sorted_rows(table: pa.Table) -> list[dict[str, object]]:

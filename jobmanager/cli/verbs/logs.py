@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jobmanager.state.messages import Notice
 
-#: How often a job that runs is asked for news.
+#: Pause between two reads of the log of a running job.
 LOOK_EVERY_S = 0.5
 
 
@@ -47,7 +47,7 @@ def logs(
     while True:  # ends with the job, or at once
         is_open = shown_status(job_root, SystemClock().now_us())["state"] in OPEN_STATES
         notices = read_notices(job_root.store)
-        if len(notices) < shown:  # the log was begun anew
+        if len(notices) < shown:  # the log has been compacted
             shown = sum(at_us <= last_us for at_us, _ in notices)
         for at_us, notice in notices[shown:]:
             last_us = at_us

@@ -140,7 +140,6 @@ class KafkaTopics:
         start: Place = "earliest",
         until: Place | None = None,
         on_bad_row: OnBadRow = "fail",
-        on_error: OnBadRow | None = None,
         on_lost: OnLost = "fail",
         metadata: Sequence[str] = (),
         skew: Duration | None = None,
@@ -175,7 +174,6 @@ class KafkaTopics:
         share the topic's partitions. ``config``: options of librdkafka; ``"env:NAME"`` and
         ``"file:/PATH"`` name secrets; with ``group.id``, offsets are committed for monitoring only.
         """
-        on_bad_row = on_bad_row if on_error is None else on_error
         keys = (key,) if isinstance(key, str) else tuple(key)
         given = KafkaOptions(
             servers, vs, schema, format, keys, ve, delay, late, idle, idle_after, start, until,

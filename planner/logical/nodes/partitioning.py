@@ -27,12 +27,6 @@ class Partitioning:
         """Whether rows that agree on the columns of ``group`` are in one vertex."""
         return self.keys is not None and all(names & set(group) for names in self.keys)
 
-    def is_by(self, keys: tuple[str, ...]) -> bool:
-        """Whether rows lie as a hash exchange on ``keys`` would put them."""
-        if self.keys is None or not keys or len(keys) != len(self.keys):
-            return False
-        return all(key in names for key, names in zip(keys, self.keys, strict=True))
-
     def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
         """Which of ``keys``, in which order, decide where rows lie; None if not they do."""
         if not self.keys:

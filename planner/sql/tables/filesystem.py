@@ -65,9 +65,7 @@ class FileSource:
     encoding: str | None = option("encoding", default=None)
     has_header: bool = option("header", read=truth, default=True)
     has_no_header: bool = option("without_header", read=truth, default=False)
-    on_bad_row: OnBadRow = option(
-        "on_bad_row", "on_error", read=choice(_ON_BAD_ROW), default="fail"
-    )
+    on_bad_row: OnBadRow = option("on_bad_row", read=choice(_ON_BAD_ROW), default="fail")
     ignores_errors: bool = option(
         "csv.ignore-parse-errors", "json.ignore-parse-errors", read=truth, default=False
     )

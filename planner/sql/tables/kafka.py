@@ -117,7 +117,7 @@ class TopicSource:
         "scan.bounded.specific-offsets", read=_offsets, default=None
     )
     on_bad_row: str = option(
-        "on_bad_row", "on_error", read=_choice_of("fail", "skip", "dead_letter"), default="fail"
+        "on_bad_row", read=_choice_of("fail", "skip", "dead_letter"), default="fail"
     )
     ignores_errors: bool = option(
         "json.ignore-parse-errors", "value.json.ignore-parse-errors", read=truth, default=False

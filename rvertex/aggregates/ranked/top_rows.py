@@ -92,12 +92,6 @@ def read_ways(text: str) -> Ways:
     )
 
 
-def input_type(by: list[pa.DataType], row: pa.DataType) -> pa.DataType:
-    """The type of the structs."""
-    fields = [(f"by{i}", kind) for i, kind in enumerate(by)]
-    return pa.struct([*fields, (_VS, pa.int64()), (_ROW, row)])
-
-
 class TopRows(Values):
     """The first rows of each group, in order."""
 

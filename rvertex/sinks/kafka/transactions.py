@@ -21,6 +21,7 @@ from rvertex.sinks.errors import (
     DestinationError,
 )
 from rvertex.sinks.kafka import client
+from rvertex.sinks.kafka.headers import KafkaHeaders
 from rvertex.sinks.kafka.records import RecordEncoder
 
 if TYPE_CHECKING:
@@ -156,3 +157,8 @@ class KafkaTransactions:
             with contextlib.suppress(KafkaException):  # a successor's start ends it, too
                 producer.abort_transaction(client.ABORT_WAIT_S)
         producer.purge()
+
+
+def open_destination(spec: KafkaSink, place: DeliveryPlace) -> KafkaHeaders | KafkaTransactions:
+    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    return (KafkaHeaders if spec.mode == "headers" else KafkaTransactions)(spec, place)

@@ -144,23 +144,20 @@ def test_single_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "group", "covers", "is_by"),
+    ("keys", "group", "covers"),
     [
-        (None, ("a",), False, False),
-        ((), ("a",), True, False),
-        (({"a"},), ("a",), True, True),
-        (({"a"},), ("a", "b"), True, False),
-        (({"a"}, {"b"}), ("a",), False, False),
-        (({"a"}, {"b"}), ("b", "a"), True, False),
-        (({"a", "c"}, {"b"}), ("c", "b"), True, True),
+        (None, ("a",), False),
+        ((), ("a",), True),
+        (({"a"},), ("a",), True),
+        (({"a"},), ("a", "b"), True),
+        (({"a"}, {"b"}), ("a",), False),
+        (({"a"}, {"b"}), ("b", "a"), True),
+        (({"a", "c"}, {"b"}), ("c", "b"), True),
     ],
 )
-def test_covers_and_is_by(
-    keys: tuple[set[str], ...] | None, group: tuple[str, ...], covers: bool, is_by: bool
-) -> None:
+def test_covers(keys: tuple[set[str], ...] | None, group: tuple[str, ...], covers: bool) -> None:
     facts = Partitioning(None if keys is None else tuple(frozenset(names) for names in keys))
     assert facts.covers(group) is covers
-    assert facts.is_by(group) is is_by
 
 
 def test_results_that_follow_from_those_before_are_called_running() -> None:

@@ -10,7 +10,6 @@ from rstream.items.batch import (
     cti_batch,
     empty_events,
     event_schema,
-    events_table,
     only_events,
     payload_schema,
     validate_items,
@@ -59,8 +58,6 @@ def test_events_alone() -> None:
     batch = items(0, 20)
     events = only_events(batch)
     assert events.num_rows == 18
-    assert events_table([batch.slice(0, 7), batch.slice(7)], SCHEMA).to_batches()
-    assert events_table([batch], SCHEMA).to_pylist() == events.to_pylist()
     assert only_events(items(0, 3)).num_rows == 3
 
 

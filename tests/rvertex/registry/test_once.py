@@ -19,7 +19,7 @@ from rstream.clock import ManualClock
 from rvertex.registry.once import ID_BYTES_MAX, OnceDestination
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 from rvertex.sinks.errors import InvalidSinkError, RowsRefusedError
-from rvertex.sinks.limits import DeliveryLimits, limits_of
+from rvertex.sinks.limits import DeliveryLimits
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
 from rvertex.sinks.spec import DeliveryPlace
 from tests.rvertex.registry.sites import MemoryLog, Output
@@ -164,5 +164,5 @@ def test_a_registry_needs_servers_and_a_name_for_streams() -> None:
 def test_limits_are_those_of_the_destination() -> None:
     to = ss.sinks.parquet("p", roll="2s", roll_rows=7)
     spec = ss.sinks.once(to, id="id", at="at", registry=REGISTRY)
-    assert limits_of(spec, DeliveryLimits()) == limits_of(to, DeliveryLimits())
+    assert spec.limited(DeliveryLimits()) == to.limited(DeliveryLimits())
     assert (spec.name, spec.label) == (to.name, to.label)

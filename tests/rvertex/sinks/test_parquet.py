@@ -18,9 +18,8 @@ import pytest
 
 from rstream import MemoryBlobs, StoreError
 from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, DestinationError
-from rvertex.sinks.opening import destination
 from rvertex.sinks.parquet import KEY, ROW_GROUP_ROWS, ParquetDestination
-from rvertex.sinks.spec import DeliveryPlace, ParquetSink
+from rvertex.sinks.spec import DeliveryPlace, ParquetSink, destination
 from tests.rvertex.sinks.conformance import Conformance, deliver
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths

@@ -25,11 +25,10 @@ from rvertex.sinks.errors import (
     DestinationSchemaError,
     RowsRefusedError,
 )
-from rvertex.sinks.opening import destination
 from rvertex.sinks.postgres import PostgresDestination
 from rvertex.sinks.postgres_columns import columns_of
 from rvertex.sinks.protocol import DeliveredRows
-from rvertex.sinks.spec import DeliveryPlace, PostgresSink
+from rvertex.sinks.spec import DeliveryPlace, PostgresSink, destination
 from tests.rvertex.sinks.conformance import Conformance
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
 from tests.support.cutting_proxy import CuttingProxy

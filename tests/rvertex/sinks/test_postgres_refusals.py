@@ -19,9 +19,8 @@ from rvertex.sinks.errors import (
     InvalidSinkError,
     RowsRefusedError,
 )
-from rvertex.sinks.opening import destination
 from rvertex.sinks.postgres_errors import REFUSALS, refusal_of
-from rvertex.sinks.spec import DeliveryPlace, PostgresSink
+from rvertex.sinks.spec import DeliveryPlace, PostgresSink, destination
 from tests.rvertex.sinks.places import progress
 from tests.rvertex.sinks.test_postgres import KEYED, destination_of, rows_of
 from tests.support.postgres_server import PostgresServer

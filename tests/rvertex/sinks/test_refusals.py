@@ -15,8 +15,7 @@ from jobmanager.delivery.claim import DeliveryClaim, folder_name
 from rstream import MemoryBlobs, open_store
 from rvertex.sinks.errors import DestinationError, DestinationRefusedError, RowsRefusedError
 from rvertex.sinks.function import FunctionDestination
-from rvertex.sinks.opening import destination
-from rvertex.sinks.spec import DeliveryPlace, ParquetSink
+from rvertex.sinks.spec import DeliveryPlace, ParquetSink, destination
 from tests.rvertex.sinks.places import SCHEMA, items, progress
 
 if TYPE_CHECKING:

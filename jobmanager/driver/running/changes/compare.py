@@ -55,11 +55,6 @@ class Comparison:
         reasons = json.dumps([[asdict(row) for row in self.rows], self.refusals])
         return hashlib.sha256(reasons.encode()).hexdigest()[:_HASH_DIGITS]
 
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether every stage keeps its state as it is, and none comes or goes."""
-        return not self.refusals and all(row.verdict == "kept" for row in self.rows)
-
 
 class _Plan:
     """A plan by stage."""

@@ -211,17 +211,6 @@ def least_rows(pattern: Pattern) -> int:
             return least_rows(part)
 
 
-def variables_of(pattern: Pattern) -> frozenset[int]:
-    """The variables that stand in it."""
-    match pattern:
-        case Var(index):
-            return frozenset([index])
-        case Sequence(parts) | Permutation(parts) | Alternation(parts):
-            return frozenset[int]().union(*map(variables_of, parts))
-        case Repetition(part) | Exclusion(part):
-            return variables_of(part)
-
-
 def has_exclusion(pattern: Pattern) -> bool:
     """Whether rows of a match may be left out."""
     match pattern:

@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rvertex.sinks.opening import destination
-from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+from rvertex.sinks.spec import DeliveryPlace, KafkaSink, destination
 from tests.rvertex.sinks.places import SCHEMA, TYPED, Row
 
 if TYPE_CHECKING:

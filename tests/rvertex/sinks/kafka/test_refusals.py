@@ -21,9 +21,8 @@ from rvertex.sinks.errors import (
 )
 from rvertex.sinks.kafka import client
 from rvertex.sinks.kafka.refusals import REFUSALS, refusal_of
-from rvertex.sinks.opening import destination
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
-from rvertex.sinks.spec import DeliveryPlace, KafkaSink
+from rvertex.sinks.spec import DeliveryPlace, KafkaSink, destination
 from tests.support.brokers import free_port
 
 if TYPE_CHECKING:
