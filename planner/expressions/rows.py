@@ -64,7 +64,7 @@ class Rows:
     ) -> None:
         self.num_rows: int = batch.num_rows
         self.batch = batch
-        #: Whether whoever asked does without an explanation of what fails.
+        #: Whether failures need no explanation.
         self.is_trial = is_trial
         self.shared = shared
         self.known: dict[SharedCall, Value] = {} if known is None else known
