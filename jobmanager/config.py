@@ -71,6 +71,8 @@ class JobConfig:
     side_retention_us: int = KEEP_ALL
     #: How often it is looked what of them may go.
     retention_look_s: float = 2.0
+    #: Of rows that begin and end: new items before the living rows are copied and items may go.
+    table_copy_items_min: int = 1 << 14
     #: A delivery of another process that has not told its position for so long counts as given up.
     reader_wait_s: float = 7 * 86_400.0
     #: For the last checkpoints of a job that is to stop; then it stops without them.

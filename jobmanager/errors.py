@@ -61,8 +61,8 @@ class BeginningDeletedError(UsageError):
     first_seq: int
 
     message = (
-        "output {stream}: it is kept from seq {first_seq} on, so living rows may be missing; "
-        "read them from the destination, or run the job without retention="
+        "output {stream}: retention keeps it from seq {first_seq} on, so living rows may be "
+        "missing; read a later time or the destination, or run the job without retention="
     )
 
 

@@ -10,7 +10,9 @@ for is dropped on the way, so memory holds what is alive and one step of reading
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +25,13 @@ from jobmanager.storage.output_claim import answer_files, is_complete
 from jobmanager.storage.root import JobRoot, display_uri
 from planner.durations import time_us
 from rstream import open_reader
-from rstream.errors import UsageError
-from rstream.items.batch import CTI, KIND, VE, VS, int64_column, kinds, only_events
+from rstream.current import CurrentRows, RowCopies
+from rstream.errors import SequenceDiscardedError, UsageError
+from rstream.items.batch import only_events
 from rstream.items.edges import paired
 from rstream.items.json_text import plain_values
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.store.blobs import open_store
+from rstream.types import INF_TIME
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
@@ -40,8 +44,8 @@ if TYPE_CHECKING:
 #: How many rows are printed unless others are asked for, and at most.
 ROWS, ROWS_MAX = 10, 100_000
 CELL_CHARACTERS_MAX = 40
-#: Rows read between two looks at what has ended.
-_STEP_ROWS = 1 << 18
+#: How often a read begins again when retention has deleted its items meanwhile.
+_TRIES = 5
 _CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
@@ -88,7 +92,8 @@ class Answer:
             if reader.read_schema() is None:
                 return  # nothing is durable yet
             if self._rows.has_edges:
-                _check_beginning(reader, uri)
+                if reader.next_seq:
+                    raise BeginningDeletedError(display_uri(uri), reader.next_seq)
                 yield from self._whole(reader)
                 return
             while (items := reader.read_next()) is not None:
@@ -218,59 +223,64 @@ def read_table(
 
 def alive(plan: PhysicalPlan, at_us: int | None) -> pa.Table:
     """The rows of the output of ``plan`` that are alive; see :func:`read_table`."""
-    rows = clean_rows(plan)
-    found = [_alive_in(uri, at_us) for _, uri in plan.sink_streams()]
-    tables = [rows.table(events) for events in found if events is not None]
-    return pa.concat_tables([rows.schema.empty_table(), *tables])
+    return CurrentTable(plan).read(at_us)
 
 
-def _alive_in(uri: str, at_us: int | None) -> pa.Table | None:
-    """The events of one stream that are alive; None: nothing is durable yet."""
-    reader = open_reader(uri)
-    try:
-        if reader.read_schema() is None:
-            return None
-        _check_beginning(reader, uri)
-        kept: pa.Table | None = None
-        step: list[pa.RecordBatch] = []
-        reached: int = MIN_TIME
-        while (items := reader.read_next()) is not None:
-            batch = items.batch
-            ctis = int64_column(batch, VS)[kinds(batch) == CTI]
-            reached = int(ctis[-1]) if len(ctis) else reached
-            if at_us is not None:
-                batch = batch.slice(0, int(int64_column(batch, VS).searchsorted(at_us, "right")))
-            step.append(batch.drop_columns([KIND]) if not len(ctis) else only_events(batch))
-            if sum(some.num_rows for some in step) > _STEP_ROWS:
-                time = reached if at_us is None else min(reached, at_us)
-                kept, step = _living(kept, step, time), []
-            if at_us is not None and reached > at_us:
+class CurrentTable:
+    """The rows of an output that are alive; each read continues where the one before ended."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self._rows = clean_rows(plan)
+        store = open_store(plan.root)
+        self._streams = [(uri, RowCopies(store, name)) for name, uri in plan.sink_streams()]
+        self._current: dict[str, CurrentRows] = {}
+        self._lock = threading.Lock()
+
+    def read(self, at_us: int | None = None) -> pa.Table:
+        """The rows alive now, or at a time; see :func:`read_table`."""
+        with self._lock:
+            found = [self._of(uri, copies, at_us) for uri, copies in self._streams]
+        tables = [self._rows.table(events) for events in found if events is not None]
+        return pa.concat_tables([self._rows.schema.empty_table(), *tables])
+
+    def _of(self, uri: str, copies: RowCopies, at_us: int | None) -> pa.Table | None:
+        for _ in range(_TRIES):
+            known = self._current.get(uri) if at_us is None else None
+            current = known or begun(uri, copies, at_us)
+            try:
+                current.advance(uri, at_us=at_us)
                 break
-        if at_us is not None and reached <= at_us:
-            raise UsageError(f"at={at_us}: the output has come to {reached} us, and not beyond")
-        until = reached - 1 if at_us is None else at_us
-        found = _living(kept, step, until + 1) if kept is not None or step else None
-        if found is None:
-            return None
-        return found.filter(pa.array(found.column(VS).to_numpy() <= until))
-    finally:
-        reader.close()
+            except SequenceDiscardedError:  # a newer copy has replaced these items
+                self._current.pop(uri, None)
+        else:
+            raise BeginningDeletedError(display_uri(uri), current.seq)
+        if at_us is None:
+            self._current[uri] = current
+            return current.alive(current.reached - 1)
+        if current.reached <= at_us:
+            raise UsageError(
+                f"at={at_us}: the output is complete up to {current.reached} us; "
+                "ask for an earlier time"
+            )
+        return current.alive(at_us)
 
 
-def _check_beginning(reader: StreamReader, uri: str) -> None:
-    """A row that lives may have begun with the first item.
+def begun(uri: str, copies: RowCopies, at_us: int | None) -> CurrentRows:
+    """The living rows to read on from: a copy, or none.
 
     Raises:
-        BeginningDeletedError: retention has deleted it.
+        BeginningDeletedError: retention has deleted items that no copy stands for.
     """
-    if reader.next_seq:
-        raise BeginningDeletedError(display_uri(uri), reader.next_seq)
-
-
-def _living(kept: pa.Table | None, step: list[pa.RecordBatch], time: int) -> pa.Table:
-    """The rows so far that have not ended before ``time``, in order of start."""
-    tables = [] if kept is None else [kept]
-    table = paired(pa.concat_tables([*tables, pa.Table.from_batches(step)]))
-    ends = table.column(VE).to_numpy()
-    # An end edge may come for a row that began before; it is found among those kept.
-    return table.filter(pa.array(ends >= time))
+    reader = open_reader(uri)
+    first_seq = reader.next_seq
+    reader.close()
+    copy = None
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            copy = copies.newest()
+            break
+    if copy is not None and (at_us is None or copy.reached <= at_us):
+        return copy
+    if first_seq:
+        raise BeginningDeletedError(display_uri(uri), first_seq)
+    return CurrentRows()

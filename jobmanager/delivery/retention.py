@@ -6,10 +6,13 @@ delivery has delivered, and every open subscription has read. The job manager te
 which delete whole segments and keep the digest of what is gone (:mod:`rstream.log.retention`). What
 was seen when is kept in ``retention.json``; without it streams count as new.
 
+Where rows have begins and ends, a copy of the living rows stands for deleted items
+(:mod:`rstream.current`), so the current table can be read with any retention.
+
 Invariants: (1) nothing goes that a delivery of the query needs, or one of another process that has
 told its position lately; (2) nor what is younger than the retention, by the wall clock; (3) all
 that is told or written here states a fact that stays true: it does no harm if a job manager does it
-that was replaced.
+that was replaced; (4) items with edges go only below a copy that is durable.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from jobmanager.storage.documents import (
     json_document,
     read_json_document,
 )
+from rstream.current import CurrentRows, RowCopies
 from rstream.errors import OperatingError, StreamEngineError
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import unsynced
@@ -62,6 +66,10 @@ class _Kept:
     log: DurableLog | None = None
     #: What writers were told.
     mark: int = 0
+    #: Of an output with edges: its copies, and the living rows of the newest one.
+    copies: RowCopies | None = None
+    current: CurrentRows | None = None
+    copied_seq: int = 0
 
 
 class OutputRetention:
@@ -96,6 +104,11 @@ class OutputRetention:
                 for k, (stream, uri) in enumerate(pairs)
             ]
         self._streams = [kept for kept in self._streams if kept.retention_us != KEEP_ALL]
+        with_edges = [output for output in plan.of_outputs if output.changes is not None]
+        has_edges = {stream for output in with_edges for stream, _ in output.sink_streams()}
+        for kept in self._streams:
+            if kept.stream in has_edges:
+                kept.copies = RowCopies(store, kept.stream)
         #: How many readers are being opened. The lock guards it, and what writers are told by it.
         self._opening, self._lock = 0, threading.Lock()
         self._over, self._is_stopped = self._wiring.signal(), False
@@ -132,10 +145,14 @@ class OutputRetention:
             unsynced(self._store).put(AGES, json_document({"points": points}))
         now_us = self._clock.now_us()
         told = told_positions(self._store, now_us - int(self._config.reader_wait_s * 1e6))
+        for kept, mark in zip(self._streams, self._marks(now_us, told), strict=True):
+            if kept.copies is not None:
+                self._copy(kept, kept.copies, mark)
         with self._lock:
             if not self._opening:
                 for kept, mark in zip(self._streams, self._marks(now_us, told), strict=True):
-                    kept.mark = max(kept.mark, mark)
+                    below = mark if kept.copies is None else min(mark, kept.copied_seq)
+                    kept.mark = max(kept.mark, below)
         marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
         if marks:
             self._tell(marks)  # again and again: an instance may be new
@@ -206,3 +223,18 @@ class OutputRetention:
                 mark = min([mark, *(max(seq - 1, 0) for seq in needed)])
             marks.append(mark)
         return marks
+
+    def _copy(self, kept: _Kept, copies: RowCopies, mark: int) -> None:
+        """Copy the rows that are alive after the items below ``mark``, if that is worth it.
+
+        A copy costs time in the living rows, so it waits for as many new items.
+        """
+        if kept.current is None:
+            kept.current = copies.newest() or CurrentRows()
+            kept.copied_seq = kept.current.seq
+        rows = 0 if kept.current.rows is None else kept.current.rows.num_rows
+        if mark - kept.copied_seq < max(rows, self._config.table_copy_items_min):
+            return
+        kept.current.advance(self._wiring.open_store(kept.uri), upto_seq=mark)
+        copies.put(kept.current)
+        kept.copied_seq = kept.current.seq

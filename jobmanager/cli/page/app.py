@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -72,6 +73,7 @@ def make_app(board: Board, tokens: list[bytes], *, is_local: bool) -> Starlette:
         f"{one}/timeline": page.timeline,
         f"{one}/findings": page.findings,
         f"{one}/rows/{{kind}}": page.rows,
+        f"{one}/table.arrow": page.table,
         "/metrics": page.metrics,
     }
     routes = [
@@ -162,6 +164,12 @@ class _Page:
             return _json({"error": f"there is {', '.join(_KINDS)}, and n is a number"}, 400)
         return await self._found(self._board.table, request.path_params["name"], kind, int(rows))
 
+    async def table(self, request: Request) -> Response:
+        """All rows that are alive now, or ``?at=TIME``, as a stream of Arrow."""
+        name, at = request.path_params["name"], request.query_params.get("at")
+        body = await run_in_threadpool(lambda: _arrow(self._board.current(name, at)))
+        return Response(body, headers=_HEADERS, media_type="application/vnd.apache.arrow.stream")
+
     async def _found(self, read: Callable[..., Any], *args: Any) -> Response:
         """What takes files to read, beside the loop."""
         return _json(await run_in_threadpool(read, *args))
@@ -192,6 +200,14 @@ class _Page:
         host = request.query_params.get("host", "")
         answer = await run_in_threadpool(ask, root, request.path_params["action"], host)
         return _json({"requested": answer})
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
 
 
 def _json(found: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

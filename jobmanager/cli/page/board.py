@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jobmanager.cli.page.doctor import findings
 from jobmanager.cli.page.layout import laid_out
 from jobmanager.cli.page.looking import case_of, log_of, look_at
-from jobmanager.delivery.answer import Answer, read_table
+from jobmanager.delivery.answer import Answer, CurrentTable, read_table
 from jobmanager.driver.running.side_output import read_dead_letters, read_late
 from jobmanager.errors import NoJobError
 from jobmanager.state.job_state import OPEN_STATES
@@ -26,7 +26,10 @@ from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
 from planner.explain.json import document
 from rstream.items.json_text import json_text, plain_rows
+from rstream.store.blobs import open_store
+from rstream.store.memory_blobs import get_or_none
 from rvertex import messages as sent
+from rvertex.sources.formats.rstream import CLAIM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +84,8 @@ class Board:
         self._folder, self._clock = folder, clock
         self.jobs: dict[str, SeenJob] = {}
         self.unread: dict[str, str] = {}
+        #: By root the claim of the output, and its rows as far as they were read.
+        self._tables: dict[str, tuple[bytes | None, CurrentTable]] = {}
 
     def look(self) -> None:
         """Read all statuses anew.
@@ -95,6 +100,7 @@ class Board:
             name = Path(root).name
             jobs[name] = self._of_root(root, self.jobs.get(name), now_us)
         self.jobs = jobs
+        self._tables = {root: found for root, found in self._tables.items() if root in roots}
 
     def _of_root(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
         status = look_at(root, now_us)
@@ -174,7 +180,21 @@ class Board:
     def table(self, name: str, kind: str, rows: int) -> list[dict[str, Any]]:
         """Rows of a job: ``output``, ``table`` (those alive now), ``late`` or ``dead_letters``."""
         root, rows = self.job(name).root, min(rows, ROWS_MAX)
-        return [_shown(row) for row in plain_rows(_table(root, kind, rows).slice(0, rows))]
+        found = self.current(name) if kind == "table" else _table(root, kind, rows)
+        return [_shown(row) for row in plain_rows(found.slice(0, rows))]
+
+    def current(self, name: str, at: str | None = None) -> pa.Table:
+        """The rows of a job that are alive now, read on from the last time, or at a time."""
+        job = self.job(name)
+        plan = job.once("physical plan", lambda: _plan(job.root).of_outputs[0])
+        if at is not None:
+            return read_table(job.root, at, output=plan.name)
+        # The claim has the id of the job: another may have had this root before.
+        claim = get_or_none(open_store(plan.output), CLAIM)
+        known = self._tables.get(job.root)
+        if known is None or known[0] != claim:
+            known = self._tables[job.root] = claim, CurrentTable(plan)
+        return known[1].read()
 
 
 def _plan(root: str) -> PhysicalPlan:
@@ -192,8 +212,6 @@ def _drawn(root: str) -> dict[str, Any]:
 def _table(root: str, kind: str, rows: int) -> pa.Table:
     if kind == "output":
         return Answer(_plan(root).of_outputs[0]).first(rows)
-    if kind == "table":
-        return read_table(root, output=_plan(root).of_outputs[0].name)
     return {"late": read_late, "dead_letters": read_dead_letters}[kind](root)
 
 

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 import streamscope as ss
-from jobmanager.delivery.answer import Answer, _alive_in
+from jobmanager.delivery.answer import Answer, begun
 from jobmanager.errors import BeginningDeletedError
 from rstream import INF_TIME, InlineBackground, RStream
+from rstream.current import RowCopies
+from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.builders import ev, make_items
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
         output.flush()
     output.garbage_collect(1)
     output.close()
-    with pytest.raises(BeginningDeletedError, match="kept from seq 1 on"):
-        _alive_in(uri, None)
+    with pytest.raises(BeginningDeletedError, match="keeps it from seq 1 on"):
+        begun(uri, RowCopies(MemoryBlobs(), "s"), None)
 
 
 def test_head_keeps_the_order_of_each_partition() -> None:

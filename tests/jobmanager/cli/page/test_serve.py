@@ -14,7 +14,9 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
+import pyarrow as pa
 import pytest
 
 import streamscope as ss
@@ -112,6 +114,16 @@ def test_it_shows_jobs_plans_logs_and_rows(served: Served) -> None:
         assert (status, words in text) == (200, True), (path, text)
     assert 'streamscope_late_events_total{job="counts"} 1.0' in served.ask("/metrics")[1]
     assert "page.js" in served.ask("/")[1]
+
+
+def test_a_dashboard_reads_the_current_table_as_arrow(served: Served, folder: Path) -> None:
+    at = "2026-01-01T00:02:30Z"
+    path = f"{served.url}/api/jobs/counts/table.arrow"
+    with urlopen(f"{path}?at={at}", timeout=WAIT_S) as answer:
+        found = pa.ipc.open_stream(answer).read_all()
+    assert found.equals(ss.read_table(str(folder / "counts"), at=at))
+    assert found.num_rows == 3
+    assert served.ask("/api/jobs/counts/table.arrow?at=never")[0] == 409
 
 
 def test_what_is_not_there_is_said(served: Served) -> None:

@@ -1,0 +1,153 @@
+"""The rows of a stream that are alive, read step by step, and copies of them.
+
+A row is alive at T if it began at T or before and had not ended by then. :class:`CurrentRows` reads
+a stream from its beginning, or from a copy, and drops rows that have ended, so memory holds the
+living rows and one step of reading. A copy at seq s stands for all items below s: with it and the
+items from s on, the rows that are alive are known.
+
+Invariants: (1) rows are in order of start, rows of a copy first; (2) a row is kept until its end
+is at or before ``reached``, as its end edge may still come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from rstream.items.batch import CTI, KIND, VE, VS, int64_column, kinds, only_events
+from rstream.items.edges import paired
+from rstream.log.reader import open_reader
+from rstream.types import MIN_TIME
+
+if TYPE_CHECKING:
+    from rstream.log.reader import SegmentReader
+    from rstream.store.protocol import BlobStore
+
+#: The folder of a job with copies, one below it for each stream.
+TABLE = "table"
+#: Rows read between two removals of rows that have ended.
+_STEP_ROWS = 1 << 18
+_SUFFIX = ".arrow"
+_REACHED = b"reached"
+
+
+class CurrentRows:
+    """The living rows of one stream, as far as it has been read."""
+
+    def __init__(self, rows: pa.Table | None = None, seq: int = 0, reached: int = MIN_TIME) -> None:
+        #: Columns ``_vs, _ve, payload``; None: nothing was durable yet.
+        self.rows = rows
+        #: The next item to read.
+        self.seq = seq
+        #: The last CTI read.
+        self.reached = reached
+
+    def advance(
+        self,
+        stream: str | BlobStore,
+        *,
+        upto_seq: int | None = None,
+        at_us: int | None = None,
+    ) -> None:
+        """Read on to the end of what is durable, to item ``upto_seq``, or to time ``at_us``.
+
+        After ``at_us`` the rows are those for this time alone, and reading cannot continue.
+
+        Raises:
+            SequenceDiscardedError: the next item was garbage collected.
+        """
+        before = self.rows, self.seq, self.reached
+        reader = open_reader(stream, self.seq)
+        try:
+            self._read(reader, upto_seq, at_us)
+        except BaseException:
+            self.rows, self.seq, self.reached = before
+            raise
+        finally:
+            reader.close()
+
+    def _read(self, reader: SegmentReader, upto_seq: int | None, at_us: int | None) -> None:
+        step: list[pa.RecordBatch] = []
+        if reader.read_schema() is None:
+            return
+        while upto_seq is None or self.seq < upto_seq:
+            items = reader.read_next()
+            if items is None:
+                break
+            batch = items.batch
+            if upto_seq is not None:
+                batch = batch.slice(0, upto_seq - items.first_seq)
+            self.seq = items.first_seq + batch.num_rows
+            step.append(self._taken(batch, at_us))
+            if sum(some.num_rows for some in step) > _STEP_ROWS:
+                self._settle(step, at_us)
+                step = []
+            if at_us is not None and self.reached > at_us:
+                break
+        self._settle(step, at_us)
+
+    def _taken(self, batch: pa.RecordBatch, at_us: int | None) -> pa.RecordBatch:
+        """The events of ``batch`` that count."""
+        ctis = int64_column(batch, VS)[kinds(batch) == CTI]
+        self.reached = int(ctis[-1]) if len(ctis) else self.reached
+        if at_us is not None:
+            batch = batch.slice(0, int(int64_column(batch, VS).searchsorted(at_us, "right")))
+        return only_events(batch) if len(ctis) else batch.drop_columns([KIND])
+
+    def _settle(self, step: list[pa.RecordBatch], at_us: int | None) -> None:
+        """Pair the rows of a step, and drop ended ones."""
+        if not step:
+            return
+        tables = [] if self.rows is None else [self.rows]
+        table = paired(pa.concat_tables([*tables, pa.Table.from_batches(step)]))
+        time = self.reached if at_us is None else min(self.reached, at_us + 1)
+        self.rows = table.filter(pa.array(table.column(VE).to_numpy() >= time)).combine_chunks()
+
+    def alive(self, at_us: int) -> pa.Table | None:
+        """The rows that are alive at ``at_us``; None: nothing is durable yet."""
+        if self.rows is None:
+            return None
+        starts, ends = (self.rows.column(name).to_numpy() for name in (VS, VE))
+        return self.rows.filter(pa.array((starts <= at_us) & (at_us < ends)))
+
+
+class RowCopies:
+    """The copies of one stream's living rows in the folder of a job; the newest one counts."""
+
+    def __init__(self, store: BlobStore, stream: str) -> None:
+        """``store``: that of the job's root."""
+        self._store = store.child(f"{TABLE}/{quote(stream, safe='')}")
+
+    def newest(self) -> CurrentRows | None:
+        """The newest copy, to read on from; None: there is none.
+
+        Raises:
+            FileNotFoundError: a newer one has replaced it since it was listed.
+        """
+        names = self._names()
+        if not names:
+            return None
+        with pa.ipc.open_file(pa.BufferReader(self._store.get(names[-1]))) as reader:
+            rows = reader.read_all()
+        reached = int(rows.schema.metadata[_REACHED])
+        return CurrentRows(
+            rows.replace_schema_metadata(None), int(names[-1].removesuffix(_SUFFIX)), reached
+        )
+
+    def put(self, current: CurrentRows) -> None:
+        """Store a copy durably, and delete those it replaces."""
+        assert current.rows is not None
+        rows = current.rows.replace_schema_metadata({_REACHED: str(current.reached)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        name = f"{current.seq:020d}{_SUFFIX}"
+        self._store.put(name, sink.getvalue())
+        for older in self._names():
+            if older < name:
+                self._store.delete(older)
+
+    def _names(self) -> list[str]:
+        return sorted(name for name in self._store.list("") if name.endswith(_SUFFIX))
