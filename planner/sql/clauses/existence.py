@@ -25,7 +25,7 @@ from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
 from planner.sql.expressions.time_between import are_points, bounded, refuse_points, within
-from planner.sql.windows.in_windows import CROSSED, crosses, windows_of_pairs
+from planner.sql.windows.in_windows import CROSSED, DIFFERENT, crosses, differ, windows_of_pairs
 from planner.sql.windows.kept_rows import kept_sides
 from planner.sql.windows.window_tables import in_whole_windows
 
@@ -130,6 +130,8 @@ def _kept(
     lives = windows_of_pairs(outer, outer, inner, conditions)
     if crosses(lives, outer, inner):
         raise names.text.error(test, CROSSED.replace("the join", "the subquery"))
+    if differ(outer, inner):
+        raise names.text.error(test, DIFFERENT)
     sides = [(side.in_windows.has_rows, side.stream.plan.is_point) for side in (outer, inner)]
     if sorted(sides) == [(False, True), (True, False)]:
         raise names.text.error(test, _POINTS)

@@ -21,7 +21,9 @@ from planner.sql.expressions.time_between import bounds_of_where, is_bounded
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
     CROSSED,
+    DIFFERENT,
     crosses,
+    differ,
     is_any_bound,
     is_bound_of,
     joins_previous_windows,
@@ -188,6 +190,8 @@ def _of_windows(
     lives = windows_of_pairs(pairs, left, right, met)
     if crosses(lives, left, right):
         raise names.text.error(clause, CROSSED)
+    if clause.side and differ(left, right):
+        raise names.text.error(clause, DIFFERENT)
     return replace(pairs, window=left.window or right.window, in_windows=lives)
 
 

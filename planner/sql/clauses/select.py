@@ -42,9 +42,11 @@ from planner.sql.expressions.values import values_relation
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
+    DIFFERENT,
     OF_LIMIT,
     OF_VALUES,
     crosses,
+    differ,
     refuse_windows,
     rows_of_comparison,
     rows_of_union,
@@ -143,6 +145,8 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
         rows = rows_of_union([first, *others], made)
     else:
         rows = rows_of_comparison(first, others[0], made)
+        if differ(first, others[0]):
+            raise names.text.error(node, DIFFERENT)
         if crosses(rows.in_windows, first, others[0]):
             raise names.text.error(node, _CROSSED.format(type(node).__name__.upper()))
     items = [Item(name, exp.column(name), star=True, column=name) for name in made.schema.names]

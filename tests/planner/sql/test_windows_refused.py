@@ -240,3 +240,30 @@ def test_windows_are_not_compared_with_points(test: str, ours: str, theirs: str)
     text = f"SELECT a.k FROM {ours} a WHERE {test} (SELECT 1 FROM {theirs} b WHERE b.k = a.k)"
     with pytest.raises(SqlError, match="are in none and are over at once"):
         sql(text, streams())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a.k FROM {} a WHERE EXISTS (SELECT 1 FROM {} b WHERE b.k = a.k)",
+        "SELECT a.k FROM {} a WHERE NOT EXISTS (SELECT 1 FROM {} b WHERE b.k = a.k)",
+        "SELECT a.k FROM {} a WHERE a.k IN (SELECT b.k FROM {} b)",
+        "SELECT a.k FROM {} a WHERE a.k NOT IN (SELECT b.k FROM {} b)",
+        "SELECT a.k FROM {} a WHERE a.k = 7 OR a.k IN (SELECT b.k FROM {} b)",
+        "SELECT a.k FROM {} a SEMI JOIN {} b ON b.k = a.k",
+        "SELECT a.k FROM {} a LEFT JOIN {} b ON b.k = a.k",
+        "SELECT a.k FROM {} a RIGHT JOIN {} b ON b.k = a.k AND a.window_start = b.window_start",
+        "SELECT a.k FROM {} a FULL JOIN {} b ON b.k = a.k",
+        "SELECT k FROM {} EXCEPT SELECT k FROM {}",
+        "SELECT k FROM {} INTERSECT SELECT k FROM {}",
+    ],
+)
+def test_windows_that_differ_have_no_rows_without_a_match(text: str) -> None:
+    """A row would be kept for the part of its window in which another window has its match."""
+    for a, b in (
+        (of("a", 10), of("b", 5)),
+        (of("a", 5), of("b", 10)),
+        (of("a", 10, 5), of("b", 5)),
+    ):
+        with pytest.raises(SqlError, match="the windows of both sides differ"):
+            sql(text.format(a, b), streams())
