@@ -249,7 +249,7 @@ def test_many_calls_that_never_return_end_the_job() -> None:
         (SystemExit(3), "SystemExit: 3"),
         (StopIteration(), "StopIteration"),
     ],
-    ids=repr,
+    ids=lambda value: str(type(value).__name__),
 )
 def test_what_is_no_answer_is_told_with_its_row(given: Any, match: str) -> None:
     def returns(sku: int) -> Any:
