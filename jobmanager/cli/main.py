@@ -89,6 +89,10 @@ VERBS = {
         "jobmanager.cli.verbs.change:deploy",
         "Continue a job with another query and its state, after showing the effect on each stage.",
     ),
+    "rescale": (
+        "jobmanager.cli.verbs.change:rescale",
+        "Give a job, running or stopped, another number of vertices, with its state.",
+    ),
     "show": (
         "jobmanager.cli.verbs.show:show",
         "Show the first rows of a job's answer, in order of time, while it runs or after it.",

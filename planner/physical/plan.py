@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from planner.logical.query import Publishing
     from planner.optimizer.trace import RuleStep
+    from planner.physical.slot_ranges import Layout
     from rstream.format.table import TableForm
     from rvertex.sinks.spec import SinkSpec
     from rvertex.vertex.spec import (
@@ -137,6 +138,8 @@ class PhysicalPlan:
     changes: TableForm | None = None
     #: Which rows of the answer are in one partition.
     partitioning: Partitioning = UNKNOWN
+    #: By stage, where a rescale left another layout than one range of keys per vertex.
+    layouts: tuple[tuple[str, Layout], ...] = ()
 
     @property
     def schema(self) -> pa.Schema:

@@ -80,13 +80,31 @@ def hash_rows(columns: Sequence[pa.Array], *, exact: bool = False) -> np.ndarray
     return hashes
 
 
+#: Slots are below this.
+SLOTS = 2**32
+
+
+def slots_of(columns: Sequence[pa.Array]) -> np.ndarray:
+    """The slot of each row by its key columns, int64[rows] in ``[0, SLOTS)``.
+
+    Partition ``k`` of ``n`` is the range of slots from ``first_slot(k, n)`` on.
+    """
+    hashes = hash_rows(columns)
+    hashes >>= np.uint64(32)
+    return hashes.view(np.int64)
+
+
+def first_slot(k: int, n: int) -> int:
+    """The first slot of partition ``k`` of ``n``; for ``k = n`` it is SLOTS."""
+    return -(-k * SLOTS // n)
+
+
 def partition_of(columns: Sequence[pa.Array], n: int) -> np.ndarray:
     """The partition of each row by its key columns, int64[rows] in ``[0, n)``."""
     assert 1 <= n <= _PARTITIONS_MAX, n
     if n == 1:
         return np.zeros(len(columns[0]), np.int64)
-    hashes = hash_rows(columns)
-    hashes >>= np.uint64(32)
+    hashes = slots_of(columns).view(np.uint64)
     hashes *= np.uint64(n)
     hashes >>= np.uint64(32)
     return hashes.view(np.int64)

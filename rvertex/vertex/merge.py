@@ -12,6 +12,10 @@ releases does not depend on the order of arrival nor on how the channels were cu
 costs time once: what stays pending is neither sorted nor copied again; (5) the channel with the
 least promise is always wanted, whatever the limits, so waiting for it never ends in a deadlock.
 With one channel everything read is released at once, without a copy.
+
+A change of the job can leave items that the channels of the former generation had delivered ahead
+of the others. They are *carried*: of each port a lane before its channels. Nothing follows in a
+lane, so its items wait in the state until they are released.
 Source: StreamScope NSDI'16, "MERGE"; differs: the channels are sorted, so an event promises too,
 and every CTI of the union passes, not only those that raise the minimum.
 """
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Default read-ahead of one channel.
 PENDING_BYTES_MAX = 16 << 20
+#: Begins the names of the tables of carried items; the port follows.
+CARRIED = "carried."
 #: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2
 _ROWS_PER_SLICE = 4096
@@ -71,6 +77,8 @@ class Merge:
         self._pending_rows_max = pending_rows_max
         self._pending_bytes_max = pending_bytes_max
         self._channels = [_Channel(i) for i in range(len(ports))]
+        #: By port, what a former generation left.
+        self._carried: dict[int, _Channel] = {}
         #: The greatest CTI released.
         self._last_cti: int = MIN_TIME
 
@@ -109,16 +117,20 @@ class Merge:
 
     def release(self) -> list[Run] | None:
         """One run per port of what the promises allow, or None if that is nothing new."""
-        bound = INF_TIME if len(self._channels) == 1 else self._bound()
+        is_single = len(self._channels) == 1 and not self._carried
+        bound = INF_TIME if is_single else self._bound()
         released = self._released_at(bound)
         taken: list[list[_Chunk]] = [[] for _ in self._port_schemas]
         times: list[np.ndarray] = []
         # Channels in the order of the inputs: with the stable sort of ``_in_order`` this is the
         # rule of ties, and ``_released_at`` relies on it.
-        for i, (channel, port) in enumerate(zip(self._channels, self._ports, strict=True)):
+        lanes = [(self._ports.index(port), c, port) for port, c in self._carried.items()]
+        lanes += zip(range(len(self._channels)), self._channels, self._ports, strict=True)
+        for i, channel, port in lanes:
             for chunk in channel.take(bound, with_events=i < released):
                 taken[port].append(chunk)
                 times.append(chunk.cti_times())
+        self._carried = {port: c for port, c in self._carried.items() if c.pending_rows}
         if not times:
             return None
         ctis = self._new_ctis(times)
@@ -132,7 +144,13 @@ class Merge:
         """The state: a function of :attr:`consumed` and of what lies below, nothing else."""
         times = [c.consumed_time for c in self._channels]
         kinds = [c.consumed_kind for c in self._channels]
-        return OperatorState({"times": times, "kinds": kinds, "last_cti": self._last_cti})
+        header = {"times": times, "kinds": kinds, "last_cti": self._last_cti}
+        tables = {f"{CARRIED}{port}": c.table() for port, c in self._carried.items()}
+        return OperatorState(header, tables)
+
+    def pending_tables(self) -> list[pa.Table | None]:
+        """By channel the rows that wait for other channels, None if there are none."""
+        return [c.table() if c.pending_rows else None for c in self._channels]
 
     def load(self, state: OperatorState, consumed: Sequence[int]) -> None:
         """Continue at ``consumed``, which belongs to ``state``; nothing is pending."""
@@ -140,6 +158,12 @@ class Merge:
         assert len(times) == len(consumed) == len(self._channels), (times, consumed)
         last = zip(consumed, times, state.header["kinds"], strict=True)
         self._channels = [_Channel(i, *of_channel) for i, of_channel in enumerate(last)]
+        self._carried = {}
+        for name, table in state.tables.items():
+            port = int(name.removeprefix(CARRIED))
+            self._carried[port] = lane = _Channel(port)
+            for batch in table.to_batches():
+                lane.append(Items(lane.next_seq, batch))
         self._last_cti = int(state.header["last_cti"])
 
     @property
@@ -308,6 +332,10 @@ class _Channel:
             self.consumed_time = int(taken[-1].vs[-1])
             self.consumed_kind = int(taken[-1].kind[-1])
         return taken
+
+    def table(self) -> pa.Table:
+        """What was read and not released; not empty."""
+        return pa.Table.from_batches([chunk.batch for chunk in self._pending])
 
     def check(self) -> None:
         assert self.pending_rows == sum(map(len, self._pending))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import CTI, VE, VS, int64_column, item_schema_of
-from rstream.items.hashing import partition_of
+from rstream.items.hashing import partition_of, slots_of
 from rvertex.events.run import to_items
 from rvertex.events.side_output import to_side_items
 
@@ -42,7 +42,7 @@ def split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
         return [None] * n
     if n == 1 or run.events.num_rows == 0:
         return [to_items(run)] * n
-    rows = _rows_of_each([run.events.column(key) for key in edge.keys], n)
+    rows = _rows_of_each([run.events.column(key) for key in edge.keys], edge)
     vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
     schema = item_schema_of(run.events.schema)
     if run.events.num_rows <= _TOGETHER_ROWS_MAX:
@@ -53,9 +53,14 @@ def split(run: Run, edge: OutputEdge) -> list[pa.RecordBatch | None]:
     ]
 
 
-def _rows_of_each(keys: list[pa.Array], n: int) -> list[np.ndarray]:
-    """For each of ``n`` partitions the numbers of its rows, increasing."""
-    part = partition_of(keys, n)
+def _rows_of_each(keys: list[pa.Array], edge: OutputEdge) -> list[np.ndarray]:
+    """For each stream of the edge the numbers of its rows, increasing."""
+    n = len(edge.streams)
+    if edge.owners:
+        owners = np.array(edge.owners)
+        part = owners[np.searchsorted(edge.bounds, slots_of(keys), side="right")]
+    else:
+        part = partition_of(keys, n)
     if n <= _SCANNED_MAX:
         return [np.flatnonzero(part == k) for k in range(n)]
     part = part.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.int64)

@@ -355,7 +355,9 @@ class RVertex:
         position, scalars = self._input.position, self._input.scalars()
         self._tracked = (position, scalars)
         points.find(position.cti)
-        if points.is_due(position.time):
+        if (
+            points.is_due(position.time) and not scalars.tables
+        ):  # carried items cannot be read again
             points.add(position.time, position.inputs, scalars)
 
     def _end_replay(self) -> None:

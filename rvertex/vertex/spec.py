@@ -59,6 +59,10 @@ class OutputEdge:
     payload: pa.Schema | None = None
     #: How its files are written as tables; None: with a row for every item.
     form: TableForm | None = None
+    #: After a rescale: the slots (:func:`rstream.items.hashing.slots_of`) at which ranges begin but
+    #: for the first, and of each range the stream. Empty: one range per stream, equally wide.
+    bounds: tuple[int, ...] = ()
+    owners: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's opera
 from __future__ import annotations
 
 import itertools
+import random
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,10 +33,15 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import VE, VS, event_schema, int64_column
+from rstream.items.batch import EVENT, KIND, VE, VS, event_schema, int64_column
+from rstream.items.hashing import SLOTS, slots_of
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.checkpoint.conversion import Place
+from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule, restricted
+from rvertex.checkpoint.ranges.sharded import Sharded
 from rvertex.events.run import NO_CTIS, Run, to_items
 from rvertex.operators.cti_forwarding import ForwardCtis
+from rvertex.operators.edges.of_begins import EdgeOfBegins
 from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.state.memory import UNLIMITED, SpillsState, StateMemory, give_memory
@@ -214,6 +220,7 @@ def assert_cut_invariant(
         _assert_budgets(spec, inputs, input_schemas, (every, *splits), expected)
     for cuts in splits or ((len(every) // 2,),):
         _assert_snapshots_stay(spec, inputs, input_schemas, cuts)
+    assert_divisible(spec, inputs, input_schemas)
     horizon_us = horizon_of(spec, durations_of(inputs))
     if horizon_us is not None:
         places = sorted({k * len(every) // (REPLAYS + 1) for k in range(1, REPLAYS + 1)})
@@ -240,6 +247,73 @@ def _assert_budgets(
             label = f"cut at {list(cuts)}, a budget of {budget_bytes} bytes"
             label += ", restored at each" if restore else ""
             assert_same_items(items_of(outputs, payload), expected, label)
+
+
+def assert_divisible(
+    spec: OperatorSpec,
+    inputs: Sequence[Run],
+    schemas: Sequence[pa.Schema],
+) -> None:
+    """Divide the state by ranges of the key's hash at some item, and again behind it: same rows.
+
+    From the first place on two vertices work, one with two parts of its own; from the second on one
+    vertex has all parts. An operator without keys, or without a rule for them, is not asked.
+    """
+    keys = _keys_of(spec)
+    place = Place(0, spec, tuple(schemas))
+    if any(set(names) - set(schema.names) for names, schema in zip(keys, schemas, strict=True)):
+        return
+    try:
+        check_rule(place, keys)
+    except NotByKeyError:
+        return
+    (expected,) = run_cut(spec, inputs, schemas, ())
+    order = _merged_order(inputs)
+    draw = random.Random(len(order))
+    at, then = sorted(draw.randrange(len(order) + 1) for _ in range(2))
+    a, b = sorted(draw.randrange(1, SLOTS) for _ in range(2))
+    before = spec.open(schemas)
+    rows = before.process(order.piece(inputs, 0, at)).events.to_pylist()
+    state = _through_bytes(before.snapshot())
+    for ranges in (((0, a), (b, SLOTS)), ((a, b),)):
+        vertex = Sharded((spec,), keys, ranges)
+        running = vertex.open(schemas)
+        parts = [restricted(place, keys, slots, state) for slots in ranges]
+        reached = [MIN_TIME] * len(parts)
+        running.load(vertex.beginning(schemas, [[part] for part in parts], reached))
+        rows += running.process(
+            _of_slots(order.piece(inputs, at, then), keys, ranges)
+        ).events.to_pylist()
+        running = _reopened(vertex, schemas, running.snapshot())
+        rest = _of_slots(order.piece(inputs, then, len(order)), keys, ranges)
+        rows += running.process(rest).events.to_pylist()
+        for name, table in running.snapshot().tables.items():
+            if name.startswith("pending"):  # other shards have not come so far
+                rows += [r for r in table.to_pylist() if r.pop(KIND) == EVENT]
+    whole = sorted(map(repr, expected.events.to_pylist()))
+    assert sorted(map(repr, rows)) == whole, f"divided at {at} of {len(order)}, slots {a}, {b}"
+
+
+def _keys_of(spec: OperatorSpec) -> tuple[tuple[str, ...], ...]:
+    if isinstance(spec, ForwardCtis):
+        return _keys_of(spec.operator)
+    if isinstance(spec, EdgeOfBegins):
+        return _keys_of(spec.inner)
+    if hasattr(spec, "left_on") and hasattr(spec, "right_on"):
+        return (spec.left_on, spec.right_on)
+    on = getattr(spec, "keys", getattr(spec, "on", ()))
+    return (on or ("k",),)
+
+
+def _of_slots(
+    ports: Ports, keys: Sequence[Sequence[str]], ranges: Sequence[tuple[int, int]]
+) -> Ports:
+    found = []
+    for run, names in zip(ports, keys, strict=True):
+        slots = slots_of([run.events.column(name) for name in names])
+        mask = np.logical_or.reduce([(lo <= slots) & (slots < hi) for lo, hi in ranges])
+        found.append(Run(run.events.filter(pa.array(mask)), run.ctis))
+    return found
 
 
 def durations_of(inputs: Sequence[Run]) -> Durations:

@@ -1,4 +1,4 @@
-"""The verbs that save and change a job: savepoint, savepoints, deploy."""
+"""The verbs that save and change a job: savepoint, savepoints, deploy, rescale."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.driver.running.changes.export import export
 from jobmanager.driver.running.deploying import deploy as deploy_query
+from jobmanager.driver.running.deploying import rescale as rescale_job
 from jobmanager.driver.running.deploying import roll_back, take_savepoint
 from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import time_of
@@ -114,6 +115,34 @@ def deploy(
         raise typer.Exit(2)
     if dry_run and not all(row.verdict in _KEEPS for row in shown.comparison.rows):
         raise typer.Exit(EXIT_DEGRADED)
+
+
+def rescale(
+    root: options.Root,
+    parallelism: Annotated[
+        int | None, typer.Option(metavar="N", help="Vertices of every stage with rows by key.")
+    ] = None,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option("--stage", metavar="STAGE=N", help="Vertices of one stage: s03=8."),
+    ] = None,
+    trust: options.Trust = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Give a job, running or stopped, another number of vertices, with its state."""
+    stages = dict(_stage_width(one) for one in stage or ())
+    outcome = rescale_job(root, parallelism=parallelism, stages=stages, trust=trust)
+    if as_json:
+        print(json.dumps({"outcome": outcome}))
+    else:
+        _tell(outcome)
+
+
+def _stage_width(text: str) -> tuple[str, int]:
+    name, _, width = text.rpartition("=")
+    if not name or not width.isdecimal():
+        raise UsageError(f"--stage {text}: it is STAGE=N, such as s03=8")
+    return name, int(width)
 
 
 def _roll_back(root: str, *, trust: bool, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from jobmanager.driver.running.changes.errors import (
     NotApprovedError,
 )
 from jobmanager.driver.running.changes.pending import new_change
+from jobmanager.driver.running.changes.widths import widths_for
 from jobmanager.driver.running.inputs import lowered, with_inputs_in
 from jobmanager.errors import JobFailedError, NoJobError
 from jobmanager.options import applied, configured, merged, planned
@@ -33,7 +34,7 @@ from planner import Query, Stream
 from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobmanager.driver.running.changes.compare import Comparison
     from jobmanager.driver.running.changes.pending import Change
@@ -141,6 +142,28 @@ def roll_back(root: str, *, trust: bool = False, wait_s: float = 600.0) -> dict[
     if name is None:
         raise ChangeRefusedError(display_uri(job_root.uri), "it has no change to roll back")
     return _done(job_root, new_change("rollback", savepoint=name), None, None, wait_s)
+
+
+def rescale(
+    root: str,
+    *,
+    parallelism: int | None = None,
+    stages: Mapping[str, int] | None = None,
+    trust: bool = False,
+    wait_s: float = 600.0,
+) -> dict[str, Any]:
+    """Give stages of a job, running or stopped, another number of vertices.
+
+    ``parallelism``: of all stages whose rows come by key. ``stages``: by name, or its beginning.
+
+    Raises:
+        NotByKeyError, ChangeRefusedError, RescaleError: the job cannot be changed so.
+        JobFailedError: the change was undone, with the reason; the job continues unchanged.
+    """
+    job_root = JobRoot(root, trust=trust)
+    job_root.check_trusted()
+    found = widths_for(_plan_of(job_root), parallelism, stages or {})
+    return _done(job_root, new_change("rescale", widths=found), None, None, wait_s)
 
 
 def _plan_of(root: JobRoot) -> PhysicalPlan:

@@ -21,6 +21,7 @@ from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Builder
+from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.driver.running.changes.saving import save_cut
 from jobmanager.driver.running.changes.truncate import truncate
 from jobmanager.state.messages import LOG_CODEC, StateCopied
@@ -71,6 +72,8 @@ def carry_out(root: JobRoot) -> dict[str, Any] | None:
                 return _saved(root, plan, cut, change)
             case "deploy":
                 return _deployed(root, plan, cut, change)
+            case "rescale":
+                return _rescaled(root, plan, cut, change)
             case "rollback":
                 return _rolled_back(root, plan, cut, change)
     except StreamEngineError as error:
@@ -99,6 +102,14 @@ def _deployed(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> di
     savepoint = save_cut(root, plan, cut, before_name(number), SystemClock().now_us())
     built = Builder(root.store, savepoint, (plan, new), found.links, number).build()
     return _commit(root, change, savepoint, built, {**(change.settings or {}), GENERATION: number})
+
+
+def _rescaled(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+    number = int(root.settings().get(GENERATION, 0)) + 1
+    savepoint = save_cut(root, plan, cut, before_name(number), SystemClock().now_us())
+    built = Rescaler(root.store, savepoint, plan, change.widths or {}, number).build()
+    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
+    return _commit(root, change, savepoint, built, {GENERATION: number})
 
 
 def _commit(
@@ -134,6 +145,11 @@ def _rolled_back(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) ->
         display_uri(root.uri),
     )
     ends = _ends(savepoint, former)
+    new = [
+        *plan.sink_streams(),
+        *(pair for pairs in plan.side_streams().values() for pair in pairs),
+    ]
+    ends = {**dict.fromkeys((uri for _, uri in new), 0), **ends}
     beyond = [
         stream
         for stream, uri in plan.sink_streams()

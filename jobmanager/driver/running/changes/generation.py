@@ -15,29 +15,33 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobmanager.driver.running.changes.copies import (
+    digest_of,
+    finished,
+    going_on,
+    state_copied,
+    with_own_journal,
+)
 from jobmanager.driver.running.changes.cut import Rest
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
-from jobmanager.state.messages import StateCopied, VertexCopy
-from jobmanager.state.tracker import CheckpointRef
 from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import folder_of
 from rstream.items.batch import CTI, Items, item_schema
-from rstream.items.digest import StreamDigest
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
 from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.conversion import converted_operators, converted_source, reshaped
-from rvertex.checkpoint.journal import INTAKE
-from rvertex.messages import Counts
 from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.merge import CARRIED
 from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobmanager.state.messages import StateCopied, VertexCopy
     from jobmanager.storage.savepoints import SavedVertex, Savepoint
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
@@ -101,19 +105,8 @@ class Builder:
             name = checkpoint_path(f"checkpoints/{vertex.id}", self._epoch + at, 0)
             self._target.put(name, encode_snapshot(snapshot))
             files.append(name)
-            copies.append(self._copied(vertex, snapshot, name))
-        copy = StateCopied(
-            epoch=self._epoch + len(self._plan.vertices),
-            takeovers=self._saved.takeovers,
-            retain_us=0,
-            checkpointed_us=self._saved.checkpointed_us,
-            uncollected=0,
-            collected_us=0,
-            collected=(),
-            is_damaged=False,
-            is_finishing=False,
-            vertices=tuple(copies),
-        )
+            copies.append(going_on(self._saved, vertex, snapshot, name))
+        copy = state_copied(self._saved, self._epoch + len(self._plan.vertices), copies)
         return Generation(self._plan, copy, tuple(files))
 
     # ---- the plan
@@ -201,7 +194,7 @@ class Builder:
         time = time_of_input(old)
         operators = converted_operators(origin, vertex, old.states[1:], time)
         if vertex.source is None:
-            state = _merge_state(len(vertex.inputs), time)
+            state = _merge_state(len(vertex.inputs), time, self._lanes(vertex, old))
             inputs: tuple[int, ...] = (0,) * len(vertex.inputs)
         else:
             found = converted_source(old.states[0], vertex)
@@ -210,7 +203,7 @@ class Builder:
                 raise ChangeRefusedError(self._plan.root, reason)
             state, inputs = found, old.inputs
             if vertex.source.spec.log is not None:
-                state, inputs = self._with_own_journal(vertex, found, inputs)
+                state, inputs = with_own_journal(self._target, vertex, found, inputs)
         snapshot = replace(
             fresh,
             inputs=inputs,
@@ -220,21 +213,28 @@ class Builder:
         )
         return self._with_outputs(vertex, snapshot, (origin, old.outputs, old.digests), carried)
 
+    def _lanes(self, vertex: VertexSpec, old: Snapshot) -> dict[str, pa.Table]:
+        """What a rescale had left before the channels, and MERGE has not released."""
+        found = {}
+        for name, table in old.states[0].tables.items():
+            port = int(name.removeprefix(CARRIED))
+            payload = next(c.payload for c in vertex.inputs if c.port == port)
+            found[name] = self._reshaped(vertex, table, payload)
+        return found
+
+    def _reshaped(self, reader: VertexSpec, table: pa.Table, payload: pa.Schema) -> pa.Table:
+        """Items on their way with the columns that the reader gets now."""
+        made = reshaped(table, item_schema(payload))
+        if made is None:
+            reason = f"rows on their way to {reader.stage} have a column of another type"
+            raise ChangeRefusedError(self._plan.root, reason)
+        return made.combine_chunks()
+
     def _of(self, origin: VertexSpec) -> Snapshot:
         if origin.id not in self._snapshots:
             name = self._rows[origin.id].checkpoint
             self._snapshots[origin.id] = read_snapshot(self._store, origin, name)
         return self._snapshots[origin.id]
-
-    def _with_own_journal(
-        self, vertex: VertexSpec, state: OperatorState, inputs: tuple[int, ...]
-    ) -> tuple[OperatorState, tuple[int, ...]]:
-        """Reset the number of entries: the state already contains their effect."""
-        numbers = [int(p.rpartition("/")[2]) for p in self._target.list(f"{INTAKE}/{vertex.id}")]
-        books = [{**book, "entries": 0} for book in state.header["books"]]
-        header = {**state.header, "books": books, "blob": max(numbers, default=-1) + 1}
-        half = len(inputs) // 2
-        return replace(state, header=header), (*inputs[:half], *(0,) * half)
 
     def _with_outputs(
         self,
@@ -253,7 +253,7 @@ class Builder:
                     )
                     raise ChangeRefusedError(self._plan.root, reason)
                 outputs.append(sum(one.batch.num_rows for one in items))
-                digests.append(_digest(items))
+                digests.append(digest_of(items))
             else:
                 outputs.append(former[1][at])
                 digests.append(former[2][at])
@@ -273,29 +273,7 @@ class Builder:
     ) -> VertexCopy:
         """A finished vertex: its channels hold the unconsumed items."""
         ends = [sum(one.batch.num_rows for one in items) for items in carried]
-        return VertexCopy(
-            vertex=vertex.id,
-            refs=(),
-            parts=(),
-            is_finished=True,
-            finisher=self._epoch,
-            digests=tuple(_digest(items) for items in carried),
-            ends=tuple(ends),
-            counts=Counts(),
-        )
-
-    def _copied(self, vertex: VertexSpec, snapshot: Snapshot, name: str) -> VertexCopy:
-        at = snapshot.inputs, snapshot.outputs, snapshot.inputs
-        return VertexCopy(
-            vertex=vertex.id,
-            refs=(CheckpointRef(name, *at, (), self._saved.checkpointed_us),),
-            parts=(),
-            is_finished=False,
-            finisher=0,
-            digests=(),
-            ends=(),
-            counts=Counts(snapshot.events_in, snapshot.events_out),
-        )
+        return finished(vertex, self._epoch, ends, [digest_of(items) for items in carried])
 
     # ---- items between vertices
 
@@ -336,11 +314,7 @@ class Builder:
         found, seq = [], 0
         for items in rest_items(Rest(old.stream, place, rest.lo, rest.hi, old.payload, False)):
             table = pa.Table.from_batches([items.batch])
-            made = reshaped(table, item_schema(channel.payload))
-            if made is None:
-                reason = f"rows on their way to {reader.stage} have a column of another type"
-                raise ChangeRefusedError(self._plan.root, reason)
-            for batch in made.combine_chunks().to_batches():
+            for batch in self._reshaped(reader, table, channel.payload).to_batches():
                 found.append(Items(seq, batch))
                 seq += batch.num_rows
         return found
@@ -384,15 +358,7 @@ def _outputs(vertex: VertexSpec) -> list[tuple[int, OutputEdge, str]]:
     return [(at, edge, uri) for at, edge, uri, _ in _streams(vertex)]
 
 
-def _merge_state(channels: int, time: int) -> OperatorState:
-    """The state of MERGE at a cut: no item is pending, and no later item precedes ``time``."""
-    return OperatorState(
-        {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
-    )
-
-
-def _digest(items: list[Items]) -> bytes:
-    digest = StreamDigest()
-    for one in items:
-        digest.update(one.first_seq, one.batch)
-    return digest.to_bytes()
+def _merge_state(channels: int, time: int, lanes: dict[str, pa.Table]) -> OperatorState:
+    """The state of MERGE at a cut: later items outside ``lanes`` do not precede ``time``."""
+    header = {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
+    return OperatorState(header, lanes)

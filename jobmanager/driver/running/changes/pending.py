@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FOLDER = "change"
 REQUEST, COMMIT = f"{FOLDER}/request.json", f"{FOLDER}/commit.json"
 OUTCOME, NEXT_PLAN, NEXT_QUERY = "outcome.json", "plan.pkl", "query.pkl"
-Kind = Literal["savepoint", "deploy", "rollback"]
+Kind = Literal["savepoint", "deploy", "rollback", "rescale"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class Change:
     at_us: int | None = None
     approved: str = ""
     settings: dict[str, Any] | None = None
+    #: By stage, how many vertices it is to have.
+    widths: dict[str, int] | None = None
 
     @property
     def folder(self) -> str:

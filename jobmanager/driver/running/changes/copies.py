@@ -1,0 +1,87 @@
+"""What a job manager knows of a generation that begins: of each vertex its first checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobmanager.state.messages import StateCopied, VertexCopy
+from jobmanager.state.tracker import CheckpointRef
+from rstream.items.digest import StreamDigest
+from rvertex.checkpoint.journal import INTAKE
+from rvertex.messages import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobmanager.storage.savepoints import Savepoint
+    from rstream.items.batch import Items
+    from rstream.store.protocol import BlobStore
+    from rvertex.operators.protocol import OperatorState
+    from rvertex.vertex.spec import Snapshot, VertexSpec
+
+
+def state_copied(saved: Savepoint, epoch: int, vertices: Sequence[VertexCopy]) -> StateCopied:
+    """The state that the log of a generation begins with."""
+    return StateCopied(
+        epoch=epoch,
+        takeovers=saved.takeovers,
+        retain_us=0,
+        checkpointed_us=saved.checkpointed_us,
+        uncollected=0,
+        collected_us=0,
+        collected=(),
+        is_damaged=False,
+        is_finishing=False,
+        vertices=tuple(vertices),
+    )
+
+
+def going_on(saved: Savepoint, vertex: VertexSpec, snapshot: Snapshot, name: str) -> VertexCopy:
+    """A vertex that begins with the checkpoint ``name``."""
+    at = snapshot.inputs, snapshot.outputs, snapshot.inputs
+    return VertexCopy(
+        vertex=vertex.id,
+        refs=(CheckpointRef(name, *at, (), saved.checkpointed_us),),
+        parts=(),
+        is_finished=False,
+        finisher=0,
+        digests=(),
+        ends=(),
+        counts=Counts(snapshot.events_in, snapshot.events_out),
+    )
+
+
+def finished(
+    vertex: VertexSpec, epoch: int, ends: Sequence[int], digests: Sequence[bytes]
+) -> VertexCopy:
+    """A vertex that had ended; ``ends``: of its streams."""
+    return VertexCopy(
+        vertex=vertex.id,
+        refs=(),
+        parts=(),
+        is_finished=True,
+        finisher=epoch,
+        digests=tuple(digests),
+        ends=tuple(ends),
+        counts=Counts(),
+    )
+
+
+def with_own_journal(
+    target: BlobStore, vertex: VertexSpec, state: OperatorState, inputs: tuple[int, ...]
+) -> tuple[OperatorState, tuple[int, ...]]:
+    """Reset the number of entries: the state already contains their effect."""
+    numbers = [int(p.rpartition("/")[2]) for p in target.list(f"{INTAKE}/{vertex.id}")]
+    books = [{**book, "entries": 0} for book in state.header["books"]]
+    header = {**state.header, "books": books, "blob": max(numbers, default=-1) + 1}
+    half = len(inputs) // 2
+    return replace(state, header=header), (*inputs[:half], *(0,) * half)
+
+
+def digest_of(items: Sequence[Items]) -> bytes:
+    """The digest of a stream that begins with these items."""
+    digest = StreamDigest()
+    for one in items:
+        digest.update(one.first_seq, one.batch)
+    return digest.to_bytes()

@@ -1,0 +1,374 @@
+"""Builds a generation with other numbers of vertices, from a savepoint.
+
+A new vertex continues the work of old ones as *shards*: of each old state the part whose keys it
+owns (:mod:`rvertex.checkpoint.ranges`). Unconsumed items of channels become lanes of MERGE
+(:mod:`rvertex.vertex.merge`), each row with the vertex that owns its key now. Sources, and stages
+that read all rows, keep their vertices.
+
+Partitions of the answer never become fewer. A vertex continues a partition if all that it still
+emits comes after what the partition contains; otherwise it begins a new one. The vertices of other
+partitions own nothing and forward CTIs, until a later change uses them again.
+
+Invariants: (1) each row of a state and of a channel goes to exactly one vertex; (2) every stream
+stays in order of time; (3) nothing that the former generation needs is changed or deleted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from jobmanager.driver.running.changes.copies import (
+    digest_of,
+    finished,
+    going_on,
+    state_copied,
+    with_own_journal,
+)
+from jobmanager.driver.running.changes.cut import Rest
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.generation import Generation
+from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
+from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
+from jobmanager.storage.root import display_uri
+from jobmanager.storage.savepoints import folder_of
+from planner.physical.layout import Stages, chain_of, laid_out, sealed
+from planner.physical.slot_ranges import Layout, overlaps
+from rstream.items.batch import VS, Items, cti_batch, int64_column, item_schema
+from rstream.items.hashing import first_slot
+from rstream.log.durable import DurableLog, SegmentCursor
+from rstream.store.blobs import open_store
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
+from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
+from rvertex.checkpoint.ranges.restrict import NotByKeyError, restricted
+from rvertex.checkpoint.ranges.sharded import Sharded
+from rvertex.operators.composite_state import part_state
+from rvertex.vertex.merge import CARRIED
+from rvertex.vertex.rvertex import RVertex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobmanager.state.messages import VertexCopy
+    from jobmanager.storage.savepoints import SavedVertex, Savepoint
+    from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+    from rvertex.operators.protocol import OperatorState
+    from rvertex.vertex.spec import InputChannel, Snapshot, VertexSpec
+
+Slots = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of an old vertex's work: the states of its operators, of these slots."""
+
+    vertex: VertexSpec
+    slots: Slots
+    states: tuple[OperatorState, ...]
+    #: The last CTI that it got.
+    reached: int
+    #: What it emitted and its vertex did not release.
+    pending: pa.Table | None
+
+
+class Rescaler:
+    """Builds the generation ``number``. ``widths``: by stage its vertices from here on."""
+
+    def __init__(
+        self,
+        store: BlobStore,
+        savepoint: Savepoint,
+        plan: PhysicalPlan,
+        widths: Mapping[str, int],
+        number: int,
+    ) -> None:
+        self._store, self._saved, self._number = store, savepoint, number
+        self._old, self._stages = plan, Stages(plan)
+        self._rows = {row.vertex: row for row in savepoint.vertices}
+        self._rests = {rest.stream: rest for rest in savepoint.rests}
+        self._snapshots: dict[str, Snapshot] = {}
+        self._items: dict[str, list[pa.RecordBatch]] = {}
+        self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
+        self._layouts = self._chosen(widths)
+
+    def build(self) -> Generation:
+        """Write the first checkpoints and the ends of finished writers.
+
+        Raises:
+            ChangeRefusedError, NotByKeyError: it cannot be.
+        """
+        plan = self._placed(laid_out(self._old, self._layouts))
+        readers = {c.stream: v for v in plan.vertices for c in v.inputs}
+        vertices, copies, files = [], [], []
+        for at, vertex in enumerate(plan.vertices):
+            row = None if vertex.stage in self._layouts else self._rows[vertex.id]
+            if row is not None and row.is_finished:
+                copies.append(self._ended(vertex, row, readers))
+                vertices.append(vertex)
+                continue
+            vertex, snapshot = self._continued(vertex)
+            name = checkpoint_path(f"checkpoints/{vertex.id}", self._epoch + at, 0)
+            self._store.put(name, encode_snapshot(snapshot))
+            files.append(name)
+            vertices.append(vertex)
+            copies.append(going_on(self._saved, vertex, snapshot, name))
+        copy = state_copied(self._saved, self._epoch + len(plan.vertices), copies)
+        return Generation(replace(plan, vertices=tuple(vertices)), copy, tuple(files))
+
+    # ---- the plan
+
+    def _chosen(self, widths: Mapping[str, int]) -> dict[str, Layout]:
+        """The new layouts of all stages that change."""
+        found: dict[str, Layout] = {}
+        for stage, width in widths.items():
+            if stage in found:
+                continue
+            self._stages.check(stage)
+            members = self._stages.members(stage)
+            if any(self._rows[v.id].is_finished for m in members for v in self._vertices(m)):
+                raise ChangeRefusedError(self._old.root, f"stage {stage} has finished")
+            layout = self._with_partitions(members, width)
+            found |= dict.fromkeys(members, layout)
+        return found
+
+    def _vertices(self, stage: str) -> list[VertexSpec]:
+        return self._stages.vertices[stage]
+
+    def _with_partitions(self, members: Sequence[str], width: int) -> Layout:
+        """The layout of a group: which vertex, and so which partition, owns each range."""
+        sink = next((m for m in members if self._stages.stages[m].is_sink), None)
+        if sink is None:
+            return Layout(width, tuple(range(width)))
+        ends = {v.index: self._last_time(v) for v in self._vertices(sink)}
+        former = self._stages.layout(sink)
+        bounds = []
+        for k in range(width):
+            slots = first_slot(k, width), first_slot(k + 1, width)
+            bounds.append(min(ends[v] for v in ends if overlaps(former, v, slots)))
+        owners, free, count = [0] * width, set(ends), len(ends)
+        for k in sorted(range(width), key=lambda k: (bounds[k], k)):
+            fit = sorted((v for v in free if ends[v] <= bounds[k]), key=lambda v: (v != k, v))
+            owners[k] = fit[0] if fit else count
+            count += not fit
+            free.discard(owners[k])
+        return Layout(count, tuple(owners))
+
+    def _last_time(self, vertex: VertexSpec) -> int:
+        """The time of the last item of the answer's partition; nothing later precedes it."""
+        edge = next(edge for edge in vertex.outputs if edge.is_sink)
+        log = DurableLog(open_store(edge.uris[0]), edge.streams[0])
+        segments = log.segments()
+        if not segments:
+            if log.mark == 0:
+                return int(MIN_TIME)
+            header = self._of(vertex.id).states[0].header
+            return int(max([*header.get("times", ()), header.get("last_cti", MIN_TIME)]))
+        cursor, last = SegmentCursor(log), segments[-1].hi - 1
+        try:
+            items = cursor.read(last, 1)
+        finally:
+            cursor.close()
+        assert items is not None, (edge.uris, last)
+        return int(int64_column(items.batch, VS)[-1])
+
+    def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
+        """The plan with channels and new side outputs of this generation."""
+        folder = f"{plan.root}/streams/g{self._number}"
+        known = {uri for v in self._old.vertices for e in v.outputs if e.side for uri in e.uris}
+        vertices = []
+        for vertex in plan.vertices:
+            inputs = tuple(replace(c, uri=f"{folder}/{c.stream}") for c in vertex.inputs)
+            outputs = []
+            for edge in vertex.outputs:
+                if edge.side and edge.uris[0] not in known:
+                    mark = f"/{edge.side}/"
+                    uris = tuple(u.replace(mark, f"{mark}g{self._number}-") for u in edge.uris)
+                    outputs.append(replace(edge, uris=uris))
+                elif edge.is_sink or edge.side:
+                    outputs.append(edge)
+                else:
+                    uris = tuple(f"{folder}/{s}" for s in edge.streams)
+                    outputs.append(replace(edge, uris=uris))
+            source = vertex.source
+            if source is not None and source.spec.log is not None:
+                units = tuple(replace(u, settles_at=None) for u in source.log_units)
+                source = replace(source, units=units, added=())
+            vertices.append(replace(vertex, inputs=inputs, outputs=tuple(outputs), source=source))
+        return replace(plan, vertices=tuple(vertices))
+
+    # ---- the vertices
+
+    def _of(self, vertex: str) -> Snapshot:
+        if vertex not in self._snapshots:
+            spec = self._old.vertex(vertex)
+            name = self._rows[vertex].checkpoint
+            self._snapshots[vertex] = read_snapshot(self._store, spec, name)
+        return self._snapshots[vertex]
+
+    def _continued(self, vertex: VertexSpec) -> tuple[VertexSpec, Snapshot]:
+        """The vertex as it runs from here on, and its first checkpoint."""
+        if vertex.stage in self._layouts:
+            return self._of_shards(vertex)
+        vertex = sealed(replace(vertex, operators=self._old.vertex(vertex.id).operators))
+        old = self._of(vertex.id)
+        fresh = RVertex(vertex, pending_rows_max=1).get_snapshot(whole=True)
+        state, inputs = old.states[0], old.inputs
+        if vertex.source is None:
+            lanes = self._lanes(vertex, [self._old.vertex(vertex.id)], None)
+            state, inputs = merge_state(vertex, time_of_input(old), lanes)
+        elif vertex.source.spec.log is not None:
+            state, inputs = with_own_journal(self._store, vertex, state, inputs)
+        made = replace(fresh, inputs=inputs, states=(state, *old.states[1:]))
+        counts = replace(made, events_in=old.events_in, events_out=old.events_out)
+        return vertex, self._with_outputs(vertex, counts)
+
+    def _of_shards(self, vertex: VertexSpec) -> tuple[VertexSpec, Snapshot]:
+        """A vertex of a stage whose layout changes."""
+        layout = self._layouts[vertex.stage]
+        slots = layout.slots_of_vertex(vertex.index)
+        shards = [shard for one in slots for shard in self._shards(vertex.stage, one)]
+        old = self._vertices(vertex.stage)
+        after = self._last_time(old[vertex.index]) if self._continues(vertex) else int(MIN_TIME)
+        time = min((s.reached for s in shards), default=after)
+        ports = self._stages.ports(vertex.stage)
+        if len(shards) == 1 and shards[0].pending is None:
+            states = shards[0].states
+        else:
+            keys = self._stages.keys[vertex.stage][0]
+            if keys is None:
+                raise NotByKeyError(vertex.stage, "the column that it is divided by is gone there")
+            spec = Sharded(chain_of(vertex), keys, tuple(s.slots for s in shards))
+            recovery = replace(vertex.recovery, strategy="checkpoint", horizon_us=None)
+            vertex = sealed(replace(vertex, operators=(spec,), recovery=recovery))
+            reached, pending = [s.reached for s in shards], [s.pending for s in shards]
+            states = (spec.beginning(ports, [s.states for s in shards], reached, after, pending),)
+        fresh = RVertex(vertex, pending_rows_max=1).get_snapshot(whole=True)
+        lanes = self._lanes(vertex, old, slots)
+        state, inputs = merge_state(vertex, time, lanes)
+        made = replace(fresh, inputs=inputs, states=(state, *states))
+        if vertex.index < len(old):
+            was = self._of(old[vertex.index].id)
+            made = replace(made, events_in=was.events_in, events_out=was.events_out)
+        return vertex, self._with_outputs(vertex, made)
+
+    def _continues(self, vertex: VertexSpec) -> bool:
+        """Whether it writes a partition of the answer that is there already."""
+        is_sink = any(edge.is_sink for edge in vertex.outputs)
+        return is_sink and vertex.index < len(self._vertices(vertex.stage))
+
+    def _shards(self, stage: str, slots: Slots) -> list[Shard]:
+        """What a range of slots continues."""
+        former = self._stages.layout(stage)
+        found = []
+        for old in self._vertices(stage):
+            for part in overlaps(former, old.index, slots):
+                found += self._shards_of(old, part, former)
+        return found
+
+    def _shards_of(self, old: VertexSpec, slots: Slots, former: Layout) -> list[Shard]:
+        snapshot = self._of(old.id)
+        spec = old.operators[0] if old.operators else None
+        if not isinstance(spec, Sharded):
+            (whole,) = former.slots_of_vertex(old.index)
+            states = self._restricted(old.stage, snapshot.states[1:], slots, whole)
+            return [Shard(old, slots, states, time_of_input(snapshot), None)]
+        found, state = [], snapshot.states[1]
+        for i, own in enumerate(spec.ranges):
+            lo, hi = max(own[0], slots[0]), min(own[1], slots[1])
+            if lo >= hi:
+                continue
+            parts = [part_state(state, f"s{i}.{k}") for k in range(len(spec.chain))]
+            states = self._restricted(old.stage, parts, (lo, hi), own)
+            pending = state.tables.get(f"pending{i}")
+            if pending is not None and (lo, hi) != own:
+                keys = self._stages.keys[old.stage][-1]
+                if keys is None:
+                    reason = "rows wait in it without the column that it is divided by"
+                    raise NotByKeyError(old.stage, reason)
+                pending = items_of_slots(pending, keys[0], [(lo, hi)])
+            found.append(Shard(old, (lo, hi), states, state.header["reached"][i], pending))
+        return found
+
+    def _restricted(
+        self, stage: str, states: Sequence[OperatorState], slots: Slots, whole: Slots
+    ) -> tuple[OperatorState, ...]:
+        every = zip(self._stages.places(stage), self._stages.keys[stage], states, strict=False)
+        return tuple(restricted(p, keys, slots, state, whole) for p, keys, state in every)
+
+    def _with_outputs(self, vertex: VertexSpec, snapshot: Snapshot) -> Snapshot:
+        """The positions of outputs: the answer continues, channels begin."""
+        former: dict[str, tuple[int, bytes]] = {}
+        for old in self._old.vertices:
+            row = self._rows[old.id]
+            if not row.is_finished:
+                was = self._of(old.id)
+                uris = [uri for edge in old.outputs for uri in edge.uris]
+                places = zip(was.outputs, was.digests, strict=True)
+                former |= dict(zip(uris, places, strict=True))
+        found = [
+            former.get(uri, (0, digest_of([]))) if edge.is_sink or edge.side else (0, digest_of([]))
+            for edge in vertex.outputs
+            for uri in edge.uris
+        ]
+        outputs, digests = zip(*found, strict=True) if found else ((), ())
+        return replace(snapshot, outputs=outputs, digests=digests, is_final=False)
+
+    def _ended(
+        self, vertex: VertexSpec, row: SavedVertex, readers: Mapping[str, VertexSpec]
+    ) -> VertexCopy:
+        """A finished vertex; its new channels consist of their end."""
+        ends, digests, at = [], [], 0
+        old = self._old.vertex(vertex.id)
+        former = [uri for edge in old.outputs for uri in edge.uris]
+        for edge in vertex.outputs:
+            for stream, uri in zip(edge.streams, edge.uris, strict=True):
+                if edge.is_sink or edge.side:
+                    at = former.index(uri)
+                    ends.append(row.outputs[at])
+                    digests.append(bytes.fromhex(row.digests[at]))
+                    continue
+                payload = next(c.payload for c in readers[stream].inputs if c.stream == stream)
+                end = Items(0, cti_batch(INF_TIME, item_schema(payload)))
+                log = DurableLog(open_store(uri), stream, schema=item_schema(payload))
+                log.write(end)
+                ends.append(1)
+                digests.append(digest_of([end]))
+        return finished(vertex, self._epoch, ends, digests)
+
+    # ---- items between vertices
+
+    def _lanes(
+        self, vertex: VertexSpec, old: Sequence[VertexSpec], slots: Sequence[Slots] | None
+    ) -> dict[int, pa.Table]:
+        """By port the unconsumed items that the vertex gets; ``slots``: None for all."""
+        found: dict[int, list[pa.Table]] = {}
+        for was in old:
+            waiting = self._of(was.id).states[0].tables
+            given = [(int(name.removeprefix(CARRIED)), table) for name, table in waiting.items()]
+            for channel in was.inputs:
+                if channel.stream in self._rests:
+                    schema = item_schema(channel.payload)
+                    given.append((channel.port, pa.Table.from_batches(self._rest(channel), schema)))
+            for port, table in given:
+                if slots is not None:
+                    keys = self._stages.keys[vertex.stage][0]
+                    if keys is None:
+                        reason = "rows are on their way without the column that it is divided by"
+                        raise NotByKeyError(vertex.stage, reason)
+                    table = items_of_slots(table, keys[port], slots)
+                found.setdefault(port, []).append(table)
+        lanes = {port: lane_of(pa.concat_tables(tables)) for port, tables in found.items()}
+        return {port: lane for port, lane in sorted(lanes.items()) if lane.num_rows}
+
+    def _rest(self, channel: InputChannel) -> list[pa.RecordBatch]:
+        """What was not consumed of an old channel."""
+        if channel.stream not in self._items:
+            rest = self._rests[channel.stream]
+            place = f"{display_uri(self._store.uri)}/{folder_of(self._saved.name)}/{channel.stream}"
+            own = Rest(channel.stream, place, rest.lo, rest.hi, channel.payload, is_ended=False)
+            self._items[channel.stream] = [items.batch for items in rest_items(own)]
+        return self._items[channel.stream]

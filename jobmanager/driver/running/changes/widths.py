@@ -1,0 +1,77 @@
+"""Which stages a rescale changes, and to how many vertices each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.cost.options import PARALLELISM_MAX
+from planner.physical.layout import Stages
+from rstream.errors import UsageError, error_class
+from rvertex.checkpoint.ranges.restrict import NotByKeyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from planner.physical.plan import PhysicalPlan
+
+
+@error_class
+class RescaleError(UsageError):
+    """Stages cannot have these numbers of vertices."""
+
+    reason: str
+
+    message = "{reason}"
+
+
+def widths_for(
+    plan: PhysicalPlan, parallelism: int | None, stages: Mapping[str, int]
+) -> dict[str, int]:
+    """By stage the number of vertices that it is to have, of all stages that change.
+
+    Raises:
+        RescaleError: a number is out of range, a stage is not there, or nothing would change.
+        NotByKeyError: the state of a stage cannot be divided by key.
+    """
+    found = Stages(plan)
+    widths: dict[str, int] = {}
+    if parallelism is not None:
+        _check(f"--parallelism {parallelism}", parallelism)
+        widths = dict.fromkeys(found.keys, parallelism)
+        if not widths:
+            names = ", ".join(stage.name for stage in plan.stages)
+            reason = (
+                f"no stage has rows by key ({names}): run the query in another root with "
+                f"--parallelism {parallelism}"
+            )
+            raise RescaleError(reason)
+    for name, width in stages.items():
+        _check(f"--stage {name}={width}", width)
+        stage = _named(plan, name)
+        if stage not in found.keys:
+            raise NotByKeyError(stage, "its rows do not come to it by key")
+        for member in found.members(stage):
+            if widths.setdefault(member, width) != width and parallelism is None:
+                reason = f"stages {stage} and {member} are divided alike: give one number"
+                raise RescaleError(reason)
+            widths[member] = width
+    for stage in widths:
+        found.check(stage)
+    changed = {s: w for s, w in widths.items() if len(found.layout(s).owners) != w}
+    if not changed:
+        counts = ", ".join(f"{s} has {w}" for s, w in widths.items())
+        raise RescaleError(f"nothing would change: {counts or 'give --parallelism or --stage'}")
+    return changed
+
+
+def _check(what: str, width: int) -> None:
+    if not 1 <= width <= PARALLELISM_MAX:
+        raise RescaleError(f"{what}: it is between 1 and {PARALLELISM_MAX}")
+
+
+def _named(plan: PhysicalPlan, name: str) -> str:
+    names = [stage.name for stage in plan.stages]
+    fit = [n for n in names if n == name] or [n for n in names if n.startswith(f"{name}-")]
+    if len(fit) != 1:
+        raise RescaleError(f"there is no stage {name!r}; the stages are {', '.join(names)}")
+    return fit[0]

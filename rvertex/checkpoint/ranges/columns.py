@@ -1,0 +1,69 @@
+"""Where the columns that an exchange hashes are behind an operator, and behind a chain of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rvertex.operators.cti_forwarding import ForwardCtis
+from rvertex.operators.edges.of_begins import EdgeOfBegins
+from rvertex.operators.project import Project
+from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.transform import UserOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.operators.protocol import OperatorSpec
+
+#: By port the names of the columns that are hashed.
+Keys = tuple[tuple[str, ...], ...]
+
+
+def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Keys | None:
+    """The same columns in the output of an operator; None: they are not there, or may differ."""
+    match spec:
+        case ForwardCtis(operator=inner):
+            return keys_after(inner, keys, ports)
+        case EdgeOfBegins():
+            return _present(keys[0], spec.output_schema(ports))
+        case Project(columns=columns):
+            names = {source: name for name, source in columns if isinstance(source, str)}
+            return _renamed(keys[0], names)
+        case UserOperator() | Apply():
+            return None
+    output = getattr(spec, "output", None)
+    if len(keys) == 1 or not isinstance(output, tuple):
+        kept = getattr(spec, "keys", None)
+        if kept is not None and not set(keys[0]) <= set(kept):
+            return None
+        return _present(keys[0], spec.output_schema(ports))
+    if output and len(output[0]) == 2:
+        return _renamed(keys[0], dict(output))
+    for side, on in zip(("left", "right"), keys, strict=True):
+        if (found := _renamed(on, {c: name for s, c, name in output if s == side})) is not None:
+            return found
+        if getattr(spec, "how", "inner") != "inner":
+            return None  # the right side's columns may be null
+    return None
+
+
+def _present(names: tuple[str, ...], schema: pa.Schema) -> Keys | None:
+    return (names,) if set(names) <= set(schema.names) else None
+
+
+def _renamed(names: tuple[str, ...], found: dict[str, str]) -> Keys | None:
+    return (tuple(found[name] for name in names),) if set(names) <= found.keys() else None
+
+
+def keys_of_chain(
+    chain: Sequence[OperatorSpec], keys: Keys, ports: Sequence[pa.Schema]
+) -> list[Keys | None]:
+    """The columns in the input of each operator, and behind the last."""
+    found: list[Keys | None] = [keys]
+    for spec in chain:
+        at = found[-1]
+        found.append(None if at is None else keys_after(spec, at, ports))
+        ports = [spec.output_schema(ports)]
+    return found

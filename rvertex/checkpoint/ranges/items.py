@@ -1,0 +1,52 @@
+"""Items on their way between vertices, for a generation in which others read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import CTI, KIND, VS
+from rstream.items.hashing import slots_of
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.events.arrays import as_one_array
+from rvertex.operators.protocol import OperatorState
+from rvertex.vertex.merge import CARRIED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rvertex.vertex.spec import VertexSpec
+
+
+def items_of_slots(
+    table: pa.Table, names: Sequence[str], ranges: Sequence[tuple[int, int]]
+) -> pa.Table:
+    """The CTIs, and the events with these slots."""
+    slots = slots_of([as_one_array(table.column(name)) for name in names])
+    mask = table.column(KIND).to_numpy() == CTI
+    for lo, hi in ranges:
+        mask |= (lo <= slots) & (slots < hi)
+    return table.filter(pa.array(mask))
+
+
+def lane_of(table: pa.Table) -> pa.Table:
+    """Items by time, each CTI once and before the events of its time; without the end."""
+    times, is_cti = table.column(VS).to_numpy(), table.column(KIND).to_numpy() == CTI
+    order = np.lexsort((~is_cti, times))
+    times, is_cti = times[order], is_cti[order]
+    again = np.zeros(len(order), bool)
+    again[1:] = is_cti[1:] & is_cti[:-1] & (times[1:] == times[:-1])
+    kept = order[~again & ~(is_cti & (times == INF_TIME))]
+    return table.take(pa.array(kept)).combine_chunks()
+
+
+def merge_state(
+    vertex: VertexSpec, time: int, lanes: Mapping[int, pa.Table]
+) -> tuple[OperatorState, tuple[int, ...]]:
+    """The state of MERGE at a cut, and its positions: of each channel the beginning."""
+    n = len(vertex.inputs)
+    header = {"times": [MIN_TIME] * n, "kinds": [CTI] * n, "last_cti": time}
+    tables = {f"{CARRIED}{port}": lane for port, lane in sorted(lanes.items())}
+    return OperatorState(header, tables), (0,) * n

@@ -1,0 +1,337 @@
+"""The part of an operator's state that belongs to a range of slots of the exchange key.
+
+The general rule: a table of a state that has the key columns keeps its rows of the range. An
+operator that keeps something else per key has a special rule here. An operator without a rule is
+refused by name: its vertices continue, but their number cannot change.
+
+Invariants: (1) of disjoint ranges that cover all slots, each row and key is in exactly one part;
+(2) what an operator that continues with a part emits for keys of the range is what the whole would
+emit; (3) it emits nothing for other keys. The operator harness asks this of every operator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.errors import UsageError, error_class
+from rstream.items.hashing import SLOTS, slots_of
+from rvertex.events.arrays import as_one_array
+from rvertex.operators.composite_state import joined_states, part_state
+from rvertex.operators.cti_forwarding import ForwardCtis
+from rvertex.operators.edges.clip import EdgeClip
+from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
+from rvertex.operators.edges.spread import EdgeSpread
+from rvertex.operators.edges.windows import EdgeWindows
+from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.as_of import AsOfJoin
+from rvertex.operators.joins.inner import TemporalJoin
+from rvertex.operators.joins.interval import IntervalJoin
+from rvertex.operators.joins.left import LeftJoin
+from rvertex.operators.lifetimes.chop import Chop
+from rvertex.operators.lifetimes.clip import Clip
+from rvertex.operators.lifetimes.point_at_end import PointAtEnd
+from rvertex.operators.lifetimes.stitch import Stitch
+from rvertex.operators.ordered.deduplicate import Deduplicate
+from rvertex.operators.ordered.sort_together import SortTogether
+from rvertex.operators.protocol import OperatorState, Stateless
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from rvertex.operators.windows.count import CountWindowAggregate
+from rvertex.operators.windows.extremes import Extremes
+from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.windows.session import SessionAggregate
+from rvertex.operators.windows.session_phases import FinalSession, PartialSession
+from rvertex.operators.windows.snapshots.points import SnapshotPoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from rvertex.checkpoint.conversion import Place
+    from rvertex.checkpoint.ranges.columns import Keys
+    from rvertex.operators.protocol import OperatorSpec
+
+Slots = tuple[int, int]
+#: Tables of the second port's rows, by the last part of their names.
+_RIGHT = frozenset({"right", "ends", "waiting1", "ahead1", "matches"})
+
+
+@error_class
+class NotByKeyError(UsageError):
+    """The state of an operator cannot be divided by key."""
+
+    operator: str
+    reason: str
+
+    message = "{operator} cannot be divided among another number of vertices: {reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRange:
+    """The slots ``[lo, hi)`` of ``keys``; ``is_first``: counters that are not per key go here."""
+
+    keys: Keys
+    lo: int
+    hi: int
+    is_first: bool = True
+
+    def mask(self, columns: Sequence[pa.Array]) -> np.ndarray:
+        """Which rows are in the range."""
+        slots = slots_of([as_one_array(pa.chunked_array([c])) for c in columns])
+        found: np.ndarray = (slots >= self.lo) & (slots < self.hi)
+        return found
+
+    def of_table(self, table: pa.Table, port: int) -> np.ndarray:
+        """Which rows of a table that has the key columns are in the range."""
+        names = self.keys[min(port, len(self.keys) - 1)]
+        return self.mask([as_one_array(table.column(name)) for name in names])
+
+
+def restricted(
+    place: Place,
+    keys: Keys | None,
+    slots: Slots,
+    state: OperatorState,
+    whole: Slots = (0, SLOTS),
+) -> OperatorState:
+    """The part of ``state`` whose keys have these slots. ``keys``: by port the hashed columns.
+
+    ``whole``: the slots of the state; None for ``keys``: the columns are gone there.
+
+    Raises:
+        NotByKeyError: the operator has no rule, or lacks a column that the rule needs.
+    """
+    spec, is_first = place.spec, slots[0] == whole[0]
+    if slots == whole or isinstance(spec.open(place.ports), Stateless):
+        return state
+    if isinstance(spec, PartialAggregate | PartialSession):
+        return state if is_first else _emptied(place, state)
+    if keys is None:
+        raise NotByKeyError(type(spec).__name__, "the columns that divide its stage are gone there")
+    kept = getattr(spec, "keys", getattr(spec, "on", None))
+    if isinstance(kept, tuple):
+        _only(spec, SlotRange(keys, *slots), kept)
+    return _divided(spec, place, SlotRange(keys, *slots, is_first), state)
+
+
+def _divided(
+    spec: OperatorSpec, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    rule = _RULES.get(type(spec))
+    if rule is None:
+        raise NotByKeyError(type(spec).__name__, "its state is not kept by key")
+    return rule(spec, place, slots, state)
+
+
+def _emptied(place: Place, state: OperatorState) -> OperatorState:
+    """A first phase: any vertex may have its groups, as the second phase merges them by key."""
+    fresh = place.spec.open(place.ports).snapshot()
+    kept = {k: v for k, v in state.header.items() if k in ("open", "last_cti")}
+    return replace(fresh, header={**fresh.header, **kept})
+
+
+def check_rule(place: Place, keys: Keys | None) -> None:
+    """Check that the operator's state can be divided.
+
+    Raises:
+        NotByKeyError: it cannot be.
+    """
+    restricted(place, keys, (0, SLOTS // 2), place.spec.open(place.ports).snapshot())
+
+
+def _only(spec: object, slots: SlotRange, names: Sequence[str]) -> None:
+    """Check that a key of the operator decides the slot."""
+    if not set(slots.keys[0]) <= set(names):
+        needed = ", ".join(slots.keys[0])
+        raise NotByKeyError(type(spec).__name__, f"it keeps no column {needed} by key")
+
+
+def _filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:
+    return table.filter(pa.array(mask))
+
+
+def _rows(slots: SlotRange, tables: Mapping[str, pa.Table], spec: object) -> dict[str, pa.Table]:
+    """Tables of rows, each with the key columns of its port."""
+    found = {}
+    for name, table in tables.items():
+        port = 1 if len(slots.keys) > 1 and name.rpartition(".")[2] in _RIGHT else 0
+        _only(spec, replace(slots, keys=(slots.keys[port],)), table.schema.names)
+        found[name] = _filtered(table, slots.of_table(table, port))
+    return found
+
+
+def _by_rows(spec: Any, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
+    return replace(state, tables=_rows(slots, state.tables, spec))
+
+
+def _left_join(
+    spec: LeftJoin, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Matches that wait have the columns of the output."""
+    names = {column: name for side, column, name in spec.output if side == "left"}
+    _only(spec, slots, list(names))
+    held = state.tables["held"]
+    mask = slots.mask([as_one_array(held.column(names[key])) for key in slots.keys[0]])
+    tables = {name: table for name, table in state.tables.items() if name != "held"}
+    return replace(state, tables={**_rows(slots, tables, spec), "held": _filtered(held, mask)})
+
+
+def _edge_join(
+    spec: EdgeJoin, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """``since`` has a row for each row of the left side."""
+    tables = {name: table for name, table in state.tables.items() if name != "since"}
+    found = _rows(slots, tables, spec)
+    if "since" in state.tables:
+        mask = slots.of_table(state.tables["left"], 0)
+        found["since"] = _filtered(state.tables["since"], mask)
+    return replace(state, tables=found)
+
+
+def _forwarding(
+    spec: ForwardCtis, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    inside = _divided(
+        spec.operator, replace(place, spec=spec.operator), slots, part_state(state, "inside")
+    )
+    return joined_states({"inside": inside}, {"held": state.header["held"]}, {})
+
+
+def _of_begins(
+    spec: EdgeOfBegins, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Living rows by their numbers, and ends that wait; the rows as they left have the key."""
+    inner = replace(place, spec=spec.inner, ports=_numbered(place.ports))
+    inside = _divided(spec.inner, inner, slots, part_state(state, "inner"))
+    own = state.tables
+    _only(spec, slots, own["made"].schema.names)
+    mask = slots.of_table(own["rows"], 0)
+    made = _filtered(own["made"], slots.of_table(own["made"], 0))
+    living = [made, *(table for table in inside.tables.values() if NUMBER in table.schema.names)]
+    numbers = pa.concat_arrays([as_one_array(table.column(NUMBER)) for table in living])
+    is_kept = pc.is_in(own["ends"].column(NUMBER), numbers)
+    tables = {
+        "waiting": _filtered(own["waiting"], slots.of_table(own["waiting"], 0)),
+        "rows": _filtered(own["rows"], mask),
+        "numbers": _filtered(own["numbers"], mask),
+        "made": made,
+        "ends": own["ends"].filter(is_kept),
+    }
+    header = {name: state.header[name] for name in ("frontier", "next")}
+    return joined_states({"inner": inside}, header, tables)
+
+
+def _numbered(ports: Sequence[pa.Schema]) -> tuple[pa.Schema, ...]:
+    return tuple(port.append(pa.field(NUMBER, pa.int64())) for port in ports)
+
+
+def _deduplicate(
+    spec: Deduplicate, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Keys with the times until which they are dropped."""
+    mask = _of_key_table(spec, slots, state)
+    own = state.tables
+    keys = {name: _filtered(own[name], mask) for name in own}
+    count = {} if slots.is_first else {"duplicates": 0}
+    return OperatorState({**state.header, **count}, keys)
+
+
+def _of_key_table(spec: Any, slots: SlotRange, state: OperatorState) -> np.ndarray:
+    """Which codes of a key table are in the range."""
+    _only(spec, slots, spec.keys)
+    at = [spec.keys.index(name) for name in slots.keys[0]]
+    return slots.mask([as_one_array(state.tables[f"key{i}"].column(0)) for i in at])
+
+
+def _single_window(
+    spec: Any, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Keys and what is known of each, rows by window. A window of another key closes at once."""
+    mask = _of_key_table(spec, slots, state)
+    own = state.tables
+    by_key = {n: t for n, t in own.items() if n in ("groups", "assigner") or n.startswith("key")}
+    tables = {name: _filtered(table, mask) for name, table in by_key.items()}
+    tables["rows"] = _filtered(own["rows"], slots.of_table(own["rows"], 0))
+    gone = own["assigner"].column(0).to_numpy()[~mask] - state.header["first"]
+    closes = own["windows"].column("c2").to_numpy().copy()
+    closes[gone[gone >= 0]] = -(2**63)
+    at = own["windows"].schema.names.index("c2")
+    tables["windows"] = own["windows"].set_column(at, "c2", pa.array(closes))
+    return replace(state, tables=tables)
+
+
+def _phases(
+    spec: WindowAggregate, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Groups of open panes become partial rows, which the second phase merges with later ones."""
+    if "live" in state.tables:
+        return _by_rows(spec, place, slots, state)
+    partial, _ = spec.phases
+    first, last = part_state(state, "partial"), part_state(state, "final")
+    if "live" in first.tables:
+        first = _by_rows(partial, place, slots, first)
+    else:
+        running: Any = partial.open(place.ports)
+        running.load(first)
+        (rows,) = running.held_tables().values()
+        empty = partial.open(place.ports).snapshot()
+        first = replace(empty, header={**empty.header, "last_cti": first.header["last_cti"]})
+        schema = last.tables["live"].schema
+        last = replace(
+            last, tables={"live": pa.concat_tables([last.tables["live"], rows.cast(schema)])}
+        )
+    last = replace(last, tables=_rows(slots, last.tables, spec))
+    return joined_states({"partial": first, "final": last}, {}, {})
+
+
+def _process(
+    spec: KeyedProcessing, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Keys with their fields and timers; rows that wait; events of both edges."""
+    _only(spec, slots, spec.keys)
+    own = state.tables
+    at = [spec.keys.index(name) for name in slots.keys[0]]
+    log = own["keys"]
+    types = [place.ports[0].field(spec.keys[i]).type for i in at]
+    columns = [as_one_array(log.column(f"key{i}")) for i in at]
+    mask = slots.mask([c.cast(kind) for c, kind in zip(columns, types, strict=True)])
+    tables = {"keys": _filtered(log, mask), "current": _filtered(own["current"], mask)}
+    for name in own.keys() - tables.keys():
+        tables[name] = _filtered(own[name], slots.of_table(own[name], 0))
+    count = {} if slots.is_first else {"poisoned": 0}
+    return OperatorState({**state.header, **count}, tables)
+
+
+#: By class of the specification.
+_RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorState]] = {
+    AntiJoin: _by_rows,
+    AsOfJoin: _by_rows,
+    Chop: _by_rows,
+    Clip: _by_rows,
+    CountWindowAggregate: _single_window,
+    Deduplicate: _deduplicate,
+    EdgeClip: _by_rows,
+    EdgeJoin: _edge_join,
+    EdgeOfBegins: _of_begins,
+    EdgeSpread: _by_rows,
+    EdgeWindows: _by_rows,
+    Extremes: _by_rows,
+    FinalAggregate: _by_rows,
+    FinalSession: _single_window,
+    ForwardCtis: _forwarding,
+    IntervalJoin: _by_rows,
+    KeyedProcessing: _process,
+    LeftJoin: _left_join,
+    PointAtEnd: _by_rows,
+    SessionAggregate: _single_window,
+    SnapshotPoints: _by_rows,
+    SortTogether: _by_rows,
+    Stitch: _by_rows,
+    TemporalJoin: _by_rows,
+    WindowAggregate: _phases,
+}
