@@ -355,9 +355,8 @@ class RVertex:
         position, scalars = self._input.position, self._input.scalars()
         self._tracked = (position, scalars)
         points.find(position.cti)
-        if (
-            points.is_due(position.time) and not scalars.tables
-        ):  # carried items cannot be read again
+        is_carried = isinstance(self._input, Merge) and bool(scalars.tables)
+        if not is_carried and points.is_due(position.time):
             points.add(position.time, position.inputs, scalars)
 
     def _end_replay(self) -> None:

@@ -39,11 +39,12 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.conversion import Place
 from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule, restricted
 from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.events.run import NO_CTIS, Run, to_items
+from rvertex.events.run import NO_CTIS, Run, growing, to_items
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.edges.of_begins import EdgeOfBegins
 from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
+from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.state.memory import UNLIMITED, SpillsState, StateMemory, give_memory
 from tests.support.exact import assert_same_items
 from tests.support.small_limits import small_limits
@@ -267,6 +268,11 @@ def assert_divisible(
         check_rule(place, keys)
     except NotByKeyError:
         return
+    last = max(
+        [MIN_TIME, *(t for run in inputs for t in (*int64_column(run.events, VS), *run.ctis))]
+    )
+    end = int(last) + 1 if isinstance(spec, KeyedProcessing) else INF_TIME  # timers may not end
+    inputs = [Run(run.events, growing(np.append(run.ctis, end), None)) for run in inputs]
     (expected,) = run_cut(spec, inputs, schemas, ())
     order = _merged_order(inputs)
     draw = random.Random(len(order))
