@@ -142,6 +142,38 @@ class ListFunctions(Functions[E]):
             "list_reduce", (self.as_node(start),), ("result", "element"), function
         )
 
+    def reverse(self) -> E:
+        """The elements from the last to the first."""
+        return self._call("list_reverse")
+
+    def sort(self) -> E:
+        """The elements in ascending order, nulls last."""
+        return self._call("list_sort")
+
+    def unique(self) -> E:
+        """Each different element once, in the order of the first ones."""
+        return self._call("list_unique")
+
+    def concat(self, *others: object) -> E:
+        """The elements of this list and of ``others``; null where one of the lists is null."""
+        return self.wrap(Call("list_concat", (self.node, *map(self.as_node, others))))
+
+    def slice(self, first: object, end: object) -> E:
+        """The elements at the places ``[first, end)``, from 0 on; below 0 from the end."""
+        return self.wrap(Call("list_slice", (self.node, *map(self.as_node, (first, end)))))
+
+    def flatten(self) -> E:
+        """Of a list of lists, the elements of all lists."""
+        return self._call("list_flatten")
+
+    def position(self, value: object) -> E:
+        """The place of the first element that equals ``value``, from 1 on; 0 for none."""
+        return self.wrap(Call("list_position", (self.node, self.as_node(value))))
+
+    def join(self, separator: object) -> E:
+        """The texts of a list in one text, without nulls."""
+        return self.wrap(Call("list_join", (self.node, self.as_node(separator))))
+
     def _of_elements(
         self,
         name: str,

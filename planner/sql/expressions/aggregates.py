@@ -48,6 +48,10 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
 #: Those that sqlglot has no node for, and how many literals they take, and may take besides.
 _NAMED: dict[str, tuple[Callable[..., Agg], int, int]] = {
     "product": (agg.product, 0, 0),
+    "latest_by_offset": (lambda x: agg.last(x, where=x.is_not_null()), 0, 0),
+    "earliest_by_offset": (lambda x: agg.first(x, where=x.is_not_null()), 0, 0),
+    "count_distinct": (agg.count_distinct, 0, 0),
+    "arbitrary": (agg.any_value, 0, 0),
     "top_k": (agg.top_k, 1, 0),
     "every": (agg.bool_and, 0, 0),
     "some": (agg.bool_or, 0, 0),

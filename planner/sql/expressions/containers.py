@@ -1,4 +1,4 @@
-"""Functions of lists and maps in SQL, where places count from 1."""
+"""Functions of lists, maps and structs in SQL, where places count from 1."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, lit
+from planner.api.expressions import Expr, call, greatest, least, list_of, lit, struct
+from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Literal
+from planner.sql.expressions.engines.settings import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_PLACES = "a place is 1 or more, or counts from the end of the list below 0"
 
 
 def nth(values: Expr, place: Expr) -> Expr:
@@ -22,11 +26,121 @@ def nth(values: Expr, place: Expr) -> Expr:
     return values.item(when(place > 0).then(place - 1).when(place < 0).then(place).otherwise(None))
 
 
+def _from_zero(place: Expr) -> Expr:
+    """A place from 1 on as one from 0 on."""
+    if isinstance(place.node, Literal) and place.node.literal == 0:
+        raise InvalidPlanError(_PLACES)
+    return when(place > 0).then(place - 1).otherwise(place)
+
+
+def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
+    """``list[first:last]``, both included."""
+    begin = lit(0) if first is None else _from_zero(first)
+    size = items.list.length()
+    if last is None:
+        return items.list.slice(begin, size)
+    return items.list.slice(begin, when(last < 0).then(size + last + 1).otherwise(last))
+
+
+def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
+    """``SLICE(list, first, count)``, as Spark has it."""
+    begin = when(first < 0).then(first + items.list.length()).otherwise(first - 1)
+    return items.list.slice(begin, begin + count)
+
+
+def _sorted(items: Expr, asc: Expr | None = None, nulls_first: Expr | None = None) -> Expr:
+    def given(flag: Expr | None, *, default: bool) -> bool:
+        return default if flag is None else bool(getattr(flag.node, "literal", default))
+
+    upwards = items.list.sort()
+    is_up = given(asc, default=True)
+    if given(nulls_first, default=not is_up):
+        none = items.list.filter(lambda x: x.is_null())
+        upwards = none.list.concat(items.list.filter(lambda x: x.is_not_null()).list.sort())
+    return upwards if is_up else upwards.list.reverse()
+
+
+def _total(items: Expr) -> Expr:
+    """The sum of the values; null without values."""
+    some = items.list.filter(lambda x: x.is_not_null())
+    total = some.list.reduce(lit(0), lambda a, x: a + x)
+    return when(some.list.length() > 0).then(total).otherwise(None)
+
+
+def _extreme(best: Callable[..., Expr]) -> Callable[[Expr], Expr]:
+    return lambda items: items.list.reduce(items.item(0), best)
+
+
+def _without(items: Expr, others: Expr) -> Expr:
+    return items.list.filter(lambda x: ~_is_in(others, x)).list.unique()
+
+
+def _common(items: Expr, others: Expr) -> Expr:
+    return items.list.filter(lambda x: _is_in(others, x)).list.unique()
+
+
+def _is_in(items: Expr, x: Expr) -> Expr:
+    same = items.list.filter(lambda y: ~y.is_distinct_from(x))
+    return (same.list.length() > 0).fill_null(False)
+
+
+def _overlap(items: Expr, others: Expr) -> Expr:
+    return items.list.filter(lambda x: others.list.contains(x)).list.length() > 0
+
+
+def _removed(items: Expr, value: Expr) -> Expr:
+    return items.list.filter(lambda x: x.is_distinct_from(value))
+
+
+def _sizes(items: Expr, dimension: Expr | None = None) -> Expr:
+    if dimension is not None and getattr(dimension.node, "literal", None) != 1:
+        raise InvalidPlanError("ARRAY_LENGTH(list, n) takes 1: the elements of the list itself")
+    return items.list.length()
+
+
+def _pairs(values: tuple[Expr, ...], what: str) -> dict[str, Expr]:
+    """Names and values in turn."""
+    if not values or len(values) % 2:
+        raise InvalidPlanError(f"{what} takes names and values in turn: {what}('a', x, 'b', y)")
+    return {words(values[k], "a name"): values[k + 1] for k in range(0, len(values), 2)}
+
+
+def named_struct(*values: Expr) -> Expr:
+    """``NAMED_STRUCT('a', x, 'b', y)``."""
+    return struct(**_pairs(values, "NAMED_STRUCT"))
+
+
+def json_object(*values: Expr) -> Expr:
+    """``JSON_BUILD_OBJECT('a', x, 'b', y)`` as text; a null value is JSON's null."""
+    return call("to_json", struct(**_pairs(values, "JSON_BUILD_OBJECT")))
+
+
+def _json_list(*values: Expr) -> Expr:
+    return call("to_json", list_of(*values))
+
+
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.ArrayContains: (("this", "expression"), lambda items, x: items.list.contains(x)),
-    exp.ArraySize: (("this",), lambda items: items.list.length()),
+    exp.ArraySize: (("this", "expression"), _sizes),
     exp.MapKeys: (("this",), lambda m: m.map.keys()),
     exp.MapContainsKey: (("this", "key"), lambda m, k: m.map.contains_key(k)),
+    exp.ArrayReverse: (("this",), lambda items: items.list.reverse()),
+    exp.ArrayDistinct: (("this",), lambda items: items.list.unique()),
+    exp.ArraySort: (("this", "asc", "nulls_first"), _sorted),
+    exp.ArrayConcat: (("this", "expressions"), lambda a, *more: a.list.concat(*more)),
+    exp.ArrayAppend: (("this", "expression"), lambda a, x: a.list.concat(list_of(x))),
+    exp.ArrayPrepend: (("this", "expression"), lambda a, x: list_of(x).list.concat(a)),
+    exp.ArrayRemove: (("this", "expression"), _removed),
+    exp.ArrayPosition: (("this", "expression"), lambda items, x: items.list.position(x)),
+    exp.ArraySlice: (("this", "start", "end"), between),
+    exp.ArrayMax: (("this",), _extreme(greatest)),
+    exp.ArrayMin: (("this",), _extreme(least)),
+    exp.ArraySum: (("this",), _total),
+    exp.ArrayExcept: (("this", "expression"), _without),
+    exp.ArrayIntersect: (("expressions",), _common),
+    exp.ArrayToString: (("this", "expression"), lambda items, s: items.list.join(s)),
+    exp.StringToArray: (("this", "expression"), lambda s, by: s.str.split(words(by))),
+    exp.Flatten: (("this",), lambda items: items.list.flatten()),
 }
 
 NAMED: dict[str, Callable[..., Expr]] = {
@@ -36,4 +150,24 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "map_contains": lambda m, k: m.map.contains_key(k),
     "map_entries": lambda m: m.map.entries(),
     "list_contains": lambda items, x: items.list.contains(x),
+    "list_value": list_of,
+    "extractjsonfield": lambda s, path: s.str.json_value(words(path)),
+    "slice": _counted,
+    **dict.fromkeys(("list_concat", "list_cat"), lambda a, *more: a.list.concat(*more)),
+    **dict.fromkeys(("list_reverse",), lambda items: items.list.reverse()),
+    **dict.fromkeys(("list_distinct",), lambda items: items.list.unique()),
+    **dict.fromkeys(("list_sort",), lambda items: items.list.sort()),
+    **dict.fromkeys(("list_sum",), _total),
+    **dict.fromkeys(("list_max",), _extreme(greatest)),
+    **dict.fromkeys(("list_min",), _extreme(least)),
+    **dict.fromkeys(("list_position", "list_indexof"), lambda items, x: items.list.position(x)),
+    **dict.fromkeys(("list_slice",), between),
+    "array_union": lambda a, b: a.list.concat(b).list.unique(),
+    **dict.fromkeys(("arrays_overlap", "list_has_any"), _overlap),
+    "named_struct": named_struct,
+    **dict.fromkeys(("json_build_object", "jsonb_build_object"), json_object),
+    **dict.fromkeys(("json_array", "json_build_array", "jsonb_build_array"), _json_list),
+    **dict.fromkeys(
+        ("to_json", "to_jsonb", "to_json_string", "json_string"), lambda x: call("to_json", x)
+    ),
 }

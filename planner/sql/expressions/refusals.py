@@ -24,6 +24,11 @@ _COMPARED_WITH: dict[type[exp.Expr], str] = {
     exp.All: "write NOT EXISTS (SELECT 1 FROM b WHERE NOT COALESCE({0}, FALSE)) in WHERE",
 }
 
+EXISTS = (
+    "EXISTS belongs in the WHERE of a query, not in HAVING, lists or another EXISTS: put the query "
+    "that it is a condition of in a view, or in a subquery in FROM"
+)
+SUBQUERY = "a subquery belongs in FROM, or in WHERE after EXISTS"
 _WHAT = {
     "sample": "TABLESAMPLE",
     "windows": "WINDOW",

@@ -22,7 +22,8 @@ from planner.sql.expressions import functions, patterns, times
 from planner.sql.expressions.containers import nth
 from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.engines.lambdas import with_lambda
-from planner.sql.expressions.refusals import not_supported
+from planner.sql.expressions.engines.shapes import shaped
+from planner.sql.expressions.refusals import EXISTS, SUBQUERY, not_supported
 from planner.sql.expressions.windowing import OVER
 from planner.sql.reading.aggregate_calls import AROUND
 from planner.sql.reading.errors import sql_type
@@ -62,7 +63,7 @@ _ZONELESS = (
     "'zone' for the wall clock there of a time in UTC, or TO_UTC_TIMESTAMP(t, 'zone') for the "
     "time in UTC of a wall clock there"
 )
-_PLACES = "write list[1] or map['key']; ARRAY[a, b] makes a list, a map comes with the rows"
+_PLACES = "write list[1], ARRAY_SLICE(list, 1, 2) or map['key']; a map comes with the rows"
 AGGREGATE_NEEDS_GROUP = (
     "an aggregate needs GROUP BY with a window, as GROUP BY user, TUMBLE('5 seconds')"
 )
@@ -349,17 +350,14 @@ class Expressions:
             return list_of(*values)
 
     def _exists(self, node: exp.Expr) -> Expr:
-        raise self.text.error(
-            node,
-            "EXISTS stands in the WHERE of a query, not in HAVING, lists or another EXISTS: put "
-            "the query that it is a condition of in a view, or in a subquery in FROM",
-        )
+        made = shaped(node, self)
+        if made is None:
+            raise self.text.error(node, EXISTS)
+        return made
 
-    def _over(self, node: exp.Expr) -> Expr:
-        raise self.text.error(node, OVER)
-
-    def _subquery(self, node: exp.Expr) -> Expr:
-        raise self.text.error(node, "a subquery belongs in FROM, or in WHERE after EXISTS")
+    def _misplaced(self, node: exp.Expr) -> Expr:
+        is_over = isinstance(node, exp.Window)
+        raise self.text.error(node, OVER if is_over else SUBQUERY)
 
     #: By kind of node: a kind derived from another means something else.
     _METHODS: ClassVar[dict[type[exp.Expr], Callable[..., Expr]]] = {
@@ -387,13 +385,13 @@ class Expressions:
         exp.Escape: _escape,
         exp.TryCast: _cast,
         exp.Trim: _trim,
-        exp.Subquery: _subquery,
-        exp.Select: _subquery,
+        exp.Subquery: _misplaced,
+        exp.Select: _misplaced,
         exp.Exists: _exists,
         exp.JSONExtractScalar: _json,
         exp.JSONExtract: _json,
         exp.AtTimeZone: _at_zone,
-        exp.Window: _over,
+        exp.Window: _misplaced,
         exp.Bracket: _bracket,
         exp.Dot: _dot,
         exp.Array: lambda self, node: self._list(node),

@@ -24,7 +24,7 @@ _CHANCE = "an answer follows from its input alone"
 _EACH = "a list becomes rows with FROM t CROSS JOIN UNNEST(list) AS u (x), or LATERAL VIEW"
 _OVER = "write it with OVER (PARTITION BY k ORDER BY ts)"
 _COLLECT = "write ARRAY_AGG(x), or COLLECT_SET(x) for each value once"
-_STRUCT = "a struct is made in Python: struct(a=...)"
+_OBJECTS = "write JSON_ARRAYAGG(JSON_OBJECT('key' VALUE k, 'value' VALUE v))"
 _QUANTILE = "write QUANTILE(x, [0.1, 0.5])"
 _PART = "write EXTRACT(HOUR FROM t)"
 _TEXT = "write CAST(x AS VARCHAR), and EXTRACT for parts of times"
@@ -52,7 +52,6 @@ HINTS: dict[str, str] = {
     "TRY_TO_NUMBER": "write TRY_CAST(x AS type)",
     "XOR": "write a <> b",
     "IFF": "write IF(c, a, b)",
-    **dict.fromkeys(("STRUCT", "NAMED_STRUCT", "ROW", "STRUCT_PACK"), _STRUCT),
     "MAP": "maps come out of files; a list is ARRAY[a, b]",
     # Numbers.
     "**": "write POWER(x, 2)",
@@ -86,7 +85,6 @@ HINTS: dict[str, str] = {
         ("DAYOFWEEK", "DAY_OF_WEEK", "DAYOFWEEK_ISO", "DAY_OF_WEEK_ISO", "ISODOW", "DOW"),
         "WEEKDAY(t) counts from Monday 0 to Sunday 6",
     ),
-    **dict.fromkeys(("TIME_BUCKET", "DATE_BIN"), "write DATE_TRUNC('hour', t), or a window"),
     **dict.fromkeys(
         ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME"),
         _NOW,
@@ -119,7 +117,8 @@ HINTS: dict[str, str] = {
         ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT", "HLL"), "write COUNT(DISTINCT x)"
     ),
     "APPROX_QUANTILES": _QUANTILE,
-    **dict.fromkeys(("ARBITRARY",), "write ANY_VALUE(x)"),
+    "HISTOGRAM": "write GROUP BY x with COUNT(*)",
+    **dict.fromkeys(("JSON_OBJECTAGG", "JSONB_OBJECT_AGG", "JSON_OBJECT_AGG"), _OBJECTS),
     "COUNTIF": "write COUNT_IF(c)",
     "MEAN": "write AVG(x)",
     **dict.fromkeys(("SUM_IF", "SUMIF"), "write SUM(x) FILTER (WHERE c)"),

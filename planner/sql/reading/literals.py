@@ -49,6 +49,7 @@ _TYPES: dict[str, pa.DataType] = {
     "FLOAT": pa.float32(),
     "DOUBLE": pa.float64(),
     "TEXT": pa.string(),
+    **dict.fromkeys(("JSON", "JSONB"), pa.string()),
     "VARCHAR": pa.string(),
     "BINARY": pa.binary(),
     "VARBINARY": pa.binary(),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.composed import composed
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         _quantified(node)
     for call in list(whole.find_all(exp.RegexpReplace)):
         _replaced(call, only_first=text.engine.replaces_first)
-    found: exp.Expr = whole.this
+    found: exp.Expr = composed(whole).this
     found.parent = None
     return found
 

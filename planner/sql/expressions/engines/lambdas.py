@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
-from planner.api.expressions import Expr
 from planner.expressions.types import is_list
+from planner.sql.expressions.engines.shapes import Compiler, shaped
 from planner.sql.reading.errors import sql_type
 
 if TYPE_CHECKING:
-    from planner.sql.reading.parsing import SqlText
+    from collections.abc import Callable
 
+    from planner.api.expressions import Expr
 
-class Compiler(Protocol):
-    """Compiles expressions over the columns of a stream."""
-
-    @property
-    def text(self) -> SqlText: ...
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    def compile(self, node: exp.Expr) -> Expr:
-        """The expression of a node."""
-        ...
-
-    def knowing(self, types: Mapping[str, pa.DataType], special: Special) -> Compiler:
-        """The same with more columns, and with ``special`` asked first."""
-        ...
-
-
-#: The expression of a node, or None for a node that it does not know.
-Special = Callable[[exp.Expr], Expr | None]
 _NODES: dict[type[exp.Expr], str] = {exp.Transform: "transform", exp.ArrayFilter: "filter"}
 _NAMES = {
     **dict.fromkeys(
@@ -59,7 +39,7 @@ def with_lambda(node: exp.Expr, compiler: Compiler) -> Expr | None:
     if isinstance(node, exp.Anonymous):
         kind = _NAMES.get(node.name.lower())
     if kind is None:
-        return None
+        return shaped(node, compiler)
     given = [
         part
         for value in ([] if isinstance(node, exp.Anonymous) else node.args.values())

@@ -312,3 +312,41 @@ SELECT category,
 FROM orders GROUP BY category;
 --- duckdb
 SELECT category, count(*), count(*) FILTER (WHERE amount > 2), count(DISTINCT customer) FILTER (WHERE price > 5) FROM orders GROUP BY category
+=== statement-set-of-three sink
+CREATE VIEW big AS SELECT order_id, amount, price FROM orders WHERE amount > 1;
+CREATE TABLE a (order_id BIGINT, n BIGINT) WITH ('path' = '${out}/a');
+CREATE TABLE b (order_id BIGINT, n BIGINT) WITH ('path' = '${out}/b');
+CREATE TABLE c (order_id BIGINT, n BIGINT) WITH ('path' = '${out}/c');
+INSERT INTO a SELECT order_id, CAST(amount AS BIGINT) FROM big;
+INSERT INTO b SELECT order_id, CAST(amount * 10 AS BIGINT) FROM big WHERE price > 5;
+INSERT INTO c (n, order_id) SELECT 1, order_id FROM orders WHERE customer = 'ann';
+--- duckdb
+SELECT 'a', order_id, amount FROM orders WHERE amount > 1 UNION ALL SELECT 'b', order_id, amount * 10 FROM orders WHERE amount > 1 AND price > 5 UNION ALL SELECT 'c', order_id, 1 FROM orders WHERE customer = 'ann'
+=== floor-to-unit rows
+SELECT order_id, FLOOR(ts TO MINUTE) AS f, CEIL(ts TO HOUR) AS c, FLOOR(ts TO MONTH) AS m FROM orders;
+--- duckdb
+SELECT order_id, date_trunc('minute', ts), date_trunc('hour', ts) + INTERVAL 1 HOUR, date_trunc('month', ts) FROM orders
+=== array-functions rows
+SELECT order_id,
+  ARRAY_REVERSE(ARRAY[amount, 1, 2]) AS r, ARRAY_DISTINCT(ARRAY[amount, 1, 1]) AS d,
+  ARRAY_CONCAT(ARRAY[amount], ARRAY[7, 8]) AS c, ARRAY_APPEND(ARRAY[amount], 9) AS ap,
+  ARRAY_PREPEND(ARRAY[amount], 9) AS p, ARRAY_REMOVE(ARRAY[amount, 1], 1) AS rm,
+  ARRAY_POSITION(ARRAY[amount, 7], 7) AS po, ARRAY_MAX(ARRAY[amount, 2]) AS mx, ARRAY_MIN(ARRAY[amount, 2]) AS mn,
+  ARRAY_SLICE(ARRAY[amount, 5, 6, 7], 2, 3) AS sl, ARRAY_JOIN(ARRAY[product, category], '/') AS j,
+  ARRAY_UNION(ARRAY[amount, 1], ARRAY[1, 3]) AS u, ARRAY_INTERSECT(ARRAY[amount, 1], ARRAY[1, 3]) AS i, ARRAY_EXCEPT(ARRAY[amount, 5], ARRAY[5]) AS e
+FROM orders;
+--- duckdb
+SELECT order_id, list_reverse([amount, 1, 2]), CASE WHEN amount = 1 THEN [1] ELSE [amount, 1] END, [amount, 7, 8], [amount, 9], [9, amount], list_filter([amount, 1], lambda x: x <> 1), list_position([amount, 7], 7), greatest(amount, 2), least(amount, 2), [5, 6], product || '/' || category, CASE WHEN amount = 1 THEN [1, 3] WHEN amount = 3 THEN [3, 1] ELSE [amount, 1, 3] END, CASE WHEN amount = 1 THEN [1] WHEN amount = 3 THEN [3, 1] ELSE [1] END, CASE WHEN amount = 5 THEN []::INT[] ELSE [amount] END FROM orders
+=== row-and-json rows
+SELECT order_id, JSON_OBJECT(KEY 'p' VALUE product, KEY 'n' VALUE amount) AS o, JSON_ARRAY(amount, 2) AS a, ROW(order_id, product) AS r FROM orders;
+--- duckdb
+SELECT order_id, '{"p":"' || product || '","n":' || amount || '}', '[' || amount || ',2]', {'a': order_id, 'b': product} FROM orders
+=== json-arrayagg rows
+SELECT window_start, JSON_ARRAYAGG(order_id) AS ids FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end;
+--- duckdb
+SELECT w, '[' || string_agg(order_id::VARCHAR, ',' ORDER BY ts, order_id) || ']' FROM (SELECT *, time_bucket(INTERVAL '10 minutes', ts) w FROM orders) GROUP BY w
+=== regressions rows
+SELECT window_start, REGR_SLOPE(price, amount) AS s, REGR_INTERCEPT(price, amount) AS i, REGR_R2(price, amount) AS r2, REGR_COUNT(price, amount) AS n, REGR_SXX(price, amount) AS sxx, REGR_SXY(price, amount) FILTER (WHERE amount > 1) AS sxy, REGR_AVGX(price, amount) AS ax, BIT_AND(amount) AS ba, BIT_OR(amount) AS bo, BIT_XOR(amount) AS bx
+FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end;
+--- duckdb
+SELECT time_bucket(INTERVAL '1 hour', ts) a, regr_slope(price, amount), regr_intercept(price, amount), regr_r2(price, amount), regr_count(price, amount), regr_sxx(price, amount), regr_sxy(price, amount) FILTER (WHERE amount > 1), regr_avgx(price, amount), bit_and(amount), bit_or(amount), bit_xor(amount) FROM orders GROUP BY a

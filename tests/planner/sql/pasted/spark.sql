@@ -133,3 +133,11 @@ SELECT * FROM (VALUES (1, 'a'), (2, 'b'))
 SELECT count_if(age > 30) AS old, bool_or(city = 'rome') AS any_rome, max_by(name, age) AS oldest FROM users;
 --- duckdb
 SELECT count(*) FILTER (WHERE age > 30), bool_or(city = 'rome'), max_by(name, age) FROM users
+=== struct-and-lists rows
+SELECT order_id, named_struct('p', product, 'n', amount) AS s, struct(product, amount AS n) AS t, slice(array(amount, 5, 6), 2, 2) AS sl, sort_array(array(3, amount, 1)) AS so, sort_array(array(3, amount, 1), false) AS sd, exists(array(amount, 1), x -> x > 3) AS ex, forall(array(amount, 4), x -> x > 3) AS fa, arrays_overlap(array(amount), array(1, 2)) AS ov, flatten(array(array(amount), array(amount))) AS fl FROM orders;
+--- duckdb
+SELECT order_id, {'p': product, 'n': amount}, {'p': product, 'n': amount}, [5, 6], list_sort([3, amount, 1]), list_reverse(list_sort([3, amount, 1])), amount > 3, amount > 3, amount IN (1, 2), [amount, amount] FROM orders
+=== date-add-interval rows
+SELECT order_id, date_add(ts, INTERVAL 1 DAY) AS d, date_sub(ts, INTERVAL 2 HOUR) AS h FROM orders;
+--- duckdb
+SELECT order_id, ts + INTERVAL 1 DAY, ts - INTERVAL 2 HOUR FROM orders

@@ -42,7 +42,6 @@ REFUSED: dict[str, str] = {
     "spark-ntile-of-table": "OVER goes by the time of the stream",
     "spark-window-over-partition": "write GROUP BY in a subquery, and join it",
     "materialize-top-k-lateral": "write ROW_NUMBER",
-    "ksqldb-table-as-select": "LATEST_BY_OFFSET",
 }
 
 

@@ -1,0 +1,94 @@
+"""Aggregates that are expressions of other aggregates: REGR_SLOPE, BIT_AND, JSON_ARRAYAGG.
+
+Each is rewritten before it is compiled. REGR_* reads the rows where neither value is null.
+"""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot import exp
+
+#: ``{y}`` and ``{x}`` are the arguments, ``{w}`` a FILTER of both.
+_REGRESSIONS: dict[type[exp.Expr], str] = {
+    exp.RegrCount: "COUNT(*) {w}",
+    exp.RegrAvgx: "AVG({x}) {w}",
+    exp.RegrAvgy: "AVG({y}) {w}",
+    exp.RegrSxx: "COUNT(*) {w} * VAR_POP({x}) {w}",
+    exp.RegrSyy: "COUNT(*) {w} * VAR_POP({y}) {w}",
+    exp.RegrSxy: "COUNT(*) {w} * COVAR_POP({y}, {x}) {w}",
+    exp.RegrSlope: "COVAR_POP({y}, {x}) {w} / NULLIF(VAR_POP({x}) {w}, 0)",
+    exp.RegrIntercept: (
+        "AVG({y}) {w} - COVAR_POP({y}, {x}) {w} / NULLIF(VAR_POP({x}) {w}, 0) * AVG({x}) {w}"
+    ),
+    exp.RegrR2: (
+        "CASE WHEN VAR_POP({x}) {w} = 0 THEN NULL WHEN VAR_POP({y}) {w} = 0 THEN 1.0 "
+        "ELSE POWER(CORR({y}, {x}) {w}, 2) END"
+    ),
+}
+_LISTED = "ARRAY_AGG({x}) FILTER (WHERE {x} IS NOT NULL{c})"
+_EVERY = "ARRAY_AGG({x}) {f}"
+_NAMED = {
+    "BIT_AND": f"REDUCE({_LISTED}, CAST(-1 AS BIGINT), (a, b) -> a & b)",
+    "BIT_OR": f"REDUCE({_LISTED}, CAST(0 AS BIGINT), (a, b) -> a | b)",
+    "BIT_XOR": f"REDUCE({_LISTED}, CAST(0 AS BIGINT), (a, b) -> a ^ b)",
+    "JSON_ARRAYAGG": f"TO_JSON({_LISTED})",
+    **dict.fromkeys(("JSON_AGG", "JSONB_AGG", "JSON_GROUP_ARRAY"), f"TO_JSON({_EVERY})"),
+}
+_MOVES: dict[str, type[exp.Binary]] = {"DATE_ADD": exp.Add, "DATE_SUB": exp.Sub}
+
+
+def composed(statement: exp.Expr) -> exp.Expr:
+    """Replace these aggregates in a statement."""
+    for node in list(statement.find_all(exp.Anonymous, *_REGRESSIONS)):
+        template = _REGRESSIONS.get(type(node)) or _NAMED.get(node.name.upper())
+        if isinstance(node, exp.Anonymous) and node.name.upper() in _MOVES:
+            _move(node)
+        is_whole = len(node.expressions) == 1 if isinstance(node, exp.Anonymous) else _is_pair(node)
+        if template is None or not is_whole:
+            continue
+        around, outer, condition = node.parent, node, None
+        if isinstance(around, exp.Filter) and around.this is node:
+            outer, condition = around, around.expression.this
+        if isinstance(outer.parent, exp.Window) and outer.parent.this is outer:
+            continue  # a window over an expression is no call
+        outer.replace(_filled(template, node, condition))
+    return statement
+
+
+def _is_pair(node: exp.Expr) -> bool:
+    """Whether a regression has both arguments; without them it is refused later."""
+    return isinstance(node.this, exp.Expr) and isinstance(node.args.get("expression"), exp.Expr)
+
+
+def _move(node: exp.Anonymous) -> None:
+    """``DATE_ADD(t, INTERVAL 1 DAY)`` is a sum."""
+    given = node.expressions
+    if len(given) == 2 and isinstance(given[1], exp.Interval):
+        made: exp.Expr = exp.Paren(
+            this=_MOVES[node.name.upper()](this=given[0], expression=given[1])
+        )
+        made.meta.update(node.meta)
+        made.this.meta.update(node.meta)
+        node.replace(made)
+
+
+def _filled(template: str, node: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+    is_pair = type(node) in _REGRESSIONS
+    parts = {"y": node.this, "x": node.expression} if is_pair else {"x": node.expressions[0]}
+    given = parts if condition is None else {**parts, "c": condition}
+    more = ' AND ("@c")' if condition is not None else ""
+    text = template.format(
+        x='CAST("@x" AS DOUBLE)' if is_pair else '"@x"',
+        y='CAST("@y" AS DOUBLE)',
+        w=f'FILTER (WHERE "@y" IS NOT NULL AND "@x" IS NOT NULL{more})',
+        c=more,
+        f='FILTER (WHERE "@c")' if condition is not None else "",
+    )
+    made: exp.Expr = exp.Paren(this=sqlglot.parse_one(text))
+    for column in list(made.find_all(exp.Column)):
+        if column.name.startswith("@"):
+            column.replace(exp.Paren(this=given[column.name[1:]].copy()))
+    for part in made.walk():
+        if "start" in node.meta:
+            part.meta.update({k: node.meta[k] for k in ("start", "end")})
+    return made
