@@ -22,8 +22,8 @@ from rstream.items.hashing import SLOTS, slots_of
 from rvertex.events.arrays import as_one_array
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.cti_forwarding import ForwardCtis
-from rvertex.operators.edges.clip import EdgeClip
 from rvertex.operators.edges.join import EdgeJoin
+from rvertex.operators.edges.lifetimes.clip import EdgeClip
 from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.operators.edges.windows import EdgeWindows

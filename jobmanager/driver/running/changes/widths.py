@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.cost.options import PARALLELISM_MAX
+from planner.cost.parallelism import PARALLELISM_MAX
 from planner.physical.layout import Stages
 from rstream.errors import UsageError, error_class
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
