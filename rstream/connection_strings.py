@@ -46,6 +46,14 @@ def without_passwords(text: str, dsn: str) -> str:
     return without_secrets(text, [dsn, *passwords, *(quote(one, safe="") for one in passwords)])
 
 
+def passwords_in(text: str) -> list[str]:
+    """Return the passwords in a possible connection string, plain and percent-encoded."""
+    if "=" not in text and "@" not in text:
+        return []
+    found = _passwords(text)
+    return [*found, *(quote(one, safe="") for one in found)]
+
+
 def _passwords(dsn: str) -> list[str]:
     found: list[str] = []
     _changed(dsn, lambda text: found.append(text) or text)  # type: ignore[func-returns-value]

@@ -117,6 +117,10 @@ VERBS = {
         "jobmanager.cli.page.verbs:serve",
         "Serve a page that shows jobs, and their metrics for Prometheus at /metrics.",
     ),
+    "bundle": (
+        "jobmanager.cli.page.verbs:bundle",
+        "Write what the page shows of a job to one file, for a bug report: no rows, no secrets.",
+    ),
     "replay": (
         "jobmanager.replay.verbs:replay",
         "Run a vertex of a job again in this process and compare its output with the recorded one.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +23,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from jobmanager.cli.page.answers import text_rows
 from jobmanager.cli.page.board import LOOK_EVERY_S
 from jobmanager.cli.page.metrics import exposition
+from jobmanager.cli.page.recompute import run_verb
 from jobmanager.cli.requests import ask
 from jobmanager.errors import NoJobError
 from jobmanager.intake.errors import NoTokenError
 from jobmanager.intake.tokens import check_token
-from rstream.errors import StreamEngineError
+from jobmanager.state.held_time import time_of
+from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from jobmanager.cli.page.board import Board
+    from jobmanager.cli.page.bundle import BundledJobs
 
     Handler = Callable[[Request], Awaitable[Response]]
 
@@ -52,7 +57,7 @@ _THIS_MACHINE = ["localhost", "127.0.0.1", "[::1]"]
 _KINDS = ("output", "table", "late", "dead_letters")
 
 
-def make_app(board: Board, tokens: list[bytes], *, is_local: bool) -> Starlette:
+def make_app(board: Board | BundledJobs, tokens: list[bytes], *, is_local: bool) -> Starlette:
     """The application over a board; ``is_local``: only this machine reaches it."""
     page = _Page(board, tokens, is_local=is_local)
 
@@ -68,17 +73,24 @@ def make_app(board: Board, tokens: list[bytes], *, is_local: bool) -> Starlette:
     reads = {
         "/api/jobs": page.jobs,
         "/api/events": page.events,
-        one: page.job,
-        f"{one}/plan": page.plan,
-        f"{one}/timeline": page.timeline,
-        f"{one}/findings": page.findings,
+        one: page.read(board.details),
+        f"{one}/plan": page.read(board.plan),
+        f"{one}/timeline": page.read(board.timeline),
+        f"{one}/logs": page.read(board.logs),
+        f"{one}/savepoints": page.read(board.savepoints),
+        f"{one}/moments": page.read(board.moments),
+        f"{one}/findings": page.read(board.findings),
         f"{one}/rows/{{kind}}": page.rows,
         f"{one}/table.arrow": page.table,
+        f"{one}/why": page.why,
+        f"{one}/at": page.at,
         "/metrics": page.metrics,
     }
     routes = [
         Route("/health", page.health),
         *(Route(path, page.reading(handler)) for path, handler in reads.items()),
+        Route(f"{one}/compare", page.changing(page.compare), methods=["POST"]),
+        Route(f"{one}/savepoint", page.changing(page.savepoint), methods=["POST"]),
         Route(f"{one}/{{action}}", page.changing(page.act), methods=["POST"]),
         Mount("/", StaticFiles(directory=STATIC, html=True)),
     ]
@@ -89,19 +101,33 @@ def make_app(board: Board, tokens: list[bytes], *, is_local: bool) -> Starlette:
 class _Page:
     """What each route answers."""
 
-    def __init__(self, board: Board, tokens: list[bytes], *, is_local: bool) -> None:
+    def __init__(self, board: Board | BundledJobs, tokens: list[bytes], *, is_local: bool) -> None:
         self._board, self._tokens, self._is_local = board, tokens, is_local
         self._changed = asyncio.Condition()
         self._viewers = 0
+        self._looked_s = time.monotonic()
+        #: Why the last look failed; empty: it did not.
+        self._trouble = ""
+        #: The list as text, written once a look.
+        self._text = ""
 
     async def keep_looking(self) -> None:
         """Read the statuses again and again, for all viewers."""
         while True:  # ends with the server
-            with contextlib.suppress(StreamEngineError):
-                await run_in_threadpool(self._board.look)
+            try:
+                await run_in_threadpool(self._look)
+                self._looked_s, self._trouble = time.monotonic(), ""
+            except Exception as error:  # the page shows it, and the next look may succeed
+                self._trouble = f"{type(error).__name__}: {error}"
+            self._text = ""
             async with self._changed:
                 self._changed.notify_all()
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def _look(self) -> None:
+        self._board.look()
+        if self._viewers:
+            self._board.rows()  # examines jobs in this thread, and not in the loop
 
     def reading(self, handler: Handler) -> Handler:
         """The handler, for those who may read."""
@@ -132,47 +158,91 @@ class _Page:
 
         return guard
 
+    def read(self, answer: Callable[[str], Any]) -> Handler:
+        """A route that answers for a job; it may read files, so it runs beside the loop."""
+
+        async def handler(request: Request) -> Response:
+            return _json(await run_in_threadpool(answer, request.path_params["name"]))
+
+        return handler
+
     async def health(self, _: Request) -> Response:
-        """Whoever runs the page asks this without a token."""
+        """Whether the server can read its folder; probes ask without a token."""
+        if self._trouble:
+            return _json({"status": "failing", "error": self._trouble}, 503)
         return _json({"status": "ok"})
 
     async def jobs(self, _: Request) -> Response:
-        return _json(self._list())
+        text = await run_in_threadpool(self._list)
+        return Response(text, headers=_HEADERS, media_type="application/json")
 
-    def _list(self) -> dict[str, Any]:
-        return {
-            "jobs": self._board.rows(),
-            "unread": self._board.unread,
-            "can_change": bool(self._tokens),
-        }
-
-    async def job(self, request: Request) -> Response:
-        return _json(self._board.details(request.path_params["name"]))
-
-    async def plan(self, request: Request) -> Response:
-        return await self._found(self._board.plan, request.path_params["name"])
-
-    async def timeline(self, request: Request) -> Response:
-        return await self._found(self._board.timeline, request.path_params["name"])
-
-    async def findings(self, request: Request) -> Response:
-        return await self._found(self._board.findings, request.path_params["name"])
+    def _list(self) -> str:
+        if not self._text:
+            found = {
+                "jobs": self._board.rows(),
+                "unread": self._board.unread,
+                "can_change": bool(self._tokens),
+                "trouble": self._trouble,
+                "age_s": round(time.monotonic() - self._looked_s, 1),
+                "bundle": self._board.bundle,
+            }
+            self._text = json.dumps(found)
+        return self._text
 
     async def rows(self, request: Request) -> Response:
         kind, rows = request.path_params["kind"], request.query_params.get("n", "100")
         if kind not in _KINDS or not rows.isdigit():
             return _json({"error": f"there is {', '.join(_KINDS)}, and n is a number"}, 400)
-        return await self._found(self._board.table, request.path_params["name"], kind, int(rows))
+        name, output = request.path_params["name"], request.query_params.get("output", "")
+        return _json(await run_in_threadpool(self._board.table, name, kind, int(rows), output))
 
     async def table(self, request: Request) -> Response:
         """All rows that are alive now, or ``?at=TIME``, as a stream of Arrow."""
         name, at = request.path_params["name"], request.query_params.get("at")
-        body = await run_in_threadpool(lambda: _arrow(self._board.current(name, at)))
+        output = request.query_params.get("output", "")
+        body = await run_in_threadpool(lambda: _arrow(self._board.current(name, at, output)))
         return Response(body, headers=_HEADERS, media_type="application/vnd.apache.arrow.stream")
 
-    async def _found(self, read: Callable[..., Any], *args: Any) -> Response:
-        """What takes files to read, beside the loop."""
-        return _json(await run_in_threadpool(read, *args))
+    async def why(self, request: Request) -> Response:
+        """The input rows of one row of the answer, by ``row``, a SQL condition."""
+        root = self._recomputing(request)
+        row = request.query_params.get("row", "")
+        (line, *_) = await run_in_threadpool(run_verb, "why", root, f"--row={row}")
+        return Response(line, headers=_HEADERS, media_type="application/json")
+
+    async def at(self, request: Request) -> Response:
+        """The rows alive at ``us``, or with ``stage`` the state of a stage then."""
+        root, query = self._recomputing(request), request.query_params
+        us, stage = query.get("us", ""), query.get("stage", "")
+        if not us.lstrip("-").isdigit():
+            raise UsageError(f"us={us!r} is no event time in microseconds")
+        output = query.get("output", "")
+        named = [f"--output={output}"] if output else []
+        verb = ["state", root, stage] if stage else ["table", root, *named]
+        at = f"{time_of(int(us)).replace(' ', 'T')}.{int(us) % 1_000_000:06d}Z"
+        lines = await run_in_threadpool(run_verb, *verb, "--rows=200", f"--at={at}")
+        return _json({"rows": text_rows(lines)})
+
+    def _recomputing(self, request: Request) -> str:
+        """The root; a page of another site may not start a computation."""
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise UsageError("pages of other sites may not recompute")
+        return self._board.root(request.path_params["name"])
+
+    async def compare(self, request: Request) -> Response:
+        """What a deployment of ``file``, a query on this machine, would do to each stage."""
+        root = self._board.root(request.path_params["name"])
+        file = request.query_params.get("file", "")
+        if not file or file.startswith("-"):
+            raise UsageError("name the file of the new query, as seen by the server")
+        lines = await run_in_threadpool(run_verb, "deploy", file, root, "--dry-run")
+        return Response(lines[-1], headers=_HEADERS, media_type="application/json")
+
+    async def savepoint(self, request: Request) -> Response:
+        """Save the state of a job; a running one pauses meanwhile."""
+        root, name = self._board.root(request.path_params["name"]), request.query_params.get("host")
+        lines = await run_in_threadpool(run_verb, "savepoint", root, f"--name={name or 'saved'}")
+        return _json({"requested": f"saved as {json.loads(lines[-1])['savepoint']}"})
 
     async def metrics(self, _: Request) -> Response:
         text = await run_in_threadpool(lambda: exposition(self._board.examined()))
@@ -188,7 +258,7 @@ class _Page:
         self._viewers += 1
         try:
             while True:  # ends with the viewer
-                yield f"data: {json.dumps(self._list())}\n\n"
+                yield f"data: {self._text or await run_in_threadpool(self._list)}\n\n"
                 async with self._changed:
                     await self._changed.wait()
         finally:
@@ -196,7 +266,7 @@ class _Page:
 
     async def act(self, request: Request) -> Response:
         """Cancel, stop, finish, drain a host, or retry deliveries."""
-        root = self._board.job(request.path_params["name"]).root
+        root = self._board.root(request.path_params["name"])
         host = request.query_params.get("host", "")
         answer = await run_in_threadpool(ask, root, request.path_params["action"], host)
         return _json({"requested": answer})

@@ -1,34 +1,30 @@
-"""What the page knows of the jobs in a folder: looked at once for all viewers, read from files.
+"""The jobs in a folder as the page shows them: read from files, once for all viewers.
 
 A look reads the status file of each job, at most every :data:`LOOK_EVERY_S`; jobs are not asked and
-do not notice. What lies deeper (plan, log, rows) is read when somebody asks for it.
+do not notice. Plans, logs and rows are read when a viewer opens them.
 
-Invariants: (1) :attr:`Board.jobs` is replaced, never changed, so any thread may read it; (2) plan,
-log and findings are read once between two looks, for all viewers together.
+Invariants: (1) :attr:`Board.jobs` is replaced, never changed, so any thread may read it; (2) plan
+and log are read once between two looks, and findings at most every :data:`FINDINGS_EVERY_S`, for
+all viewers together.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.cli.page import answers
 from jobmanager.cli.page.doctor import findings
-from jobmanager.cli.page.layout import laid_out
 from jobmanager.cli.page.looking import case_of, log_of, look_at
-from jobmanager.delivery.answer import Answer, CurrentTable, read_table
-from jobmanager.driver.running.side_output import read_dead_letters, read_late
-from jobmanager.errors import NoJobError
+from jobmanager.delivery.answer import CurrentTable, read_table
+from jobmanager.errors import CannotListError, NoJobError
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.state.sentences import sentence
-from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
-from planner.explain.json import document
-from rstream.items.json_text import json_text, plain_rows
 from rstream.store.blobs import open_store
 from rstream.store.memory_blobs import get_or_none
-from rvertex import messages as sent
 from rvertex.sources.formats.rstream import CLAIM
 
 if TYPE_CHECKING:
@@ -40,16 +36,14 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream.clock import Clock
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S, FINDINGS_EVERY_S = 1.0, 3.0
 #: Looks that are remembered, for rates and small plots.
 LOOKS_MAX = 300
-#: Statuses that are remembered, for the doctor.
+#: Statuses that are remembered, for the doctor and for rates of vertices.
 FORMER_MAX = 5
-#: The latest sentences of a log, and rows, that one answer has.
-SENTENCES_MAX, ROWS_MAX = 1_000, 1_000
-#: What is in a sentence each few seconds says nothing on a timeline.
-_ROUTINE = (sent.CheckpointTaken,)
 _COUNTS = ("events_in", "events_out", "late_events", "bad_rows", "restarts")
+_ORDER = {"degraded": 0, "waiting": 1, "ok": 2}
+_US_PER_S = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +70,53 @@ class SeenJob:
         found: list[tuple[int, Notice]] = self.once("notices", lambda: log_of(self.root))
         return found
 
+    def shares(self) -> dict[str, dict[str, float]]:
+        """By vertex, since the oldest former status: events per s, and shares of the time."""
+        before = self.former[0] if self.former else self.status
+        elapsed_us = self.status.get("written_us", 0) - before.get("written_us", 0)
+        was = {row["vertex"]: row for row in before.get("vertices", ())}
+        found = {}
+        for row in self.status.get("vertices", ()):
+            former = was.get(row["vertex"], {})
+            if elapsed_us > 0 and former.get("epoch") == row["epoch"] and "busy_us" in former:
+                found[row["vertex"]] = {
+                    "in_per_s": (row["events_in"] - former["events_in"]) * _US_PER_S / elapsed_us,
+                    "busy": min(1.0, (row["busy_us"] - former["busy_us"]) / elapsed_us),
+                    "user": min(1.0, (row["user_us"] - former["user_us"]) / elapsed_us),
+                }
+        return found
+
 
 class Board:
-    """The jobs whose roots lie in ``folder``, or the one job whose root it is."""
+    """All jobs below ``folder``, or the one job with this root."""
 
     def __init__(self, folder: str, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
+        #: The manifest of a bundle; empty here.
+        self.bundle: dict[str, Any] = {}
         self.jobs: dict[str, SeenJob] = {}
         self.unread: dict[str, str] = {}
-        #: By root the claim of the output, and its rows as far as they were read.
-        self._tables: dict[str, tuple[bytes | None, CurrentTable]] = {}
+        #: By root and output its claim, and its rows as far as they were read.
+        self._tables: dict[tuple[str, str], tuple[bytes | None, CurrentTable]] = {}
+        #: By job: time, status and findings of the last examination.
+        self._examined: dict[str, tuple[int, Any, list[dict[str, Any]]]] = {}
 
     def look(self) -> None:
-        """Read all statuses anew.
+        """Read all statuses.
 
         Raises:
-            CannotListError: the folder cannot be looked into.
+            CannotListError: the folder cannot be read.
         """
         roots, self.unread = roots_in(self._folder)
+        if self.jobs and not os.path.isdir(self._folder.removeprefix("file://")):
+            raise CannotListError(self._folder, "it is gone")
         now_us = self._clock.now_us()
         jobs = {}
         for root in roots:
             name = Path(root).name
             jobs[name] = self._of_root(root, self.jobs.get(name), now_us)
         self.jobs = jobs
-        self._tables = {root: found for root, found in self._tables.items() if root in roots}
+        self._tables = {key: found for key, found in self._tables.items() if key[0] in roots}
 
     def _of_root(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
         status = look_at(root, now_us)
@@ -115,17 +131,17 @@ class Board:
         return SeenJob(root, status, former, looks)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The jobs as a list shows them, those that need somebody first."""
-        order = {"degraded": 0, "waiting": 1, "ok": 2}
+        """The jobs as a list shows them, jobs that need a person first."""
         found = [
             {
                 key: job.status.get(key)
-                for key in ("state", "health", "reasons", "error", "written_us", *_COUNTS)
+                for key in ("state", "health", "error", "written_us", *_COUNTS)
             }
-            | {"name": name, "outputs": freshness(job.status), "looks": list(job.looks)[-60:]}
+            | {"name": name, "outputs": answers.freshness(job.status)}
+            | {"findings": self.findings(name), "looks": list(job.looks)[-60:]}
             for name, job in self.jobs.items()
         ]
-        return sorted(found, key=lambda row: (order[row["health"]], row["name"]))
+        return sorted(found, key=lambda row: (_ORDER[row["health"]], row["name"]))
 
     def job(self, name: str) -> SeenJob:
         """A job by the name of its folder.
@@ -137,107 +153,91 @@ class Board:
             raise NoJobError(name)
         return self.jobs[name]
 
+    def root(self, name: str) -> str:
+        """The root of a job, for verbs that change it or recompute from it."""
+        return self.job(name).root
+
     def details(self, name: str) -> dict[str, Any]:
-        """The status of a job with its looks."""
+        """The status of a job with its looks, rates and findings."""
         job = self.job(name)
         return {"name": name, "status": job.status, "looks": list(job.looks)} | {
-            "outputs": freshness(job.status)
+            "outputs": answers.freshness(job.status),
+            "shares": job.shares(),
+            "findings": self.findings(name),
         }
 
     def plan(self, name: str) -> dict[str, Any]:
-        """The plan of a job as a graph with places."""
+        """The plan of a job as a graph with positions."""
         job = self.job(name)
-        found: dict[str, Any] = job.once("plan", lambda: _drawn(job.root))
+        found: dict[str, Any] = job.once("plan", lambda: answers.drawn_plan(job.root))
         return found
 
     def timeline(self, name: str) -> list[dict[str, Any]]:
-        """What happened to a job, the latest last; checkpoints are left out."""
-        found = []
-        for at_us, notice in self.job(name).notices():
-            text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
-            if text:
-                found.append({"at_us": at_us, "kind": type(notice).__name__, "text": text})
-        return found[-SENTENCES_MAX:]
+        """What happened to a job, the latest last, without checkpoints."""
+        return answers.timeline_of(self.job(name).notices())
+
+    def logs(self, name: str) -> list[dict[str, Any]]:
+        """The log of a job, with checkpoints and traces of failures, the latest last."""
+        return answers.log_lines(self.job(name).notices())
+
+    def savepoints(self, name: str) -> list[dict[str, Any]]:
+        """The savepoints of a job."""
+        return answers.savepoints_of(self.job(name).root)
+
+    def moments(self, name: str) -> dict[str, Any]:
+        """Between which event times a moment can be recomputed."""
+        root = self.job(name).root
+        found: dict[str, Any] = self.job(name).once("moments", lambda: answers.moments_of(root))
+        return found
 
     def findings(self, name: str) -> list[dict[str, Any]]:
-        """What the doctor says."""
-        return self._findings(self.job(name))
-
-    def _findings(self, job: SeenJob) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = job.once("findings", lambda: self._examined(job))
+        """What the doctor finds."""
+        job, now_us = self.job(name), self._clock.now_us()
+        key = (job.root, job.status.get("written_us"), job.status["state"])
+        at_us, known, found = self._examined.get(name, (0, None, []))
+        is_fresh = now_us - at_us < FINDINGS_EVERY_S * _US_PER_S
+        if known is None or (known != key and not (is_fresh and known[0] == key[0])):
+            before = job.former[0] if job.former else job.status
+            case = case_of(job.root, before, job.status, now_us, job.notices)
+            found = [asdict(finding) for finding in findings(case)]
+            self._examined[name] = now_us, key, found
         return found
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
         """All jobs by name, each a status with the findings."""
         jobs = list(self.jobs.items())
-        return [(name, {**job.status, "findings": self._findings(job)}) for name, job in jobs]
+        return [(name, {**job.status, "findings": self.findings(name)}) for name, job in jobs]
 
-    def _examined(self, job: SeenJob) -> list[dict[str, Any]]:
-        before = job.former[0] if job.former else job.status
-        case = case_of(job.root, before, job.status, self._clock.now_us(), job.notices)
-        return [asdict(found) for found in findings(case)]
+    def table(self, name: str, kind: str, rows: int, output: str = "") -> dict[str, Any]:
+        """Rows: ``output``, ``table`` (rows alive now), ``late`` or ``dead_letters``.
 
-    def table(self, name: str, kind: str, rows: int) -> list[dict[str, Any]]:
-        """Rows of a job: ``output``, ``table`` (those alive now), ``late`` or ``dead_letters``."""
-        root, rows = self.job(name).root, min(rows, ROWS_MAX)
-        found = self.current(name) if kind == "table" else _table(root, kind, rows)
-        return [_shown(row) for row in plain_rows(found.slice(0, rows))]
+        ``output``: the name of an output; empty: the first.
+        """
+        if kind == "table":
+            return answers.shown_rows(self.current(name, output=output), rows, self.outputs(name))
+        return answers.rows_of(self.job(name).root, kind, rows, output)
 
-    def current(self, name: str, at: str | None = None) -> pa.Table:
-        """The rows of a job that are alive now, read on from the last time, or at a time."""
-        job = self.job(name)
-        plan = job.once("physical plan", lambda: _plan(job.root).of_outputs[0])
+    def outputs(self, name: str) -> list[str]:
+        """The names of a job's outputs."""
+        return [one.name for one in self._physical(name).of_outputs]
+
+    def current(self, name: str, at: str | None = None, output: str = "") -> pa.Table:
+        """The rows of a job that are alive now, read on from the last request, or at a time.
+
+        ``output``: the name of an output; empty: the first.
+        """
+        root, plans = self.job(name).root, self._physical(name)
+        plan = plans.output_named(output or plans.of_outputs[0].name)
         if at is not None:
-            return read_table(job.root, at, output=plan.name)
+            return read_table(root, at, output=plan.name)
         # The claim has the id of the job: another may have had this root before.
         claim = get_or_none(open_store(plan.output), CLAIM)
-        known = self._tables.get(job.root)
+        known = self._tables.get((root, plan.name))
         if known is None or known[0] != claim:
-            known = self._tables[job.root] = claim, CurrentTable(plan)
+            known = self._tables[root, plan.name] = claim, CurrentTable(plan)
         return known[1].read()
 
-
-def _plan(root: str) -> PhysicalPlan:
-    plan = JobRoot(root).read_plan()
-    if plan is None:
-        raise NoJobError(root)
-    return plan
-
-
-def _drawn(root: str) -> dict[str, Any]:
-    shown = document(_plan(root))
-    return shown | {"stages": laid_out(shown["stages"])}
-
-
-def _table(root: str, kind: str, rows: int) -> pa.Table:
-    if kind == "output":
-        return Answer(_plan(root).of_outputs[0]).first(rows)
-    return {"late": read_late, "dead_letters": read_dead_letters}[kind](root)
-
-
-def _shown(row: dict[str, Any]) -> dict[str, str]:
-    """A row of texts, so that a browser rounds no number."""
-    return {k: value if isinstance(value, str) else json_text(value) for k, value in row.items()}
-
-
-def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
-    """How far each output is: the watermark of what writes it, and where deliveries stand."""
-    vertices = status.get("vertices", [])
-    last = vertices[-1]["stage"] if vertices else ""
-    sinks = [row for row in vertices if row["stage"] == last]
-    found = []
-    if sinks:
-        furthest_behind = min(sinks, key=lambda row: row["cti_us"])
-        found.append(
-            {
-                "output": "the answer",
-                "watermark_us": furthest_behind["cti_us"],
-                "lag_s": furthest_behind["cti_lag_s"],
-                "state": furthest_behind["state"],
-            }
-        )
-    for row in status.get("deliveries", ()):
-        name = f"{row['delivery']}, partition {row['partition']}"
-        lag = {"lag_items": row["lag_items"], "error": row["error"]}
-        found.append({"output": name, "state": row["state"], **lag})
-    return found
+    def _physical(self, name: str) -> PhysicalPlan:
+        job = self.job(name)
+        plan: PhysicalPlan = job.once("physical plan", lambda: answers.plan_of(job.root))
+        return plan

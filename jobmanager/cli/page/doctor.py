@@ -29,21 +29,21 @@ Gravity = Literal["degraded", "waiting", "note"]
 _GRAVEST_FIRST: tuple[Gravity, ...] = ("degraded", "waiting", "note")
 _US_PER_S = 1_000_000
 _NIGHT_US = 24 * 3600 * _US_PER_S
-#: A vertex that gets so many times the median of its stage is skewed; of fewer events it is chance.
+#: Skew: a multiple of the median of the stage, and a minimum number of events.
 SKEW_MIN, SKEWED_EVENTS_MIN = 3.0, 10_000
-#: A lag grows that is so much larger at the second look, and at least so many rows.
+#: A growing lag: its growth between two looks, and a minimum number of rows.
 LAG_GROWTH_MIN, LAG_ROWS_MIN = 1.05, 1_000
-#: So many times the median of the times between its checkpoints, and at least so long.
+#: A late checkpoint: a multiple of the median interval, and a minimum age.
 CHECKPOINT_GAPS, CHECKPOINT_AGE_S_MIN = 10, 60.0
 #: This share of the memory that a host may have is nearly all.
 MEMORY_SHARE_MAX = 0.9
-#: A host's clock and this machine's may differ so much.
+#: Tolerated difference between the clocks of a host and this machine.
 CLOCK_S_MAX = 5.0
 #: Output in memory of one vertex from which on its readers, or the store, are too slow.
 UNFLUSHED_BYTES_MAX = 48 << 20
 #: Shares of the time between two looks: a vertex is busy, and code of the user is slow.
 BUSY_SHARE_MIN, USER_SHARE_MIN = 0.8, 0.5
-#: A state grows that has grown in each third of so many checkpoints, to at least this size.
+#: A growing state: minimum checkpoints and size, and growth from third to third of these.
 GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
 #: The median of as many checkpoints takes longer to become durable.
 SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
@@ -154,10 +154,21 @@ def _restarts(case: Case) -> Iterator[Finding]:
         if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
             kind, about, what = found
             failures.setdefault((kind, about), []).append((at_us, what))
+    if case.status["state"] == "failed":  # the reason of its health has the error
+        failures = {key: rows for key, rows in failures.items() if not _is_its_end(case, rows)}
     for (kind, about), found_of in failures.items():
         count, (last_us, what) = len(found_of), found_of[-1]
         times = "" if count == 1 else f" ({count} times in the last day)"
         yield Finding("note", kind, about, f"{what}{times}", _ADVICE.get(kind, ""), last_us)
+
+
+def _is_its_end(case: Case, rows: list[tuple[int, str]]) -> bool:
+    """Whether a failure is the one that ended the job, or came with its end."""
+    at_us, what = rows[-1]
+    error = case.status.get("error", "")
+    last_us = max((at for at, n in case.notices if isinstance(n, sent.VertexFailed)), default=0)
+    message = what.partition("): ")[2]
+    return len(rows) == 1 and ((bool(message) and message in error) or at_us > last_us > 0)
 
 
 _ADVICE = {"memory lost": "see 'When it is too much' in docs/howto/size-memory.md"}
@@ -169,7 +180,7 @@ def _failure(notice: Notice) -> tuple[str, str, str] | None:
         kind = "memory lost" if notice.family == "memory" else "restart"
         what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
         return kind, notice.vertex, what
-    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # as it was told to
+    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # it left by itself
         slot = notice.host.partition(".")[0]  # each loss gives its place to a host of another name
         return "restart", slot, f"host {notice.host} was lost: {notice.reason}"
     if isinstance(notice, own.OutputDamaged):

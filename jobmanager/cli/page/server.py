@@ -6,6 +6,7 @@ import json
 
 from jobmanager.cli.page.app import VIEWERS_MAX, make_app
 from jobmanager.cli.page.board import Board
+from jobmanager.cli.page.bundle import BundledJobs
 from jobmanager.intake.errors import IntakeConfigError
 from jobmanager.intake.listening import Server, is_loopback, listen, server_options, url_of
 from jobmanager.intake.tokens import read_tokens
@@ -31,7 +32,8 @@ def serve_page(folder: str, *, host: str, port: int, token_file: str | None, as_
     if not is_local and not tokens:
         reason = "other machines reach this address: give --token-file"
         raise IntakeConfigError(f"--host {host}", reason)
-    board = Board(folder, SystemClock())
+    is_bundle = folder.endswith(".zip")
+    board = BundledJobs(folder) if is_bundle else Board(folder, SystemClock())
     board.look()
     listener = listen(host, port, "--port")
     try:

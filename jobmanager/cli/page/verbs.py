@@ -6,11 +6,14 @@ import json
 import time
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.page.answers import ROWS_MAX
+from jobmanager.cli.page.bundle import write_bundle
 from jobmanager.cli.page.doctor import Finding, findings
 from jobmanager.cli.page.looking import case_of, log_of, look_at
 from jobmanager.state.held_time import time_of
@@ -28,7 +31,8 @@ EXIT_DEGRADED = 3
 
 def serve(
     folder: Annotated[
-        str, typer.Argument(metavar="DIR | ROOT", help="A folder with jobs, or one job.")
+        str,
+        typer.Argument(metavar="DIR | ROOT | FILE.zip", help="Jobs, one job, or a bundle of one."),
     ] = DEFAULT_JOBS_FOLDER,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[
@@ -67,6 +71,22 @@ def doctor(
                     print(f"    {row.advice}")
     if any(row.gravity == "degraded" for rows in found.values() for row in rows):
         raise typer.Exit(EXIT_DEGRADED)
+
+
+def bundle(
+    root: options.Root,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.zip", help="By default NAME.zip.")
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=0, max=ROWS_MAX, help="Include this number of rows of each kind.")
+    ] = 0,
+    as_json: options.AsJson = False,
+) -> None:
+    path = out or Path(f"{Path(root.rstrip('/')).name}.zip")
+    made = write_bundle(root, path, rows=rows)
+    line = f"{path}: {made['bytes']:,} bytes; jobmanager serve {path} shows it"
+    print(json.dumps(made) if as_json else line)
 
 
 def _examined(roots: list[str]) -> dict[str, list[Finding]]:

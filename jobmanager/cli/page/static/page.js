@@ -2,11 +2,14 @@
 
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
-const TABS = { "": "Overview", plan: "Plan", timeline: "What happened", output: "Output",
-  table: "Current rows", late: "Late rows", dead_letters: "Dead letters" };
+const TABS = { "": "Overview", plan: "Plan", timeline: "What happened", logs: "Logs", output: "Output",
+  table: "Current rows", at: "Any moment", late: "Late rows", dead_letters: "Dead letters",
+  changes: "Savepoints and changes" };
+const SILENT_S = 8;
 const INFINITE = 9223372036854775807n;
-let list = { jobs: [], unread: {}, can_change: false };
-let shown = "";
+let list = { jobs: [], unread: {}, can_change: false, trouble: "", bundle: {} };
+let shown = "", heard = 0;
+const closed = new Set();
 
 // ---- talking to the server
 
@@ -42,7 +45,8 @@ async function follow() {
         text = events.pop();
         if (events.length) {
           list = JSON.parse(events.at(-1).slice("data: ".length));
-          connection.textContent = `live, ${new Date().toLocaleTimeString()}`;
+          heard = Date.now();
+          tellConnection();
           await refresh();
         }
       }
@@ -54,6 +58,22 @@ async function follow() {
   }
 }
 
+function tellConnection() {
+  const silent = Math.round((Date.now() - heard) / 1000);
+  connection.className = "";
+  if (Object.keys(list.bundle ?? {}).length) {
+    connection.textContent = `a bundle, written ${time(list.bundle.written_us)} UTC by release ${list.bundle.release}`;
+  } else if (list.trouble) {
+    connection.className = "degraded";
+    connection.textContent = `the server cannot read its folder: ${list.trouble}; as of ${Math.round(list.age_s)} s ago`;
+  } else if (heard && silent >= SILENT_S) {
+    connection.className = "degraded";
+    connection.textContent = `not live: no news from the server for ${silent} s`;
+  } else if (heard) {
+    connection.textContent = `live, ${new Date(heard).toLocaleTimeString()}`;
+  }
+}
+
 // ---- making elements: text is always set as text
 
 function make(tag, attributes = {}, ...children) {
@@ -61,7 +81,8 @@ function make(tag, attributes = {}, ...children) {
   const node = space ? document.createElementNS("http://www.w3.org/2000/svg", tag)
     : document.createElement(tag);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key === "click") node.addEventListener("click", value);
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "click") node.addEventListener("click", value);
     else if (value !== undefined && value !== false) node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.filter((child) => child !== null && child !== undefined));
@@ -113,12 +134,17 @@ function findings(rows) {
     row.advice ? make("p", { class: "advice" }, row.advice) : null)));
 }
 
+function later(summary, rows) {
+  const remember = (event) => (event.target.open ? closed.delete(summary) : closed.add(summary));
+  return rows.length ? make("details", { open: !closed.has(summary), ontoggle: remember }, make("summary", {}, `${summary} (${rows.length})`), findings(rows)) : null;
+}
+
 // ---- the list of jobs
 
 function showList() {
-  const wrong = list.jobs.filter((job) => job.health !== "ok");
-  const needs = wrong.flatMap((job) => job.reasons.filter((r) => r.health !== "ok").map((r) => ({
-    gravity: r.health, what: `${job.name}: ${r.reason}`, advice: r.advice, since_us: r.since_us })));
+  if (!heard) return [make("p", {}, "Reading the jobs ...")];
+  const all = list.jobs.flatMap((job) => job.findings.map((row) => ({ ...row, what: `${job.name}: ${row.what}` })));
+  const needs = ["degraded", "waiting"].flatMap((gravity) => all.filter((row) => row.gravity === gravity));
   const jobs = list.jobs.map((job) => [
     make("a", { href: `#/${encodeURIComponent(job.name)}` }, job.name),
     make("span", { class: `state ${job.health}` }, job.health === "ok" ? job.state : `${job.state}, ${job.health}`),
@@ -127,13 +153,14 @@ function showList() {
   const outputs = list.jobs.flatMap((job) => job.outputs.map((out) => [
     make("a", { href: `#/${encodeURIComponent(job.name)}` }, job.name), out.output, out.state,
     out.watermark_us === undefined ? "" : watermark(out.watermark_us),
-    out.lag_s !== undefined ? seconds(out.lag_s) : `${(out.lag_items ?? 0).toLocaleString("en")} items`]));
+    out.lag_s !== undefined ? seconds(out.lag_s) : `${(out.lag_items ?? 0).toLocaleString("en")} items`, out.held_by]));
   return [
     make("h2", {}, "What needs you"),
     needs.length ? findings(needs) : make("p", {}, list.jobs.length ? "Nothing: all jobs are well." : "There is no job in this folder."),
+    later("Worth knowing: rows that are missing, idle inputs, what failed in the last day", all.filter((row) => row.gravity === "note")),
     ...Object.entries(list.unread).map(([path, why]) => make("p", { class: "waiting" }, `${path} cannot be looked into: ${why}`)),
     make("h2", {}, "Freshness"),
-    table("Outputs: event time reached, and how far it is behind", ["job", "output", "state", "watermark (UTC)", "behind"], outputs),
+    table("Outputs: event time reached, and how far it is behind", ["job", "output", "state", "watermark (UTC)", "behind", "held back by"], outputs),
     make("h2", {}, "Jobs"),
     table("Jobs in this folder", ["job", "state", "events in", "out", "in per s", "events in per s, 1 min", "late", "bad", "restarts"], jobs)];
 }
@@ -145,19 +172,20 @@ async function showJob(name, tab) {
   const tabs = make("nav", { class: "tabs", "aria-label": "Views of the job" },
     ...Object.entries(TABS).map(([key, title]) => make("a", {
       href: `#/${encodeURIComponent(name)}${key && `/${key}`}`, "aria-current": key === tab ? "page" : undefined }, title)));
-  const views = { "": overview, plan, timeline };
-  const content = views[tab] ? await views[tab](base, name) : await rows(base, tab);
+  const views = { "": overview, plan, timeline, logs, at: moments, changes };
+  const stage = tab === "plan" && place().stage;
+  const content = stage ? await stageDetail(base, name, stage)
+    : views[tab] ? await views[tab](base, name) : await rows(base, tab, name);
   return [make("h2", {}, name), tabs, ...content];
 }
 
 async function overview(base, name) {
-  const [job, found] = await Promise.all([read(base), read(`${base}/findings`)]);
+  const job = await read(base), found = job.findings;
   const s = job.status;
   const logs = (s.vertices ?? []).flatMap((v) => (v.logs ?? []).map((log) => [
-    v.stage, String(log.partition), log.state + (log.holds_back ? ", holds time back" : ""),
+    stageLink(name, v.stage), String(log.partition), log.state + (log.holds_back ? ", holds time back" : ""),
     log.lag_rows ?? "", seconds(log.lag_s), watermark(log.frontier_us)]));
-  const vertices = (s.vertices ?? []).map((v) => [v.vertex, v.state, v.host, v.events_in, v.events_out,
-    watermark(v.cti_us), seconds(v.cti_lag_s), bytes(v.tail_bytes), v.restarts]);
+  const vertices = vertexRows(job, s.vertices ?? [], name);
   const deliveries = (s.deliveries ?? []).map((d) => [d.delivery, String(d.partition), d.state, d.rows, d.lag_items, d.error]);
   const hosts = (s.hosts ?? []).map((h) => [h.host, h.state, h.machine, String(h.pid ?? ""),
     h.memory ? bytes(h.memory.used_bytes) : "", h.memory ? bytes(h.memory.limit_bytes) : "",
@@ -169,15 +197,33 @@ async function overview(base, name) {
     found.length ? findings(found) : make("p", {}, "Nothing is wrong."),
     buttons(name, s.state),
     make("h3", {}, "Rates"),
-    table("Per second, the last minutes", ["events in", "", "events out", ""], [[rate(job.looks, 1), spark(job.looks, 1, "events in"), rate(job.looks, 2), spark(job.looks, 2, "events out")]]),
+    table("Per second, the last minutes", ["events in", "events in, plotted", "events out", "events out, plotted"], [[rate(job.looks, 1), spark(job.looks, 1, "events in"), rate(job.looks, 2), spark(job.looks, 2, "events out")]]),
     ...(logs.length ? [table("Partitions of live inputs", ["stage", "partition", "state", "rows left", "age of the newest row", "time reached (UTC)"], logs)] : []),
-    table("Vertices", ["vertex", "state", "host", "events in", "out", "watermark (UTC)", "lag", "in memory", "restarts"], vertices),
+    table("Outputs", ["output", "state", "watermark (UTC)", "behind", "held back by"], job.outputs.map((out) => [out.output, out.state,
+      out.watermark_us === undefined ? "" : watermark(out.watermark_us),
+      out.lag_s !== undefined ? seconds(out.lag_s) : `${(out.lag_items ?? 0).toLocaleString("en")} items`, out.held_by])),
+    table("Vertices", VERTEX_HEADS, vertices),
     ...(deliveries.length ? [table("Deliveries", ["delivery", "partition", "state", "rows", "items left", "error"], deliveries)] : []),
     table("Hosts", ["host", "state", "machine", "pid", "memory", "limit", "drain"], hosts)];
 }
 
+const VERTEX_HEADS = ["vertex", "state", "host", "events in", "out", "in per s", "busy", "in user code", "watermark (UTC)", "lag", "state", "in memory", "restarts"];
+const percent = (share) => share === undefined ? "" : `${Math.round(100 * share)} %`;
+
+function vertexRows(job, rows, name) {
+  return rows.map((v) => {
+    const share = job.shares[v.vertex] ?? {};
+    return [stageLink(name, v.stage, v.vertex), v.state + (v.blocked ? ", waits for its readers" : ""), v.host, v.events_in, v.events_out,
+      Math.round(share.in_per_s ?? 0), percent(share.busy), percent(share.user), watermark(v.cti_us), seconds(v.cti_lag_s), bytes(v.state_bytes), bytes(v.tail_bytes), v.restarts];
+  });
+}
+
+function stageLink(name, stage, text = stage) {
+  return make("a", { href: `#/${encodeURIComponent(name)}/plan/${encodeURIComponent(stage)}` }, text);
+}
+
 function buttons(name, state) {
-  const verbs = { stop: "Stop, keep the state", finish: "Finish: end its sources", cancel: "Cancel", retry: "Retry deliveries" };
+  const verbs = { savepoint: "Take a savepoint", stop: "Stop, keep the state", finish: "Finish: end its sources", cancel: "Cancel", retry: "Retry deliveries" };
   const isOpen = !["finished", "failed", "cancelled", "stopped", "interrupted", "broken", "unknown"].includes(state);
   if (!isOpen) return null;
   if (!list.can_change) return make("p", { class: "note" }, "This page only shows: serve it with --token-file to change jobs from it.");
@@ -196,54 +242,181 @@ async function act(name, verb, host = "") {
   connection.textContent = answer.ok ? `${verb}: ${found.requested}` : `${verb}: ${found.error}`;
 }
 
-async function plan(base) {
+async function plan(base, name) {
   const [found, job] = await Promise.all([read(`${base}/plan`), read(base)]);
   const by = {};
   for (const v of job.status.vertices ?? []) (by[v.stage] ??= []).push(v);
-  const W = 210, H = 92, GAP = 60, at = {};
+  const W = 216, H = 112, GAP = 90, at = {};
   for (const s of found.stages) at[s.stage] = [s.column * (W + GAP) + 8, s.row * (H + 22) + 8];
   const width = Math.max(...found.stages.map((s) => at[s.stage][0] + W)) + 8;
   const height = Math.max(...found.stages.map((s) => at[s.stage][1] + H)) + 8;
-  const edges = found.stages.flatMap((s) => s.after.map((other) => {
+  const share = (v, key) => (job.shares[v.vertex] ?? {})[key] ?? 0;
+  const edges = found.stages.flatMap((s) => s.after.flatMap((other) => {
     const [x, y] = at[other], [a, b] = at[s.stage];
-    return make("path", { class: "edge", d: `M${x + W},${y + H / 2} C${x + W + GAP / 2},${y + H / 2} ${a - GAP / 2},${b + H / 2} ${a},${b + H / 2}` });
+    const perS = Math.round((by[s.stage] ?? []).reduce((total, v) => total + share(v, "in_per_s"), 0));
+    return [make("path", { class: "edge", d: `M${x + W},${y + H / 2} C${x + W + GAP / 2},${y + H / 2} ${a - GAP / 2},${b + H / 2} ${a},${b + H / 2}` }),
+      make("text", { x: a - GAP + 6, y: (y + b) / 2 + H / 2 - 6, class: "soft" }, perS ? `${perS.toLocaleString("en")}/s` : "")];
   }));
   const stages = found.stages.map((s) => {
     const rows = by[s.stage] ?? [], [x, y] = at[s.stage];
     const lag = Math.max(...rows.map((v) => v.cti_lag_s ?? 0), 0);
-    const tail = rows.reduce((sum, v) => sum + v.tail_bytes, 0);
-    const kind = rows.some((v) => ["failed", "lost"].includes(v.state)) ? "bad" : tail > 2 ** 25 ? "late" : rows.some((v) => v.state === "running") ? "busy" : "";
-    const sum = (key) => rows.reduce((total, v) => total + v[key], 0).toLocaleString("en");
-    const lines = [`${s.stage}${s.parallelism > 1 ? `, ${s.parallelism} vertices` : ""}`, (s.operators[0] ?? "").slice(0, 28),
-      `${sum("events_in")} in, ${sum("events_out")} out`, `lag ${seconds(lag)}, ${bytes(tail)} in memory`];
+    const total = (key) => rows.reduce((sum, v) => sum + (v[key] ?? 0), 0);
+    const busy = Math.max(...rows.map((v) => share(v, "busy")), 0);
+    const kind = rows.some((v) => ["failed", "lost"].includes(v.state)) ? "bad" : rows.some((v) => v.blocked) || total("tail_bytes") > 2 ** 25 ? "late" : busy > 0.8 ? "hot" : rows.some((v) => v.state === "running") ? "busy" : "";
+    const least = rows.length ? rows.reduce((a, v) => (v.cti_us < a.cti_us ? v : a)).cti_us : undefined;
+    const lines = [`${s.stage}${s.parallelism > 1 ? `, ${s.parallelism} vertices` : ""}`, (s.operators[0] ?? "").slice(0, 30),
+      `${total("events_in").toLocaleString("en")} in, ${total("events_out").toLocaleString("en")} out`,
+      least === undefined ? "" : `at ${watermark(least)}, lag ${seconds(lag)}`,
+      `${percent(busy)} busy, state ${bytes(total("state_bytes"))}`];
     return make("g", {}, make("title", {}, s.operators.join("\n")),
       make("rect", { class: `stage ${kind}`, x, y, width: W, height: H, rx: 6 }),
       ...lines.map((line, i) => make("text", { x: x + 10, y: y + 20 + i * 20, class: i === 1 ? "soft" : "" }, line)));
   });
   return [
+    make("p", { class: "note" }, "Green: it runs. Blue: it is busy all the time. Orange: it waits for its readers. Red: it failed."),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The plan, drawn" },
       make("svg", { width, height, role: "img", "aria-label": "The plan: stages from inputs to the output; the table below says the same" }, ...edges, ...stages)),
     table("Stages", ["stage", "vertices", "after", "does"], found.stages.map((s) =>
-      [s.stage, s.parallelism, s.after.join(", "), s.operators.join("; ")]))];
+      [stageLink(name, s.stage), s.parallelism, s.after.join(", "), s.operators.join("; ")]))];
+}
+
+async function stageDetail(base, name, stage) {
+  const [found, job] = await Promise.all([read(`${base}/plan`), read(base)]);
+  const s = found.stages.find((one) => one.stage === stage);
+  if (!s) return [make("p", {}, `There is no stage ${stage}.`)];
+  const rows = (job.status.vertices ?? []).filter((v) => v.stage === stage);
+  const about = job.findings.filter((row) => rows.some((v) => row.about.startsWith(v.vertex)) || row.about.includes(stage));
+  const instances = rows.flatMap((v) => v.instances.map((i) => [v.vertex, i.role, i.state, i.host, String(i.pid ?? ""), String(i.epoch), i.checkpoint, i.inputs.join(", "), i.outputs.join(", "), i.durable.join(", ")]));
+  const functions = rows.filter((v) => v.function).map((v) => [v.vertex, v.function, seconds(v.user_us / 1e6), seconds(v.busy_us / 1e6)]);
+  return [make("h3", {}, `Stage ${stage}`),
+    make("p", {}, s.after.length ? `It reads ${s.after.join(", ")}.` : "It reads an input."),
+    make("ol", {}, ...s.operators.map((line) => make("li", {}, make("code", {}, line)))),
+    ...(about.length ? [make("h4", {}, "Findings"), findings(about)] : []),
+    table("Vertices", VERTEX_HEADS, vertexRows(job, rows, name)),
+    ...(functions.length ? [table("User code, sampled", ["vertex", "function", "time in it", "time of the vertex"], functions)] : []),
+    table("Instances", ["vertex", "role", "state", "host", "pid", "epoch", "checkpoint", "read to", "written to", "durable to"], instances),
+    make("p", {}, make("a", { href: `#/${encodeURIComponent(name)}/at` }, "Its state at any moment"))];
 }
 
 async function timeline(base) {
-  const found = await read(`${base}/timeline`);
-  return [table("What happened, the latest first", ["time (UTC)", "what"], found.reverse().map((row) => [time(row.at_us), row.text]))];
+  const found = (await read(`${base}/timeline`)).reverse();
+  const failures = found.filter((row) => row.failure);
+  const cells = (row) => [time(row.at_us), row.failure ? make("span", { class: "degraded" }, row.text) : row.text];
+  return [failures.length ? table("Failures, the latest first", ["time (UTC)", "what failed"], failures.map(cells)) : make("p", {}, "Nothing has failed."),
+    table("What happened, the latest first", ["time (UTC)", "what"], found.map(cells))];
 }
 
-async function rows(base, kind) {
-  const found = await read(`${base}/rows/${kind}?n=200`);
-  if (!found.length) return [make("p", {}, "There are no such rows.")];
+async function logs(base) {
+  const found = (await read(`${base}/logs`)).reverse();
+  return [make("p", { class: "note" }, "The log of the job with its checkpoints; jobmanager logs prints the same. A failure opens its trace."),
+    table("Logs, the latest first", ["time (UTC)", "vertex", "what"], found.map((row) => [time(row.at_us), row.vertex,
+      row.detail ? make("details", {}, make("summary", {}, row.text), make("pre", {}, row.detail)) : row.text]))];
+}
+
+function rowTable(title, found, last) {
   const heads = Object.keys(found[0]);
-  return [table(`${TABS[kind]}, the first 200`, heads, found.map((row) => heads.map((head) => row[head])))];
+  return table(title, last ? [...heads, last.head] : heads, found.map((row, i) => [...heads.map((head) => row[head]), ...(last ? [last.cell(i)] : [])]));
+}
+
+async function rows(base, kind, name, output = place().stage) {
+  const { rows: found, conditions, outputs } = await read(`${base}/rows/${kind}?n=200&output=${encodeURIComponent(output)}`);
+  const others = outputs.length > 1 && ["output", "table"].includes(kind) ? make("nav", { class: "tabs", "aria-label": "Outputs of the job" },
+    ...outputs.map((one, i) => make("a", { href: `#/${encodeURIComponent(name)}/${kind}/${encodeURIComponent(one)}`, "aria-current": one === output || (!output && !i) ? "page" : undefined }, one))) : null;
+  if (!found.length) return [others, make("p", {}, "There are no such rows.")];
+  const answer = make("section", { "aria-live": "polite" });
+  const ask = (i) => make("button", { click: () => why(base, conditions[i], answer) }, "Why?");
+  const can = conditions.length > 0 && !Object.keys(list.bundle ?? {}).length;
+  const curve = kind !== "late" ? [] : (await read(base)).findings.filter((row) => row.kind === "late rows");
+  return [others, ...(curve.length ? [findings(curve)] : []), answer,
+    rowTable(`${TABS[kind]}, the first 200`, found, can ? { head: "why", cell: ask } : null)];
+}
+
+async function why(base, condition, answer) {
+  answer.replaceChildren(make("p", {}, `Computing why the row with ${condition} is there ...`));
+  answer.scrollIntoView({ block: "start" });
+  try {
+    const found = await read(`${base}/why?row=${encodeURIComponent(condition)}`);
+    const text = (row) => Object.fromEntries(Object.entries(row).map(([k, v]) => [k, typeof v === "string" ? v : JSON.stringify(v)]));
+    answer.replaceChildren(make("h3", {}, "Why this row"), rowTable("The row", [text(found.row)]),
+      ...Object.entries(found.inputs).map(([vertex, rows]) => rowTable(`Input rows of ${vertex} that make it`, rows.map(text))),
+      table("Its way", ["vertex", "events in", "events out"], found.stages),
+      make("p", {}, found.smallest ? "These rows alone give the row. Without any one of them it is missing." : "These rows alone give the row; fewer may do."),
+      make("p", { class: "note" }, "In a terminal: ", make("code", {}, `jobmanager why ROOT --row "${condition.replaceAll('"', "")}"`)));
+  } catch (error) {
+    answer.replaceChildren(make("p", { class: "waiting" }, error.message));
+  }
+}
+
+async function moments(base) {
+  const [range, drawn] = await Promise.all([read(`${base}/moments`), read(`${base}/plan`)]);
+  if (range.from_us === null) return [make("p", {}, "The answer has no rows yet.")];
+  const span = range.until_us - range.from_us;
+  const stamp = (us) => new Date(us / 1000).toISOString().slice(0, 23);
+  const answer = make("section", { "aria-live": "polite" });
+  const moment = make("input", { id: "moment", type: "text", value: stamp(range.from_us + span / 2), size: 26 });
+  const slide = (event) => { moment.value = stamp(range.from_us + (span * event.target.value) / 1000); };
+  const slider = make("input", { id: "slider", type: "range", min: 0, max: 1000, value: 500, oninput: slide });
+  const what = make("select", { id: "what" }, ...range.outputs.map((one) => make("option", { value: `output ${one}` }, range.outputs.length > 1 ? `rows of ${one} that are valid then` : "rows of the answer that are valid then")),
+    ...drawn.stages.map((s) => make("option", { value: `stage ${s.stage}` }, `state of ${s.stage}`)));
+  const compute = async (event) => {
+    event.preventDefault();
+    answer.replaceChildren(make("p", {}, "Computing ..."));
+    try {
+      const [kind, one] = [what.value.slice(0, what.value.indexOf(" ")), what.value.slice(what.value.indexOf(" ") + 1)];
+      const us = Math.round(Date.parse(`${moment.value}Z`) * 1000);
+      if (Number.isNaN(us)) throw new Error(`${moment.value} is no time`);
+      const { rows: found } = await read(`${base}/at?us=${us}&${kind}=${encodeURIComponent(one)}`);
+      const title = `${what.selectedOptions[0].textContent}, at ${moment.value} UTC`;
+      answer.replaceChildren(...groups(found).map(([name, rows]) => rowTable(name ? `${title}: ${name}` : title, rows)), found.length ? "" : make("p", {}, `${title}: nothing.`));
+    } catch (error) {
+      answer.replaceChildren(make("p", { class: "waiting" }, error.message));
+    }
+  };
+  return [make("p", {}, `Any moment from ${time(range.from_us)} to ${time(range.until_us)} UTC can be computed again from what the job keeps.`),
+    make("form", { class: "moment", onsubmit: compute },
+      make("label", { for: "slider" }, "Move in time"), slider,
+      make("label", { for: "moment" }, "Event time (UTC)"), moment,
+      make("label", { for: "what" }, "Show"), what, make("button", {}, "Compute")), answer];
+}
+
+function groups(found) {
+  const by = new Map();
+  for (const { _table: name = "", ...row } of found) by.set(name, [...(by.get(name) ?? []), row]);
+  return [...by];
+}
+
+async function changes(base, name) {
+  const [saved, job] = await Promise.all([read(`${base}/savepoints`), read(base)]);
+  const answer = make("section", { "aria-live": "polite" });
+  const file = make("input", { id: "file", type: "text", size: 40, placeholder: "new_query.py" });
+  const compare = async (event) => {
+    event.preventDefault();
+    answer.replaceChildren(make("p", {}, "Comparing ..."));
+    const asked = await ask(`${base}/compare?file=${encodeURIComponent(file.value)}`, { method: "POST" });
+    const found = await asked.json();
+    if (!asked.ok) return answer.replaceChildren(make("p", { class: "waiting" }, found.error));
+    const lost = found.stages.filter((row) => !["kept", "converted", "started"].includes(row.verdict));
+    return answer.replaceChildren(
+      make("p", { class: "state" }, found.refused.length ? "This deployment is refused." : lost.length ? `${lost.length} stages would lose their state.` : "Every stage keeps its state."),
+      ...(found.refused.length ? [findings(found.refused.map((what) => ({ gravity: "degraded", what })))] : []),
+      table("What a deployment would change", ["stage", "was", "its state is", "why"], found.stages.map((row) => [row.stage, row.former, row.verdict, row.reason])),
+      make("p", { class: "note" }, "To deploy it: ", make("code", {}, `jobmanager deploy ${file.value} ROOT --approve ${found.hash}`)));
+  };
+  const form = make("form", { class: "moment", onsubmit: compare }, make("label", { for: "file" }, "File of the new query, on the server"), file, make("button", {}, "Compare"));
+  const open = job.status.change;
+  return [open ? findings([{ gravity: "waiting", what: `a ${open.kind} is requested and not done` }]) : null,
+    make("h3", {}, "Savepoints"),
+    saved.length ? table("Savepoints, the oldest first", ["name", "event time (UTC)", "taken (UTC)", "generation", "vertices", "plan"], saved.map((row) =>
+      [row.name, watermark(row.time_us), time(row.created_us), row.generation, row.vertices, row.plan_hash.slice(0, 12)])) : make("p", {}, "There is none: jobmanager savepoint ROOT takes one."),
+    make("h3", {}, "What would a deployment change?"),
+    list.can_change ? form : make("p", { class: "note" }, "To compare a new query here, serve the page with --token-file: it runs that file. In a terminal: jobmanager deploy NEW.py ROOT --dry-run"), answer];
 }
 
 // ---- which view is shown
 
 function place() {
-  const [name = "", tab = ""] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  return { name, tab: tab in TABS ? tab : "" };
+  const [name = "", tab = "", stage = ""] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  return { name, tab: tab in TABS ? tab : "", stage };
 }
 
 async function refresh(isNew = false) {
@@ -257,16 +430,17 @@ async function refresh(isNew = false) {
       make("p", {}, make("a", { href: `#/${encodeURIComponent(name)}` }, "Back to the job"))];
   }
   if (here !== location.hash) return;
-  const focused = document.activeElement?.getAttribute("href");
+  const named = (node) => [node?.tagName, node?.getAttribute("href") ?? node?.getAttribute("aria-label") ?? node?.textContent].join(" ");
+  const active = main.contains(document.activeElement) && document.activeElement !== main ? named(document.activeElement) : "";
   const [top, left] = [scrollY, document.querySelector(".scroll")?.scrollLeft ?? 0];
   main.replaceChildren(...content.filter(Boolean));
   document.title = name ? `${name} - StreamScope` : "StreamScope";
-  if (isNew && shown !== here) main.focus();
-  else if (focused) main.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+  if (isNew && shown && shown !== (here || "#/")) main.focus();
+  else if (active) [...main.querySelectorAll("a, button, summary, .scroll")].find((node) => named(node) === active)?.focus({ preventScroll: true });
   scrollTo(0, isNew ? 0 : top);
   const region = document.querySelector(".scroll");
   if (region && !isNew) region.scrollLeft = left;
-  shown = here;
+  shown = here || "#/";
 }
 
 document.getElementById("sign-in").addEventListener("submit", (event) => {
@@ -276,5 +450,6 @@ document.getElementById("sign-in").addEventListener("submit", (event) => {
   refresh(true);
 });
 addEventListener("hashchange", () => refresh(true));
+setInterval(tellConnection, 1000);
 refresh(true);
 follow();

@@ -5,21 +5,16 @@ Cannot catch: what a screen reader says.
 
 from __future__ import annotations
 
-import http.client
-import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
 
 import streamscope as ss
+from tests.jobmanager.cli.page.served import WAIT_S, Served, browsing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,49 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 TOKEN = "a token of the tests"
-WAIT_S = 120
-_ANYWHERE = ("--port", "0", "--json")
-
-
-class Served:
-    """A server over a folder of jobs, ended by its own pid."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "jobmanager", "serve", str(folder), *_ANYWHERE, *options],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.url = json.loads(self._process.stdout.readline())["listening"]
-
-    def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-        place = urlsplit(self.url)
-        assert place.hostname is not None
-        line = http.client.HTTPConnection(place.hostname, place.port, timeout=WAIT_S)
-        try:
-            line.request(method, path, headers=headers)
-            answer = line.getresponse()
-            return answer.status, answer.read().decode()
-        finally:
-            line.close()
-
-    def first_event(self) -> dict[str, Any]:
-        place = urlsplit(self.url)
-        assert place.hostname is not None
-        line = http.client.HTTPConnection(place.hostname, place.port, timeout=WAIT_S)
-        try:
-            line.request("GET", "/api/events")
-            found: dict[str, Any] = json.loads(line.getresponse().readline()[len("data: ") :])
-            return found
-        finally:
-            line.close()
-
-    def close(self) -> None:
-        os.kill(self._process.pid, signal.SIGTERM)
-        assert self._process.wait(WAIT_S) == 0
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 def _at(second: int) -> str:
@@ -159,42 +111,110 @@ def test_who_has_a_token_changes_a_job(folder: Path, tmp_path: Path) -> None:
 
 
 def test_other_machines_need_a_token(folder: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "jobmanager", "serve", str(folder), "--host", "0.0.0.0"],
+    found = run("serve", str(folder), "--host", "0.0.0.0")
+    assert (found.returncode, "give --token-file" in found.stderr) == (2, True)
+
+
+def test_a_browser_shows_every_view(served: Served) -> None:
+    with browsing() as (page, errors):
+        views = {
+            "": "What needs you",
+            "counts": "finished",
+            "counts/plan": "s01",
+            "counts/plan/s02-agg": "Stage s02-agg",
+            "counts/timeline": "the job begins with",
+            "counts/logs": "checkpoint",
+            "counts/output": "Why?",
+            "counts/table": "There are no such rows",
+            "counts/at": "Any moment from 2026-01-01 00:00:00",
+            "counts/late": "_frontier",
+            "counts/dead_letters": "not an ISO-8601 time",
+            "counts/changes": "There is none: jobmanager savepoint ROOT takes one",
+        }
+        for view, words in views.items():
+            page.goto(f"{served.url}/#/{view}")
+            page.get_by_text(words).first.wait_for()
+        page.set_viewport_size({"width": 390, "height": 800})
+        for view in views:
+            page.goto(f"{served.url}/#/{view}")
+            page.get_by_text(views[view]).first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+    assert errors == []
+
+
+def test_a_row_is_explained_and_a_moment_is_computed_again(served: Served) -> None:
+    with browsing() as (page, errors):
+        page.goto(f"{served.url}/#/counts/output")
+        page.get_by_role("button", name="Why?").first.click()
+        page.get_by_text("Without any one of them it is missing").wait_for()
+        assert page.get_by_text("Input rows of s01-in.0 that make it (2)").count() == 1
+        page.goto(f"{served.url}/#/counts/at")
+        page.get_by_label("Event time (UTC)").fill("2026-01-01T00:02:30")
+        page.get_by_role("button", name="Compute").click()
+        page.get_by_text("at 2026-01-01T00:02:30 UTC (3)").wait_for()
+        page.get_by_label("Show").select_option("stage s02-agg")
+        page.get_by_role("button", name="Compute").click()
+        page.get_by_text("state of s02-agg, at 2026-01-01T00:02:30 UTC").first.wait_for()
+    assert errors == []
+
+
+def test_a_page_of_another_site_starts_no_computation(served: Served) -> None:
+    row = "/api/jobs/counts/why?row=k%20%3D%201"
+    status, text = served.ask(row, **{"Sec-Fetch-Site": "cross-site"})
+    assert (status, "other sites" in text) == (409, True)
+    status, text = served.ask(row)
+    assert (status, "rows satisfy the condition" in text) == (409, True)
+
+
+def test_a_look_that_fails_is_not_live(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    served = Served(tmp_path / "jobs")
+    try:
+        with browsing() as (page, _):
+            page.goto(served.url)
+            page.get_by_text("live, ").wait_for()
+            assert served.ask("/health")[0] == 200
+            (tmp_path / "jobs").rmdir()
+            (tmp_path / "jobs").write_text("no folder any more")
+            page.get_by_text("the server cannot read its folder").wait_for()
+            assert served.ask("/health")[0] == 503
+            (tmp_path / "jobs").unlink()
+            (tmp_path / "jobs").mkdir()
+            page.get_by_text("live, ").wait_for()
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_a_bundle_shows_the_job_elsewhere(folder: Path, tmp_path: Path, rows: int) -> None:
+    file = tmp_path / "report.zip"
+    made = run("bundle", str(folder / "counts"), "-o", str(file), f"--rows={rows}")
+    assert made.returncode == 0, made.stderr
+    served = Served(file)
+    try:
+        for path, words in {"": "status", "/plan": "stages", "/timeline": "begins with"}.items():
+            status, text = served.ask(f"/api/jobs/counts{path}")
+            assert (status, words in text) == (200, True), (path, text)
+        status, text = served.ask("/api/jobs/counts/rows/late")
+        assert (status, "_frontier" in text) == ((200, True) if rows else (409, False))
+        assert "holds no job to change" in served.ask("/api/jobs/counts/at?us=1")[1]
+        assert served.ask("/metrics")[0] == 200
+        with browsing() as (page, errors):
+            page.goto(f"{served.url}/#/counts")
+            page.get_by_text("a bundle, written").wait_for()
+            page.get_by_text("arrived later than delay=5s allows").first.wait_for()
+        assert errors == []
+    finally:
+        served.close()
+    (tmp_path / "no.zip").write_text("nothing")
+    assert "is no bundle" in run("serve", str(tmp_path / "no.zip")).stderr
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jobmanager", *arguments],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
         check=False,
     )
-    assert (found.returncode, "give --token-file" in found.stderr) == (2, True)
-
-
-def test_a_browser_shows_every_view(served: Served) -> None:
-    api = pytest.importorskip("playwright.sync_api")
-    browser_path = shutil.which("chromium")
-    if browser_path is None:
-        pytest.skip("there is no chromium")
-    errors: list[str] = []
-    with api.sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
-        views = {
-            "": "What needs you",
-            "counts": "finished",
-            "counts/plan": "s01",
-            "counts/timeline": "the job begins with",
-            "counts/output": "n",
-            "counts/late": "_frontier",
-            "counts/dead_letters": "not an ISO-8601 time",
-        }
-        for view, words in views.items():
-            page.goto(f"{served.url}/#/{view}")
-            page.get_by_text(words).first.wait_for(timeout=WAIT_S * 1000)
-        page.set_viewport_size({"width": 390, "height": 800})
-        page.goto(f"{served.url}/#/counts")
-        page.get_by_text("finished").first.wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        browser.close()
-    assert errors == []

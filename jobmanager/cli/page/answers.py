@@ -1,0 +1,208 @@
+"""What the page asks of one job beside its status: plan, log, savepoints, rows, moments.
+
+All of it is read from the files of the root, so it works for jobs that have ended.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from jobmanager.cli.page.layout import laid_out
+from jobmanager.delivery.answer import Answer
+from jobmanager.driver.running.side_output import read_dead_letters, read_late
+from jobmanager.errors import NoJobError
+from jobmanager.state.held_time import time_of
+from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.sentences import sentence
+from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.savepoints import list_savepoints
+from planner.explain.json import document
+from rstream.items.json_text import json_text, plain_rows
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex import messages as sent
+
+if TYPE_CHECKING:
+    from jobmanager.state.messages import Notice
+    from planner.physical.plan import PhysicalPlan
+
+#: The latest sentences of a log, and rows, of one answer.
+SENTENCES_MAX, ROWS_MAX = 1_000, 1_000
+#: Notices that come every few seconds and would fill a timeline.
+_ROUTINE = (sent.CheckpointTaken,)
+_FAILURES = ("VertexFailed", "HostLost", "OutputDamaged", "OutputLost", "ItemsLost")
+
+_MOMENTS = ("from_us", "until_us")
+
+Notices = list[tuple[int, "Notice"]]
+
+
+def plan_of(root: str) -> PhysicalPlan:
+    """The plan of a job. Raises NoJobError."""
+    plan = JobRoot(root).read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root))
+    return plan
+
+
+def drawn_plan(root: str) -> dict[str, Any]:
+    """The plan as a graph with positions."""
+    shown = document(plan_of(root))
+    return shown | {"stages": laid_out(shown["stages"])}
+
+
+def timeline_of(notices: Notices) -> list[dict[str, Any]]:
+    """What happened, the latest last, without checkpoints; ``failure``: something was lost."""
+    found = []
+    for at_us, notice in notices:
+        text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
+        if text:
+            kind = type(notice).__name__
+            found.append({"at_us": at_us, "kind": kind, "text": text, "failure": kind in _FAILURES})
+    return found[-SENTENCES_MAX:]
+
+
+def log_lines(notices: Notices) -> list[dict[str, Any]]:
+    """The log with checkpoints, and the traces of failures, the latest last."""
+    found = []
+    for at_us, notice in notices:
+        text = sentence(notice)
+        if text:
+            detail = notice.detail.rstrip() if isinstance(notice, sent.VertexFailed) else ""
+            vertex = str(getattr(notice, "vertex", ""))
+            found.append({"at_us": at_us, "vertex": vertex, "text": text, "detail": detail})
+    return found[-SENTENCES_MAX:]
+
+
+def savepoints_of(root: str) -> list[dict[str, Any]]:
+    """The savepoints of a job, the oldest first."""
+    keys = ("name", "created_us", "time_us", "generation", "plan_hash")
+    rows = [asdict(one) for one in list_savepoints(JobRoot(root).store)]
+    return [{key: row[key] for key in keys} | {"vertices": len(row["vertices"])} for row in rows]
+
+
+def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any]:
+    """Rows as texts; of the only output each with the SQL condition that ``why`` takes.
+
+    ``output``: the name of an output; empty: the first.
+    """
+    count, outputs = min(count, ROWS_MAX), plan_of(root).of_outputs
+    names = [one.name for one in outputs]
+    found: dict[str, Any] = {"outputs": names, "conditions": []}
+    if kind == "output":
+        table = Answer(plan_of(root).output_named(output or names[0])).first(count)
+        found["conditions"] = conditions(table) if len(names) == 1 else []
+    else:
+        table = {"late": read_late, "dead_letters": read_dead_letters}[kind](root)
+    return {**found, "rows": _shown(table.slice(0, count))}
+
+
+def shown_rows(table: pa.Table, count: int, outputs: list[str]) -> dict[str, Any]:
+    """Rows of a table as :func:`rows_of` returns them."""
+    rows = _shown(table.slice(0, min(count, ROWS_MAX)))
+    return {"outputs": outputs, "conditions": [], "rows": rows}
+
+
+def moments_of(root: str) -> dict[str, Any]:
+    """Between which event times, in us, a moment of a job can be recomputed: those of its rows."""
+    outputs = plan_of(root).of_outputs
+    least, most = int(INF_TIME), int(MIN_TIME)
+    for output in outputs:
+        for batch in Answer(output).batches():
+            times = _us(batch.column(0))
+            least = min(least, int(times.min(initial=INF_TIME)))
+            most = max(most, int(times[times < INF_TIME].max(initial=MIN_TIME)))
+    found = {"from_us": least, "until_us": most} if least <= most else dict.fromkeys(_MOMENTS)
+    return {**found, "outputs": [output.name for output in outputs]}
+
+
+def _us(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    return np.asarray(column.cast(pa.int64(), safe=False).fill_null(INF_TIME))
+
+
+def conditions(table: pa.Table) -> list[str]:
+    """For each row a SQL condition on its exact columns: times, whole numbers, texts, truths."""
+    parts: list[list[str]] = [[] for _ in range(table.num_rows)]
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not _is_exact(column.type):
+            continue
+        quoted = '"' + name.replace('"', '""') + '"'
+        for row, value in zip(parts, column.to_pylist(), strict=True):
+            if value is None:
+                row.append(f"{quoted} IS NULL")
+            else:
+                row.append(f"{quoted} = {_literal(value)}")
+    return [" AND ".join(row) for row in parts]
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean)
+    return any(test(kind) for test in tests) or pa.types.is_timestamp(kind)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    at = value if value.tzinfo is None else value.astimezone(UTC)
+    return f"TIMESTAMP '{at:%Y-%m-%d %H:%M:%S.%f}{'' if value.tzinfo is None else '+00:00'}'"
+
+
+def _shown(table: pa.Table) -> list[dict[str, str]]:
+    """Rows of texts, so that a browser rounds no number."""
+    return [
+        {k: value if isinstance(value, str) else json_text(value) for k, value in row.items()}
+        for row in plain_rows(table)
+    ]
+
+
+def text_rows(lines: list[str]) -> list[dict[str, str]]:
+    """Rows that a verb printed as JSON, as texts."""
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [{k: v if isinstance(v, str) else json.dumps(v) for k, v in r.items()} for r in found]
+
+
+def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
+    """For each output its watermark, or the position of its delivery, and what holds it back."""
+    is_running = status["state"] in OPEN_STATES
+    vertices = status.get("vertices", [])
+    last = vertices[-1]["stage"] if vertices else ""
+    sinks = sorted((r for r in vertices if r["stage"] == last), key=lambda row: row["cti_us"])
+    lags = {row["cti_us"]: row["cti_lag_s"] for row in vertices}
+    found = []
+    for row in status.get("outputs") or [{"output": "the answer", **row} for row in sinks[:1]]:
+        state = row["state"] if is_running else status["state"]
+        line = {"output": row["output"], "watermark_us": row["cti_us"], "state": state}
+        found.append({**line, "lag_s": lags.get(row["cti_us"]), "held_by": holder(status)})
+    for row in status.get("deliveries", ()):
+        name = f"{row['delivery']}, partition {row['partition']}"
+        lag = {"lag_items": row["lag_items"], "error": row["error"], "held_by": row["error"]}
+        found.append({"output": name, "state": row["state"], **lag})
+    return found
+
+
+def holder(status: dict[str, Any]) -> str:
+    """What holds time back: the reason of the health, else the partition that is furthest behind.
+
+    Empty: nothing does.
+    """
+    if status["state"] not in OPEN_STATES:
+        return ""
+    held = [row["reason"] for row in status.get("held", ())]
+    logs = [
+        f"partition {log['partition']} of {vertex['stage']}, at {time_of(log['frontier_us'])}"
+        for vertex in status.get("vertices", ())
+        for log in vertex.get("logs", ())
+        if log["holds_back"] and log["state"] != "ended"
+    ]
+    return "; ".join(held or logs[:1])

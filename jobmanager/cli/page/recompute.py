@@ -1,0 +1,60 @@
+"""Verbs that the page runs for a viewer, each as a process of its own.
+
+A recomputation runs the code of the job and may take a while; in another process it cannot disturb
+the server. At most :data:`RUNS_MAX` run at a time, each at most :data:`RUN_S_MAX`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from rstream.errors import OperatingError, UsageError, error_class
+
+RUNS_MAX, RUN_S_MAX = 2, 120.0
+_PREFIX = "jobmanager: error: "
+#: Exit statuses of verbs that succeeded, also with differences, lost state or refusals.
+_DONE = (0, 1, 2, 3)
+
+
+@error_class
+class RecomputationError(OperatingError):
+    """A verb that the page ran did not succeed."""
+
+    verb: str
+    reason: str
+
+    message = "{verb}: {reason}"
+
+
+_free = threading.BoundedSemaphore(RUNS_MAX)
+
+
+def run_verb(verb: str, *arguments: str, run_s: float = RUN_S_MAX) -> list[str]:
+    """The lines that a verb prints with ``--json``.
+
+    Raises:
+        UsageError: others run already.
+        RecomputationError: the verb failed, or took too long.
+    """
+    if not _free.acquire(timeout=run_s):
+        raise UsageError(f"{RUNS_MAX} recomputations run already; try again later")
+    try:
+        found = subprocess.run(
+            [sys.executable, "-m", "jobmanager", verb, *arguments, "--json"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=run_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise RecomputationError(verb, f"no answer within {run_s:g} s (RUN_S_MAX)") from None
+    finally:
+        _free.release()
+    error = next((line for line in found.stderr.splitlines() if line.startswith(_PREFIX)), "")
+    if error or found.returncode not in _DONE:
+        reason = error.removeprefix(_PREFIX) or found.stderr.strip()[-500:]
+        raise RecomputationError(verb, reason)
+    return found.stdout.splitlines()
