@@ -18,7 +18,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.reading.hints import CLAUSES
-from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, option_of
+from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, dotted_name, option_of
 from planner.sql.reading.row_patterns import MatchTable, RowOf, RowPatterns, Semantics
 
 if TYPE_CHECKING:
@@ -185,14 +185,15 @@ class StreamParser(RowPatterns):
         if name and name.text.upper() in CLAUSES_OF_TABLES:
             made: exp.Expr | list[exp.Expr] = CLAUSES_OF_TABLES[name.text.upper()](self)
             return made
-        if not (name and self._next and self._next.token_type is TokenType.EQ):
+        called = dotted_name(self._tokens, self._index)
+        if not called:
             return None
-        self._advance(2)
+        self._advance(len(called) + 1)
         value = self._parse_disjunction()
         if value is None:
             self.raise_error("an option needs a value")
         assert value is not None, name
-        return option_of(name, value)
+        return option_of(name, value, "".join(token.text for token in called))
 
     def _parse_field_def(self) -> exp.Expr | None:
         if not self._match_text_seq("WATERMARK", "FOR"):

@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 #: Names of options that say what has no effect on a source, as where it is put into folders.
 COMMENT, PARTITIONED, LIKE = "comment of", "partitioned by", "like"
@@ -29,6 +29,15 @@ def option_of(name: Token, value: exp.Expr, called: str | None = None) -> exp.Ex
     option = exp.Property(this=exp.var(called or name.text), value=value)
     option.update_positions(name)
     return option
+
+
+def dotted_name(tokens: Sequence[Token], at: int) -> Sequence[Token]:
+    """The tokens of an option's name, as ``a.b.c``; none if no ``=`` follows."""
+    end = at + 1
+    while end < len(tokens) and tokens[end].token_type is TokenType.DOT:
+        end += 2
+    is_option = end < len(tokens) and tokens[end].token_type is TokenType.EQ
+    return tokens[at:end] if is_option else ()
 
 
 def _comment(parser: Any) -> exp.Expr:

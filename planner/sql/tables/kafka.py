@@ -85,7 +85,7 @@ class TopicSource:
     """Options of a topic that is read."""
 
     topic: str = option("topic")
-    servers: str = option("servers", "properties.bootstrap.servers")
+    servers: str = option("servers", "properties.bootstrap.servers", "properties.bootstrap.server")
     format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
     avro_schema: str | None = option("avro.schema", default=None)
     registry: str | None = option(
@@ -134,7 +134,7 @@ class TopicSink:
     """Options of a topic that is written."""
 
     topic: str = option("topic")
-    servers: str = option("servers", "properties.bootstrap.servers")
+    servers: str = option("servers", "properties.bootstrap.servers", "properties.bootstrap.server")
     key: tuple[str, ...] = option("key", "key.fields", read=names, default=())
     format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
     upsert: bool = changelog_option()
