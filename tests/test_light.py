@@ -5,11 +5,13 @@ Counts modules, because times depend on the machine. Cannot catch: one module th
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
 import pytest
 
+from planner import col
 from tests.rooms import ROOT
 from tests.support.budget import one_in
 
@@ -45,3 +47,11 @@ def test_an_import_is_light(code: str, allowed: set[str], most: int) -> None:
 def test_every_public_name_is_found(package: str) -> None:
     names = f"[getattr({package}, name) for name in {package}.__all__]"
     assert package in modules_of(f"import {package}; {names}")
+
+
+def test_a_host_that_unpickles_an_expression_knows_its_functions() -> None:
+    """Whichever of the modules of expressions is imported first."""
+    for module in ("nodes", "types", "predicates"):
+        assert "planner.expressions.functions" in modules_of(f"import planner.expressions.{module}")
+    data = pickle.dumps((col("n") > 4).node)
+    assert "planner.expressions.functions" in modules_of(f"import pickle; pickle.loads({data!r})")

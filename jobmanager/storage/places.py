@@ -10,8 +10,6 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from planner.physical.plan import PlanOfOutputs
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,6 +51,8 @@ def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
 
 
 def _with_uris(plan: PhysicalPlan, change: Callable[[str], str]) -> PhysicalPlan:
+    from planner.physical.plan import PlanOfOutputs  # ``status`` needs no plan
+
     vertices = tuple(_vertex(vertex, change) for vertex in plan.vertices)
     moved = replace(plan, vertices=vertices, root=change(plan.root), output=change(plan.output))
     if not isinstance(moved, PlanOfOutputs):
