@@ -323,6 +323,10 @@ class _NothingNew(ValueShell):
         """See :class:`ValueShell`."""
         raise self._error("ctx.random()")
 
+    def unknown_calls(self) -> str:
+        """See :class:`ValueShell`."""
+        return ""
+
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
         """See :class:`ValueShell`."""
         raise self._error(f"{code.name}()")

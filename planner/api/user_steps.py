@@ -7,42 +7,38 @@ that made the mistake. docs/USERCODE.md shows them at work.
 from __future__ import annotations
 
 import dis
-import inspect
 import types
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-import pyarrow as pa
-
-from planner.api import names as naming
-from planner.durations import positive_duration_us
+from planner.api.joining.lookups import (
+    call_once_spec,
+    call_policy,
+    declared_schema,
+    lookup_spec,
+    require_new,
+)
 from planner.errors import InvalidPlanError
-from planner.expressions.nodes import checked_name
-from planner.expressions.types import schema_of
 from planner.logical.nodes.user_step import UserStep
 from planner.user_code import name_of, user_code
 from rstream.errors import UsageError
-from rstream.items.dictionaries import plain_type
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
-from rvertex.operators.user.lookup import Lookup
 from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.code import ON_ERROR, OnError, UserCode
-from rvertex.user_code.context import CallPolicy
 from rvertex.user_code.keyed.process import KeyedProcess
 from rvertex.user_code.keyed.state_fields import state_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import pyarrow as pa
+
     from planner.api.sources import SchemaLike
     from planner.durations import Duration
     from planner.logical.nodes import LogicalNode
+    from rvertex.operators.user.call_once import OnFailed, OnUnknown
     from rvertex.operators.user.lookup import OnFailure
 
-
-#: Of ``concurrency``, ``batch`` and ``retries``.
-_CALLS_MAX = 10_000
 
 #: The class of streams, which is built upon these.
 MadeStream = TypeVar("MadeStream")
@@ -76,7 +72,7 @@ class UserSteps(Generic[MadeStream]):
         batch sizes while it runs.
         """
         code = _code(function, "apply", deterministic)
-        made = _schema(schema, "apply")
+        made = declared_schema(schema, "apply")
         spec = Apply(code, made, _on_error(on_error), check_cuts)
         return self._stream_of(UserStep(self.plan, spec, None))
 
@@ -111,13 +107,43 @@ class UserSteps(Generic[MadeStream]):
             cache: How long an answer is used for rows with the same arguments, in event time.
             on_error: When a call fails at last: "fail", "null", "skip" or "dead_letter".
         """
-        spec = _lookup(
-            function, schema, on, _policy(concurrency, batch, timeout, retries), cache, on_error
+        spec = lookup_spec(
+            function, schema, on, call_policy(concurrency, batch, timeout, retries), cache, on_error
         )
-        for name in spec.schema.names:
-            if name in self.plan.schema.names:
-                raise InvalidPlanError(f"lookup(): the stream has a column {name!r} already")
+        require_new(self.plan, spec.schema, "lookup")
         return self._stream_of(UserStep(self.plan, spec, None))
+
+    def call_once(
+        self,
+        function: Callable[..., Any],
+        schema: SchemaLike,
+        key: str | Sequence[str],
+        on: str | Sequence[str] | None = None,
+        *,
+        concurrency: int = 16,
+        timeout: Duration = "30s",
+        unknown: OnUnknown = "fail",
+        on_error: OnFailed = "dead_letter",
+    ) -> MadeStream:
+        """Add columns that one call of ``function`` per key returns; no call is made twice.
+
+        A ledger records each call before it begins and after it ends, so restarts and further rows
+        of the key use its answer. It grows with the number of keys.
+
+        Args:
+            function: As for ``lookup``; it may change something outside, such as charge a card.
+            schema: The columns that it adds.
+            key: The columns that identify a call. Rows where one is null count as failed.
+            on: Columns it is called with; without ``on`` it gets the row as a dict.
+            concurrency: Calls in progress at a time, in each partition of the stage.
+            timeout: Of a call, which counts as failed then and is not made again.
+            unknown: When a crash leaves a call without an answer: "fail", "skip" or "retry".
+            on_error: When a call fails: "null", "skip" or "dead_letter".
+        """
+        policy = call_policy(concurrency, None, timeout, 0)
+        spec = call_once_spec(function, schema, key, on, policy, unknown, on_error)
+        require_new(self.plan, spec.schema, "call_once")
+        return self._stream_of(UserStep(self.plan, spec, spec.keys))
 
     def process(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: a process has state per key."""
@@ -183,47 +209,6 @@ class GroupedUserSteps(Generic[MadeStream]):
         return self._stream_of(UserStep(self.plan, spec, self.keys))
 
 
-def _lookup(
-    function: Any,
-    schema: SchemaLike,
-    on: str | Sequence[str] | None,
-    policy: CallPolicy,
-    cache: Duration | None,
-    on_error: str,
-) -> Lookup:
-    if not callable(function):
-        raise InvalidPlanError(f"lookup() takes a function, not {function!r}")
-    name = name_of(function)
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidPlanError(
-            f"lookup({name}): it yields values; return one answer, or one list with batch="
-        )
-    columns = (on,) if isinstance(on, str) else tuple(on or ())
-    naming.require_distinct(columns, "lookup: on")
-    policies = ("fail", "null", "skip", "dead_letter")
-    if on_error not in policies:
-        raise InvalidPlanError(f"on_error={on_error!r}: it is one of {', '.join(policies)}")
-    code = replace(user_code(function, "lookup", True), draws_values=True)
-    made = _schema(schema, f"lookup({name})")
-    made = pa.schema([pa.field(f.name, plain_type(f.type)) for f in made])
-    ttl_us = None if cache is None else positive_duration_us(cache, what="cache")
-    return Lookup(code, columns, made, policy, ttl_us, cast("OnFailure", on_error))
-
-
-def _policy(concurrency: int, batch: int | None, timeout: Duration, retries: int) -> CallPolicy:
-    for what, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):
-        _require_whole(what, value, least)
-    if batch is not None:
-        _require_whole("batch", batch, 1)
-    return CallPolicy(concurrency, batch, positive_duration_us(timeout, what="timeout"), retries)
-
-
-def _require_whole(what: str, value: Any, least: int) -> None:
-    if type(value) is not int or not least <= value <= _CALLS_MAX:
-        limits = f"a whole number from {least} to {_CALLS_MAX}"
-        raise InvalidPlanError(f"{what}={value!r}: it is {limits}")
-
-
 def _processing(
     keys: tuple[str, ...], process: Any, on_error: OnError, deterministic: bool | None
 ) -> KeyedProcessing:
@@ -252,7 +237,7 @@ def _processing(
             f"process({name}): it declares no output; declare the columns of ctx.emit, "
             'for example output = {"n": "int64"}, or output = {} for rows of nothing but the key'
         )
-    made = _schema(process.output, f"process({name}): output", may_be_empty=True)
+    made = declared_schema(process.output, f"process({name}): output", may_be_empty=True)
     for column in made.names:
         if column in keys:
             raise InvalidPlanError(f"process({name}): there is a key of the name {column!r}")
@@ -268,25 +253,13 @@ def _operator(
         if not callable(getattr(operator, method, None)):
             raise InvalidPlanError(f"transform({name}): it has no method {method!r}")
     code = _code(operator, "transform", deterministic)
-    return UserOperator(code, _schema(schema, "transform"), _on_error(on_error))
+    return UserOperator(code, declared_schema(schema, "transform"), _on_error(on_error))
 
 
 def _code(target: Any, what: str, deterministic: bool | None) -> UserCode:
     if not callable(target) and what == "apply":
         raise InvalidPlanError(f"{what}() takes a function, not {target!r}")
     return user_code(target, what, deterministic)
-
-
-def _schema(like: SchemaLike, what: str, *, may_be_empty: bool = False) -> pa.Schema:
-    if not isinstance(like, dict | pa.Schema):
-        raise InvalidPlanError(f"{what}: a schema is a dict from column to type, not {like!r}")
-    schema = schema_of(like)
-    if not schema.names and not may_be_empty:
-        raise InvalidPlanError(f"{what}: it gives no columns")
-    for name in schema.names:
-        checked_name(name)
-    naming.require_distinct(schema.names, what)
-    return schema
 
 
 def _on_error(policy: str) -> OnError:

@@ -41,6 +41,7 @@ from planner.physical.stage_builder import Feed, StageBuilder
 from planner.physical.stages import build_vertices, pair_spec, stateless_spec, summarise
 from rstream.format.codec import kept_type
 from rvertex.operators.edges.spread import EdgeSpread
+from rvertex.operators.user.call_once import CallOnce
 from rvertex.sinks.spec import check_names, name_of, takes_changes
 from rvertex.sources.discover import partition_count
 from rvertex.sources.formats.carried import with_carried
@@ -318,6 +319,10 @@ class _Lowering:
         return builder
 
     def _step(self, node: logical.Step, flow: _Flow) -> StageBuilder:
+        is_alone = isinstance(node, logical.UserStep) and isinstance(node.spec, CallOnce)
+        if is_alone:  # it reads its log of values ahead of its rows
+            for upstream in flow.builders:
+                upstream.is_closed = True
         builder = self._open(flow, node.stage_kind)
         if not node.takes_dictionaries:
             builder.decode(node.input.schema)
@@ -327,6 +332,7 @@ class _Lowering:
             operator = node.operator()
         builder.add(operator, node.describe(), node.label)
         builder.is_cheap = builder.is_cheap and node.is_cheap
+        builder.is_closed = is_alone
         return builder
 
     def _branch(self, flow: _Flow) -> list[StageBuilder]:

@@ -20,6 +20,7 @@ from rvertex.operators.horizon import (
     horizon_of,
     output_duration_of,
 )
+from rvertex.operators.user.call_once import CallOnce
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,6 +107,11 @@ def checked(
             f"{vertex.id} cannot be recovered by {strategy}: its code takes values from outside "
             "(ctx.now, ctx.random or ctx.lookup), which one instance at a time records; "
             "choose checkpoint or strong"
+        )
+    if strategy == "strong" and any(isinstance(op, CallOnce) for op in vertex.operators):
+        raise InvalidPlanError(
+            f"{vertex.id} cannot be recovered by strong: call_once() records that a call begins "
+            "before it is made; choose checkpoint"
         )
     if strategy == "replay" and vertex.recovery.horizon_us is None:
         raise InvalidPlanError(

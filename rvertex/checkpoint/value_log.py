@@ -15,6 +15,7 @@ with the first checkpoint at or past its end, but never the newest. Source: Mill
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ import msgpack
 from rvertex.checkpoint.calls import ThreadedCalls
 from rvertex.checkpoint.journal import VALUES, Journal
 from rvertex.errors import CorruptJournalError
+from rvertex.operators.user.call_once import CallOnce
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.lookup import Lookup
 from rvertex.operators.user.transform import UserOperator
@@ -52,6 +54,11 @@ class World:
         self._clock, self._wake = clock, wake
         self._random = random.SystemRandom()
 
+    def unknown_calls(self) -> str:
+        """See :class:`~rvertex.user_code.context.ValueShell`."""
+        policy = os.environ.get("STREAMSCOPE_UNKNOWN_CALLS", "")
+        return policy if policy in ("skip", "retry") else ""
+
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
         """See :class:`~rvertex.user_code.context.ValueShell`."""
         return ThreadedCalls(code, policy, self._clock, self._wake)
@@ -67,7 +74,7 @@ class World:
 
 def has_context(operator: OperatorSpec) -> bool:
     """Whether an operator's user code may draw values."""
-    return isinstance(operator, KeyedProcessing | UserOperator | Lookup)
+    return isinstance(operator, KeyedProcessing | UserOperator | Lookup | CallOnce)
 
 
 def draws_values(operator: OperatorSpec) -> bool:
@@ -75,7 +82,7 @@ def draws_values(operator: OperatorSpec) -> bool:
     match operator:
         case KeyedProcessing(process=code) | UserOperator(code=code):
             return code.draws_values
-        case Lookup():
+        case Lookup() | CallOnce():
             return True
         case _:
             return False

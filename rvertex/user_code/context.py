@@ -102,6 +102,10 @@ class ValueSource(Protocol):
         """Whether the next value is recorded."""
         ...
 
+    def take_recorded(self) -> Drawn:
+        """Draw the next value, which is recorded, of any kind."""
+        ...
+
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
         """The next value: the recorded one, or what ``make()`` gives, which is recorded.
 
@@ -120,6 +124,10 @@ class ValueShell(Protocol):
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
         """Calls of a function that waits."""
+        ...
+
+    def unknown_calls(self) -> str:
+        """What a person has decided about calls without an answer; "" for nothing."""
         ...
 
     def now_us(self) -> int:
@@ -170,6 +178,11 @@ class ValueJournal:
     def has_recorded(self) -> bool:
         """See :class:`ValueSource`."""
         return self._next - self._first < len(self._values)
+
+    def take_recorded(self) -> Drawn:
+        """See :class:`ValueSource`."""
+        self._next += 1
+        return self._values[self._next - 1 - self._first]
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
         """See :class:`ValueSource`."""

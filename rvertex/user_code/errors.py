@@ -136,6 +136,21 @@ class ReplayedValueError(IntegrityError):
 
 
 @error_class
+class UnknownCallError(UsageError):
+    """A call that may be made once only was begun before a restart, and has no answer."""
+
+    function: str
+    key: str
+
+    message = (
+        "{function}: the call for key {key} was begun before a restart, and its answer is "
+        "unknown. Find out whether it was made, then resume the job with the environment variable "
+        "STREAMSCOPE_UNKNOWN_CALLS=skip (no further call; the row counts as failed) or =retry "
+        "(call again)"
+    )
+
+
+@error_class
 class NoLoggedValuesError(UsageError):
     """Code asked for the time, a random number or a lookup where nothing would record it."""
 

@@ -31,6 +31,7 @@ from rvertex.events.arrays import as_one_array
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.call_once import CallOnce
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.lookup import Lookup
 from rvertex.user_code.context import ValueJournal
@@ -131,6 +132,9 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
         fetched = _Fetched(node.spec, below.schema)
         made = below.df.drop(PLACE).mapInArrow(fetched, schema)
         return Frame(made, node.schema, below.lifetime_us)
+    if isinstance(node, logical.UserStep) and isinstance(node.spec, CallOnce):
+        reason = "a batch would make calls again that may be made only once"
+        raise UnsupportedInBatchError(node.describe(), reason)
     if any(code.draws_values for code in node.codes):
         raise UnsupportedInBatchError(
             node.describe(),
@@ -140,7 +144,7 @@ def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
     is_keyed = isinstance(node, logical.UserStep) and not isinstance(node.spec, Apply)
     if is_keyed or isinstance(node, logical.Match):
         assert isinstance(node, logical.UserStep | logical.Match), node
-        assert not isinstance(node.spec, Apply | Lookup), node
+        assert not isinstance(node.spec, Apply | CallOnce | Lookup), node
         keyed = _KeyByKey(node.spec, below.schema, below.reached)
         keys = [below.columns[key] for key in node.input_keys[0] or ()]
         df = below.df if keys else _with_sentinel(below.df)

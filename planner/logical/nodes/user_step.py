@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from planner.logical.nodes.node import InputKeys, Step, same_partitioning
 from rvertex.operators.user.apply import Apply
+from rvertex.operators.user.call_once import CallOnce
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.lookup import Lookup
 from rvertex.operators.user.transform import UserOperator
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 _KINDS: dict[type, str] = {
     Apply: "apply",
+    CallOnce: "call_once",
     KeyedProcessing: "process",
     Lookup: "lookup",
     UserOperator: "transform",
 }
-UserSpec = Apply | KeyedProcessing | UserOperator | Lookup
+UserSpec = Apply | CallOnce | KeyedProcessing | Lookup | UserOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class UserStep(Step):
         by = f" by {', '.join(self.keys)}" if self.keys else ""
         if not self.code.is_deterministic:
             by += ", not deterministic"
-        if isinstance(self.spec, Lookup):
+        if isinstance(self.spec, CallOnce | Lookup):
             by = self.spec.how
         policy = "" if self.spec.on_error == "fail" else f" on_error={self.spec.on_error}"
         return f"{self.stage_kind} {self.code.name}{by}{policy}"
@@ -71,20 +73,20 @@ class UserStep(Step):
     @property
     def partitioning(self) -> Partitioning:
         """A process gives the keys as it got them, a lookup all columns; others anything."""
-        if isinstance(self.spec, Lookup):
+        if isinstance(self.spec, CallOnce | Lookup):
             return same_partitioning(self, set(self.input.schema.names))
         keeps = self.keys if isinstance(self.spec, KeyedProcessing) else None
         return same_partitioning(self, set(keeps or ()))
 
     @property
     def keeps_lifetimes(self) -> bool:
-        return isinstance(self.spec, Apply | Lookup)
+        return isinstance(self.spec, Apply | CallOnce | Lookup)
 
 
 def code_of(spec: UserSpec) -> UserCode:
     """The user's code in an operator."""
     match spec:
-        case Apply(function=code) | Lookup(function=code):
+        case Apply(function=code) | CallOnce(function=code) | Lookup(function=code):
             return code
         case KeyedProcessing(process=code) | UserOperator(code=code):
             return code

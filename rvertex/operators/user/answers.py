@@ -105,8 +105,8 @@ class AnswerCache:
     Entries are in the order of event time: the first expire first.
     """
 
-    def __init__(self, ttl_us: int) -> None:
-        self._ttl_us = ttl_us
+    def __init__(self, ttl_us: int, *, rows_max: int | None = CACHE_ROWS_MAX) -> None:
+        self._ttl_us, self._rows_max = ttl_us, rows_max
         self._known: dict[str, tuple[int, bytes]] = {}
         self._order: deque[str] = deque()
         #: The same as a table, without the newest, and with some that have expired in front.
@@ -126,7 +126,7 @@ class AnswerCache:
         self._known[key] = (at, answer)
         self._order.append(key)
         self._fresh.append(key)
-        if len(self._order) > CACHE_ROWS_MAX:
+        if self._rows_max is not None and len(self._order) > self._rows_max:
             self._drop()
 
     def expire(self, at: int) -> None:

@@ -13,24 +13,32 @@ import random
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import streamscope as ss
 from planner.errors import InvalidPlanError
 from planner.physical.lower import lower
+from planner.user_code import user_code
 from rstream.items.batch import EVENT, KIND
 from rvertex.checkpoint.calls import may_pass
-from rvertex.user_code.errors import UserCodeError
+from rvertex.operators.user.answers import key_of
+from rvertex.operators.user.call_once import CallOnce
+from rvertex.user_code.context import CallPolicy, Drawn, ValueJournal
+from rvertex.user_code.errors import UnknownCallError, UserCodeError
 from streamscope.testing.clocks import VirtualClock
 from streamscope.testing.plan_run import PlanRun, Schedule
 from tests.support.budget import seeds
+from tests.support.builders import ev, make_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.physical.plan import PhysicalPlan
+    from rvertex.events.run import Run
 
 PRICE = {"price": "float64"}
 #: Calls by argument, of the test that runs.
@@ -311,3 +319,104 @@ def test_what_cannot_work_is_refused(function: Any, options: dict[str, Any], mat
     given = {"schema": PRICE, "on": "sku", **options}
     with pytest.raises((InvalidPlanError, ss.StreamEngineError), match=match):
         skus([1]).lookup(function, **given)
+
+
+def order_rows(values: list[int | None]) -> ss.Stream:
+    return skus(values).call_once(
+        counted, {"n": "int64"}, key="sku", on="sku", concurrency=4, on_error="null"
+    )
+
+
+def counted(sku: int) -> int:
+    CALLED[sku] += 1
+    if sku == 13:
+        raise ConnectionResetError("may pass, but not here")
+    return sku * 10 + CALLED[sku]
+
+
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_a_key_is_called_once_whatever_is_cut_restored_or_killed(seed: int) -> None:
+    numbers = random.Random(seed)
+    values = [numbers.choice([None, 13, *range(8)]) for _ in range(60)]
+    schedule = Schedule(
+        tuple(numbers.randrange(1 << 20) for _ in range(61)), 7, restores=True, kills=True
+    )
+    found = answer(order_rows(values), schedule)
+    assert {row["sku"]: row["n"] for row in found} == {
+        k: None if k in (None, 13) else k * 10 + 1 for k in values
+    }
+    assert set(CALLED.values()) == {1}
+    assert set(CALLED) == {k for k in values if k is not None}
+
+
+class Decided(VirtualClock):
+    """A person has decided about unknown calls."""
+
+    def __init__(self, policy: str) -> None:
+        super().__init__(0, 0)
+        self.policy = policy
+
+    def unknown_calls(self) -> str:
+        return self.policy
+
+
+@pytest.mark.parametrize(
+    ("policy", "decided", "answers", "called"),
+    [
+        ("skip", "", [None, 21], {2: 1}),
+        ("retry", "", [11, 21], {1: 1, 2: 1}),
+        ("fail", "skip", [None, 21], {2: 1}),
+        ("fail", "retry", [11, 21], {1: 1, 2: 1}),
+    ],
+)
+def test_a_call_without_a_known_answer_is_decided_by_policy(
+    policy: Any, decided: str, answers: list[Any], called: dict[int, int]
+) -> None:
+    operator, journal = begun_operator(policy, decided)
+    events = operator.process([run_of([1, 2])]).events
+    assert events["n"].to_pylist() == answers
+    assert called == CALLED
+    later, _ = begun_operator(policy, decided, journal)
+    assert later.process([run_of([1, 2])]).events["n"].to_pylist() == answers
+    assert called == CALLED
+
+
+def test_a_call_without_a_known_answer_ends_the_job() -> None:
+    operator, _ = begun_operator("fail", "")
+    with pytest.raises(UnknownCallError, match=r"key int 1 .*STREAMSCOPE_UNKNOWN_CALLS"):
+        operator.process([run_of([1, 2])])
+    assert not CALLED
+
+
+def begun_operator(
+    unknown: Any, decided: str, journal: ValueJournal | None = None
+) -> tuple[Any, ValueJournal]:
+    """A new instance; by its log a call for key 1 was begun before."""
+    code = replace(user_code(counted, "call_once", True), draws_values=True)
+    policy = CallPolicy(4, None, 10_000_000, 0)
+    schema = pa.schema([("n", pa.int64())])
+    spec = CallOnce(code, ("sku",), ("sku",), schema, policy, unknown, "null")
+    journal = journal or ValueJournal([Drawn("begin", key_of(1), None)])
+    journal.load(0)
+    operator = spec.open([pa.schema([("sku", pa.int64())])])
+    operator.use_values(journal, Decided(decided))
+    return operator, journal
+
+
+def run_of(values: list[int]) -> Run:
+    schema = pa.schema([("sku", pa.int64())])
+    return make_run([ev(k, sku=value) for k, value in enumerate(values)], schema)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"key": ()}, "needs a key"),
+        ({"key": "order"}, "order"),
+        ({"unknown": "guess"}, "unknown='guess'"),
+        ({"on_error": "fail"}, "on_error='fail'"),
+    ],
+)
+def test_calls_that_cannot_be_made_once_are_refused(options: dict[str, Any], match: str) -> None:
+    with pytest.raises((InvalidPlanError, ss.StreamEngineError), match=match):
+        skus([1]).call_once(counted, {"n": "int64"}, **{"key": "sku", **options})
