@@ -18,7 +18,7 @@ import site
 import sys
 import sysconfig
 import zipfile
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,6 @@ from rvertex.user_code.errors import ChangedCodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from importlib.machinery import ModuleSpec
 
 _PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -143,7 +142,13 @@ def _spec_of(name: str) -> ModuleSpec | None:
         above = getattr(_spec_of(package), "submodule_search_locations", None)
         if above is None:
             return None
-    return PathFinder.find_spec(name, above)
+    try:
+        return PathFinder.find_spec(name, above)
+    except KeyError:  # a namespace package asks for its parent, which is not imported
+        found = ModuleSpec(name, None, is_package=True)
+        places = [os.path.join(place, name.rpartition(".")[2]) for place in above or ()]
+        found.submodule_search_locations = [place for place in places if os.path.isdir(place)]
+        return found
 
 
 def _archive_of(path: Path) -> Path | None:

@@ -12,7 +12,7 @@ import contextlib
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from starlette.applications import Starlette
@@ -35,7 +35,7 @@ from jobmanager.state.held_time import time_of
 from rstream.errors import StreamEngineError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from starlette.requests import Request
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
+#: Between two calls of other systems.
+EXPORT_EVERY_S = 5.0
 #: Streams of events that are open at a time.
 VIEWERS_MAX = 200
 _HEADERS = {
@@ -57,23 +59,44 @@ _THIS_MACHINE = ["localhost", "127.0.0.1", "[::1]"]
 _KINDS = ("output", "table", "late", "dead_letters")
 
 
-def make_app(board: Board | BundledJobs, tokens: list[bytes], *, is_local: bool) -> Starlette:
+class Export(Protocol):
+    """Sends what a board shows to another system."""
+
+    def send(self) -> None:
+        """Send the news since the last call."""
+        ...
+
+    def close(self) -> None:
+        """Send the rest and end."""
+        ...
+
+
+def make_app(
+    board: Board | BundledJobs,
+    tokens: list[bytes],
+    exports: Sequence[Export] = (),
+    *,
+    is_local: bool,
+) -> Starlette:
     """The application over a board; ``is_local``: only this machine reaches it."""
-    page = _Page(board, tokens, is_local=is_local)
+    page = _Page(board, tokens, exports, is_local=is_local)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        looking = asyncio.create_task(page.keep_looking())
+        tasks = [asyncio.create_task(run()) for run in (page.keep_looking, page.keep_exporting)]
         yield
-        looking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await looking
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        for export in exports:
+            await run_in_threadpool(_sent, export.close)
 
     one = "/api/jobs/{name}"
     reads = {
         "/api/jobs": page.jobs,
         "/api/events": page.events,
-        one: page.read(board.details),
+        one: page.details,
         f"{one}/plan": page.read(board.plan),
         f"{one}/timeline": page.read(board.timeline),
         f"{one}/logs": page.read(board.logs),
@@ -101,8 +124,18 @@ def make_app(board: Board | BundledJobs, tokens: list[bytes], *, is_local: bool)
 class _Page:
     """What each route answers."""
 
-    def __init__(self, board: Board | BundledJobs, tokens: list[bytes], *, is_local: bool) -> None:
+    def __init__(
+        self,
+        board: Board | BundledJobs,
+        tokens: list[bytes],
+        exports: Sequence[Export],
+        *,
+        is_local: bool,
+    ) -> None:
         self._board, self._tokens, self._is_local = board, tokens, is_local
+        self._exports = exports
+        #: Why the last export failed; empty: it did not.
+        self._export_trouble = ""
         self._changed = asyncio.Condition()
         self._viewers = 0
         self._looked_s = time.monotonic()
@@ -123,6 +156,13 @@ class _Page:
             async with self._changed:
                 self._changed.notify_all()
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def keep_exporting(self) -> None:
+        """Send to other systems; what they do not take is sent again."""
+        while self._exports:  # ends with the server
+            await asyncio.sleep(EXPORT_EVERY_S)
+            troubles = [await run_in_threadpool(_sent, one.send) for one in self._exports]
+            self._export_trouble = "; ".join(filter(None, troubles))
 
     def _look(self) -> None:
         self._board.look()
@@ -166,6 +206,11 @@ class _Page:
 
         return handler
 
+    async def details(self, request: Request) -> Response:
+        """The status of a job, written once a look for all viewers."""
+        text = await run_in_threadpool(self._board.details_text, request.path_params["name"])
+        return Response(text, headers=_HEADERS, media_type="application/json")
+
     async def health(self, _: Request) -> Response:
         """Whether the server can read its folder; probes ask without a token."""
         if self._trouble:
@@ -183,6 +228,7 @@ class _Page:
                 "unread": self._board.unread,
                 "can_change": bool(self._tokens),
                 "trouble": self._trouble,
+                "export_trouble": self._export_trouble,
                 "age_s": round(time.monotonic() - self._looked_s, 1),
                 "bundle": self._board.bundle,
             }
@@ -270,6 +316,15 @@ class _Page:
         host = request.query_params.get("host", "")
         answer = await run_in_threadpool(ask, root, request.path_params["action"], host)
         return _json({"requested": answer})
+
+
+def _sent(send: Callable[[], None]) -> str:
+    """Why an export failed; another system that is away does not disturb the page."""
+    try:
+        send()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _arrow(table: pa.Table) -> bytes:

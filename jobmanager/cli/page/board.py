@@ -10,6 +10,7 @@ all viewers together.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from dataclasses import asdict, dataclass, field
@@ -165,6 +166,11 @@ class Board:
             "shares": job.shares(),
             "findings": self.findings(name),
         }
+
+    def details_text(self, name: str) -> str:
+        """The same as JSON text, for all viewers."""
+        text: str = self.job(name).once("details", lambda: json.dumps(self.details(name)))
+        return text
 
     def plan(self, name: str) -> dict[str, Any]:
         """The plan of a job as a graph with positions."""

@@ -197,6 +197,9 @@ class BundledJobs:
     def details(self, name: str) -> Any:
         return self._answer(name, "details")
 
+    def details_text(self, name: str) -> str:
+        return json.dumps(self.details(name))
+
     def plan(self, name: str) -> Any:
         return self._answer(name, "plan")
 

@@ -67,7 +67,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is known of a job: two looks at its status, and its log."""
+    """The evidence: two statuses of a job, its log, and the disk of its root."""
 
     before: Status
     status: Status
@@ -97,7 +97,7 @@ def _health(case: Case) -> Iterator[Finding]:
 
 
 def _lost_rows(case: Case) -> Iterator[Finding]:
-    """Rows that are not in the answer; the lines say which delay would have kept late ones."""
+    """Rows missing from the answer, with the delay that would have kept late rows."""
     for line in lost_lines(case.status):
         kind, _, what = line.partition(": ")
         kind = f"{kind.removesuffix(' rows')} rows"
@@ -163,7 +163,7 @@ def _restarts(case: Case) -> Iterator[Finding]:
 
 
 def _is_its_end(case: Case, rows: list[tuple[int, str]]) -> bool:
-    """Whether a failure is the one that ended the job, or came with its end."""
+    """Whether a failure ended the job, or followed from its end."""
     at_us, what = rows[-1]
     error = case.status.get("error", "")
     last_us = max((at for at, n in case.notices if isinstance(n, sent.VertexFailed)), default=0)

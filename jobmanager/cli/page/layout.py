@@ -1,4 +1,4 @@
-"""Where the stages of a plan stand in its picture: columns from sources to sinks. Pure."""
+"""Positions of the stages of a plan in its picture: columns from sources to sinks. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stage = dict[str, Any]
 def laid_out(stages: list[Stage]) -> list[Stage]:
     """The stages with ``column`` and ``row`` (both from 0) and ``after``, the stages they read.
 
-    A stage stands right of all that it reads, and in its column near the middle of these, which
+    A stage is drawn right of its inputs, and in its column near the middle of these, which
     keeps most lines from crossing. The stages come in an order in which none reads a later one.
     """
     column: dict[str, int] = {}

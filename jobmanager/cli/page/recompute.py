@@ -1,4 +1,4 @@
-"""Verbs that the page runs for a viewer, each as a process of its own.
+"""Verbs that the page runs for a viewer, each in a separate process.
 
 A recomputation runs the code of the job and may take a while; in another process it cannot disturb
 the server. At most :data:`RUNS_MAX` run at a time, each at most :data:`RUN_S_MAX`.

@@ -1,16 +1,18 @@
-"""Serves the page until it is told to stop."""
+"""Serves the page until a signal stops it."""
 
 from __future__ import annotations
 
 import json
 
-from jobmanager.cli.page.app import VIEWERS_MAX, make_app
+from jobmanager.cli.page.app import VIEWERS_MAX, Export, make_app
 from jobmanager.cli.page.board import Board
 from jobmanager.cli.page.bundle import BundledJobs
+from jobmanager.cli.page.export.lineage import LineageExport
 from jobmanager.intake.errors import IntakeConfigError
 from jobmanager.intake.listening import Server, is_loopback, listen, server_options, url_of
 from jobmanager.intake.tokens import read_tokens
 from rstream.clock import SystemClock
+from rstream.errors import UsageError
 from rstream.transport.tls import check_tls
 
 #: Requests that are open at a time, those of the viewers included.
@@ -18,11 +20,42 @@ _CONNECTIONS_MAX = VIEWERS_MAX + 100
 _SHUTDOWN_WAIT_S = 2
 
 
-def serve_page(folder: str, *, host: str, port: int, token_file: str | None, as_json: bool) -> None:
+def exports_of(board: Board | BundledJobs, otlp: str | None, lineage: str | None) -> list[Export]:
+    """What sends to other systems what the board shows.
+
+    Raises:
+        UsageError: the packages of OpenTelemetry are missing, or the board is a bundle.
+    """
+    exports: list[Export] = []
+    if not (otlp or lineage):
+        return exports
+    if isinstance(board, BundledJobs):
+        raise UsageError("a bundle is not exported")
+    if otlp:
+        try:
+            from jobmanager.cli.page.export.otlp import OtlpExport
+        except ModuleNotFoundError as error:
+            raise UsageError("--otlp needs: pip install 'streamscope[otel]'") from error
+        exports.append(OtlpExport(otlp, board))
+    if lineage:
+        exports.append(LineageExport(lineage, board))
+    return exports
+
+
+def serve_page(
+    folder: str,
+    *,
+    host: str,
+    port: int,
+    token_file: str | None,
+    as_json: bool,
+    otlp: str | None = None,
+    lineage: str | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
-        CannotListError: the folder cannot be looked into.
+        CannotListError: the folder cannot be read.
         IntakeConfigError: anybody could read the jobs, or the address cannot be had.
         TlsError: the folder with the keys cannot be used.
     """
@@ -35,11 +68,12 @@ def serve_page(folder: str, *, host: str, port: int, token_file: str | None, as_
     is_bundle = folder.endswith(".zip")
     board = BundledJobs(folder) if is_bundle else Board(folder, SystemClock())
     board.look()
+    exports = exports_of(board, otlp, lineage)
     listener = listen(host, port, "--port")
     try:
         url = url_of(host, listener.getsockname()[1])
         print(json.dumps({"listening": url}) if as_json else f"page: {url}", flush=True)
-        app = make_app(board, tokens, is_local=is_local)
+        app = make_app(board, tokens, exports, is_local=is_local)
         options = server_options(
             app, connections_max=_CONNECTIONS_MAX, shutdown_wait_s=_SHUTDOWN_WAIT_S
         )

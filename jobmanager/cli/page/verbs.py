@@ -42,6 +42,14 @@ def serve(
         str | None,
         typer.Option(help="Bearer tokens, one a line, of those who may change jobs."),
     ] = None,
+    otlp: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Send metrics and spans to a collector (OTLP, HTTP)."),
+    ] = None,
+    lineage: Annotated[
+        str | None,
+        typer.Option(metavar="URL | FILE", help="Send OpenLineage events, or append them."),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     try:
@@ -49,7 +57,8 @@ def serve(
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install starlette uvicorn prometheus-client"
         raise UsageError(reason) from error
-    serve_page(folder, host=host, port=port, token_file=token_file, as_json=as_json)
+    exports = {"otlp": otlp, "lineage": lineage}
+    serve_page(folder, host=host, port=port, token_file=token_file, as_json=as_json, **exports)
 
 
 def doctor(

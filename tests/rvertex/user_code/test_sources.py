@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 
 from planner.user_code import user_code
 from rvertex.user_code.errors import ChangedCodeError
-from rvertex.user_code.sources import is_library, sources_of
+from rvertex.user_code.sources import file_of, is_library, sources_of
 from rvertex.user_code.unpickle import UNLOADABLE, load_shipped
 from tests.rooms import ROOT
 from tests.rvertex.user_code.test_unpickle import body
@@ -193,3 +193,14 @@ def test_modules_below_the_prefix_of_python_may_be_the_users() -> None:
         assert is_library(inspect.getfile(kind))
     for prefix in (sys.prefix, sys.base_prefix):
         assert not is_library(f"{prefix}/app/tool.py")
+
+
+def test_a_module_in_namespace_packages_that_nobody_imported_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outer_space" / "inner_space").mkdir(parents=True)
+    (tmp_path / "outer_space" / "inner_space" / "part.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = file_of("outer_space.inner_space.part")
+    assert found == tmp_path / "outer_space" / "inner_space" / "part.py"
+    assert "outer_space" not in sys.modules

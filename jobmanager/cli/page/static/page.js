@@ -70,7 +70,7 @@ function tellConnection() {
     connection.className = "degraded";
     connection.textContent = `not live: no news from the server for ${silent} s`;
   } else if (heard) {
-    connection.textContent = `live, ${new Date(heard).toLocaleTimeString()}`;
+    connection.textContent = `live, ${new Date(heard).toLocaleTimeString()}${list.export_trouble ? `; an export fails: ${list.export_trouble}` : ""}`;
   }
 }
 

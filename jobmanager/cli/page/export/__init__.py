@@ -1,0 +1,1 @@
+"""What the server of the page sends to other systems: OpenTelemetry and OpenLineage."""

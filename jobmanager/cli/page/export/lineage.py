@@ -1,0 +1,125 @@
+"""OpenLineage events of jobs: what each run reads and writes, and how it ended.
+
+Events are the JSON of the specification, sent by HTTP POST or appended to a file, one a line. The
+id of a run follows from the job and its start, so an event that is sent twice is the same event.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+from jobmanager.cli.page.answers import plan_of
+from jobmanager.state.job_state import OPEN_STATES
+from rstream.errors import StreamEngineError
+from rstream.secret_values import without_user
+from rvertex.sinks.spec import name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobmanager.cli.page.board import Board, SeenJob
+    from planner.physical.plan import PhysicalPlan
+
+CALL_S_MAX = 5.0
+_PRODUCER = "https://pypi.org/project/streamscope"
+_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_TYPES = {"finished": "COMPLETE", "failed": "FAIL", "cancelled": "ABORT", "stopped": "ABORT"}
+_US_PER_S = 1_000_000
+
+
+class LineageExport:
+    """Sends an event when a job starts and when it ends."""
+
+    def __init__(self, target: str, board: Board) -> None:
+        """``target``: an http(s) URL, or a file."""
+        self._target, self._board = target, board
+        self._sent: set[tuple[str, str]] = set()
+
+    def send(self) -> None:
+        """Send the events that are due; what fails is due again."""
+        for name, job in list(self._board.jobs.items()):
+            for event in events_of(name, job):
+                key = event["run"]["runId"], event["eventType"]
+                if key not in self._sent:
+                    self._put(json.dumps(event))
+                    self._sent.add(key)
+
+    def close(self) -> None:
+        """Send the remaining events."""
+        self.send()
+
+    def _put(self, event: str) -> None:
+        if not self._target.startswith(("http://", "https://")):
+            with open(self._target, "a", encoding="utf-8") as file:
+                file.write(event + "\n")
+            return
+        headers = {"Content-Type": "application/json"}
+        request = Request(self._target, event.encode(), headers, method="POST")
+        with urlopen(request, timeout=CALL_S_MAX):
+            pass
+
+
+def events_of(name: str, job: SeenJob) -> Iterator[dict[str, Any]]:
+    """START of a job, and how it ended if it has."""
+    try:
+        plan, notices = plan_of(job.root), job.notices()
+    except StreamEngineError:
+        return
+    if not notices:
+        return
+    started_us, state = notices[0][0], job.status["state"]
+    yield _event(name, job.root, plan, started_us, started_us, "START")
+    if state not in OPEN_STATES and state in _TYPES:
+        ended_us = job.status.get("written_us", notices[-1][0])
+        yield _event(name, job.root, plan, started_us, ended_us, _TYPES[state])
+
+
+def _event(
+    name: str, root: str, plan: PhysicalPlan, started_us: int, at_us: int, kind: str
+) -> dict[str, Any]:
+    run = uuid.uuid5(uuid.NAMESPACE_URL, f"{root}#{started_us}")
+    return {
+        "eventType": kind,
+        "eventTime": datetime.fromtimestamp(at_us / _US_PER_S, UTC).isoformat(),
+        "run": {"runId": str(run)},
+        "job": {"namespace": "streamscope", "name": name},
+        "inputs": inputs_of(plan),
+        "outputs": outputs_of(plan),
+        "producer": _PRODUCER,
+        "schemaURL": _SCHEMA,
+    }
+
+
+def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
+    """The datasets that a plan reads; a topic is named with its brokers."""
+    found = []
+    for vertex in plan.vertices:
+        if vertex.source is None or not vertex.source.spec.path:
+            continue
+        spec = vertex.source.spec
+        if spec.log is None:
+            found.append(_dataset(spec.path))
+        else:
+            servers = dict(spec.log.config).get("bootstrap.servers", spec.format)
+            found.append({"namespace": f"{spec.format}://{servers}", "name": spec.path})
+    return [dict(pair) for pair in dict.fromkeys(tuple(one.items()) for one in found)]
+
+
+def outputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
+    """The datasets that a plan writes: the files of its outputs, and deliveries by name."""
+    files = [_dataset(output.output) for output in plan.of_outputs]
+    kinds = [name_of(spec).partition(":") for spec in plan.deliveries]
+    return [*files, *({"namespace": kind, "name": rest or kind} for kind, _, rest in kinds)]
+
+
+def _dataset(uri: str) -> dict[str, str]:
+    """A file or folder, without user and password."""
+    scheme, mark, rest = without_user(uri).partition("://")
+    if not mark:
+        return {"namespace": "file", "name": scheme}
+    place, _, path = rest.partition("/")
+    return {"namespace": f"{scheme}://{place}" if place else scheme, "name": path and f"/{path}"}
