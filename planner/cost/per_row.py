@@ -42,13 +42,10 @@ _JOIN_IN_US, _JOIN_OUT_US, _STITCH_US, _USER_US = 0.25, 0.1, 0.3, 3.0
 def read_us(spec: SourceSpec) -> float:
     """To read, convert and order a row of a source."""
     columns = len(spec.columns) or len(spec.schema)
-    match spec.format:
-        case "items":
-            row_us = _ITEMS_US
-        case "kafka":
-            row_us = _MESSAGE_US
-        case _:
-            row_us = FORMATS[spec.format].row_us
+    if spec.format == "items":
+        row_us = _ITEMS_US
+    else:
+        row_us = FORMATS[spec.format].row_us if spec.format in FORMATS else _MESSAGE_US
     return row_us + _PER_COLUMN_US * columns + _REORDER_US
 
 

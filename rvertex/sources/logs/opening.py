@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rvertex.sources.discover import discover
@@ -15,7 +18,7 @@ from rvertex.sources.logs.written import LOOK_EVERY_S as LOOK_AT_STREAMS_S
 from rvertex.sources.logs.written import WrittenItems, written_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rstream.clock import Clock
     from rstream.log.background import Background
@@ -24,20 +27,75 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
 
 
+Open = Callable[
+    ["SourcePartition", "Sequence[int]", "Clock", Callable[[], None], "Background"], "LogReader"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSource:
+    """How live sources of one format are read."""
+
+    #: The partitions of the log when a job is planned, each from its first position.
+    units: Callable[[SourceSpec], tuple[Unit, ...]]
+    #: A reader of the partitions of a source vertex; see :func:`open_log`.
+    open: Open
+
+
+def polled(open_rows: Callable[[SourceSpec, Unit, int], RowReader], look_every_s: float) -> Open:
+    """Read partitions again and again, ``look_every_s`` after a read that found no rows.
+
+    ``open_rows(spec, unit, position)`` opens one partition at a position, in the background.
+    """
+
+    def open_log(
+        source: SourcePartition,
+        positions: Sequence[int],
+        clock: Clock,
+        wake: Callable[[], None],
+        background: Background,
+    ) -> LogReader:
+        partitions = [
+            PolledPartition(
+                position,
+                partial(open_rows, source.spec, unit),
+                look_every_s,
+                clock,
+                wake,
+                background,
+            )
+            for unit, position in zip(source.units, positions, strict=True)
+        ]
+        return PolledLog(partitions)
+
+    return open_log
+
+
+#: By format; other formats are folders that grow.
+LIVE_SOURCES = {
+    "kafka": LiveSource(
+        units=topic_units,
+        open=lambda source, at, clock, wake, background: KafkaLog(source, at, clock, wake),
+    ),
+    "log": LiveSource(
+        units=appended_units,
+        open=polled(lambda spec, unit, at: AppendedRows(spec, at), LOOK_AT_ROWS_S),
+    ),
+    "rstream": LiveSource(units=written_units, open=polled(WrittenItems, LOOK_AT_STREAMS_S)),
+}
+_FOLDER = LiveSource(units=folder_units, open=FolderLog)
+
+
 def discover_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """The units of a source; of a live log its partitions, each from where it is to be read.
+    """The units of a source; of a live log its partitions, each from its first position.
 
     Raises:
-        LogNotFoundError, LogUnreachableError: of a log that could not be asked.
-        StreamEngineError: what :func:`rvertex.sources.discover.discover` raises.
+        LogNotFoundError, LogUnreachableError: of a log that could not be reached.
+        StreamEngineError: as :func:`rvertex.sources.discover.discover`.
     """
-    if spec.log is None:
-        return discover(spec)
-    if spec.format == "kafka":
-        return topic_units(spec)
-    if spec.format == "rstream":
-        return written_units(spec)
-    return appended_units(spec) if spec.format == "log" else folder_units(spec)
+    return (
+        discover(spec) if spec.log is None else LIVE_SOURCES.get(spec.format, _FOLDER).units(spec)
+    )
 
 
 def open_log(
@@ -51,25 +109,5 @@ def open_log(
 
     ``wake`` is called, from any thread, when there may be something new.
     """
-    if source.spec.format == "kafka":
-        return KafkaLog(source, positions, clock, wake)
-    if source.spec.format in ("log", "rstream"):
-        pairs = zip(source.units, positions, strict=True)
-        return PolledLog([_polled(source.spec, *pair, clock, wake, background) for pair in pairs])
-    return FolderLog(source, positions, clock, wake, background)
-
-
-def _polled(
-    spec: SourceSpec,
-    unit: Unit,
-    position: int,
-    clock: Clock,
-    wake: Callable[[], None],
-    background: Background,
-) -> PolledPartition:
-    def open_rows(first: int) -> RowReader:
-        is_log = spec.format == "log"
-        return AppendedRows(spec, first) if is_log else WrittenItems(spec, unit, first)
-
-    look_every_s = LOOK_AT_ROWS_S if spec.format == "log" else LOOK_AT_STREAMS_S
-    return PolledPartition(position, open_rows, look_every_s, clock, wake, background)
+    live = LIVE_SOURCES.get(source.spec.format, _FOLDER)
+    return live.open(source, positions, clock, wake, background)
