@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import time
 from logging.handlers import RotatingFileHandler
@@ -18,9 +19,15 @@ from rvertex.messages import VertexFailed
 
 #: The environment variable that names the file for logs.
 LOG_FILE = "STREAMSCOPE_LOG_FILE"
+#: The logger of librdkafka's messages.
+CLIENT = "rvertex.sinks.kafka.client"
 #: It is begun anew when it is so long, and so many former ones are kept.
 LOG_BYTES_MAX = 16 << 20
 LOG_FILES_MAX = 4
+#: Seconds before an equal message of librdkafka is logged again, and how many are remembered.
+REPEAT_S_MIN, REPEATED_MAX = 30.0, 1_000
+#: What differs between equal messages: the client's number, and how long something took.
+_VARYING = re.compile(r"rdkafka#\w+-\d+|\d+ ?ms")
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -42,6 +49,27 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields)
 
 
+class Repeated(logging.Filter):
+    """Drops a record that is equal to a recent one.
+
+    librdkafka reports a broker that is away some twenty times a second.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is new."""
+        key = f"{record.name} {_VARYING.sub('', record.getMessage())}"
+        if record.created - self._last.get(key, float("-inf")) < REPEAT_S_MIN:
+            return False
+        if len(self._last) >= REPEATED_MAX:
+            self._last.clear()
+        self._last[key] = record.created
+        return True
+
+
 def note(logger: logging.Logger, notice: object) -> None:
     """Log a notice: as a warning what a user must know though the job goes on."""
     if isinstance(notice, VertexFailed) and notice.family == "checkpoint":
@@ -60,6 +88,9 @@ def configure(*, verbose: bool) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
+    for former in logging.getLogger(CLIENT).filters[:]:
+        logging.getLogger(CLIENT).removeFilter(former)
+    logging.getLogger(CLIENT).addFilter(Repeated())
     handler = _handler()
     handler.setFormatter(JsonFormatter())
     for name in ("rstream", "rvertex", "planner", "jobmanager"):

@@ -350,9 +350,8 @@ def _wait_for_store(job: JobState, vertex: VertexState, message: str) -> None:
     That is no fault of the vertex, so these restarts do not count against its limits.
     """
     job.store_trouble = message
-    if vertex.store_failing_us is None:
-        vertex.store_failing_us = job.now_us
-    vertex.store_failures += 1
+    vertex.store_failed(job.now_us)
+    assert vertex.store_failing_us is not None
     waited_s = (job.now_us - vertex.store_failing_us) / US_PER_S
     if waited_s > job.config.store_wait_s:
         within = (

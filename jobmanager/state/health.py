@@ -164,6 +164,10 @@ def _refused_rows(status: Status) -> Iterator[Reason]:
             )
 
 
+#: A delivery that connects for longer is reported.
+OPENS_S_MAX = 2.0
+
+
 def _failing_deliveries(status: Status) -> Iterator[Reason]:
     for row in status.get("deliveries", ()):
         if row["error"] and row["state"] in ("opening", "checking", "delivering", "waiting"):
@@ -173,6 +177,14 @@ def _failing_deliveries(status: Status) -> Iterator[Reason]:
                 _delivery(row),
                 f"the delivery {_delivery(row)} waits for its destination: {row['error']}",
                 "it is tried again by itself, at least each 10 s",
+            )
+        elif row["state"] == "opening":  # a wrong address takes 20 s to fail
+            yield Reason(
+                "ok",
+                "delivery opens",
+                _delivery(row),
+                f"the delivery {_delivery(row)} connects to its destination",
+                lasts_s=OPENS_S_MAX,
             )
 
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     )
 
 
+#: A store works again if it has not failed for 30 s.
+STORE_CALM_US = 30_000_000
+
+
 def count_recent(times: list[int], now_us: int, window_us: float) -> int:
     """How many of these times are in the window that ends now; the others are forgotten."""
     times[:] = [at for at in times if now_us - at <= window_us]
@@ -197,13 +201,17 @@ class VertexState:
     restarts: int = 0
     #: When it was restarted, us UTC, since it last got further than ever before.
     fruitless_restarts: list[int] = field(default_factory=list)
-    #: Since when it fails because of a store, us UTC (None: it got further), and how often it did.
+    #: Since when a store fails it, us UTC (None: the store works), the number of failures, the time
+    #: of the last one, and its durable outputs at that time.
     store_failing_us: int | None = None
     store_failures: int = 0
+    store_failed_us: int = 0
+    store_durable: tuple[int, ...] = ()
     #: Operating errors of newcomers since one of them last got further than its checkpoint.
     join_failures: int = 0
-    #: The furthest any instance has come.
+    #: The furthest position of any instance, and the ends of durable outputs.
     best: tuple[int, ...] = ()
+    durable: tuple[int, ...] = ()
     #: Nothing is started before this time (us UTC), or the notice that says that it has come.
     due_us: int | None = None
     #: Of all that its last checkpoint consists of.
@@ -243,13 +251,30 @@ class VertexState:
         instance.advance(report)
         if instance is self.leader and not self.is_finished:
             self.cti, self.max_vs, self.counts = report.cti, report.max_vs, report.counts
+        self.durable = tuple(map(max, report.durable, self.durable or report.durable))
         position = (*report.inputs, *report.outputs)
         if not self.best or any(a > b for a, b in zip(position, self.best, strict=True)):
             self.best = tuple(map(max, position, self.best)) if self.best else position
             self.fruitless_restarts.clear()
-            self.store_failing_us, self.store_failures = None, 0
             return True
         return False
+
+    def store_failed(self, now_us: int) -> None:
+        """A store failed its only instance."""
+        if self.store_failing_us is None:
+            self.store_failing_us = now_us
+        self.store_failures, self.store_failed_us = self.store_failures + 1, now_us
+        self.store_durable = self.durable
+
+    def store_answers(self, now_us: int) -> None:
+        """The vertex got further: if only in memory, the disk may still be full."""
+        is_calm = now_us - self.store_failed_us >= STORE_CALM_US
+        if is_calm or sum(self.durable) > sum(self.store_durable):
+            self.store_took()
+
+    def store_took(self) -> None:
+        """The store took something: it does not fail any more."""
+        self.store_failing_us, self.store_failures = None, 0
 
     def finish(self, instance: InstanceState, notice: VertexFinished) -> None:
         """One of its instances came to the end, and so did the vertex."""

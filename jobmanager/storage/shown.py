@@ -18,6 +18,8 @@ from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 
 _LOCAL = "file://"
+#: A process that uses such a share of its limit is about to be killed.
+SHORT_OF_MEMORY = 0.85
 #: How a list shows a job whose files cannot be read.
 BROKEN = "broken"
 #: The state of an open job whose manager is gone; of a job of which no file tells the state, and on
@@ -39,8 +41,28 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     is_open = found["state"] in OPEN_STATES
     if is_open and "written_us" in found and not _is_worked_on(root, found, now_us):
         found["state"] = INTERRUPTED
-        found["error"] = f"its job manager is gone; jobmanager resume {display_uri(root.uri)}"
+        memory = memory_shortage(found)
+        resumed = f"jobmanager resume {display_uri(root.uri)}"
+        found["error"] = f"its job manager is gone{memory}; {resumed}"
     return with_health(found)
+
+
+def memory_shortage(status: dict[str, Any]) -> str:
+    """Explain the end of a job manager with hosts in its process by its last status.
+
+    The kernel ends such a process by SIGKILL, so it cannot report it.
+    """
+    for host in status.get("hosts", ()):
+        memory = host.get("memory")
+        if memory is None or host.get("pid") != status.get("pid"):
+            continue
+        if memory["used_bytes"] >= SHORT_OF_MEMORY * memory["limit_bytes"] > 0:
+            used, limit = (memory[name] >> 20 for name in ("used_bytes", "limit_bytes"))
+            return (
+                f"; it last used {used:,} of {limit:,} MiB, so the kernel has probably ended it "
+                "for lack of memory: allow it more (docs/howto/size-memory.md)"
+            )
+    return ""
 
 
 def status(root: str) -> dict[str, Any]:

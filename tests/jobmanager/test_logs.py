@@ -88,3 +88,19 @@ def test_a_file_that_cannot_be_written_is_a_mistake(
         here.setenv(logs.LOG_FILE, str(tmp_path / "no" / "driver.log"))
         with pytest.raises(UsageError, match=r"STREAMSCOPE_LOG_FILE=.*: No such file or directory"):
             logs.configure(verbose=False)
+
+
+def test_messages_of_a_client_are_written_once_in_a_while(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Librdkafka says twenty times a second that a broker is away."""
+    logs.configure(verbose=False)
+    logger = logging.getLogger(logs.CLIENT)
+    for client in range(5):
+        for server in ("a:1", "b:1"):
+            text = f"FAIL [rdkafka#producer-{client}] [thrd:{server}]: refused (after {client}ms)"
+            logger.error("FAIL %s", text)
+    lines = capsys.readouterr().err.splitlines()
+    assert ["a:1" in line for line in lines] == [True, False]
+    logs.configure(verbose=False)
+    assert len(logger.filters) == 1

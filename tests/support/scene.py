@@ -129,13 +129,20 @@ class Scene:
             self.obey(self.tell(notice))
 
     def progress(
-        self, vertex: str, consumed: int, written: int, *, epoch: int = 0, cti: int = 0
+        self,
+        vertex: str,
+        consumed: int,
+        written: int,
+        *,
+        epoch: int = 0,
+        cti: int = 0,
+        durable: int = 0,
     ) -> list[Instruction]:
         """An instance reports; the furthest, if none is named."""
         instance = self.manager.job.instance(vertex, epoch) or self.at(vertex)
         at = ((consumed,), (written,) * len(instance.outputs))
         row = VertexProgress(
-            vertex, instance.epoch, *at, (0,), cti, 0, Counts(consumed, written), 0
+            vertex, instance.epoch, *at, (durable,), cti, 0, Counts(consumed, written), 0
         )
         out = self.tell(Progress(instance.host, (row,)))
         self.obey(out)

@@ -25,8 +25,8 @@ from planner.sql.expressions.aggregates import has_aggregate
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, scope_of_rows, with_key_columns
 from planner.sql.expressions.time_between import are_points, bounded, refuse_points, within
-from planner.sql.windows.in_windows import CROSSED, DIFFERENT, crosses, differ, windows_of_pairs
-from planner.sql.windows.kept_rows import kept_sides
+from planner.sql.windows.in_windows import windows_of_pairs
+from planner.sql.windows.kept_rows import kept_sides, unlike
 from planner.sql.windows.window_tables import in_whole_windows
 
 if TYPE_CHECKING:
@@ -128,10 +128,8 @@ def _kept(
         SqlError: windows overlap and may differ, or one side is in windows and the other is points.
     """
     lives = windows_of_pairs(outer, outer, inner, conditions)
-    if crosses(lives, outer, inner):
-        raise names.text.error(test, CROSSED.replace("the join", "the subquery"))
-    if differ(outer, inner):
-        raise names.text.error(test, DIFFERENT)
+    if reason := unlike(lives, outer, inner, keeps=True):
+        raise names.text.error(test, reason.replace("the join", "the subquery"))
     sides = [(side.in_windows.has_rows, side.stream.plan.is_point) for side in (outer, inner)]
     if sorted(sides) == [(False, True), (True, False)]:
         raise names.text.error(test, _POINTS)

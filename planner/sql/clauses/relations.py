@@ -20,10 +20,6 @@ from planner.sql.clauses.unnest import unnested, viewed
 from planner.sql.expressions.time_between import bounds_of_where, is_bounded
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.windows.in_windows import (
-    CROSSED,
-    DIFFERENT,
-    crosses,
-    differ,
     is_any_bound,
     is_bound_of,
     joins_previous_windows,
@@ -31,7 +27,7 @@ from planner.sql.windows.in_windows import (
     with_nearest,
     with_nulls,
 )
-from planner.sql.windows.kept_rows import kept_sides, with_time_bounds
+from planner.sql.windows.kept_rows import kept_sides, unlike, with_time_bounds
 from planner.sql.windows.window_tables import in_whole_windows, with_rows_of_windows
 
 if TYPE_CHECKING:
@@ -188,10 +184,8 @@ def _of_windows(
         if joins_previous_windows(part, left, right):
             raise names.text.error(part, _APART)
     lives = windows_of_pairs(pairs, left, right, met)
-    if crosses(lives, left, right):
-        raise names.text.error(clause, CROSSED)
-    if clause.side and differ(left, right):
-        raise names.text.error(clause, DIFFERENT)
+    if reason := unlike(lives, left, right, keeps=bool(clause.side)):
+        raise names.text.error(clause, reason)
     return replace(pairs, window=left.window or right.window, in_windows=lives)
 
 

@@ -42,16 +42,14 @@ from planner.sql.expressions.values import values_relation
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
-    DIFFERENT,
+    CROSSED,
     OF_LIMIT,
     OF_VALUES,
-    crosses,
-    differ,
     refuse_windows,
     rows_of_comparison,
     rows_of_union,
 )
-from planner.sql.windows.kept_rows import kept
+from planner.sql.windows.kept_rows import kept, unlike
 from planner.sql.windows.pivots import pivoted
 from planner.sql.windows.row_patterns import match_table
 from planner.sql.windows.window_tables import compared_in_windows, window_table
@@ -145,10 +143,9 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
         rows = rows_of_union([first, *others], made)
     else:
         rows = rows_of_comparison(first, others[0], made)
-        if differ(first, others[0]):
-            raise names.text.error(node, DIFFERENT)
-        if crosses(rows.in_windows, first, others[0]):
-            raise names.text.error(node, _CROSSED.format(type(node).__name__.upper()))
+        if reason := unlike(rows.in_windows, first, others[0], keeps=True):
+            crossed = _CROSSED.format(type(node).__name__.upper())
+            raise names.text.error(node, crossed if reason == CROSSED else reason)
     items = [Item(name, exp.column(name), star=True, column=name) for name in made.schema.names]
     return _ordered(node, rows, items, Scope(made, ()), names)
 

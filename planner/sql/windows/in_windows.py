@@ -66,10 +66,6 @@ CROSSED = (
     "these windows overlap, and rows were joined whose windows are not the same: add "
     "a.window_start = b.window_start AND a.window_end = b.window_end to the join"
 )
-DIFFERENT = (
-    "the windows of both sides differ, so a row would have a match for a part of its window and "
-    "none for the rest: give both sides the same windows"
-)
 _NULLABLE = (
     "a row without a match is in no window of this side: {} the bounds of the other, or "
     "behind a FULL JOIN COALESCE(a.window_start, b.window_start) and the same of window_end"
@@ -206,19 +202,6 @@ def windows_of_pairs(
     """The windows of joined pairs that meet ``conditions``."""
     same = {kind for part in conditions for kind in same_kinds(part, left, right)}
     return _windows_of_both(pairs, left, right, same)
-
-
-def crosses(lives: InWindows, left: Scope | Rows, right: Scope | Rows) -> bool:
-    """Whether ``lives``, made of both, pairs rows of windows that overlap and are not the same."""
-    both = (left.in_windows, right.in_windows)
-    return lives.is_crossed and all(one.has_rows and not one.is_crossed for one in both)
-
-
-def differ(left: Scope | Rows, right: Scope | Rows) -> bool:
-    """Whether both are rows of windows, and of different ones: a match may come and go."""
-    ours, theirs = left.in_windows, right.in_windows
-    have_rows = ours.has_rows and theirs.has_rows
-    return have_rows and bool(ours.windows and theirs.windows) and ours.windows != theirs.windows
 
 
 def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:

@@ -16,17 +16,21 @@ from sqlglot import exp
 from planner.logical.event_time import are_instants, is_event_time
 from planner.sql.expressions.scope import InWindows
 from planner.sql.expressions.time_between import are_points, bounds_of_where, is_bounded
-from planner.sql.windows.in_windows import is_always_alive, window_key
+from planner.sql.windows.in_windows import CROSSED, is_always_alive, window_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
-    from planner.sql.expressions.scope import Scope
+    from planner.sql.expressions.scope import Rows, Scope
 
 #: What WITHIN is read as.
 WITHIN = "WITHIN_TIME"
+_DIFFERENT = (
+    "the windows of both sides differ, so a row would have a match for a part of its window and "
+    "none for the rest: give both sides the same windows"
+)
 
 
 def kept(stream: Stream, names: Names) -> Stream:
@@ -118,3 +122,17 @@ def _time_of(scope: Scope, at: exp.Expr, names: Names) -> exp.Expr:
             )
     reason = f"WITHIN needs a column of {scope.relations[0]!r} that is its time: list it"
     raise names.text.error(at, reason)
+
+
+def unlike(lives: InWindows, left: Scope | Rows, right: Scope | Rows, *, keeps: bool) -> str:
+    """Why rows of these windows cannot be compared; empty if they can.
+
+    ``lives``, made of both; ``keeps``: a row without a match counts.
+    """
+    ours, theirs = left.in_windows, right.in_windows
+    if not (ours.has_rows and theirs.has_rows):
+        return ""
+    if lives.is_crossed and not (ours.is_crossed or theirs.is_crossed):
+        return CROSSED
+    is_known = keeps and ours.windows and theirs.windows
+    return _DIFFERENT if is_known and ours.windows != theirs.windows else ""

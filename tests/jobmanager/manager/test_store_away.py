@@ -37,6 +37,8 @@ def test_a_job_waits_for_its_store_and_goes_on() -> None:
     assert 25 < restarts < 40, "with a pause that grows to ten seconds"
     scene.pass_time(now_s + 20)
     scene.progress("b", 1, 1)
+    assert waiting(scene), "it got further in memory alone"
+    scene.progress("b", 2, 2, durable=1)
     assert waiting(scene) == ""
     fail(scene)
     assert waiting(scene), "the wait begins anew"
@@ -56,6 +58,33 @@ def test_a_store_that_stays_away_ends_the_job() -> None:
     assert waiting(scene) == ""
 
 
+def test_a_full_disk_is_no_progress_though_more_input_is_read_each_time() -> None:
+    scene = Scene(hosts=1, store_wait_s=60.0, host_silence_s=1e9)
+    scene.start_all()
+    for second in range(1, 100):
+        if scene.manager.vertices["b"].instances:
+            scene.progress("b", 10 * second, 10 * second)
+            assert second == 1 or waiting(scene), second
+            fail(scene)
+        scene.pass_time(float(second))
+    assert scene.manager.state == "failed"
+    assert "its store failed for 6" in scene.manager.error
+
+
+def test_a_store_works_again_if_it_is_calm_or_took_a_checkpoint() -> None:
+    for is_calm in (True, False):
+        scene = Scene(hosts=1, store_wait_s=600.0, host_silence_s=1e9)
+        scene.start_all()
+        fail(scene)
+        scene.pass_time(40.0 if is_calm else 5.0)
+        assert waiting(scene)
+        if is_calm:
+            scene.progress("b", 10, 10)
+        else:
+            scene.checkpoint("b", "b-1", 0, 0)
+        assert waiting(scene) == ""
+
+
 def test_the_first_restart_is_at_once_and_later_ones_wait() -> None:
     limits: dict[str, float] = {"restart_pause_s": 1.0, "restart_pause_max_s": 4.0}
     scene = Scene(hosts=1, store_wait_s=300.0, host_silence_s=1e9, **limits)
@@ -71,4 +100,5 @@ def test_the_first_restart_is_at_once_and_later_ones_wait() -> None:
                 scene.pass_time(now_s)
             pauses.append(now_s - failed_s)
         assert pauses == begun
-        scene.progress("b", scene.at("b").consumed[0] + 1, 1)
+        consumed = scene.at("b").consumed[0] + 1
+        scene.progress("b", consumed, 1, durable=consumed)

@@ -27,6 +27,7 @@ HELD = {"vertex": "s01.0", "time_us": 7, "health": "waiting", "reason": "clip wa
     [
         ({}, "ok", ""),
         ({"deliveries": [delivery("delivering")]}, "ok", ""),
+        ({"deliveries": [delivery("opening")]}, "ok", "connects to its destination"),
         (
             {"deliveries": [delivery("failed", "permission denied")]},
             "degraded",
