@@ -49,7 +49,7 @@ os.fsync = _no_fsync
 settings.register_profile(
     "shared",
     deadline=None,
-    max_examples=scaled(25),
+    max_examples=scaled(12),
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("shared")
