@@ -103,7 +103,10 @@ class VersionDiff:
         """As JSON has it."""
         return {
             "equal": self.is_equal,
-            **{n: getattr(self, n) for n in ("old_rows", "new_rows", "only_old", "only_new")},
+            "old_rows": self.old_rows,
+            "new_rows": self.new_rows,
+            "only_old": self.only_old - self.changed,
+            "only_new": self.only_new - self.changed,
             "changed": self.changed,
             "differing": self.differing,
             "columns": self.columns,

@@ -1,20 +1,23 @@
 """Every command of docs/howto/debug-by-replay.md prints what the page shows, in one folder.
 
-Cannot catch: the configurations for an IDE and for CI, which no test runs.
+Cannot catch: the configuration for an IDE, which no test runs.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import pdb
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from jobmanager.cli.main import app
@@ -30,6 +33,12 @@ def commands() -> list[tuple[str, str]]:
     sessions = SESSION.findall(PAGE.read_text())
     steps = [step.partition("\n") for s in sessions for step in re.split(r"^\$ ", s, flags=re.M)]
     return [(command, text) for command, _, text in steps if command]
+
+
+def steps_of_ci() -> list[dict[str, str]]:
+    (text,) = re.findall(r"^<!-- steps -->\n```yaml\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    steps: list[dict[str, str]] = yaml.safe_load(text)
+    return steps
 
 
 @pytest.fixture
@@ -71,3 +80,31 @@ def test_commands_print_what_the_page_shows(folder: Path, monkeypatch: pytest.Mo
 def test_the_test_at_the_end_passes(folder: Path) -> None:
     names = runpy.run_path(str(folder / "test_placed.py"))
     names["test_yen_are_converted_wherever_the_order_comes_from"]()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [False, True])
+def test_the_steps_for_ci_run_as_they_stand(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, changes: bool
+) -> None:
+    """As a runner does: a step with ``if: failure()`` after a failure, ``always()`` in any case."""
+    (folder / "capsules").mkdir()
+    output_of("jobmanager run placed.py --root jobs/placed --executor local", monkeypatch)
+    right = 'jobmanager capsule jobs/placed --row "total = 30" -o capsules/right.zip'
+    output_of(right, monkeypatch)
+    if changes:
+        (folder / "placed.py").write_text((folder / "placed_fixed.py").read_text())
+    places = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    known = {**os.environ, "PATH": places, "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+    failed: list[str] = []
+    for step in steps_of_ci():
+        condition = step.get("if", "success()")
+        if condition == ("success()" if failed else "failure()"):
+            continue
+        command = ["bash", "-e", "-c", step["run"]]
+        done = subprocess.run(command, env=known, capture_output=True, text=True, check=False)
+        failed += [step["run"]] if done.returncode else []
+    assert [run.split()[1] for run in failed] == (["diff"] if changes else [])
+    assert (folder / "summary.md").exists() == changes
+    if changes:
+        assert "1 of 4 rows differ" in (folder / "summary.md").read_text()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 class Collector(ThreadingHTTPServer):
     """A server that keeps what it gets; ``answers``: what it says first, then 200."""
