@@ -70,6 +70,9 @@ def resume(
         Literal["spark", "local"] | None, typer.Option(help="By default as before.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="By default as before.")] = None,
+    parallelism: Annotated[
+        int | None, typer.Option(metavar="N", help="Other vertices for stages with rows by key.")
+    ] = None,
     hosts: options.Hosts = None,
     trust: options.Trust = False,
     accept_changed_inputs: options.AcceptChangedInputs = False,
@@ -82,6 +85,7 @@ def resume(
             root,
             executor=executor,
             master=master,
+            parallelism=parallelism,
             hosts=hosts,
             on_status=view.show,
             **run_options,

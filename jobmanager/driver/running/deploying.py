@@ -20,7 +20,7 @@ from jobmanager.driver.running.changes.errors import (
     NotApprovedError,
 )
 from jobmanager.driver.running.changes.pending import new_change
-from jobmanager.driver.running.changes.widths import widths_for
+from jobmanager.driver.running.changes.widths import RescaleError, widths_for
 from jobmanager.driver.running.inputs import lowered, with_inputs_in
 from jobmanager.errors import JobFailedError, NoJobError
 from jobmanager.options import applied, configured, merged, planned
@@ -163,7 +163,23 @@ def rescale(
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
     found = widths_for(_plan_of(job_root), parallelism, stages or {})
+    if not found:
+        raise RescaleError("nothing would change: set --parallelism or --stage to other numbers")
     return _done(job_root, new_change("rescale", widths=found), None, None, wait_s)
+
+
+def rescale_stopped(root: JobRoot, parallelism: int) -> None:
+    """Rescale a job that is about to be resumed; of a running job the caller reports that it runs.
+
+    Raises:
+        NotACutError: it has ended without a clean stop.
+        NotByKeyError, ChangeRefusedError, RescaleError: it cannot be changed so.
+    """
+    root.check_trusted()
+    if shown_status(root, SystemClock().now_us())["state"] in (*OPEN_STATES, "finished"):
+        return
+    if found := widths_for(_plan_of(root), parallelism, {}):
+        _done(root, new_change("rescale", widths=found), None, None, 0.0)
 
 
 def _plan_of(root: JobRoot) -> PhysicalPlan:

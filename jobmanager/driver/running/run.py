@@ -24,6 +24,7 @@ from jobmanager.driver.running.added_partitions import (
 from jobmanager.driver.running.changes.stopped import (
     change_now,
 )
+from jobmanager.driver.running.deploying import rescale_stopped
 from jobmanager.driver.running.inputs import has_inputs, lowered, with_inputs_in
 from jobmanager.driver.running.legs import leg_after, leg_of
 from jobmanager.errors import OutputTakenError
@@ -126,6 +127,7 @@ def resume(
     hosts: int | None = None,
     config: JobConfig | None = None,
     on_status: StatusCallback | None = None,
+    parallelism: int | None = None,
     trust: bool = False,
     accept_changed_inputs: bool = False,
     **options: Unpack[RunOptions],
@@ -136,16 +138,21 @@ def resume(
     it was when it began, and with the input files of its plan: one that has changed since is
     refused, unless you ``accept_changed_inputs``, as you have only mended rows that it could not
     read. ``trust``: run the code in the root though others may have written there.
+    ``parallelism``: the vertices of stages with rows by key, if the job stopped cleanly.
 
     Raises:
         NoJobError: the root holds no job.
+        NotByKeyError, NotACutError: stages cannot get another number of vertices.
         UntrustedRootError: others may have written there.
         BrokenFileError: a file that is needed is gone or broken.
         JobFormatError: it holds one of another version.
         JobRunningError: a live job manager works on it.
     """
+    job_root = JobRoot(root, trust=trust)
+    if parallelism is not None:
+        rescale_stopped(job_root, parallelism)
     return _go_on(
-        JobRoot(root, trust=trust),
+        job_root,
         executor,
         master,
         hosts,

@@ -228,3 +228,17 @@ class Shards:
             for batch in () if table is None else table.to_batches():
                 assert self._merge is not None
                 self._merge.offer(i, Items(self._merge.read_positions[i], batch))
+
+
+def shards_in(
+    spec: Sharded, operators: int, state: OperatorState
+) -> list[tuple[list[OperatorState], int, pa.Table | None]]:
+    """By shard: the states of its operators, the last CTI that it got, and its rows in MERGE."""
+    return [
+        (
+            [part_state(state, f"s{i}.{k}") for k in range(operators)],
+            state.header["reached"][i],
+            state.tables.get(f"pending{i}"),
+        )
+        for i in range(len(spec.ranges))
+    ]

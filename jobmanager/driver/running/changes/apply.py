@@ -100,7 +100,7 @@ def _deployed(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> di
         reason = "the job has changed since the comparison was approved; deploy again"
         raise ChangeRefusedError(display_uri(root.uri), reason)
     savepoint = save_cut(root, plan, cut, before_name(number), SystemClock().now_us())
-    built = Builder(root.store, savepoint, (plan, new), found.links, number).build()
+    built = Builder(root.store, savepoint, (plan, found.plan), found.links, number).build()
     return _commit(root, change, savepoint, built, {**(change.settings or {}), GENERATION: number})
 
 

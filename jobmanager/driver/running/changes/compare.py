@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from planner.physical.layout import Stages, chain_of, laid_out
 from rvertex.checkpoint.conversion import pairs_of
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.sinks.spec import name_of
@@ -43,10 +44,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``links``: by new stage the old one whose state it continues."""
+    """``plan``: the new one with the layouts of the stages that it continues.
+
+    ``links``: by new stage the old one whose state it continues.
+    """
 
     rows: tuple[Row, ...]
     refusals: tuple[str, ...]
+    plan: PhysicalPlan
     links: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -64,7 +69,7 @@ class _Plan:
         self.stages = {stage.name: stage for stage in plan.stages}
         self.vertices: dict[str, list[VertexSpec]] = {name: [] for name in self.stages}
         for vertex in plan.vertices:
-            self.vertices[vertex.stage].append(vertex)
+            self.vertices[vertex.stage].append(replace(vertex, operators=chain_of(vertex)))
 
     def source(self, stage: str) -> SourcePartition | None:
         return self.vertices[stage][0].source
@@ -81,12 +86,26 @@ def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
         found = _former(before, after, stage, links)
         if found is not None:
             links[stage.name] = found
+    new = _laid_out_like(old, new, links)
+    after = _Plan(new)
     rows = [_row(before, after, stage.name, links.get(stage.name)) for stage in new.stages]
     gone = [name for name in before.stages if name not in links.values()]
     rows += [Row("", name, "dropped", "no stage of the new query continues it") for name in gone]
     rows += _deliveries(old, new)
     refusals = [*_refused_stages(before, after, links), *_refused_output(old, new, links)]
-    return Comparison(tuple(rows), tuple(refusals), links)
+    return Comparison(tuple(rows), tuple(refusals), new, links)
+
+
+def _laid_out_like(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> PhysicalPlan:
+    """The new plan, in which stages by key have as many vertices as the stages they continue."""
+    before, after = Stages(old), Stages(new)
+    layouts = {}
+    for stage in after.keys:
+        of_group = [links[m] for m in after.members(stage) if links.get(m) in before.keys]
+        if of_group:
+            layouts[stage] = before.layout(links.get(stage, of_group[0]))
+    changed = {stage: layout for stage, layout in layouts.items() if layout != after.layout(stage)}
+    return laid_out(new, changed) if changed else new
 
 
 def _upstream_first(plan: PhysicalPlan) -> list[Stage]:

@@ -11,6 +11,7 @@ checkpoints of a generation fit together: a channel ends exactly at its writer's
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,12 +29,16 @@ from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_item
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import folder_of
+from planner.physical.layout import Stages, chain_of, sealed
 from rstream.items.batch import CTI, Items, item_schema
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
 from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.conversion import converted_operators, converted_source, reshaped
+from rvertex.checkpoint.ranges.converted import converted_shards
+from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from rvertex.checkpoint.ranges.sharded import Sharded
 from rvertex.operators.protocol import OperatorState
 from rvertex.vertex.merge import CARRIED
 from rvertex.vertex.rvertex import RVertex
@@ -136,12 +141,27 @@ class Builder:
                 for e in outputs
             )
             source, origin = vertex.source, self._origins[vertex.id]
+            if origin is not None:
+                vertex = self._sharded_like(origin, vertex, plan)
             if source is not None and origin is not None and source.spec.log is not None:
                 assert origin.source is not None
                 units = tuple(replace(u, settles_at=None) for u in origin.source.log_units)
                 source = replace(source, units=units, added=(), known=origin.source.known)
             vertices.append(replace(vertex, inputs=inputs, outputs=outputs, source=source))
         return replace(plan, vertices=tuple(vertices))
+
+    def _sharded_like(
+        self, origin: VertexSpec, vertex: VertexSpec, plan: PhysicalPlan
+    ) -> VertexSpec:
+        """The vertex with the shards of the one that it continues."""
+        spec = origin.operators[0] if origin.operators else None
+        if not isinstance(spec, Sharded):
+            return vertex
+        keys = Stages(plan).keys[vertex.stage][0]
+        if keys is None:
+            raise NotByKeyError(vertex.stage, "the column that it is divided by is gone there")
+        made = Sharded(chain_of(vertex), keys, spec.ranges)
+        return sealed(replace(vertex, operators=(made,), recovery=origin.recovery))
 
     def _carrying(self, plan: PhysicalPlan) -> set[str]:
         """The streams of edges that begin with unconsumed items.
@@ -192,7 +212,7 @@ class Builder:
             return self._with_outputs(vertex, fresh, None, carried)
         old = self._of(origin)
         time = time_of_input(old)
-        operators = converted_operators(origin, vertex, old.states[1:], time)
+        operators = self._operators(origin, vertex, old, time)
         if vertex.source is None:
             state = _merge_state(len(vertex.inputs), time, self._lanes(vertex, old))
             inputs: tuple[int, ...] = (0,) * len(vertex.inputs)
@@ -212,6 +232,18 @@ class Builder:
             events_out=old.events_out,
         )
         return self._with_outputs(vertex, snapshot, (origin, old.outputs, old.digests), carried)
+
+    def _operators(
+        self, origin: VertexSpec, vertex: VertexSpec, old: Snapshot, time: int
+    ) -> list[OperatorState]:
+        """The converted states of the operators, or of the operators of all shards."""
+        spec = vertex.operators[0] if vertex.operators else None
+        if not isinstance(spec, Sharded):
+            return converted_operators(origin, vertex, old.states[1:], time)
+        was = replace(origin, operators=chain_of(origin))
+        (state,) = old.states[1:]
+        reshape = partial(self._reshaped, vertex, payload=vertex.output_payload)
+        return [converted_shards(was, vertex, spec, state, reshape)]
 
     def _lanes(self, vertex: VertexSpec, old: Snapshot) -> dict[str, pa.Table]:
         """What a rescale had left before the channels, and MERGE has not released."""

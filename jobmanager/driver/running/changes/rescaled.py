@@ -44,8 +44,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
 from rvertex.checkpoint.ranges.restrict import NotByKeyError, restricted
-from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.operators.composite_state import part_state
+from rvertex.checkpoint.ranges.sharded import Sharded, shards_in
 from rvertex.vertex.merge import CARRIED
 from rvertex.vertex.rvertex import RVertex
 
@@ -276,21 +275,20 @@ class Rescaler:
             (whole,) = former.slots_of_vertex(old.index)
             states = self._restricted(old.stage, snapshot.states[1:], slots, whole)
             return [Shard(old, slots, states, time_of_input(snapshot), None)]
-        found, state = [], snapshot.states[1]
-        for i, own in enumerate(spec.ranges):
+        found = []
+        parts = shards_in(spec, len(spec.chain), snapshot.states[1])
+        for own, (states, reached, pending) in zip(spec.ranges, parts, strict=True):
             lo, hi = max(own[0], slots[0]), min(own[1], slots[1])
             if lo >= hi:
                 continue
-            parts = [part_state(state, f"s{i}.{k}") for k in range(len(spec.chain))]
-            states = self._restricted(old.stage, parts, (lo, hi), own)
-            pending = state.tables.get(f"pending{i}")
             if pending is not None and (lo, hi) != own:
                 keys = self._stages.keys[old.stage][-1]
                 if keys is None:
                     reason = "rows wait in it without the column that it is divided by"
                     raise NotByKeyError(old.stage, reason)
                 pending = items_of_slots(pending, keys[0], [(lo, hi)])
-            found.append(Shard(old, (lo, hi), states, state.header["reached"][i], pending))
+            divided = self._restricted(old.stage, states, (lo, hi), own)
+            found.append(Shard(old, (lo, hi), divided, reached, pending))
         return found
 
     def _restricted(

@@ -30,7 +30,7 @@ def widths_for(
     """By stage the number of vertices that it is to have, of all stages that change.
 
     Raises:
-        RescaleError: a number is out of range, a stage is not there, or nothing would change.
+        RescaleError: a number is out of range, or a stage is not there.
         NotByKeyError: the state of a stage cannot be divided by key.
     """
     found = Stages(plan)
@@ -57,11 +57,7 @@ def widths_for(
             widths[member] = width
     for stage in widths:
         found.check(stage)
-    changed = {s: w for s, w in widths.items() if len(found.layout(s).owners) != w}
-    if not changed:
-        counts = ", ".join(f"{s} has {w}" for s, w in widths.items())
-        raise RescaleError(f"nothing would change: {counts or 'give --parallelism or --stage'}")
-    return changed
+    return {s: w for s, w in widths.items() if len(found.layout(s).owners) != w}
 
 
 def _check(what: str, width: int) -> None:

@@ -14,7 +14,7 @@ import jobmanager
 from jobmanager.driver.running import deploying
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.apply import GENERATION
-from jobmanager.driver.running.deploying import deploy
+from jobmanager.driver.running.deploying import deploy, rescale
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import JobRoot
 from rstream import open_store
@@ -24,6 +24,7 @@ from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
 from tests.support.live import Watch, finish
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 COUNTS = 'rows.group_by("key").window(ss.tumbling("700ms")).agg(n=ss.agg.count())'
@@ -31,8 +32,10 @@ TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")
 DEATHS = 7
 
 
-def dying(monkeypatch: pytest.MonkeyPatch, target: str, root: str, life: Life) -> None:
-    """Deploy in a process that dies as ``life`` says."""
+def dying(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[], object], root: str, life: Life
+) -> None:
+    """Change a job in a process that dies as ``life`` says."""
 
     def crashing(uri: str, **options: Any) -> JobRoot:
         return JobRoot(CrashingBlobs(open_store(uri), life), **options)
@@ -40,7 +43,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, target: str, root: str, life: Life) -
     with monkeypatch.context() as planted:
         planted.setattr(deploying, "JobRoot", crashing)
         try:
-            deploy(target, root, yes=True)
+            change()
         except DiedError:
             give_back(JobRoot(root))
 
@@ -61,8 +64,9 @@ def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("verb", ["deploy", "rescale"])
 def test_a_death_leaves_the_old_job_or_the_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
@@ -73,8 +77,14 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
     changed.close()
     new, life = changed.query("totals", TOTALS), Life()
     stopped, root = tmp_path / "stopped", tmp_path / "job"
+
+    def change() -> object:
+        if verb == "rescale":
+            return rescale(str(root), parallelism=3)
+        return deploy(new, str(root), yes=True)
+
     shutil.copytree(root, stopped)
-    dying(monkeypatch, new, str(root), life)
+    dying(monkeypatch, change, str(root), life)
     number, expected = outcome(str(root))
     assert number == 1
     found = deaths(life.calls, is_atomic=True)
@@ -83,9 +93,10 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
     for at, how in chosen:
         shutil.rmtree(root)
         shutil.copytree(stopped, root)
-        dying(monkeypatch, new, str(root), Life(at, how))
+        dying(monkeypatch, change, str(root), Life(at, how))
         number, rows = outcome(str(root))
         seen.add(number)
         assert counts(rows) == counts(expected), (at, how)
-        assert ("total" in rows[0]) == (number == 1), (at, how)
+        if verb == "deploy":
+            assert ("total" in rows[0]) == (number == 1), (at, how)
     assert seen == {0, 1}

@@ -6,15 +6,17 @@ Cannot catch: the order of rows of equal time, which depends on the number of ve
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from jobmanager.driver.running.deploying import rescale
+import jobmanager
+from jobmanager.driver.running.changes.widths import RescaleError
+from jobmanager.driver.running.deploying import deploy, rescale, roll_back
+from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from tests.support.changed_jobs import QUICK, ChangedJob, whole_answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BY_KEY = 'rows.group_by("key")'
 COUNTS = f'{BY_KEY}.window(ss.tumbling("700ms")).agg(n=ss.agg.count(), m=ss.agg.max("x"))'
@@ -51,3 +53,58 @@ def test_the_answer_is_that_of_a_job_that_was_never_rescaled(name: str, tmp_path
     changed.has_read_all()
     assert job.plan.stages[-1].parallelism >= width
     assert changed.finish() == whole_answer(changed, QUERIES[name])
+
+
+TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
+
+
+@pytest.mark.slow
+def test_a_rescaled_job_gets_another_query_and_returns(tmp_path: Path) -> None:
+    """Two states side by side in a vertex are converted each; a rollback undoes one change."""
+    changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
+    to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
+    changed.append(2)
+    changed.run(changed.query("counts", f"{COUNTS}{to}"))
+    changed.has_read_all()
+    for width in (5, 2, 3):
+        rescale(changed.root, parallelism=width, wait_s=60)
+        changed.append()
+    new = changed.query("totals", f"{TOTALS}{to}")
+    found = deploy(new, changed.root, yes=True, wait_s=60).comparison
+    assert [row.verdict for row in found.rows][:2] == ["converted", "converted"], found.rows
+    changed.append()
+    rescale(changed.root, parallelism=2, wait_s=60)
+    roll_back(changed.root, wait_s=60)
+    changed.append()
+    changed.has_read_all()
+    rows = changed.finish()
+    files = [pq.read_table(path).to_pylist() for path in Path(folder).rglob("*.parquet")]
+    delivered = [row for file in files for row in file]
+    assert sorted(map(_counted, delivered)) == sorted(map(_counted, rows))
+    assert sorted(map(_counted, rows)) == sorted(map(_counted, whole_answer(changed, COUNTS)))
+
+
+def _counted(row: dict[str, Any]) -> tuple[Any, ...]:
+    return str(row["window_start"]), row["key"], row["n"], row["m"]
+
+
+@pytest.mark.slow
+def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    with pytest.raises(RescaleError, match="between 1 and 256"):
+        rescale(changed.root, parallelism=0)
+    with pytest.raises(RescaleError, match="no stage 's09'"):
+        rescale(changed.root, stages={"s09": 2})
+    with pytest.raises(NotByKeyError, match="s01-log cannot be divided"):
+        rescale(changed.root, stages={"s01": 2})
+    job.stop()
+    job.wait(60)
+    changed.append()
+    resumed = jobmanager.resume(changed.root, config=QUICK, on_status=changed.watch, parallelism=5)
+    assert resumed.plan.stage("s02-agg").parallelism == 5
+    changed.job = resumed
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, COUNTS)

@@ -1,0 +1,40 @@
+"""Converts the states of shards for a vertex of another plan that continues their work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rvertex.checkpoint.conversion import converted_operators
+from rvertex.checkpoint.ranges.sharded import shards_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from rvertex.checkpoint.ranges.sharded import Sharded
+    from rvertex.operators.protocol import OperatorState
+    from rvertex.vertex.spec import VertexSpec
+
+
+def converted_shards(
+    old: VertexSpec,
+    new: VertexSpec,
+    spec: Sharded,
+    state: OperatorState,
+    reshape: Callable[[pa.Table], pa.Table],
+) -> OperatorState:
+    """The state of ``spec``, an operator of ``new``, given that of the old vertex.
+
+    ``old``: with the operators of a shard. ``reshape``: gives rows the columns of the new output.
+    """
+    now = replace(new, operators=spec.chain)
+    shards = shards_in(spec, len(old.operators), state)
+    states = [converted_operators(old, now, parts, reached) for parts, reached, _ in shards]
+    waiting = [None if rows is None else reshape(rows) for _, _, rows in shards]
+    ports = {channel.port: channel.payload for channel in new.inputs}
+    inputs = [ports[port] for port in sorted(ports)]
+    reached = [reached for _, reached, _ in shards]
+    after = state.header["merge"]["last_cti"] if shards else state.header["last_cti"]
+    return spec.beginning(inputs, states, reached, after, waiting)
