@@ -24,28 +24,20 @@ evaluators (``tests/support/naive.py``) are for. Source: Jet's and Trill's opera
 from __future__ import annotations
 
 import itertools
-import random
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 
-from rstream.items.batch import EVENT, KIND, VE, VS, event_schema, int64_column
-from rstream.items.hashing import SLOTS, slots_of
+from rstream.items.batch import VE, VS, event_schema, int64_column
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.checkpoint.conversion import Place
-from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule, restricted
-from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.events.run import NO_CTIS, Run, growing, to_items
+from rvertex.events.run import NO_CTIS, Run, to_items
 from rvertex.operators.cti_forwarding import ForwardCtis
-from rvertex.operators.edges.of_begins import EdgeOfBegins
 from rvertex.operators.horizon import horizon_of, output_duration_of
-from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
-from rvertex.operators.user.keyed_process import KeyedProcessing
-from rvertex.state.memory import UNLIMITED, SpillsState, StateMemory, give_memory
+from rvertex.state.memory import SpillsState
+from tests.support.cut_runs import MergedOrder, Ports, merged_order, reopened, run_cut
+from tests.support.divided import assert_divisible
 from tests.support.exact import assert_same_items
 from tests.support.small_limits import small_limits
 
@@ -53,97 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 
-Ports = list[Run]
 #: At how many places a test has an operator rebuilt from its horizon.
 REPLAYS = 2
 #: What an operator's state may take in memory, in bytes: nothing, and a few rows.
 BUDGETS = (0, 400)
-
-
-@dataclass(frozen=True, slots=True)
-class _MergedOrder:
-    """Where every item of the ports stands in the merged sequence.
-
-    ``port`` int64[n]: the port of item i, or -1 for a CTI; ``times`` int64[n], sorted. A prefix of
-    the merged sequence is a prefix of each port's events and of the CTIs.
-    """
-
-    port: np.ndarray
-    times: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.port)
-
-    def piece(self, inputs: Sequence[Run], lo: int, hi: int) -> Ports:
-        """Items ``[lo, hi)`` of the merged sequence as one run per port."""
-        before, inside = self.port[:lo], self.port[lo:hi]
-        cti_lo, ctis = int((before < 0).sum()), int((inside < 0).sum())
-        pieces = []
-        for p, run in enumerate(inputs):
-            first, count = int((before == p).sum()), int((inside == p).sum())
-            pieces.append(Run(run.events.slice(first, count), run.ctis[cti_lo : cti_lo + ctis]))
-        return pieces
-
-
-def _merged_order(inputs: Sequence[Run]) -> _MergedOrder:
-    """The merged sequence: by time, a CTI before the events of its time, then by port and row."""
-    times = [inputs[0].ctis, *(int64_column(run.events, VS) for run in inputs)]
-    port = np.concatenate([np.full(len(t), p - 1) for p, t in enumerate(times)])
-    time = np.concatenate(times)
-    order = np.lexsort((port, time))
-    return _MergedOrder(port[order], time[order])
-
-
-def run_cut(
-    spec: OperatorSpec,
-    inputs: Sequence[Run],
-    schemas: Sequence[pa.Schema],
-    splits: Sequence[int],
-    *,
-    restore: bool = False,
-    budget_bytes: int | None = None,
-) -> list[Run]:
-    """Outputs of an operator fed the merged sequence cut at ``splits``, one run per piece.
-
-    ``restore``: between any two pieces the operator is replaced by a new one loaded from its
-    snapshot. ``budget_bytes``: what its state may take in memory.
-    """
-    order = _merged_order(inputs)
-    cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
-    memory = StateMemory(budget_bytes)
-    operator = spec.open(schemas)
-    give_memory(operator, memory)
-    outputs: list[Run] = []
-    for lo, hi in itertools.pairwise(cuts):
-        if restore:
-            operator = _reopened(spec, schemas, operator.snapshot(), memory)
-        outputs.append(operator.process(order.piece(inputs, lo, hi)))
-    return outputs
-
-
-def _reopened(
-    spec: OperatorSpec,
-    schemas: Sequence[pa.Schema],
-    state: OperatorState,
-    memory: StateMemory = UNLIMITED,
-) -> Operator:
-    """A new operator loaded from ``state`` after a trip through bytes, as a checkpoint makes it."""
-    operator = spec.open(schemas)
-    give_memory(operator, memory)
-    operator.load(_through_bytes(state))
-    return operator
-
-
-def _through_bytes(state: OperatorState) -> OperatorState:
-    header = msgpack.unpackb(msgpack.packb(state.header), strict_map_key=False)
-    tables = {}
-    for name, table in state.tables.items():
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        tables[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
-    return OperatorState(header, tables)
 
 
 def items_of(outputs: Sequence[Run], payload: pa.Schema) -> pa.RecordBatch:
@@ -207,7 +114,7 @@ def assert_cut_invariant(
     with small_limits():
         at_once = run_cut(spec, inputs, input_schemas, ())
     assert_same_items(items_of(at_once, payload), expected, "all at once, with small limits")
-    every = range(1, len(_merged_order(inputs)))
+    every = range(1, len(merged_order(inputs)))
     for cuts in (every, *splits):
         for restore in (False, True):
             is_small = restore != (cuts is every)
@@ -250,78 +157,6 @@ def _assert_budgets(
             assert_same_items(items_of(outputs, payload), expected, label)
 
 
-def assert_divisible(
-    spec: OperatorSpec,
-    inputs: Sequence[Run],
-    schemas: Sequence[pa.Schema],
-) -> None:
-    """Divide the state by ranges of the key's hash at some item, and again behind it: same rows.
-
-    From the first place on two vertices work, one with two parts of its own; from the second on one
-    vertex has all parts. An operator without keys, or without a rule for them, is not asked.
-    """
-    keys = _keys_of(spec)
-    place = Place(0, spec, tuple(schemas))
-    if any(set(names) - set(schema.names) for names, schema in zip(keys, schemas, strict=True)):
-        return
-    try:
-        check_rule(place, keys)
-    except NotByKeyError:
-        return
-    last = max(
-        [MIN_TIME, *(t for run in inputs for t in (*int64_column(run.events, VS), *run.ctis))]
-    )
-    end = int(last) + 1 if isinstance(spec, KeyedProcessing) else INF_TIME  # timers may not end
-    inputs = [Run(run.events, growing(np.append(run.ctis, end), None)) for run in inputs]
-    (expected,) = run_cut(spec, inputs, schemas, ())
-    order = _merged_order(inputs)
-    draw = random.Random(len(order))
-    at, then = sorted(draw.randrange(len(order) + 1) for _ in range(2))
-    a, b = sorted(draw.randrange(1, SLOTS) for _ in range(2))
-    before = spec.open(schemas)
-    rows = before.process(order.piece(inputs, 0, at)).events.to_pylist()
-    state = _through_bytes(before.snapshot())
-    for ranges in (((0, a), (b, SLOTS)), ((a, b),)):
-        vertex = Sharded((spec,), keys, ranges)
-        running = vertex.open(schemas)
-        parts = [restricted(place, keys, slots, state) for slots in ranges]
-        reached = [MIN_TIME] * len(parts)
-        running.load(vertex.beginning(schemas, [[part] for part in parts], reached))
-        rows += running.process(
-            _of_slots(order.piece(inputs, at, then), keys, ranges)
-        ).events.to_pylist()
-        running = _reopened(vertex, schemas, running.snapshot())
-        rest = _of_slots(order.piece(inputs, then, len(order)), keys, ranges)
-        rows += running.process(rest).events.to_pylist()
-        for name, table in running.snapshot().tables.items():
-            if name.startswith("pending"):  # other shards have not come so far
-                rows += [r for r in table.to_pylist() if r.pop(KIND) == EVENT]
-    whole = sorted(map(repr, expected.events.to_pylist()))
-    assert sorted(map(repr, rows)) == whole, f"divided at {at} of {len(order)}, slots {a}, {b}"
-
-
-def _keys_of(spec: OperatorSpec) -> tuple[tuple[str, ...], ...]:
-    if isinstance(spec, ForwardCtis):
-        return _keys_of(spec.operator)
-    if isinstance(spec, EdgeOfBegins):
-        return _keys_of(spec.inner)
-    if hasattr(spec, "left_on") and hasattr(spec, "right_on"):
-        return (spec.left_on, spec.right_on)
-    on = getattr(spec, "keys", getattr(spec, "on", ()))
-    return (on or ("k",),)
-
-
-def _of_slots(
-    ports: Ports, keys: Sequence[Sequence[str]], ranges: Sequence[tuple[int, int]]
-) -> Ports:
-    found = []
-    for run, names in zip(ports, keys, strict=True):
-        slots = slots_of([run.events.column(name) for name in names])
-        mask = np.logical_or.reduce([(lo <= slots) & (slots < hi) for lo, hi in ranges])
-        found.append(Run(run.events.filter(pa.array(mask)), run.ctis))
-    return found
-
-
 def durations_of(inputs: Sequence[Run]) -> Durations:
     """The greatest lifetime of the events of each port; None where one is endless."""
     durations: list[int | None] = []
@@ -341,7 +176,7 @@ def assert_horizon(
 ) -> None:
     """At each of ``cuts``, an operator rebuilt from its horizon goes on as the old one does."""
     payload = spec.output_schema(schemas)
-    order = _merged_order(inputs)
+    order = merged_order(inputs)
     cuts = sorted({cut for cut in cuts if 0 < cut < len(order)})
     outputs = run_cut(spec, inputs, schemas, cuts)
     output_duration = output_duration_of(spec, durations_of(inputs))
@@ -363,7 +198,7 @@ def assert_horizon(
             assert_same_items(items_of(again, payload), items_of(outputs[k + 1 :], payload), label)
 
 
-def _first_needed(order: _MergedOrder, cut: int, horizon_us: int) -> int:
+def _first_needed(order: MergedOrder, cut: int, horizon_us: int) -> int:
     """The first item within the horizon of the last CTI before ``cut``; 0 without a CTI."""
     ctis = order.times[:cut][order.port[:cut] < 0]
     if len(ctis) == 0:
@@ -371,7 +206,7 @@ def _first_needed(order: _MergedOrder, cut: int, horizon_us: int) -> int:
     return int(order.times.searchsorted(max(int(ctis[-1]) - horizon_us, MIN_TIME)))
 
 
-def _every_second(order: _MergedOrder, inputs: Sequence[Run], end: int) -> list[Ports]:
+def _every_second(order: MergedOrder, inputs: Sequence[Run], end: int) -> list[Ports]:
     """All CTIs and every second event before ``end``, as one piece."""
     ports = []
     for run in order.piece(inputs, 0, end):
@@ -385,7 +220,7 @@ def _assert_snapshots_stay(
 ) -> None:
     """Snapshots taken on the way, and loaded only at the end, give the same continuation."""
     payload = spec.output_schema(schemas)
-    order = _merged_order(inputs)
+    order = merged_order(inputs)
     cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
     operator = spec.open(schemas)
     states, outputs = [], []
@@ -394,7 +229,7 @@ def _assert_snapshots_stay(
         outputs.append(operator.process(order.piece(inputs, lo, hi)))
     for k, state in enumerate(states):
         expected = items_of(outputs[k:], payload)
-        for load in (_reopened, _shared):
+        for load in (reopened, _shared):
             late = load(spec, schemas, state)
             again = [
                 late.process(order.piece(inputs, lo, hi))

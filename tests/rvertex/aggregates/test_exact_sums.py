@@ -34,7 +34,7 @@ from rvertex.operators.windows.session_phases import FinalSession, PartialSessio
 from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run
-from tests.support.operator_harness import run_cut
+from tests.support.cut_runs import run_cut
 
 if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec

@@ -36,7 +36,8 @@ from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from rvertex.user_code.code import UserCode
 from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_run, table_of
-from tests.support.operator_harness import assert_cut_invariant, run_cut
+from tests.support.cut_runs import run_cut
+from tests.support.operator_harness import assert_cut_invariant
 from tests.support.strategies import PAYLOAD, ports, runs, splits, times
 
 if TYPE_CHECKING:

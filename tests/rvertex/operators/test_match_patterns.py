@@ -35,8 +35,9 @@ from rvertex.operators.ordered.matching.rows import Skip
 from rvertex.operators.ordered.matching.spec import Condition, Measure
 from tests.support.budget import scaled, seeds
 from tests.support.builders import cti, ev, make_run
+from tests.support.cut_runs import run_cut
 from tests.support.naive_match import Mapped, Naive, TooManyWaysError, matches
-from tests.support.operator_harness import assert_cut_invariant, run_cut
+from tests.support.operator_harness import assert_cut_invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,8 +28,9 @@ from rvertex.operators.windows.snapshots.window import SnapshotAggregate
 from tests.support import naive_windows as naive
 from tests.support.budget import examples
 from tests.support.builders import cti, ev, make_run, table_of
+from tests.support.cut_runs import run_cut
 from tests.support.exact import assert_same_items
-from tests.support.operator_harness import assert_cut_invariant, items_of, run_cut
+from tests.support.operator_harness import assert_cut_invariant, items_of
 from tests.support.strategies import PAYLOAD, runs, splits
 
 if TYPE_CHECKING:

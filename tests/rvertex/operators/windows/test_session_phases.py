@@ -33,13 +33,9 @@ from tests.rvertex.operators.windows.panes.test_unordered import ROWS
 from tests.rvertex.operators.windows.panes.test_unordered import events as unsorted_events
 from tests.support.budget import examples
 from tests.support.builders import Cti, Ev, cti, ev, make_run, table_of
+from tests.support.cut_runs import run_cut
 from tests.support.exact import assert_same_items
-from tests.support.operator_harness import (
-    assert_cut_invariant,
-    check_output,
-    items_of,
-    run_cut,
-)
+from tests.support.operator_harness import assert_cut_invariant, check_output, items_of
 from tests.support.plan_runner import answer, sorted_rows
 from tests.support.strategies import PAYLOAD, runs, splits
 

@@ -1,0 +1,106 @@
+"""Runs an operator over a merged sequence that is cut into pieces."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VS, int64_column
+from rvertex.events.run import Run
+from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
+from rvertex.state.memory import UNLIMITED, StateMemory, give_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Ports = list[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedOrder:
+    """Where every item of the ports stands in the merged sequence.
+
+    ``port`` int64[n]: the port of item i, or -1 for a CTI; ``times`` int64[n], sorted. A prefix of
+    the merged sequence is a prefix of each port's events and of the CTIs.
+    """
+
+    port: np.ndarray
+    times: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.port)
+
+    def piece(self, inputs: Sequence[Run], lo: int, hi: int) -> Ports:
+        """Items ``[lo, hi)`` of the merged sequence as one run per port."""
+        before, inside = self.port[:lo], self.port[lo:hi]
+        cti_lo, ctis = int((before < 0).sum()), int((inside < 0).sum())
+        pieces = []
+        for p, run in enumerate(inputs):
+            first, count = int((before == p).sum()), int((inside == p).sum())
+            pieces.append(Run(run.events.slice(first, count), run.ctis[cti_lo : cti_lo + ctis]))
+        return pieces
+
+
+def merged_order(inputs: Sequence[Run]) -> MergedOrder:
+    """The merged sequence: by time, a CTI before the events of its time, then by port and row."""
+    times = [inputs[0].ctis, *(int64_column(run.events, VS) for run in inputs)]
+    port = np.concatenate([np.full(len(t), p - 1) for p, t in enumerate(times)])
+    time = np.concatenate(times)
+    order = np.lexsort((port, time))
+    return MergedOrder(port[order], time[order])
+
+
+def run_cut(
+    spec: OperatorSpec,
+    inputs: Sequence[Run],
+    schemas: Sequence[pa.Schema],
+    splits: Sequence[int],
+    *,
+    restore: bool = False,
+    budget_bytes: int | None = None,
+) -> list[Run]:
+    """Outputs of an operator fed the merged sequence cut at ``splits``, one run per piece.
+
+    ``restore``: between any two pieces the operator is replaced by a new one loaded from its
+    snapshot. ``budget_bytes``: what its state may take in memory.
+    """
+    order = merged_order(inputs)
+    cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
+    memory = StateMemory(budget_bytes)
+    operator = spec.open(schemas)
+    give_memory(operator, memory)
+    outputs: list[Run] = []
+    for lo, hi in itertools.pairwise(cuts):
+        if restore:
+            operator = reopened(spec, schemas, operator.snapshot(), memory)
+        outputs.append(operator.process(order.piece(inputs, lo, hi)))
+    return outputs
+
+
+def reopened(
+    spec: OperatorSpec,
+    schemas: Sequence[pa.Schema],
+    state: OperatorState,
+    memory: StateMemory = UNLIMITED,
+) -> Operator:
+    """A new operator loaded from ``state`` after a trip through bytes, as a checkpoint makes it."""
+    operator = spec.open(schemas)
+    give_memory(operator, memory)
+    operator.load(through_bytes(state))
+    return operator
+
+
+def through_bytes(state: OperatorState) -> OperatorState:
+    header = msgpack.unpackb(msgpack.packb(state.header), strict_map_key=False)
+    tables = {}
+    for name, table in state.tables.items():
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        tables[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
+    return OperatorState(header, tables)

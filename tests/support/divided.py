@@ -1,0 +1,101 @@
+"""An operator whose state is divided among vertices, and put side by side in one."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import EVENT, KIND, VS, int64_column
+from rstream.items.hashing import SLOTS, slots_of
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.checkpoint.conversion import Place
+from rvertex.checkpoint.ranges.restrict import NotByKeyError, check_rule, restricted
+from rvertex.checkpoint.ranges.sharded import Sharded
+from rvertex.events.run import Run, growing
+from rvertex.operators.cti_forwarding import ForwardCtis
+from rvertex.operators.edges.of_begins import EdgeOfBegins
+from rvertex.operators.user.keyed_process import KeyedProcessing
+from tests.support.cut_runs import Ports, merged_order, reopened, run_cut, through_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rvertex.operators.protocol import OperatorSpec
+
+
+def assert_divisible(
+    spec: OperatorSpec,
+    inputs: Sequence[Run],
+    schemas: Sequence[pa.Schema],
+) -> None:
+    """Divide the state by ranges of the key's hash at some item, and again behind it: same rows.
+
+    From the first place on two vertices work, one with two parts of its own; from the second on one
+    vertex has all parts. An operator without keys, or without a rule for them, is not asked.
+    """
+    keys = _keys_of(spec)
+    place = Place(0, spec, tuple(schemas))
+    if any(set(names) - set(schema.names) for names, schema in zip(keys, schemas, strict=True)):
+        return
+    try:
+        check_rule(place, keys)
+    except NotByKeyError:
+        return
+    end: int = INF_TIME
+    if isinstance(spec, KeyedProcessing):  # its timers may not end
+        times = [int(t) for run in inputs for t in (*int64_column(run.events, VS), *run.ctis)]
+        end = min(max(times, default=0) + 1, INF_TIME)
+    inputs = [
+        Run(run.events, growing(np.append(run.ctis.astype(np.int64), np.int64(end)), None))
+        for run in inputs
+    ]
+    (expected,) = run_cut(spec, inputs, schemas, ())
+    order = merged_order(inputs)
+    draw = random.Random(len(order))
+    at, then = sorted(draw.randrange(len(order) + 1) for _ in range(2))
+    a, b = sorted(draw.randrange(1, SLOTS) for _ in range(2))
+    before = spec.open(schemas)
+    rows = before.process(order.piece(inputs, 0, at)).events.to_pylist()
+    state = through_bytes(before.snapshot())
+    for ranges in (((0, a), (b, SLOTS)), ((a, b),)):
+        vertex = Sharded((spec,), keys, ranges)
+        running = vertex.open(schemas)
+        parts = [restricted(place, keys, slots, state) for slots in ranges]
+        reached = [MIN_TIME] * len(parts)
+        running.load(vertex.beginning(schemas, [[part] for part in parts], reached))
+        rows += running.process(
+            _of_slots(order.piece(inputs, at, then), keys, ranges)
+        ).events.to_pylist()
+        running = reopened(vertex, schemas, running.snapshot())
+        rest = _of_slots(order.piece(inputs, then, len(order)), keys, ranges)
+        rows += running.process(rest).events.to_pylist()
+        for name, table in running.snapshot().tables.items():
+            if name.startswith("pending"):  # other shards have not come so far
+                rows += [r for r in table.to_pylist() if r.pop(KIND) == EVENT]
+    whole = sorted(map(repr, expected.events.to_pylist()))
+    assert sorted(map(repr, rows)) == whole, f"divided at {at} of {len(order)}, slots {a}, {b}"
+
+
+def _keys_of(spec: OperatorSpec) -> tuple[tuple[str, ...], ...]:
+    if isinstance(spec, ForwardCtis):
+        return _keys_of(spec.operator)
+    if isinstance(spec, EdgeOfBegins):
+        return _keys_of(spec.inner)
+    if hasattr(spec, "left_on") and hasattr(spec, "right_on"):
+        return (spec.left_on, spec.right_on)
+    on = getattr(spec, "keys", getattr(spec, "on", ()))
+    return (on or ("k",),)
+
+
+def _of_slots(
+    ports: Ports, keys: Sequence[Sequence[str]], ranges: Sequence[tuple[int, int]]
+) -> Ports:
+    found = []
+    for run, names in zip(ports, keys, strict=True):
+        slots = slots_of([run.events.column(name) for name in names])
+        mask = np.logical_or.reduce([(lo <= slots) & (slots < hi) for lo, hi in ranges])
+        found.append(Run(run.events.filter(pa.array(mask)), run.ctis))
+    return found
