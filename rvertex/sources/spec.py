@@ -232,6 +232,8 @@ class Unit:
     #: Streams and logs: the first item that is taken, and which of the streams it is.
     first_seq: int = 0
     stream: int = 0
+    #: Streams of another job only: the number of streams that its output had; 0: it is not known.
+    streams: int = field(default=0, compare=False, metadata={"fingerprint": False})
     #: Live logs only: ``stream`` is the log's partition, read from position ``first_seq`` on; this
     #: is where a bounded read of it ends. None: never.
     until: int | None = None

@@ -6,6 +6,20 @@ from rstream.errors import IntegrityError, OperatingError, UsageError, error_cla
 
 
 @error_class
+class AddedStreamsError(IntegrityError):
+    """The answer of another job has more partitions than when this job began to read it."""
+
+    path: str
+    now: int
+    then: int
+
+    message = (
+        "{path} has {now} partitions, and this job reads {then}: the job that writes it was "
+        "rescaled. Run this query again in another root"
+    )
+
+
+@error_class
 class LostInputError(IntegrityError):
     """A log no longer has rows that the job has not read."""
 

@@ -33,7 +33,7 @@ from rvertex.sources.formats.rstream import (
     refuse_edges,
     refuse_job_folder,
 )
-from rvertex.sources.logs.errors import LostInputError
+from rvertex.sources.logs.errors import AddedStreamsError, LostInputError
 from rvertex.sources.logs.protocol import LogRows
 from rvertex.sources.spec import Unit
 
@@ -88,7 +88,7 @@ def written_units(spec: SourceSpec) -> tuple[Unit, ...]:
     """The streams of an output, each from the first item that its retention has kept."""
     places = growing_streams(spec.path).places
     return tuple(
-        Unit(place, stream=k, first_seq=open_reader(place).next_seq)
+        Unit(place, stream=k, first_seq=open_reader(place).next_seq, streams=len(places))
         for k, place in enumerate(places)
     )
 
@@ -114,11 +114,20 @@ class WrittenItems:
         except (SequenceLostError, StoreError) as error:
             raise SourceVanishedError(path, first_line(error)) from error
         if items is None:
+            self._check_streams()
             return None
         positions = np.arange(items.first_seq, items.next_seq, dtype=np.int64)
         batch = items.batch.select([KIND, VS, VE, *self._spec.columns.names])
         refuse_edges(path, batch)
         return LogRows(positions, batch, items.next_seq)
+
+    def _check_streams(self) -> None:
+        """Check that the output has the streams that it had, when nothing new is in this one."""
+        path, then = self._spec.path, self._unit.streams
+        if then and not split_part(path)[1]:
+            now = len(growing_streams(path).places)
+            if now > then:
+                raise AddedStreamsError(path, now, then)
 
     def close(self) -> None:
         """See RowReader."""

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import jobmanager
+import streamscope as ss
 from jobmanager.driver.running.changes.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back
+from jobmanager.errors import JobFailedError
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from tests.support.changed_jobs import QUICK, ChangedJob, whole_answer
 
@@ -106,5 +108,23 @@ def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path
     resumed = jobmanager.resume(changed.root, config=QUICK, on_status=changed.watch, parallelism=5)
     assert resumed.plan.stage("s02-agg").parallelism == 5
     changed.job = resumed
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, COUNTS)
+
+
+@pytest.mark.slow
+def test_a_job_that_reads_the_answer_is_not_left_without_new_partitions(tmp_path: Path) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    answer = ss.Stream.from_rstream(f"{changed.root}/output", follow=True)
+    reader = jobmanager.run(
+        answer.select("key", "n"), root=str(tmp_path / "reader"), executor="local", config=QUICK
+    )
+    rescale(changed.root, parallelism=5, wait_s=60)
+    with pytest.raises(JobFailedError, match="has 5 partitions, and this job reads 2"):
+        reader.wait(60)
+    changed.append()
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, COUNTS)
