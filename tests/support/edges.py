@@ -104,3 +104,9 @@ def joined_lives(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
             lives.append([vs, ve])
     out = [(vs, ve, *payload) for payload, lives in by_payload.items() for vs, ve in lives]
     return sorted(out, key=lambda row: tuple((v is None, v) for v in row))
+
+
+def begins(run: Run) -> list[tuple[Any, ...]]:
+    """Start and payload of the rows that begin, in the order in which they come."""
+    rows = [e for e in run.events.to_pylist() if e["_vs"] < e["_ve"]]
+    return [(row["_vs"], *map(str, list(row.values())[2:])) for row in rows]

@@ -135,7 +135,9 @@ class Stitch(_SameRows):
 
     def operator(self) -> stitch.Stitch | EdgeAggregate:
         # With edges it is by all columns: groups without an aggregate.
-        return EdgeAggregate(self.schema.names, ()) if self.edges else stitch.Stitch(self.on)
+        if not self.edges:
+            return stitch.Stitch(self.on)
+        return EdgeAggregate(tuple(self.schema.names), (), by_arrival=True)
 
     @property
     def stage_kind(self) -> str:

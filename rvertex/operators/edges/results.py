@@ -45,12 +45,18 @@ class Results:
         return np.flatnonzero(self._began.read() != INF_TIME)
 
     def change(
-        self, codes: np.ndarray, times: np.ndarray, made: pa.RecordBatch, lives: np.ndarray
+        self,
+        codes: np.ndarray,
+        times: np.ndarray,
+        made: pa.RecordBatch,
+        lives: np.ndarray,
+        places: np.ndarray | None = None,
     ) -> pa.RecordBatch:
         """The events that follow from the results of steps, one per code and instant.
 
         ``codes``, ``times`` int64[n]; ``made``: the payload of each; ``lives`` bool[n]: whether
-        the key has a result after the instant.
+        the key has a result after the instant. ``places`` int64[n]: the order of steps at one
+        instant; None: that of keys.
         """
         n = len(codes)
         if n == 0:
@@ -77,7 +83,7 @@ class Results:
         fresh = ~heads[ended]
         of = np.where(fresh, latest[np.maximum(ended - 1, 0)], former[ended])
         begun = np.flatnonzero(differs & lives)
-        ranks = self._ranks(rows, first, group)
+        ranks = self._ranks(rows, first, group) if places is None else places[order]
         opened = np.maximum.accumulate(np.where(lives & ~lived[former], np.arange(n), -1))
         key_of = np.where(opened >= group_start(heads), opened, n + group)
         rows = self._with_keys_of(np.append(key_of, former[first]), rows)

@@ -33,6 +33,7 @@ from tests.support.edges import (
     PAYLOAD,
     Row,
     answer_of,
+    begins,
     closed_run,
     edge_run,
     ending,
@@ -79,9 +80,11 @@ def test_a_version_comes_at_once_and_ends_with_the_next() -> None:
 @given(some_rows(), some_ctis)
 def test_stitch_means_that_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
-    out = assert_cut_invariant(EdgeAggregate(("k", "x"), ()), [edge_run(rows, ctis)], [PAYLOAD])
+    spec = EdgeAggregate(("k", "x"), (), by_arrival=True)
+    out = assert_cut_invariant(spec, [edge_run(rows, ctis)], [PAYLOAD])
     whole = answer_of(Stitch(("k", "x")), [closed_run(rows, ctis)], [PAYLOAD])
     assert meant(out) == sorted_rows(pa.Table.from_batches([whole.events]))
+    assert begins(out) == begins(whole), "the order of rows that begin together"
 
 
 def test_rows_that_ended_are_forgotten() -> None:

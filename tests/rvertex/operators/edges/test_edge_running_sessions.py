@@ -18,6 +18,7 @@ from tests.support.builders import cti, ev, make_run
 from tests.support.edges import (
     PAYLOAD,
     answer_of,
+    begins,
     closed_run,
     edge_run,
     ending,
@@ -55,7 +56,9 @@ def test_edges_mean_the_results_over_whole_rows(keys: tuple[str, ...], data: st.
     assert len(meant(out)) == len(expected), "a change that is none"
     assert (out.events.column("_vs").to_numpy() < FOREVER).all()
     renewing = replace(spec, renews=True)
-    assert meant(answer_of(renewing, [edge_run(rows, ctis)], [PAYLOAD])) == rows_of_whole
+    again = answer_of(renewing, [edge_run(rows, ctis)], [PAYLOAD])
+    assert meant(again) == rows_of_whole
+    assert begins(again) == begins(whole)
 
 
 def test_a_result_comes_at_once_and_ends_with_its_session() -> None:
