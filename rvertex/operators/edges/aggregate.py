@@ -62,7 +62,7 @@ class EdgeAggregate:
     aggregates: tuple[AggregateSpec, ...]
     endless: bool = False
     renews: bool = False
-    #: Results at one instant come in the order of the rows that begin them, as those of a stitch.
+    #: Results at one instant come in the order of the rows that begin them, as in a stitch.
     by_arrival: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -147,7 +147,7 @@ class EdgeAggregateOperator:
         steps = Steps(births, deaths, settled.known, codes[first], times[first], *split)
         made, lives = self._way.results(steps, len(self._keys))
         rows = self._rows(births, deaths, first, made)
-        places = first if self._spec.by_arrival else None  # births stand before deaths
+        places = first if self._spec.by_arrival else None  # births come before deaths
         out = self._results.change(steps.codes, steps.times, rows, lives, places)
         self._forget()
         return Run(out, run.ctis)
