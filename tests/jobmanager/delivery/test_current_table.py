@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,18 +15,23 @@ from jobmanager.config import JobConfig
 from jobmanager.delivery.answer import CurrentTable
 from jobmanager.delivery.retention import OutputRetention
 from jobmanager.delivery.wiring import ThreadWiring
-from jobmanager.errors import NoJobError
+from jobmanager.errors import BeginningDeletedError, NoJobError
 from jobmanager.storage.root import JobRoot
 from rstream.clock import ManualClock, SystemClock
 from rstream.log.durable import DurableLog
 from rstream.log.retention import collect
 from rstream.store.blobs import open_store
+from rstream.types import INF_TIME
 from tests.jobmanager.delivery.test_changes import SECOND, prices
+from tests.jobmanager.delivery.test_retention import CONFIG, PACE, kept_from
+from tests.support.jobs import WAIT_S, write_events
+from tests.support.live import Watch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from rvertex.messages import Mark
+    from tests.support.postgres_server import PostgresServer
 
 
 @pytest.fixture
@@ -101,3 +107,36 @@ def test_the_page_reads_the_table_on_and_at_a_time(root: str) -> None:
     board.look()
     with pytest.raises(NoJobError):
         board.current("prices")
+
+
+@pytest.mark.slow
+def test_a_job_that_lets_go_of_its_output_has_its_table_through_a_stop(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """Totals in PostgreSQL, with retention; at the end both tables are those of the rows."""
+    events, root = write_events(tmp_path / "events.parquet"), str(tmp_path / "job")
+    stream = ss.Stream.from_parquet(str(events), vs="t", delay="1s")
+    totals = stream.group_by("key").agg(n=ss.agg.count(), total=ss.agg.sum("x"))
+    table = f"{postgres_schema}.retained"
+    query = totals.to_postgres(postgres.dsn, table, mode="upsert", key="key")
+    config, watch = replace(CONFIG, table_copy_items_min=20), Watch()
+    job = ss.run(
+        query, root=root, executor="local", parallelism=2, paced=PACE, config=config,
+        on_status=watch, fsync=False, retention="delivered",
+    )  # fmt: skip
+    watch.until(lambda status: bool(kept_from(status)) and min(kept_from(status)) > 0)
+    rows = ss.read_table(root)
+    assert len(set(rows.column("key").to_pylist())) == rows.num_rows > 0
+    with pytest.raises(BeginningDeletedError):
+        ss.read_table(root, at=0)
+    job.stop()
+    job.wait(WAIT_S)
+    assert set(rows_of(ss.read_table(root).select(["key"]))) >= set(rows_of(rows.select(["key"])))
+    status = ss.resume(root, config=config, on_status=watch).wait(WAIT_S)
+    assert status["state"] == "finished"
+    found = ss.read_table(root).select(["key", "n", "total"])
+    here = [tuple(row.values()) for row in found.to_pylist()]
+    there = [tuple(row) for row in postgres.query(f"SELECT key, n, total FROM {table}")]
+    whole = ss.collect(totals, executor="local").to_pylist()
+    alive = [(r["key"], r["n"], r["total"]) for r in whole if r["_ve"] == INF_TIME]
+    assert sorted(here) == sorted(there) == sorted(alive)
