@@ -123,6 +123,8 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     log = _log_spec(given) if given.follow else None
     found, folders = infer_columns(format, path, options)
     columns = _overridden(found, given.schema, path)
+    if format == "csv" and isinstance(given.vs, str):
+        _check_delimiter(given.vs, found)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
     checked_on_bad_row(given.on_bad_row)
     origin, delay_us, quantile = delay_of(given.delay)
@@ -147,6 +149,20 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
         folder_columns=folders,
     )
     return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
+
+
+def _check_delimiter(time: str, found: pa.Schema) -> None:
+    """Refuse a header that is one name, in which another delimiter stands.
+
+    Raises:
+        InvalidPlanError: the time is one of its parts.
+    """
+    (name, *others) = found.names
+    for delimiter in () if others else (";", "\t", "|"):
+        if time in name.split(delimiter) and time != name:
+            raise InvalidPlanError(
+                f"the header {name!r} is one column; set delimiter={delimiter!r} to read {time!r}"
+            )
 
 
 def _path_of(paths: Paths) -> tuple[str, str]:

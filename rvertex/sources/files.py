@@ -40,12 +40,18 @@ _GONE = (errno.ENOENT, errno.ELOOP)
 SEVERAL = "\n"
 _MAGIC = "*?["
 #: Endings of names under which files are written before they have their own.
-_TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".inprogress", ".crdownload", "._copying_")
+_TEMPORARY = (
+    *(".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload"),
+    *(".download", "._copying_"),
+)
 #: Endings of what is kept beside files: copies, and what was noted of them.
 _BESIDE = (
     *(".bak", ".backup", ".old", ".orig", ".save", ".rej", ".swp", ".swo", "~"),
     *(".md5", ".sha1", ".sha256", ".sha512", ".crc", ".asc", ".sig"),
 )
+#: Names of office programs and editors for a file that is open, and of file managers.
+_LOCKS = ("~$", "#", ".#")
+_OF_DESKTOPS = ("thumbs.db", "desktop.ini")
 #: Ends what stands for a folder in an object store.
 _MARKER = "_$folder$"
 _LINE_CHARS_MAX = 300
@@ -288,7 +294,7 @@ def _is_visible(name: str) -> bool:
 def _is_data(name: str, format: Format) -> bool:
     """Whether the ending of a visible name says so, or says nothing."""
     name = name.rpartition("/")[2].lower()
-    if name.endswith((*_TEMPORARY, *_BESIDE)):
+    if name.endswith((*_TEMPORARY, *_BESIDE)) or name.startswith(_LOCKS) or name in _OF_DESKTOPS:
         return False
     if format not in SUFFIXES:
         return True

@@ -32,6 +32,7 @@ BESIDE = (
     *("x.csv.bak", "x.csv.old", "x.csv.orig", "x.csv.1", "x.csv.2026-01-01", "x.csv.gz.1"),
     *("x.bak", "x.CSV.BAK", "x.csv~", "x.csv.md5", "x.csv.tmp", "x.csv._COPYING_", "x.csv.swp"),
     *("x.json", "x.parquet", "x.csv.json", "x.csv.crc"),
+    *("~$x.csv", "x.csv.filepart", "x.csv.download", "Thumbs.db", "b/desktop.ini", "#x.csv#"),
 )
 HIDDEN = ("_SUCCESS", ".x.csv", "_x.csv", "_temporary/x.csv", ".day=1/x.csv", "_x=1.csv")
 
