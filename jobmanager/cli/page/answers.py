@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from jobmanager.cli.page.layout import laid_out
 from jobmanager.delivery.answer import Answer
-from jobmanager.driver.running.side_output import read_dead_letters, read_late
+from jobmanager.driver.running.side_output import read_dead_letters, read_late, side_names
 from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
@@ -26,6 +26,7 @@ from planner.explain.json import document
 from rstream.items.json_text import json_text, plain_rows
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex import messages as sent
+from rvertex.events.side_output import DEAD_LETTERS, LATE
 
 if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
@@ -89,17 +90,20 @@ def savepoints_of(root: str) -> list[dict[str, Any]]:
 def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any]:
     """Rows as texts; of the only output each with the SQL condition that ``why`` takes.
 
-    ``output``: the name of an output; empty: the first.
+    ``output``: the name of an output, or of a source, step or delivery; empty: the first.
     """
-    count, outputs = min(count, ROWS_MAX), plan_of(root).of_outputs
-    names = [one.name for one in outputs]
-    found: dict[str, Any] = {"outputs": names, "conditions": []}
+    count = min(count, ROWS_MAX)
     if kind == "output":
-        table = Answer(plan_of(root).output_named(output or names[0])).first(count)
-        found["conditions"] = conditions(table) if len(names) == 1 else []
-    else:
-        table = {"late": read_late, "dead_letters": read_dead_letters}[kind](root)
-    return {**found, "rows": _shown(table.slice(0, count))}
+        plan = plan_of(root)
+        names = [one.name for one in plan.of_outputs]
+        table = Answer(plan.output_named(output or names[0])).first(count)
+        known = conditions(table) if len(names) == 1 else []
+        return {**shown_rows(table, count, names), "conditions": known}
+    names = side_names(root, {"late": LATE, "dead_letters": DEAD_LETTERS}[kind])
+    if not names:  # nothing of this job can have such rows
+        return {"outputs": [], "conditions": [], "rows": []}
+    table = {"late": read_late, "dead_letters": read_dead_letters}[kind](root, output or names[0])
+    return shown_rows(table, count, names)
 
 
 def shown_rows(table: pa.Table, count: int, outputs: list[str]) -> dict[str, Any]:
@@ -160,10 +164,13 @@ def _literal(value: Any) -> str:
 
 def _shown(table: pa.Table) -> list[dict[str, str]]:
     """Rows of texts, so that a browser rounds no number."""
-    return [
-        {k: value if isinstance(value, str) else json_text(value) for k, value in row.items()}
-        for row in plain_rows(table)
-    ]
+    return [{key: _text(value) for key, value in row.items()} for row in plain_rows(table)]
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json_text(value)
+    is_quoted = not isinstance(value, str) and text.startswith('"')  # a time, for example
+    return str(json.loads(text)) if is_quoted else text
 
 
 def text_rows(lines: list[str]) -> list[dict[str, str]]:

@@ -262,9 +262,11 @@ class _Page:
         us, stage = query.get("us", ""), query.get("stage", "")
         if not us.lstrip("-").isdigit():
             raise UsageError(f"us={us!r} is no event time in microseconds")
-        output = query.get("output", "")
-        named = [f"--output={output}"] if output else []
-        verb = ["state", root, stage] if stage else ["table", root, *named]
+        if stage.startswith("-"):
+            raise UsageError(f"there is no stage {stage!r}")
+        name = request.path_params["name"]
+        output = query.get("output") or self._board.outputs(name)[0]
+        verb = ["state", root, stage] if stage else ["table", root, f"--output={output}"]
         at = f"{time_of(int(us)).replace(' ', 'T')}.{int(us) % 1_000_000:06d}Z"
         lines = await run_in_threadpool(run_verb, *verb, "--rows=200", f"--at={at}")
         return _json({"rows": text_rows(lines)})

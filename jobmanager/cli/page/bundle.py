@@ -226,6 +226,11 @@ class BundledJobs:
         found = self._answer(name, f"rows-{kind}")
         return {**found, **{key: found[key][:rows] for key in ("rows", "conditions")}}
 
+    def outputs(self, name: str) -> list[str]:
+        """Raises UsageError: a bundle has no streams."""
+        self.root(name)
+        return []
+
     def current(self, name: str, at: str | None = None, output: str = "") -> Any:
         """Raises UsageError: a bundle has no streams."""
         self.root(name)

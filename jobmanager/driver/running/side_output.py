@@ -77,6 +77,20 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
     return pa.concat_tables(tables)
 
 
+def side_names(root: str, folder: str) -> list[str]:
+    """The sources, steps and deliveries whose rows :func:`read_late` or its sibling can read."""
+    job_root = JobRoot(root)
+    plan = job_root.read_plan()
+    if plan is None:
+        raise NoJobError(display_uri(root))
+    return _known(plan, folder, _refusing(plan, job_root, "") if folder == DEAD_LETTERS else [])
+
+
+def _known(plan: PhysicalPlan, folder: str, deliveries: list[str]) -> list[str]:
+    known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
+    return [*known, *(delivery for delivery in deliveries if delivery not in known)]
+
+
 def _refusing(plan: PhysicalPlan, root: JobRoot, name: str) -> list[str]:
     """The deliveries whose refused rows are kept; ``name``: perhaps one that the plan lacks."""
     named = [name_of(spec) for spec in plan.deliveries if keeps_refused(spec)]
@@ -85,8 +99,7 @@ def _refusing(plan: PhysicalPlan, root: JobRoot, name: str) -> list[str]:
 
 
 def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> str:
-    known = [s.removeprefix(f"{folder}/") for s in plan.side_streams() if s.startswith(folder)]
-    known += [delivery for delivery in deliveries if delivery not in known]
+    known = _known(plan, folder, deliveries)
     found = [side for side in known if side == name] or [side for side in known if name in side]
     if len(found) != 1:
         asked = f"{folder} {name!r}"

@@ -6,6 +6,8 @@ const TABS = { "": "Overview", plan: "Plan", timeline: "What happened", logs: "L
   table: "Current rows", at: "Any moment", late: "Late rows", dead_letters: "Dead letters",
   changes: "Savepoints and changes" };
 const SILENT_S = 8;
+// A column of more stages than this has small boxes.
+const COMPACT_ROWS = 12;
 const INFINITE = 9223372036854775807n;
 let list = { jobs: [], unread: {}, can_change: false, trouble: "", bundle: {} };
 let shown = "", heard = 0;
@@ -246,8 +248,9 @@ async function plan(base, name) {
   const [found, job] = await Promise.all([read(`${base}/plan`), read(base)]);
   const by = {};
   for (const v of job.status.vertices ?? []) (by[v.stage] ??= []).push(v);
-  const W = 216, H = 112, GAP = 90, at = {};
-  for (const s of found.stages) at[s.stage] = [s.column * (W + GAP) + 8, s.row * (H + 22) + 8];
+  const isWide = Math.max(...found.stages.map((s) => s.row)) >= COMPACT_ROWS;
+  const W = 216, H = isWide ? 32 : 112, GAP = 90, at = {};
+  for (const s of found.stages) at[s.stage] = [s.column * (W + GAP) + 8, s.row * (H + (isWide ? 6 : 22)) + 8];
   const width = Math.max(...found.stages.map((s) => at[s.stage][0] + W)) + 8;
   const height = Math.max(...found.stages.map((s) => at[s.stage][1] + H)) + 8;
   const share = (v, key) => (job.shares[v.vertex] ?? {})[key] ?? 0;
@@ -268,13 +271,14 @@ async function plan(base, name) {
       `${total("events_in").toLocaleString("en")} in, ${total("events_out").toLocaleString("en")} out`,
       least === undefined ? "" : `at ${watermark(least)}, lag ${seconds(lag)}`,
       `${percent(busy)} busy, state ${bytes(total("state_bytes"))}`];
+    if (isWide) lines.splice(0, lines.length, `${s.stage}: ${total("events_in").toLocaleString("en")} in, ${percent(busy)} busy`.slice(0, 34));
     return make("g", {}, make("title", {}, s.operators.join("\n")),
       make("rect", { class: `stage ${kind}`, x, y, width: W, height: H, rx: 6 }),
       ...lines.map((line, i) => make("text", { x: x + 10, y: y + 20 + i * 20, class: i === 1 ? "soft" : "" }, line)));
   });
   return [
     make("p", { class: "note" }, "Green: it runs. Blue: it is busy all the time. Orange: it waits for its readers. Red: it failed."),
-    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The plan, drawn" },
+    make("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": "The plan, drawn" },
       make("svg", { width, height, role: "img", "aria-label": "The plan: stages from inputs to the output; the table below says the same" }, ...edges, ...stages)),
     table("Stages", ["stage", "vertices", "after", "does"], found.stages.map((s) =>
       [stageLink(name, s.stage), s.parallelism, s.after.join(", "), s.operators.join("; ")]))];
@@ -320,7 +324,7 @@ function rowTable(title, found, last) {
 
 async function rows(base, kind, name, output = place().stage) {
   const { rows: found, conditions, outputs } = await read(`${base}/rows/${kind}?n=200&output=${encodeURIComponent(output)}`);
-  const others = outputs.length > 1 && ["output", "table"].includes(kind) ? make("nav", { class: "tabs", "aria-label": "Outputs of the job" },
+  const others = outputs.length > 1 ? make("nav", { class: "tabs", "aria-label": "Outputs, sources or deliveries of the job" },
     ...outputs.map((one, i) => make("a", { href: `#/${encodeURIComponent(name)}/${kind}/${encodeURIComponent(one)}`, "aria-current": one === output || (!output && !i) ? "page" : undefined }, one))) : null;
   if (!found.length) return [others, make("p", {}, "There are no such rows.")];
   const answer = make("section", { "aria-live": "polite" });

@@ -5,6 +5,7 @@ Cannot catch: what a screen reader says.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -156,6 +157,35 @@ def test_a_row_is_explained_and_a_moment_is_computed_again(served: Served) -> No
         page.get_by_role("button", name="Compute").click()
         page.get_by_text("state of s02-agg, at 2026-01-01T00:02:30 UTC").first.wait_for()
     assert errors == []
+
+
+def test_each_side_output_and_each_output_has_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,k\n1970-01-01T00:01:00Z,1\n1970-01-01T00:00:00Z,2\n")
+    (tmp_path / "b.csv").write_text("t,k\n1970-01-01T00:02:00Z,3\n1970-01-01T00:00:00Z,4\n")
+    first, second = (
+        ss.Stream.from_csv(str(tmp_path / name), vs="t", delay="5s", late="drop")
+        for name in ("a.csv", "b.csv")
+    )
+    ss.run([first, second], root=str(tmp_path / "jobs/two"), executor="local").wait()
+    served = Served(tmp_path / "jobs")
+    try:
+        kept, late = {}, {}
+        for name in json.loads(served.ask("/api/jobs/two/rows/output")[1])["outputs"]:
+            rows = json.loads(served.ask(f"/api/jobs/two/rows/output?output={name}")[1])["rows"]
+            kept[name] = [row["k"] for row in rows]
+            assert rows[0]["t" if "t" in rows[0] else "start"].startswith("1970-01-01T00:0")
+            at = served.ask(f"/api/jobs/two/at?us=60000000&output={name}")
+            assert at[0] == 200, at
+        for name in json.loads(served.ask("/api/jobs/two/rows/late")[1])["outputs"]:
+            rows = json.loads(served.ask(f"/api/jobs/two/rows/late?output={name}")[1])["rows"]
+            late[name] = [row["k"] for row in rows]
+        assert sorted(kept.values()) == [["1"], ["3"]]
+        assert sorted(late.values()) == [["2"], ["4"]]
+        letters = served.ask("/api/jobs/two/rows/dead_letters")
+        assert (letters[0], json.loads(letters[1])["rows"]) == (200, [])
+        assert served.ask("/api/jobs/two/at?us=1&stage=--help")[0] == 409
+    finally:
+        served.close()
 
 
 def test_a_page_of_another_site_starts_no_computation(served: Served) -> None:
