@@ -152,7 +152,7 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
 
 
 def _check_delimiter(time: str, found: pa.Schema) -> None:
-    """Refuse a header that is one name, in which another delimiter stands.
+    """Refuse a header with one name that contains another delimiter.
 
     Raises:
         InvalidPlanError: the time is one of its parts.

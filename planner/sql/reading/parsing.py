@@ -192,13 +192,13 @@ class SqlText:
             if isinstance(node, kind):
                 return self._word_before(node, word)
         if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
-            skip = (TokenType.L_PAREN,)  # of a call without arguments
+            skip: tuple[TokenType, ...] = (TokenType.L_PAREN,)  # of a call without arguments
             if any(isinstance(part, exp.Interval) for part in node.this.walk()):
                 skip = (*skip, TokenType.VAR)  # the unit, of which the tree has no place
             return self.token_after(node.this, skip=skip) or self._first(node)
         if isinstance(node, exp.Cast):
-            skip = (TokenType.ALIAS, TokenType.DCOLON)
-            return self.token_after(node.this, skip=skip) or self._first(node)
+            of_cast = (TokenType.ALIAS, TokenType.DCOLON)
+            return self.token_after(node.this, skip=of_cast) or self._first(node)
         return self._first(node)
 
     def _word_before(self, node: exp.Expr, word: TokenType) -> Place | None:
