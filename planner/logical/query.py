@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import InvalidPlanError
-from planner.logical.nodes import Lifetime, LogicalNode, Sinks, WindowAgg
+from planner.logical.nodes import CalendarStep, Lifetime, LogicalNode, Sinks, WindowAgg
 from planner.logical.nodes.recover import RecoveryChoice, recovery_choice
 from planner.logical.traversal import topological
 from rvertex.operators.lifetimes.shift import Shift
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 OUTPUT = "output"
 #: Without windows by the clock.
 CTI_EVERY_US = 1_000_000
+#: With windows by a calendar: zones differ from UTC by multiples of this.
+CALENDAR_CTI_EVERY_US = 900 * 1_000_000
 #: Where rows come when they begin: a change is visible after its instant, so instants pass sooner.
 CHANGES_EVERY_US = 100_000
 #: CTIs for each of those, at most, that windows of odd lengths need.
@@ -215,6 +217,8 @@ def grid_us(plan: LogicalNode) -> int:
 
 
 def _windows_grid_us(nodes: list[LogicalNode], windows: list[WindowAgg]) -> int:
+    if any(isinstance(node, CalendarStep) for node in nodes):
+        return CALENDAR_CTI_EVERY_US
     spans = gcd(*(us for window in windows for us in (window.size_us, window.every_us)))
     changes = [node.change for node in nodes if isinstance(node, Lifetime)]
     with_offsets = gcd(spans, *(c.duration_us for c in changes if isinstance(c, Shift)))

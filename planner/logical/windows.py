@@ -7,12 +7,29 @@ in the operators: ``rvertex/operators/{snapshot_window,session,count_window}.py`
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.resources
+import re
+import zoneinfo
 from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
 
 from planner.durations import Duration, duration_us, format_us, positive_duration_us
 from planner.errors import InvalidPlanError
+from rvertex.operators.lifetimes.calendar import DAY_US, Calendar, Unit
 
 _EVENTS_MAX = 2**31 - 1
+#: Periods of a window.
+_COUNT_MAX = 10_000
+_PERIODS = re.compile(r"(\d{1,6})\s*(mo|[dwqy])")
+_UNITS: dict[str, tuple[int, Unit]] = {
+    "d": (1, "day"),
+    "w": (1, "week"),
+    "mo": (1, "month"),
+    "q": (3, "month"),
+    "y": (12, "month"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +40,15 @@ class Window:
     every_us: int
     #: At least 0, less than ``every_us``.
     offset_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarWindow:
+    """Windows of ``size`` periods of a calendar, one every ``every`` periods."""
+
+    size: int
+    every: int
+    calendar: Calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +108,129 @@ class CountWindow:
 
 #: Windows that the events of a key make.
 DataWindow = SnapshotWindow | SessionWindow | RunningSession | CountWindow
-AnyWindow = Window | CumulatingWindow | DataWindow
+AnyWindow = Window | CalendarWindow | CumulatingWindow | DataWindow
 
 
-def hopping(size: Duration, every: Duration, offset: Duration = 0) -> Window:
-    """Windows of length ``size`` that begin every ``every``, one of them at 1970 + ``offset``."""
+@overload
+def hopping(
+    size: Duration, every: Duration, offset: Duration = ..., *, zone: None = ...
+) -> Window: ...
+
+
+@overload
+def hopping(
+    size: Duration, every: Duration, offset: Duration = ..., *, zone: str
+) -> CalendarWindow: ...
+
+
+def hopping(
+    size: Duration, every: Duration, offset: Duration = 0, *, zone: str | None = None
+) -> Window | CalendarWindow:
+    """Windows of length ``size`` that begin every ``every``, one of them at 1970 + ``offset``.
+
+    With a ``zone``, such as "Europe/Berlin", lengths are whole calendar periods: days ("1d"), weeks
+    from Monday ("1w"), months ("1mo"), quarters ("1q") or years ("1y") by the wall clock there.
+    ``offset`` moves their starts by the wall clock: "6h" for days that begin at six.
+    """
+    if zone is not None:
+        return calendar_window(size, every, offset, zone)
+    for length in (size, every):
+        require_no_calendar(length)
     size_us = positive_duration_us(size, what="window size")
     every_us = positive_duration_us(every, what="window every")
     return Window(size_us, every_us, duration_us(offset, what="window offset") % every_us)
 
 
-def tumbling(size: Duration, offset: Duration = 0) -> Window:
-    """Windows of length ``size``, one after the other; ``offset`` as in :func:`hopping`."""
+@overload
+def tumbling(size: Duration, offset: Duration = ..., *, zone: None = ...) -> Window: ...
+
+
+@overload
+def tumbling(size: Duration, offset: Duration = ..., *, zone: str) -> CalendarWindow: ...
+
+
+def tumbling(
+    size: Duration, offset: Duration = 0, *, zone: str | None = None
+) -> Window | CalendarWindow:
+    """Windows of length ``size``, one after the other; the others as in :func:`hopping`."""
+    if zone is not None:
+        return calendar_window(size, size, offset, zone)
     return hopping(size, size, offset)
+
+
+def calendar_window(size: Duration, every: Duration, offset: Duration, zone: str) -> CalendarWindow:
+    """Windows by the calendar of a zone; see :func:`hopping`.
+
+    Raises:
+        InvalidPlanError: a length is not of whole periods, or there is no such zone.
+    """
+    (periods, unit), (steps, other) = _periods(size), _periods(every)
+    if unit != other:
+        raise InvalidPlanError(
+            f"hopping({size!r}, {every!r}, zone={zone!r}): the lengths are of different units; "
+            "write both in days, both in weeks, or both in months, quarters and years"
+        )
+    offset_us = duration_us(offset, what="window offset")
+    longest_us = {"day": DAY_US, "week": 7 * DAY_US, "month": 28 * DAY_US}[unit]
+    if not 0 <= offset_us < longest_us:
+        raise InvalidPlanError(
+            f"offset={offset!r}: for windows of {unit}s it is from 0 to less than "
+            f"{longest_us // DAY_US} days"
+        )
+    rules, release = zone_rules(zone)
+    return CalendarWindow(periods, steps, Calendar(unit, zone, offset_us, release, rules))
+
+
+def require_no_calendar(length: Duration) -> None:
+    """Refuse months and years without a zone.
+
+    Raises:
+        InvalidPlanError: the length is one of those.
+    """
+    found = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
+    if found is not None and found[2] in ("mo", "q", "y"):
+        raise InvalidPlanError(
+            f"{length!r} is a length by the calendar: name the zone, such as zone='UTC' or "
+            "zone='Europe/Berlin'"
+        )
+
+
+def _periods(length: Duration) -> tuple[int, Unit]:
+    found = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
+    if found is None or not 0 < int(found[1]) <= _COUNT_MAX:
+        raise InvalidPlanError(
+            f"{length!r} with a zone: a length is a number of days, weeks, months, quarters or "
+            "years, such as '1d', '1w', '1mo', '1q' or '1y'"
+        )
+    count, unit = _UNITS[found[2]]
+    return int(found[1]) * count, unit
+
+
+def zone_rules(name: str) -> tuple[bytes, str]:
+    """The file of a zone, and the release of the database that it is from.
+
+    Raises:
+        InvalidPlanError: there is no such zone.
+    """
+    try:
+        zoneinfo.ZoneInfo(name)
+        for folder in zoneinfo.TZPATH:
+            path = Path(folder) / name
+            if path.is_file():
+                return path.read_bytes(), _release(Path(folder))
+        packed = importlib.resources.files("tzdata") / "zoneinfo" / name
+        return packed.read_bytes(), importlib.metadata.version("tzdata")
+    except (ValueError, OSError, TypeError, zoneinfo.ZoneInfoNotFoundError):
+        raise InvalidPlanError(f"no time zone {name!r}; write one as 'Europe/Berlin'") from None
+
+
+def _release(folder: Path) -> str:
+    """The release of the zones of a folder: the first line of tzdata.zi names it."""
+    try:
+        with (folder / "tzdata.zi").open() as file:
+            return file.readline().rpartition(" ")[2].strip()
+    except OSError:
+        return "unknown"
 
 
 def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> CumulatingWindow:

@@ -22,6 +22,7 @@ from planner.expressions.nodes import (
 from planner.logical.event_time import never_ends
 from planner.logical.nodes import (
     Aggregate,
+    CalendarStep,
     DataWindowAgg,
     Filter,
     Lifetime,
@@ -30,11 +31,18 @@ from planner.logical.nodes import (
     WindowAgg,
     identity_columns,
 )
-from planner.logical.windows import CumulatingWindow, RunningSession, SnapshotWindow, Window
-from rstream.items.batch import VS
+from planner.logical.windows import (
+    CalendarWindow,
+    CumulatingWindow,
+    RunningSession,
+    SnapshotWindow,
+    Window,
+)
+from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
 from rvertex.aggregates.registry import FUNCTIONS
 from rvertex.aggregates.spec import AggregateSpec
+from rvertex.operators.lifetimes.calendar import NOMINAL_US
 from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.extend import Extend
 from rvertex.operators.lifetimes.extend_by import ExtendBy
@@ -108,12 +116,14 @@ def _above(
     keys: tuple[str, ...],
     window: AnyWindow,
     aggregates: tuple[Aggregate, ...],
-) -> WindowAgg | DataWindowAgg | Lifetime:
+) -> WindowAgg | DataWindowAgg | Lifetime | CalendarStep:
     """The aggregation of ``plan`` by key and window.
 
     Windows with an offset are those without, between a shift and a shift back.
     """
     points = plan.is_point
+    if isinstance(window, CalendarWindow):
+        return _by_calendar(plan, keys, window, aggregates)
     if isinstance(window, CumulatingWindow):
         return _cumulated(plan, keys, window, aggregates)
     if not isinstance(window, Window):
@@ -125,6 +135,30 @@ def _above(
     earlier = Lifetime(plan, Shift(-window.offset_us))
     found = WindowAgg(earlier, keys, window.size_us, window.every_us, aggregates, points)
     return Lifetime(found, Shift(window.offset_us))
+
+
+def _by_calendar(
+    plan: LogicalNode,
+    keys: tuple[str, ...],
+    window: CalendarWindow,
+    aggregates: tuple[Aggregate, ...],
+) -> CalendarStep:
+    """Windows of nominal time between a step to that time and a step back.
+
+    Raises:
+        InvalidPlanError: an aggregate reads the times of events.
+    """
+    for aggregate in aggregates:
+        if aggregate.column in (VS, VE):
+            raise InvalidPlanError(
+                f"{aggregate.output}: aggregates of windows by a calendar cannot read {VS} or "
+                f"{VE}; put the time into a column before, with with_columns(...)"
+            )
+    unit_us = NOMINAL_US[window.calendar.unit]
+    nominal = CalendarStep(plan, window.calendar, back=False)
+    size_us, every_us = window.size * unit_us, window.every * unit_us
+    found = WindowAgg(nominal, keys, size_us, every_us, aggregates, False)
+    return CalendarStep(found, window.calendar, back=True)
 
 
 def _cumulated(

@@ -10,6 +10,7 @@ from planner.logical.nodes.aggregation import (
     Phase,
     WindowAgg,
 )
+from planner.logical.nodes.calendar import CalendarStep
 from planner.logical.nodes.joins import (
     AsOf,
     AsOfKind,
@@ -43,6 +44,7 @@ __all__ = [
     "Aggregate",
     "AsOf",
     "AsOfKind",
+    "CalendarStep",
     "Clip",
     "DataWindowAgg",
     "Distinct",

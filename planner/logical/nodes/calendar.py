@@ -1,0 +1,47 @@
+"""The logical node around windows by a calendar; part of :mod:`planner.logical.nodes`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from planner.logical.nodes.node import Step
+from rvertex.operators.lifetimes.calendar import Calendar, CalendarTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    import pyarrow as pa
+
+    from planner.logical.nodes.partitioning import Partitioning
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarStep(Step):
+    """Moves events to the nominal times of a calendar, or results back."""
+
+    calendar: Calendar
+    back: bool
+    label: str = ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def partitioning(self) -> Partitioning:
+        return self.input.partitioning
+
+    @property
+    def takes_dictionaries(self) -> bool:
+        return True
+
+    def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
+        return (wanted,)
+
+    def operator(self) -> CalendarTimes:
+        return CalendarTimes(self.calendar, self.back)
+
+    def describe(self) -> str:
+        of = f"{self.calendar.unit}s of {self.calendar.zone} (tzdata {self.calendar.release})"
+        return f"instants of {of}" if self.back else of

@@ -1,0 +1,196 @@
+"""CALENDAR: days, weeks and months of a zone as steps of equal length, and back.
+
+Windows by a calendar are windows by the clock between two of these operators. The first counts the
+periods (days of 23 to 25 hours, months) since 1970 and moves an event to *nominal* times: period k
+is ``[k * n, (k + 1) * n)``. The second moves results back to instants. A period begins when the
+wall clock of the zone is never before its start again; in a gap that is the end of the gap. A day
+that a zone skips has no length, and no result.
+
+The rules of the zone are part of the specification, so a replay elsewhere has the same windows.
+
+Invariant: both ways are monotonic, so rows stay in order and a CTI keeps its promise.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import zoneinfo
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from rstream.items.batch import VE, VS, int64_column
+from rstream.types import INF_TIME, MIN_TIME
+from rvertex.errors import InvalidWindowError
+from rvertex.events.lifetime import with_times
+from rvertex.events.run import Run, growing
+from rvertex.operators.protocol import OperatorState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Unit = Literal["day", "week", "month"]
+_US = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_US = 86_400_000_000
+#: Length of a period in nominal time.
+NOMINAL_US: dict[Unit, int] = {"day": DAY_US, "week": 7 * DAY_US, "month": 30 * DAY_US}
+#: The first day is a Thursday: weeks begin on Monday.
+_DAYS_BEFORE_THURSDAY = 3
+#: Instants that Python can convert, in any zone and with any offset.
+FIRST_US = (datetime(2, 1, 1, tzinfo=UTC) - _EPOCH) // _US
+LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
+#: How far a wall clock may be from UTC, with the offset of a day, in periods.
+_MARGIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Periods of a zone; period 0 has the start of 1970. ``rules``: the zone's file (TZif)."""
+
+    unit: Unit
+    zone: str
+    offset_us: int
+    release: str
+    rules: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarTimes:
+    """Moves events to nominal times of ``calendar``; ``back``: from there."""
+
+    holds_ctis: ClassVar[bool] = False
+
+    calendar: Calendar
+    back: bool
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def open(self, inputs: Sequence[pa.Schema]) -> CalendarOperator:
+        """No CTI yet."""
+        return CalendarOperator(self)
+
+
+class CalendarOperator:
+    """See :class:`CalendarTimes`."""
+
+    def __init__(self, spec: CalendarTimes) -> None:
+        self._periods = Periods(spec.calendar)
+        self._back = spec.back
+        self._last_cti: int = MIN_TIME
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Move everything.
+
+        Raises:
+            InvalidWindowError: an event is before year 2 or after year 9997.
+        """
+        (run,) = ports
+        vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
+        ctis = run.ctis[run.ctis > MIN_TIME]
+        if self._back:
+            starts, ends = self._periods.instants(vs), self._periods.instants(ve)
+            times = self._periods.instants(ctis)
+        else:
+            starts = self._periods.nominal(vs)
+            ends = self._periods.nominal(ve - 1) + self._periods.nominal_us
+            ends[ve == INF_TIME] = INF_TIME
+            times = self._periods.nominal(ctis)
+        events = with_times(run.events, vs=starts, ve=ends)
+        if (ends <= starts).any():  # a day that the zone skips
+            events = events.filter(pa.array(ends > starts))
+        found = growing(times, self._last_cti)
+        if len(found):
+            self._last_cti = int(found[-1])
+        return Run(events, found)
+
+    def snapshot(self) -> OperatorState:
+        """The last CTI."""
+        return OperatorState({"cti": self._last_cti})
+
+    def load(self, state: OperatorState) -> None:
+        """Continue after that CTI."""
+        self._last_cti = state.header["cti"]
+
+
+class Periods:
+    """The starts of the periods of a calendar."""
+
+    def __init__(self, calendar: Calendar) -> None:
+        self._calendar = calendar
+        self.nominal_us = NOMINAL_US[calendar.unit]
+        self._zone = zoneinfo.ZoneInfo.from_file(io.BytesIO(calendar.rules), key=calendar.zone)
+        self._start = functools.lru_cache(maxsize=1 << 16)(self._found_start)
+
+    def nominal(self, times: np.ndarray) -> np.ndarray:
+        """Start of the period of each instant, in nominal time; INF_TIME stays. int64[n]."""
+        finite = times[times < INF_TIME - 1]
+        made = np.full(len(times), INF_TIME)
+        if len(finite) == 0:
+            return made
+        for time in (int(finite.min()), int(finite.max())):
+            if not FIRST_US <= time < LAST_US:
+                raise InvalidWindowError(
+                    f"windows by a calendar have the years 2 to 9997, and {time} us is outside: "
+                    "drop such rows with filter(...)"
+                )
+        about = self._about(finite)
+        first = int(about.min()) - _MARGIN
+        numbers = range(first, int(about.max()) + _MARGIN + 1)
+        starts = np.array([self._start(k) for k in numbers], np.int64)
+        found = first + np.searchsorted(starts, finite, side="right") - 1
+        made[times < INF_TIME - 1] = found * self.nominal_us
+        return made
+
+    def instants(self, times: np.ndarray) -> np.ndarray:
+        """The instants of nominal times that are starts of periods; INF_TIME stays. int64[n]."""
+        periods, where = np.unique(times // self.nominal_us, return_inverse=True)
+        is_end = periods >= INF_TIME // self.nominal_us
+        pairs = zip(periods.tolist(), is_end.tolist(), strict=True)
+        found = np.array([INF_TIME if end else self._start(k) for k, end in pairs], np.int64)
+        made: np.ndarray = found[where] if len(found) else times
+        return made
+
+    def _about(self, times: np.ndarray) -> np.ndarray:
+        """The periods of instants by UTC."""
+        shifted = times - self._calendar.offset_us
+        days = shifted // DAY_US
+        match self._calendar.unit:
+            case "day":
+                return days
+            case "week":
+                return (days + _DAYS_BEFORE_THURSDAY) // 7
+            case "month":
+                return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
+
+    def _found_start(self, period: int) -> int:
+        match self._calendar.unit:
+            case "day":
+                wall = _EPOCH + timedelta(days=period)
+            case "week":
+                wall = _EPOCH + timedelta(days=7 * period - _DAYS_BEFORE_THURSDAY)
+            case "month":
+                wall = datetime(1970 + period // 12, 1 + period % 12, 1, tzinfo=UTC)
+        wall = (wall + self._calendar.offset_us * _US).replace(tzinfo=None)
+        first, found = (
+            wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
+        )
+        if self._wall(found) == wall and first < found and self._wall(found - _US) >= wall:
+            found = first  # clocks are set back to it: it is shown twice, and nothing before it
+        elif self._wall(found) != wall:  # in a gap: the first instant that is not before it
+            low, high = found - timedelta(days=2), found + timedelta(days=2)
+            while high - low > _US:  # ends: the interval is halved
+                middle = low + (high - low) // 2
+                low, high = (low, middle) if self._wall(middle) >= wall else (middle, high)
+            found = high
+        return (found - _EPOCH) // _US
+
+    def _wall(self, instant: datetime) -> datetime:
+        return instant.astimezone(self._zone).replace(tzinfo=None)
