@@ -13,9 +13,12 @@ import pytest
 
 import rvertex
 from rstream.items.batch import event_schema
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.checkpoint.ranges.restrict import SlotRange
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.keys import key_table
 from rvertex.operators.protocol import EMPTY_STATE, OperatorState
+from rvertex.operators.windows.hopping import WindowAggregate
 from tests.support.builders import cti, ev, make_run
 from tests.support.operator_harness import assert_cut_invariant
 from tests.support.small_limits import LIMITS, small_limits
@@ -147,6 +150,24 @@ def test_unsorted_output_is_caught() -> None:
     early = make_run([ev(0, n=1), cti(3), cti(7)], PAYLOAD)
     with pytest.raises(AssertionError, match="not sorted by _vs"):
         assert_cut_invariant(_SwallowsPort(), [early, RUN], [PAYLOAD, PAYLOAD], [2])
+
+
+@pytest.mark.parametrize("fault", ["owned twice", "left behind"])
+def test_a_state_that_is_divided_wrongly_is_caught(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = pa.schema([("k", pa.int64())])
+    rows = [ev(time, 40, k=time) for time in range(1, 20)]
+    whole = WindowAggregate(("k",), 50, 50, (AggregateSpec("count", None, "n"),), points=False)
+
+    def mask(self: SlotRange, columns: Sequence[pa.Array]) -> np.ndarray:
+        return np.full(len(columns[0]), fault == "owned twice")
+
+    run = make_run([*rows, cti(30)], columns)
+    assert_cut_invariant(whole, [run], [columns])
+    monkeypatch.setattr(SlotRange, "mask", mask)
+    with pytest.raises(AssertionError, match="divided at"):
+        assert_cut_invariant(whole, [run], [columns])
 
 
 def test_small_limits_are_in_force_everywhere() -> None:

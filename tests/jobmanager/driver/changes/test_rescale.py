@@ -17,8 +17,19 @@ import streamscope as ss
 from jobmanager.driver.running.changes.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back
 from jobmanager.errors import JobFailedError
+from jobmanager.storage.query_file import load_query, query_file
+from rstream import Appender
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
-from tests.support.changed_jobs import QUICK, ChangedJob, whole_answer
+from tests.support.changed_jobs import (
+    QUICK,
+    ROWS,
+    SCHEMA,
+    ChangedJob,
+    batch,
+    rows_of,
+    whole_answer,
+)
+from tests.support.live import Watch
 
 BY_KEY = 'rows.group_by("key")'
 COUNTS = f'{BY_KEY}.window(ss.tumbling("700ms")).agg(n=ss.agg.count(), m=ss.agg.max("x"))'
@@ -128,3 +139,69 @@ def test_a_job_that_reads_the_answer_is_not_left_without_new_partitions(tmp_path
     changed.append()
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, COUNTS)
+
+
+TWO_LOGS = """import streamscope as ss
+class Visits(ss.KeyedProcess):
+    output = {{"pages": "int64", "at": "int64"}}
+    pages: int = 0
+    def on_event(self, event, ctx):
+        self.pages += 1
+        ctx.set_timer(event.vs + 300_000)
+    def on_timer(self, timer, ctx):
+        ctx.emit(self.pages, timer.at)
+        self.pages = 0
+def log(uri):
+    return ss.Stream.from_rstream(uri, vs="t", delay="50ms", follow={follow}, idle_after="60s")
+rows = log({a!r}).union(log({b!r})).filter(ss.col("x") < 9).group_by("key")
+query = {query}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "query", ['rows.window(ss.session("150ms")).agg(n=ss.agg.count())', "rows.process(Visits)"]
+)
+def test_rows_that_wait_for_a_slower_source_go_to_the_owner_of_their_key(
+    query: str, tmp_path: Path
+) -> None:
+    """Vertices of a stage are at different times, so states cannot be merged; timers are due."""
+    uris = [str(tmp_path / name) for name in "ab"]
+    logs, counts, watch = [Appender(uri, SCHEMA) for uri in uris], [0, 0], Watch()
+
+    def file(*, follow: bool) -> str:
+        path = tmp_path / f"{follow}.py"
+        path.write_text(TWO_LOGS.format(a=uris[0], b=uris[1], follow=follow, query=query))
+        return str(path)
+
+    def append(log: int, seconds: int) -> None:
+        for _ in range(seconds):
+            logs[log].append(batch(counts[log]))
+            counts[log] += 1
+
+    append(0, 3)
+    append(1, 1)
+    path, root = file(follow=True), str(tmp_path / "job")
+    job = jobmanager.run(
+        load_query(path), root=root, query_file=query_file(path), executor="local", config=QUICK,
+        on_status=watch,
+    )  # fmt: skip
+    watch.until(lambda status: _read(status) == sum(counts) * ROWS)
+    for log, width in ((1, 3), (0, 2), (1, 5)):
+        rescale(root, parallelism=width, wait_s=60)
+        append(log, 1)
+    append(1, counts[0] - counts[1])
+    watch.until(lambda status: _read(status) == sum(counts) * ROWS)
+    assert job.plan.stages[-1].parallelism >= 5
+    job.stop(finish=True)
+    assert job.wait(60)["state"] == "finished"
+    for appender in logs:
+        appender.close()
+    query_of_all = load_query(file(follow=False))
+    whole = jobmanager.run(query_of_all, root=str(tmp_path / "w"), executor="local", config=QUICK)
+    whole.wait(60)
+    assert rows_of(job) == rows_of(whole)
+
+
+def _read(status: dict[str, Any]) -> int:
+    return sum(log["position"] for vertex in status.get("vertices", ()) for log in vertex["logs"])
