@@ -52,6 +52,7 @@ from planner.sql.windows.in_windows import (
 from planner.sql.windows.kept_rows import kept, unlike
 from planner.sql.windows.pivots import pivoted
 from planner.sql.windows.row_patterns import match_table
+from planner.sql.windows.whole_partitions import whole_windows, with_whole_windows
 from planner.sql.windows.window_tables import compared_in_windows, window_table
 
 if TYPE_CHECKING:
@@ -161,10 +162,10 @@ def _branches(node: exp.Expr) -> list[exp.Expr]:
 def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named: bool) -> Rows:
     reject(node, _SELECT_PARTS, names)
     text = names.text
-    if node.args.get("from_") is None:
-        raise text.error(node, "SELECT needs FROM")
-    if not node.expressions:
-        raise text.error(node, "SELECT needs columns")
+    if node.args.get("from_") is None or not node.expressions:
+        raise text.error(node, "SELECT needs FROM" if node.expressions else "SELECT needs columns")
+    if windows := whole_windows(node, bounds):
+        node, names = with_whole_windows(node, windows, names, rows_of_query)
     conditions = flattened(node.args.get("where"))
     count = len(conditions)
     scope = _from(node, names, conditions)
@@ -178,8 +179,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
         rows = replace(rows, stream=_distinct(node, rows.stream, names))
         return _ordered(node, rows, items, scope, names)
     if node.args.get("emit") is not None:
-        reason = "EMIT needs GROUP BY; leave it out"
-        raise text.error(node.args["emit"], reason)
+        raise text.error(node.args["emit"], "EMIT needs GROUP BY; leave it out")
     ends, listed = with_order_columns(node, items, scope, names)
     hidden = [item.name for item in listed[len(items) :]]
     items, scope = ranked(node, listed, scope, names, bounds, lambda w: by_time(w, scope, names))
@@ -189,9 +189,9 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
         raise text.error(node.args["having"], "HAVING needs GROUP BY; use WHERE")
     found = _distinct(node, _project(items, scope, names), names)
     rows = _ordered(ends, listed_rows(found, items, scope), items, scope, names)
-    bounds_of = {name: bound for name, bound in rows.bounds.items() if name not in hidden}
+    kept_bounds = {name: bound for name, bound in rows.bounds.items() if name not in hidden}
     stream = rows.stream.drop(*hidden) if hidden else rows.stream
-    return replace(rows, stream=stream, bounds=bounds_of)
+    return replace(rows, stream=stream, bounds=kept_bounds)
 
 
 def _ordered(node: exp.Query, rows: Rows, items: list[Item], source: Scope, names: Names) -> Rows:

@@ -115,6 +115,12 @@ def json_object(*values: Expr) -> Expr:
     return call("to_json", struct(**_pairs(values, "JSON_BUILD_OBJECT")))
 
 
+def _over(values: Expr, kind: Expr, n: Expr, *other: Expr) -> Expr:
+    """A window function of a list; ``n`` is its number, or null."""
+    number = getattr(n.node, "literal", None)
+    return call("list_over", values, *other, kind=words(kind), n=number)
+
+
 def _json_list(*values: Expr) -> Expr:
     return call("to_json", list_of(*values))
 
@@ -150,6 +156,9 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "map_contains": lambda m, k: m.map.contains_key(k),
     "map_entries": lambda m: m.map.entries(),
     "list_contains": lambda items, x: items.list.contains(x),
+    "@list_zip": lambda *lists: call("list_zip", *lists),
+    "@list_over": _over,
+    "@list_item": nth,
     "list_value": list_of,
     "extractjsonfield": lambda s, path: s.str.json_value(words(path)),
     "slice": _counted,

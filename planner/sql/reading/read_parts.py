@@ -67,7 +67,10 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Offset: ("expression",),
     exp.Window: ("this", "partition_by", "order", "over", "spec"),
     exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side"),
-    exp.Lag: ("this", "offset", "default"),
+    **dict.fromkeys((exp.Lag, exp.Lead), ("this", "offset", "default")),
+    **dict.fromkeys((exp.PercentRank, exp.CumeDist), ()),
+    exp.Ntile: ("this",),
+    exp.NthValue: ("this", "offset"),
     **dict.fromkeys((exp.RowNumber, exp.Rank, exp.DenseRank), ()),
     **dict.fromkeys(
         (exp.Union, exp.Except, exp.Intersect),

@@ -227,3 +227,106 @@ FUNCTIONS = {
         spark=_not_in_batch,
     ),
 }
+
+
+# Functions of the rows of a partition, whose values are lists in the order of the rows.
+
+
+def _resolve_over(call: Call) -> Node | None:
+    """``kind`` and ``n`` are options; behind the list come keys, or a default."""
+    values, *others = call.args
+    assert values.type is not None
+    if not is_list(values.type):
+        return None
+    kind, element = call.option("kind"), values.type.value_type
+    if kind in ("lead", "lag"):
+        default = cast_to(others[0], element) if others else None
+        args = (values,) if default is None else (values, default)
+        return replace(call, args=args, type=pa.list_(element))
+    if kind in ("nth", "last"):
+        return replace(call, type=pa.list_(element))
+    result = pa.float64() if kind in ("percent_rank", "cume_dist") else pa.int64()
+    return replace(call, type=pa.list_(result))
+
+
+def _over(arrays: list[pa.Array], call: Call) -> pa.Array:
+    lists = as_list(arrays[0])
+    lengths, starts, _ = _bounds(lists)
+    rows = flat(lists)[1]
+    place, count = np.arange(len(rows)) - starts[rows], lengths[rows]
+    kind, n = call.option("kind"), call.option("n")
+    if kind in ("lead", "lag"):
+        assert isinstance(n, int)
+        return _shifted(lists, arrays[1:], place + (n if kind == "lead" else -n), call)
+    if kind in ("nth", "last"):
+        last = _peers(as_list(arrays[1]))[1]
+        wanted = last if n is None else np.full(len(rows), n - 1)
+        return _shifted(lists, [], np.where(wanted <= last, wanted, -1), call)
+    first, last, number = _peers(lists)
+    values: dict[str, Callable[[], np.ndarray]] = {
+        "row_number": lambda: place + 1,
+        "rank": lambda: first + 1,
+        "dense_rank": lambda: number + 1,
+        "percent_rank": lambda: first / np.maximum(count - 1, 1),
+        "cume_dist": lambda: (last + 1) / count,
+        "ntile": lambda: _tiles(place, count, n),
+    }
+    assert isinstance(kind, str)
+    return rebuilt(lengths, pa.array(values[kind]()), call, null_mask(lists))
+
+
+def _peers(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each row the places of its first and last peer, and the number of its group of peers."""
+    elements, rows = flat(lists)
+    _, starts, _ = _bounds(lists)
+    codes = elements.dictionary_encode(null_encoding="encode").indices.to_numpy()
+    is_new = np.ones(len(rows), bool)
+    is_new[1:] = (codes[1:] != codes[:-1]) | (rows[1:] != rows[:-1])
+    begins = np.flatnonzero(is_new)
+    group = np.cumsum(is_new) - 1
+    ends = np.append(begins[1:], len(rows)) - 1
+    at = starts[rows]
+    return begins[group] - at, ends[group] - at, group - group[at] if len(rows) else group
+
+
+def _tiles(place: np.ndarray, count: np.ndarray, n: object) -> np.ndarray:
+    """``NTILE(n)``: the first tiles have one row more."""
+    assert isinstance(n, int)
+    size, more = count // n, count % n
+    whole = more * (size + 1)
+    in_rest = more + (place - whole) // np.maximum(size, 1)
+    tile: np.ndarray = np.where(place < whole, place // (size + 1), in_rest) + 1
+    return tile
+
+
+def _shifted(lists: pa.Array, default: list[pa.Array], wanted: np.ndarray, call: Call) -> pa.Array:
+    """The elements at other places of the same lists; ``default`` where there is no such place."""
+    lengths, starts, _ = _bounds(lists)
+    elements, rows = flat(lists)
+    is_there = (wanted >= 0) & (wanted < lengths[rows])
+    at = pa.array(np.where(is_there, starts[rows] + wanted, 0), mask=~is_there)
+    values = elements.take(at)
+    if default:
+        values = pc.if_else(pa.array(is_there), values, default[0].take(pa.array(rows)))
+    return rebuilt(lengths, values, call, null_mask(lists))
+
+
+def _resolve_zip(call: Call) -> Node | None:
+    kinds = arg_types(call)
+    if not all(map(is_list, kinds)):
+        return None
+    fields = [(f"f{k}", kind.value_type) for k, kind in enumerate(kinds)]
+    return replace(call, type=pa.list_(pa.struct(fields)))
+
+
+def _zip(arrays: list[pa.Array], call: Call) -> pa.Array:
+    """A list of structs of lists that have the same lengths."""
+    assert call.type is not None
+    lists = as_list(arrays[0])
+    columns = [flat(as_list(array))[0] for array in arrays]
+    made = pa.StructArray.from_arrays(columns, fields=list(call.type.value_type))
+    return rebuilt(lengths_of(lists), made, call, null_mask(lists))
+
+
+FUNCTIONS["list_over"] = _entry("list_over", _resolve_over, _over)
+FUNCTIONS["list_zip"] = _entry("list_zip", _resolve_zip, _zip)

@@ -39,8 +39,6 @@ DIALECTS = {
 }
 #: Case -> words of the message, which says what to write instead.
 REFUSED: dict[str, str] = {
-    "spark-ntile-of-table": "OVER goes by the time of the stream",
-    "spark-window-over-partition": "write GROUP BY in a subquery, and join it",
     "materialize-top-k-lateral": "write ROW_NUMBER",
 }
 

@@ -1,0 +1,329 @@
+"""Window functions that need all rows of their partition: NTILE, LEAD, OVER without ORDER BY.
+
+The rows of a partition become a list in the order of OVER, the functions are computed of lists, and
+UNNEST makes rows of them again. So the result of a partition follows from its rows as a GROUP BY
+does: of a window once, when it closes; of a table again whenever its rows change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from planner.sql.reading.literals import plain_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from planner.sql.expressions.names import Names
+    from planner.sql.expressions.scope import Rows
+
+_ALWAYS = (exp.Ntile, exp.PercentRank, exp.CumeDist, exp.Lead, exp.NthValue)
+_RANKS: dict[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+    exp.PercentRank: "percent_rank",
+    exp.CumeDist: "cume_dist",
+    exp.Ntile: "ntile",
+}
+_AROUND = (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)
+_FIRST = (exp.FirstValue, exp.First)
+_LAST = (exp.LastValue, exp.Last)
+_ONE = (
+    "a window over all rows of its partition is of one relation: put the JOIN, or the GROUP BY, "
+    "in a subquery in FROM"
+)
+_KEYS = "PARTITION BY takes columns here: name the expression in a subquery in FROM"
+_STAR = "write the columns, or * alone, beside a window over all rows of its partition"
+_ORDER = "{} needs ORDER BY in OVER"
+_FRAME = (
+    "this frame is not supported: a window over all rows of its partition has no frame, or "
+    "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+)
+_TILES = "{} takes a whole number, 1 or more"
+
+
+def whole_windows(node: exp.Select, bounds: Mapping[str, int]) -> list[exp.Window]:
+    """The windows of a SELECT that need all rows of their partition.
+
+    ``bounds``: by name of a column, the greatest number that is used of it.
+    """
+    parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
+    windows = [
+        found
+        for part in parts
+        if part is not None
+        for found in part.find_all(exp.Window)
+        if found.find_ancestor(exp.Select) is node
+    ]
+    needed = [window for window in windows if _needs_all(window)]
+    if needed:
+        needed += [w for w in windows if w not in needed and _is_end(w)]
+    if node.args.get("qualify") is None:
+        needed += [w for w in windows if _is_open_rank(w, bounds) and (needed or _of_window(w))]
+    return needed
+
+
+def _needs_all(window: exp.Window) -> bool:
+    function = _function(window)
+    if isinstance(function, _ALWAYS):
+        return True
+    if type(function) in _RANKS or isinstance(function, exp.Lag):
+        return False
+    if _is_end(window) and _of_window(window):
+        return True
+    return window.args.get("order") is None or _is_whole(window)
+
+
+def _is_end(window: exp.Window) -> bool:
+    """Whether it is the first or the last value up to a row."""
+    function = _function(window)
+    return isinstance(function, (*_FIRST, *_LAST)) and window.args.get("spec") is None
+
+
+def _function(window: exp.Window) -> exp.Expr:
+    function = window.this
+    while isinstance(function, _AROUND):  # ends: a tree is finite
+        function = function.this
+    found: exp.Expr = function
+    return found
+
+
+def _is_whole(window: exp.Window) -> bool:
+    """Whether its frame is all rows of the partition."""
+    spec = window.args.get("spec")
+    if spec is None:
+        return False
+    return bool(spec.args.get("start") == spec.args.get("end") == "UNBOUNDED")
+
+
+def _is_open_rank(window: exp.Window, bounds: Mapping[str, int]) -> bool:
+    around = window.parent
+    name = around.alias if isinstance(around, exp.Alias) else ""
+    is_rank = type(window.this) in _RANKS and not isinstance(window.this, _ALWAYS)
+    return is_rank and name not in bounds
+
+
+def _of_window(window: exp.Window) -> bool:
+    keys = window.args.get("partition_by") or ()
+    return any(isinstance(key, exp.Column) and key.name == "window_start" for key in keys)
+
+
+def with_whole_windows(
+    node: exp.Select,
+    windows: list[exp.Window],
+    names: Names,
+    query: Callable[[exp.Expr, Names], Rows],
+) -> tuple[exp.Select, Names]:
+    """The SELECT over rows that have a column in place of each window.
+
+    Raises:
+        SqlError: one of them cannot be computed so.
+    """
+    if node.args.get("joins") or node.args.get("laterals") or node.args.get("group"):
+        raise names.text.error(windows[0], _ONE)
+    base = exp.Select(expressions=[exp.Star()])
+    for part in ("from_", "where"):
+        base.set(part, node.args.get(part) and node.args[part].copy())
+    rows = query(_placed(base, node), names)
+    own = list(rows.stream.schema.names)
+    columns: dict[int, str] = {}
+    for level, group in enumerate(_grouped(windows)):
+        source = f"@rows{level}"
+        names = names.adding(source, rows)
+        build = _Level(source, [*own, *columns.values()], names, len(columns))
+        made = build.select(group)
+        columns |= {id(window): f"@over{len(columns) + k}" for k, window in enumerate(group)}
+        rows = query(_placed(made, group[0]), names)
+    names = names.adding("@rows", rows)
+    alias = node.args["from_"].this.alias_or_name
+    return _final(node, columns, own, alias, names), names
+
+
+def _grouped(windows: list[exp.Window]) -> list[list[exp.Window]]:
+    """The windows of equal keys and order are computed together."""
+    groups: dict[str, list[exp.Window]] = {}
+    for window in windows:
+        parts = [*(window.args.get("partition_by") or ()), window.args.get("order")]
+        groups.setdefault(repr([repr(part) for part in parts]), []).append(window)
+    return list(groups.values())
+
+
+def _final(
+    node: exp.Select, columns: dict[int, str], own: list[str], alias: str, names: Names
+) -> exp.Select:
+    made = node.copy()
+    pairs = zip(node.walk(), made.walk(), strict=True)
+    for old, new in list(pairs):
+        if id(old) in columns:
+            column = exp.column(columns[id(old)], quoted=True)
+            new.replace(_placed(column, old))
+        elif isinstance(new, exp.Column) and new.table == alias and not new.args.get("db"):
+            new.set("table", None)
+    listed: list[exp.Expr] = []
+    for part in made.expressions:
+        star = part.this if isinstance(part, exp.Column) else part
+        if not isinstance(star, exp.Star):
+            listed.append(part)
+            continue
+        if any(star.args.values()):
+            raise names.text.error(part, _STAR)
+        listed += [_placed(exp.column(name, quoted=True), part) for name in own]
+    made.set("expressions", listed)
+    made.set("from_", exp.From(this=_placed(_table("@rows"), node)))
+    made.set("where", None)
+    return made
+
+
+def _table(name: str) -> exp.Expr:
+    return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+def _placed(made: exp.Expr, at: exp.Expr) -> exp.Expr:
+    """A new tree, at the place of a node of the text."""
+    place = next((n.meta for n in at.walk() if "start" in n.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
+    return made
+
+
+class _Level:
+    """Rows with the values of the windows that have one order."""
+
+    def __init__(self, source: str, columns: list[str], names: Names, first: int) -> None:
+        self._source, self._columns, self._names, self._first = source, columns, names, first
+
+    def select(self, windows: list[exp.Window]) -> exp.Select:
+        """The rows of the source, and a column for each window."""
+        keys = list(windows[0].args.get("partition_by") or ())
+        for key in keys:
+            if not isinstance(key, exp.Column):
+                raise self._names.text.error(key, _KEYS)
+        keys = [exp.column(key.name, quoted=True) for key in keys]
+        order = windows[0].args.get("order")
+        fields = [
+            exp.PropertyEQ(
+                this=exp.to_identifier(f"c{k}"), expression=exp.column(name, quoted=True)
+            )
+            for k, name in enumerate(self._columns)
+        ]
+        lists: list[exp.Expr] = [_listed(exp.Struct(expressions=fields), order)]
+        values: list[tuple[str, exp.Expr]] = []
+        places: list[exp.Expr] = []
+        for k, window in enumerate(windows):
+            made, is_list = self._value(window, order)
+            if is_list:
+                places.append(_field(f"f{len(lists)}"))
+                lists.append(made)
+            else:
+                values.append((f"@value{k}", made))
+                places.append(exp.column(f"@value{k}", quoted=True))
+        inner = exp.Select(
+            expressions=[
+                *keys,
+                _called(exp.Anonymous(this="@list_zip", expressions=lists), "@list"),
+                *(_called(value, name) for name, value in values),
+            ],
+            from_=exp.From(this=_table(self._source)),
+        )
+        if keys:
+            inner.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+        unnest = exp.Unnest(
+            expressions=[exp.column("@list", quoted=True)],
+            alias=exp.TableAlias(
+                this=exp.to_identifier("@u"), columns=[exp.to_identifier("@row", quoted=True)]
+            ),
+        )
+        row = [
+            _called(exp.Dot(this=_field("f0"), expression=exp.to_identifier(f"c{k}")), name)
+            for k, name in enumerate(self._columns)
+        ]
+        made_columns = [_called(place, f"@over{self._first + k}") for k, place in enumerate(places)]
+        return exp.Select(
+            expressions=[*row, *made_columns],
+            from_=exp.From(this=exp.Subquery(this=inner)),
+            joins=[exp.Join(this=unnest, kind="CROSS")],
+        )
+
+    def _value(self, window: exp.Window, order: exp.Expr | None) -> tuple[exp.Expr, bool]:
+        """What a window is of the lists of its partition, and whether it is a list."""
+        text, function = self._names.text, _function(window)
+        kind = _RANKS.get(type(function))
+        is_placed = kind is not None or isinstance(function, (exp.Lead, exp.NthValue))
+        if is_placed and order is None:
+            raise text.error(window, _ORDER.format(text.spelled(function)))
+        if window.args.get("spec") is not None and not _is_whole(window):
+            raise text.error(window, _FRAME)
+        if kind is not None:
+            assert order is not None
+            tiles = self._number(function, function.this, 1) if kind == "ntile" else None
+            return _over(_listed(_keys(order), order), kind, tiles), True
+        if isinstance(function, exp.Lead):
+            rows = function.args.get("offset")
+            count = 1 if rows is None else self._number(function, rows, 0)
+            default = function.args.get("default")
+            return _over(_listed(function.this, order), "lead", count, default), True
+        place = None
+        if isinstance(function, exp.NthValue):
+            place = self._number(function, function.args["offset"], 1)
+        elif isinstance(function, (*_FIRST, *_LAST)):
+            place = 1 if isinstance(function, _FIRST) else None
+        else:  # an aggregate of all rows
+            return window.this.copy(), False
+        values = _listed(function.this, order)
+        if order is None or _is_whole(window) or place == 1:
+            at = -1 if place is None else place
+            return exp.Anonymous(this="@list_item", expressions=[values, _integer(at)]), False
+        keys = _listed(_keys(order), order)
+        return _over(values, "last" if place is None else "nth", place, keys), True
+
+    def _number(self, function: exp.Expr, given: exp.Expr | None, least: int) -> int:
+        text = self._names.text
+        is_number = isinstance(given, exp.Literal)
+        number = plain_value(given, text) if is_number and given is not None else None
+        if not isinstance(number, int) or isinstance(number, bool) or number < least:
+            raise text.error(function, _TILES.format(text.spelled(function)))
+        return number
+
+
+def _keys(order: exp.Expr) -> exp.Expr:
+    """One text of the values that OVER orders by; equal texts are peers."""
+    fields = [
+        exp.PropertyEQ(this=exp.to_identifier(f"k{k}"), expression=part.this.copy())
+        for k, part in enumerate(order.expressions)
+    ]
+    return exp.Anonymous(this="TO_JSON", expressions=[exp.Struct(expressions=fields)])
+
+
+def _listed(value: exp.Expr, order: exp.Expr | None) -> exp.Expr:
+    value = value.copy()
+    if order is None:
+        return exp.RespectNulls(this=exp.ArrayAgg(this=value))
+    by = [part.copy() for part in order.expressions]
+    return exp.RespectNulls(this=exp.ArrayAgg(this=exp.Order(this=value, expressions=by)))
+
+
+def _over(
+    values: exp.Expr, kind: str, n: int | None = None, other: exp.Expr | None = None
+) -> exp.Expr:
+    given = [values, exp.Literal.string(kind), exp.Null() if n is None else _integer(n)]
+    given += [] if other is None else [other.copy()]
+    return exp.Anonymous(this="@list_over", expressions=given)
+
+
+def _integer(n: int) -> exp.Expr:
+    literal = exp.Literal.number(abs(n))
+    return exp.Neg(this=literal) if n < 0 else literal
+
+
+def _field(name: str) -> exp.Expr:
+    row = exp.column("@row", quoted=True)
+    return exp.Dot(this=row, expression=exp.to_identifier(name))
+
+
+def _called(value: exp.Expr, name: str) -> exp.Expr:
+    return exp.Alias(this=value, alias=exp.to_identifier(name, quoted=True))
