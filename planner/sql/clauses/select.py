@@ -163,7 +163,8 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     reject(node, _SELECT_PARTS, names)
     text = names.text
     if node.args.get("from_") is None or not node.expressions:
-        raise text.error(node, "SELECT needs FROM" if node.expressions else "SELECT needs columns")
+        missing = "FROM" if node.args.get("from_") is None else "columns"
+        raise text.error(node, f"SELECT needs {missing}")
     if windows := whole_windows(node, bounds):
         node, names = with_whole_windows(node, windows, names, rows_of_query)
     conditions = flattened(node.args.get("where"))

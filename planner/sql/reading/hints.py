@@ -105,13 +105,6 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("HOPPING", "SLIDING"), "write HOP(size, every)"),
     "TUMBLING": "write TUMBLE(size)",
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"), _OVER),
-    "NTILE": "how many rows there are is known at the end; QUANTILE(x, 0.25) of a window",
-    **dict.fromkeys(
-        ("PERCENT_RANK", "CUME_DIST"),
-        "how many rows there are is known at the end; of a window join COUNT(*) of it, and divide "
-        "RANK() by it",
-    ),
-    "NTH_VALUE": "write ARRAY_AGG(x) OVER (...)[n], or TOP_K and ROW_NUMBER",
     # Aggregates.
     **dict.fromkeys(
         ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT", "HLL"), "write COUNT(DISTINCT x)"

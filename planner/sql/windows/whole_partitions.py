@@ -28,6 +28,8 @@ _RANKS: dict[type[exp.Expr], str] = {
     exp.CumeDist: "cume_dist",
     exp.Ntile: "ntile",
 }
+#: In ``meta`` of a window, the column that replaces it.
+_COLUMN = "whole partition column"
 _AROUND = (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)
 _FIRST = (exp.FirstValue, exp.First)
 _LAST = (exp.LastValue, exp.Last)
@@ -129,17 +131,19 @@ def with_whole_windows(
         base.set(part, node.args.get(part) and node.args[part].copy())
     rows = query(_placed(base, node), names)
     own = list(rows.stream.schema.names)
-    columns: dict[int, str] = {}
+    columns: list[str] = []
     for level, group in enumerate(_grouped(windows)):
         source = f"@rows{level}"
         names = names.adding(source, rows)
-        build = _Level(source, [*own, *columns.values()], names, len(columns))
+        build = _Level(source, [*own, *columns], names, len(columns))
         made = build.select(group)
-        columns |= {id(window): f"@over{len(columns) + k}" for k, window in enumerate(group)}
+        for window in group:
+            window.meta[_COLUMN] = f"@over{len(columns)}"
+            columns.append(window.meta[_COLUMN])
         rows = query(_placed(made, group[0]), names)
     names = names.adding("@rows", rows)
     alias = node.args["from_"].this.alias_or_name
-    return _final(node, columns, own, alias, names), names
+    return _final(node, own, alias, names), names
 
 
 def _grouped(windows: list[exp.Window]) -> list[list[exp.Window]]:
@@ -151,17 +155,13 @@ def _grouped(windows: list[exp.Window]) -> list[list[exp.Window]]:
     return list(groups.values())
 
 
-def _final(
-    node: exp.Select, columns: dict[int, str], own: list[str], alias: str, names: Names
-) -> exp.Select:
+def _final(node: exp.Select, own: list[str], alias: str, names: Names) -> exp.Select:
     made = node.copy()
-    pairs = zip(node.walk(), made.walk(), strict=True)
-    for old, new in list(pairs):
-        if id(old) in columns:
-            column = exp.column(columns[id(old)], quoted=True)
-            new.replace(_placed(column, old))
-        elif isinstance(new, exp.Column) and new.table == alias and not new.args.get("db"):
-            new.set("table", None)
+    for part in list(made.walk()):
+        if _COLUMN in part.meta:
+            part.replace(_placed(exp.column(part.meta[_COLUMN], quoted=True), part))
+        elif isinstance(part, exp.Column) and part.table == alias and not part.args.get("db"):
+            part.set("table", None)
     listed: list[exp.Expr] = []
     for part in made.expressions:
         star = part.this if isinstance(part, exp.Column) else part
@@ -250,7 +250,7 @@ class _Level:
         )
 
     def _value(self, window: exp.Window, order: exp.Expr | None) -> tuple[exp.Expr, bool]:
-        """What a window is of the lists of its partition, and whether it is a list."""
+        """Return a window as an expression of its partition, and whether that is a list."""
         text, function = self._names.text, _function(window)
         kind = _RANKS.get(type(function))
         is_placed = kind is not None or isinstance(function, (exp.Lead, exp.NthValue))

@@ -12,9 +12,20 @@ _RANGE = (
 _ALL = "OVER (PARTITION BY k ORDER BY ts)"
 
 
-def _of(name: str, ours: str, duck: str | None = None, hint: str | None = None) -> Entry:
+#: Without ties, for functions that need all rows.
+_TOTAL = "OVER (PARTITION BY k ORDER BY ts, n)"
+
+
+def _of(
+    name: str,
+    ours: str,
+    duck: str | None = None,
+    hint: str | None = None,
+    *,
+    is_running: bool = False,
+) -> Entry:
     listed = "SELECT n, {} AS v FROM t"
-    return Entry(name, listed.format(ours), listed.format(duck or ours), hint)
+    return Entry(name, listed.format(ours), listed.format(duck or ours), hint, is_running)
 
 
 ENTRIES = (
@@ -63,8 +74,9 @@ ENTRIES = (
         "SUM(i) OVER (PARTITION BY k ORDER BY ts GROUPS 2 PRECEDING)",
         hint="write ROWS or RANGE",
     ),
-    _of("PERCENT_RANK", f"PERCENT_RANK() {_ALL}", hint="divide RANK() by it"),
-    _of("NTH_VALUE", f"NTH_VALUE(i, 2) {_ALL}", hint="ARRAY_AGG(x) OVER"),
+    _of("PERCENT_RANK", f"PERCENT_RANK() {_ALL}", is_running=True),
+    _of("CUME_DIST", f"CUME_DIST() {_ALL}", is_running=True),
+    _of("NTH_VALUE", f"NTH_VALUE(i, 2) {_TOTAL}", is_running=True),
     _of("OVER without a frame", f"SUM(i) {_ALL}"),
     _of("COUNT DISTINCT OVER all before", f"COUNT(DISTINCT j) {_ALL}"),
     _of("OVER of all keys", "MAX(i) OVER (ORDER BY ts ROWS 5 PRECEDING)"),
@@ -83,8 +95,9 @@ ENTRIES = (
         "several frames",
         f"SUM(i) {_ROWS} - LAG(j) OVER (PARTITION BY p ORDER BY ts) + COUNT(*) {_RANGE}",
     ),
-    _of("LEAD", f"LEAD(i) {_ALL}", hint="LAG in the later row"),
-    _of("NTILE", f"NTILE(4) {_ALL}", hint="QUANTILE(x, 0.25) of a window"),
+    _of("LEAD", f"LEAD(i) {_TOTAL}", is_running=True),
+    _of("LEAD with a default", f"LEAD(s, 2, '-') {_TOTAL}", is_running=True),
+    _of("NTILE", f"NTILE(4) {_TOTAL}", is_running=True),
     _of(
         "FOLLOWING",
         "SUM(i) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
@@ -93,7 +106,6 @@ ENTRIES = (
     _of(
         "OVER by another order", "SUM(i) OVER (PARTITION BY k ORDER BY j)", hint="ORDER BY its time"
     ),
-    _of(
-        "OVER without ORDER BY", "SUM(i) OVER (PARTITION BY k)", hint="OVER needs ORDER BY the time"
-    ),
+    _of("OVER without ORDER BY", "SUM(i) OVER (PARTITION BY k)", is_running=True),
+    _of("OVER of all rows", "COUNT(*) OVER ()", is_running=True),
 )
