@@ -602,3 +602,29 @@ def test_a_row_that_ends_at_the_instant_of_a_refused_one_is_delivered() -> None:
     assert (found.state, values(ledger.rows)) == ("finished", [1, 1])
     letters = read_refused(ROOT, uri, pa.schema([*FORM_FIELDS, *PAYLOAD]))
     assert (letters["x"].to_pylist(), letters["_is_end"].to_pylist()) == ([3], [False])
+
+
+def test_the_end_of_a_refused_row_is_left_out_also_by_a_successor() -> None:
+    items = [ev(1, 9, x=3), ev(2, 1, x=3), ev(2, 9, x=4), ev(3, 2, x=4), cti(INF_TIME)]
+    uri, ledger = written(items), Picky({3}, at_write=False)
+    for _ in range(2):
+        found = delivery(uri, ledger, has_edges=True, keeps_refused=True)
+        found.run()
+        assert (found.state, values(ledger.rows)) == ("finished", [4, 4])
+        assert found.view().refused == 1
+    letters = read_refused(ROOT, uri, pa.schema([*FORM_FIELDS, *PAYLOAD]))
+    assert (letters["x"].to_pylist(), letters["_is_end"].to_pylist()) == ([3], [False])
+
+
+def test_as_many_ends_are_left_out_as_equal_rows_were_refused() -> None:
+    row = pa.RecordBatch.from_pydict({"x": [3]})
+    first = RefusedRows(ROOT, "equal rows", 0)
+    first.add(7, row, "no", is_end=False, now_us=0, begins=5)
+    assert first.begun([6, 5, 5]) == [1]
+    first.add_end(9, 5)
+    again = RefusedRows(ROOT, "equal rows", 0)
+    again.load()
+    assert (again.begun([5]), again.seqs, again.rows) == ([], {7, 9}, 1)
+    other = RefusedRows(ROOT, "equal rows", 1)
+    other.load()
+    assert (other.begun([5]), other.rows) == ([], 0)
