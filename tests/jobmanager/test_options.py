@@ -7,11 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 
 from jobmanager import JobConfig
+from jobmanager.cli.main import app
 from jobmanager.config import KEEP_ALL
 from jobmanager.driver.engine import LOCAL_HOSTS_MAX, open_executor
 from jobmanager.options import (
+    OPTIONS,
     RunOptions,
     applied,
     check_hosts,
@@ -148,3 +151,23 @@ def test_a_verifying_job_flushes_every_channel_from_its_beginning() -> None:
     assert {e.durability for v in found.vertices for e in v.outputs} == {"async"}
     later = planned(plan(), {"verify": True}, is_new=False)
     assert "volatile" in {e.durability for v in later.vertices for e in v.outputs}
+
+
+def test_an_option_is_declared_once() -> None:
+    """The command has each option, and a run with it is that of Python."""
+    command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    assert set(OPTIONS) == RunOptions.__annotations__.keys()
+    assert set(OPTIONS) <= {parameter.name for parameter in command.params}
+    known = recorded({"scratch_limit": "1GB", "retention": "1d", "side_retention": "2d"})
+    config = applied(JobConfig(), known)
+    assert config.host.scratch_bytes_max == 1_000_000_000
+    assert (config.retention_us, config.side_retention_us) == (86_400_000_000, 172_800_000_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [({"retention": "delivered"}, (0, KEEP_ALL)), ({"retention": "1s"}, (10**6,) * 2)],
+)
+def test_side_outputs_are_kept_as_the_output(options: RunOptions, kept: tuple[int, int]) -> None:
+    config = applied(JobConfig(), options)
+    assert (config.retention_us, config.side_retention_us) == kept
