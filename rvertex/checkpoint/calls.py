@@ -49,6 +49,7 @@ _LASTING = (
     NameError,
     NotImplementedError,
     PermissionError,
+    RecursionError,
     SyntaxError,
     StreamEngineError,
     SystemExit,

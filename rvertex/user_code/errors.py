@@ -190,7 +190,8 @@ def reason_of(error: BaseException) -> str:
         text = str(error)
     except Exception as second:
         text = f"its text cannot be shown, {type(second).__name__}"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return reason.encode("utf-8", "backslashreplace").decode()  # half of a pair is no UTF-8
 
 
 def shown(value: object) -> str:

@@ -42,9 +42,10 @@ def lookup_spec(
     on_error: str,
 ) -> Lookup:
     code, made = _called(function, schema, "lookup")
+    columns = _columns(on, "lookup: on")
+    _require_arguments(function, "lookup", 1 if policy.batch is not None else len(columns) or 1)
     _require_one_of("on_error", on_error, ("fail", "null", "skip", "dead_letter"))
     ttl_us = None if cache is None else positive_duration_us(cache, what="cache")
-    columns = _columns(on, "lookup: on")
     return Lookup(code, columns, made, policy, ttl_us, cast("OnFailure", on_error))
 
 
@@ -63,6 +64,7 @@ def call_once_spec(
     keys = _columns(key, "call_once: key")
     if not keys:
         raise InvalidPlanError("call_once() needs a key that identifies a call: key='order_id'")
+    _require_arguments(function, "call_once", len(_columns(on, "call_once: on")) or 1)
     how = cast("OnUnknown", unknown), cast("OnFailed", on_error)
     return CallOnce(code, keys, _columns(on, "call_once: on"), made, policy, *how)
 
@@ -77,6 +79,22 @@ def _called(function: Any, schema: SchemaLike, what: str) -> tuple[UserCode, pa.
     code = replace(user_code(function, what, True), draws_values=True)
     made = declared_schema(schema, f"{what}({name})")
     return code, pa.schema([pa.field(f.name, plain_type(f.type)) for f in made])
+
+
+def _require_arguments(function: Any, what: str, count: int) -> None:
+    """Refuse a function that cannot be called with ``count`` values."""
+    called = function.__call__ if isinstance(function, type) else function
+    given = [None] * (count + isinstance(function, type))
+    try:
+        inspect.signature(called).bind(*given)
+    except ValueError:  # written in C, without a signature
+        pass
+    except TypeError:
+        values = "1 value" if count == 1 else f"{count} values"
+        raise InvalidPlanError(
+            f"{what}({name_of(function)}): it cannot be called with {values}: it gets the values "
+            "of on=, or the row as a dict without on=, or a list of those with batch="
+        ) from None
 
 
 def _columns(names: str | Sequence[str] | None, what: str) -> tuple[str, ...]:

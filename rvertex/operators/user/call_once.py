@@ -254,7 +254,9 @@ class CallOnceOperator:
                 self._record_end(source, one.key, b"\0" + self._answers.of(one.request))
                 return
             except UserResultError as error:
-                failure = Failure(error.reason, place_of(self._spec.function.target))
+                failure = Failure(
+                    f"UserResultError: it {error.reason}", place_of(self._spec.function.target)
+                )
         self._record_end(source, one.key, _failed(failure))
 
     def _record_end(self, source: ValueSource, text: str, ended: bytes) -> None:

@@ -259,7 +259,9 @@ class LookupOperator:
             try:
                 return self._answers.of(request)
             except UserResultError as error:
-                failure = Failure(error.reason, place_of(self._spec.function.target))
+                failure = Failure(
+                    f"UserResultError: it {error.reason}", place_of(self._spec.function.target)
+                )
         if self._spec.on_error == "fail":
             where = self._seq + step.at, *_values(step.events, step.at)
             raise self._poison.failure(failure.reason, failure.line, *where)
