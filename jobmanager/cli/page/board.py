@@ -23,6 +23,7 @@ from jobmanager.cli.page.looking import case_of, log_of, look_at
 from jobmanager.delivery.answer import CurrentTable, read_table
 from jobmanager.errors import CannotListError, NoJobError
 from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.storage.root import PLAN, JobRoot
 from jobmanager.storage.shown import roots_in
 from rstream.store.blobs import open_store
 from rstream.store.memory_blobs import get_or_none
@@ -99,6 +100,8 @@ class Board:
         self.unread: dict[str, str] = {}
         #: By root and output its claim, and its rows as far as they were read.
         self._tables: dict[tuple[str, str], tuple[bytes | None, CurrentTable]] = {}
+        #: By root: the stored plan and its picture; it changes with a deployment only.
+        self._plans: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
         #: By job: time, status and findings of the last examination.
         self._examined: dict[str, tuple[int, Any, list[dict[str, Any]]]] = {}
 
@@ -118,6 +121,7 @@ class Board:
             jobs[name] = self._of_root(root, self.jobs.get(name), now_us)
         self.jobs = jobs
         self._tables = {key: found for key, found in self._tables.items() if key[0] in roots}
+        self._plans = {root: found for root, found in self._plans.items() if root in roots}
 
     def _of_root(self, root: str, before: SeenJob | None, now_us: int) -> SeenJob:
         status = look_at(root, now_us)
@@ -174,9 +178,13 @@ class Board:
 
     def plan(self, name: str) -> dict[str, Any]:
         """The plan of a job as a graph with positions."""
-        job = self.job(name)
-        found: dict[str, Any] = job.once("plan", lambda: answers.drawn_plan(job.root))
-        return found
+        root = self.job(name).root
+        stored = get_or_none(JobRoot(root).store, PLAN)
+        known, drawn = self._plans.get(root, (None, {}))
+        if stored is None or known != stored:
+            drawn = answers.drawn_plan(root)
+            self._plans[root] = stored, drawn
+        return drawn
 
     def timeline(self, name: str) -> list[dict[str, Any]]:
         """What happened to a job, the latest last, without checkpoints."""

@@ -26,8 +26,8 @@ def laid_out(stages: list[Stage]) -> list[Stage]:
             name: statistics.fmean(row[other] for other in after[name]) if after[name] else 0.0
             for name in here
         }
-        in_order = sorted((wanted[name], name) for name in here)
-        row |= {name: float(place) for place, (_, name) in enumerate(in_order)}
+        in_order = sorted(here, key=lambda name: wanted[name])  # ties keep the order of the plan
+        row |= {name: float(place) for place, name in enumerate(in_order)}
     return [
         {**stage, "column": column[stage["stage"]], "row": row[stage["stage"]]}
         | {"after": after[stage["stage"]]}
