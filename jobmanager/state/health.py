@@ -245,6 +245,10 @@ def _odd_times(status: Status) -> Iterator[Reason]:
             yield Reason("degraded", "odd times", about, row["reason"], row["advice"])
 
 
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count:,} calls"
+
+
 def _slow_calls(status: Status) -> Iterator[Reason]:
     """Calls of a lookup that take long, or do not return."""
     if status["state"] not in OPEN_STATES:
@@ -260,7 +264,7 @@ def _slow_calls(status: Status) -> Iterator[Reason]:
             "waiting" if is_silent else "ok",
             "slow calls",
             f"{name} in {row['vertex']}",
-            f"the lookup {name} in {row['vertex']} {last}: {row['running']} calls in progress, "
+            f"the lookup {name} in {row['vertex']} {last}: {_calls(row['running'])} in progress, "
             f"{row['calls']:,} made{failed}, median {row['median_us'] / 1e6:.2f} s, "
             f"p99 {p99_s:.2f} s",
             "raise concurrency=, or use batch= or cache=; timeout= limits each attempt",

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import jobmanager
+from jobmanager.driver.running.batch.validate import compare
 from planner import (
     KeyedContext,
     KeyedProcess,
@@ -264,3 +265,23 @@ def test_ends_of_events_and_windows_before_they_close() -> None:
     assert_twins(ROWS.upserts("k").group_by("k").process(Living))
     early = ROWS.group_by("k").window(hopping(8, 4), emit="changes")
     assert_twins(early.agg(n=agg.count(), most=agg.max("x")))
+
+
+def inverse(x: int) -> float:
+    return 12 / x
+
+
+def test_a_batch_makes_the_calls_of_a_lookup_again() -> None:
+    found = assert_calls(ROWS.lookup(inverse, {"y": "float64"}, "x", on_error="null"))
+    assert found.column("y").null_count == 2
+    once = ROWS.call_once(inverse, {"y": "float64"}, "x", "x")
+    with pytest.raises(UnsupportedInBatchError, match="calls again that may be made only once"):
+        batched(once)
+
+
+def assert_calls(stream: Stream) -> pa.Table:
+    """The answer of a job and of a batch; what a plan alone runs has no calls."""
+    batch = batched(stream)
+    found = compare(jobmanager.collect(stream, executor="local"), batch)
+    assert found.is_equal, str(found)
+    return batch

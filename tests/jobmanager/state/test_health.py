@@ -22,9 +22,23 @@ def delivery(state: str, error: str = "") -> dict[str, Any]:
 HELD = {"vertex": "s01.0", "time_us": 7, "health": "waiting", "reason": "clip waits", "advice": ""}
 
 
+def lookup(**counts: int) -> dict[str, Any]:
+    given = {"calls": 12, "failures": 0, "median_us": 90_000, "p99_us": 90_000, "running": 4}
+    return {"vertex": "s01.0", "function": "price", "oldest_us": 80_000, **given, **counts}
+
+
 @pytest.mark.parametrize(
     ("fields", "health", "words"),
     [
+        ({"calls": [lookup()]}, "ok", ""),
+        ({"calls": [lookup(p99_us=300_000, running=0)]}, "ok", ""),
+        (
+            {"calls": [lookup(p99_us=300_000, failures=2)]},
+            "ok",
+            "price in s01.0 is slow: 4 calls in progress, 12 made, 2 failed, median 0.09 s, "
+            "p99 0.30 s",
+        ),
+        ({"calls": [lookup(oldest_us=6 * S, running=1)]}, "waiting", "has not answered for 6 s"),
         ({}, "ok", ""),
         ({"deliveries": [delivery("delivering")]}, "ok", ""),
         ({"deliveries": [delivery("opening")]}, "ok", "connects to its destination"),
