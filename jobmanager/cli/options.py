@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated, Any, Literal
 
 import typer
@@ -14,6 +16,17 @@ def _show_version(is_asked: bool) -> None:
     if is_asked:
         print(f"streamscope {metadata.version('streamscope')}")
         raise typer.Exit
+
+
+def new_file(path: Path | None) -> Path | None:
+    """Check that a file can be written there, before anything is computed for it."""
+    if path is None:
+        return None
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder: name a file")
+    if not os.access(path.parent, os.W_OK):
+        raise typer.BadParameter(f"{path.parent} is no folder to write to")
+    return path
 
 
 Version = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli import options
 from jobmanager.delivery.answer import print_rows
 from jobmanager.replay import replaying
 from jobmanager.replay.rows import bisecting, capsules, diffing, whys
@@ -117,7 +117,10 @@ def diff(
         list[str] | None, typer.Option(metavar="COLUMN", help="Pair rows by this column.")
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report for a pull request.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=options.new_file, help="Write a report for a pull request."
+        ),
     ] = None,
     settings: options.Settings = None,
     trust: options.Trust = False,
@@ -165,7 +168,12 @@ def bisect(
 def capsule(
     root: options.Root,
     row: Row,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.zip", help="Where to write.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE.zip", callback=options.new_file, help="Where to write."
+        ),
+    ],
     mask: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Replace its values by marks.")
     ] = None,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli import options
 from jobmanager.cli.page.answers import ROWS_MAX
 from jobmanager.cli.page.bundle import write_bundle
 from jobmanager.cli.page.doctor import Finding, findings
@@ -85,14 +85,22 @@ def doctor(
 def bundle(
     root: options.Root,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.zip", help="By default NAME.zip.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE.zip",
+            callback=options.new_file,
+            help="By default NAME.zip.",
+        ),
     ] = None,
     rows: Annotated[
         int, typer.Option(min=0, max=ROWS_MAX, help="Include this number of rows of each kind.")
     ] = 0,
     as_json: options.AsJson = False,
 ) -> None:
-    path = out or Path(f"{Path(root.rstrip('/')).name}.zip")
+    path = out or options.new_file(Path(f"{Path(root.rstrip('/')).name}.zip"))
+    assert path is not None
     made = write_bundle(root, path, rows=rows)
     line = f"{path}: {made['bytes']:,} bytes; jobmanager serve {path} shows it"
     print(json.dumps(made) if as_json else line)

@@ -10,9 +10,11 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 import streamscope as ss
 from jobmanager import JobFailedError
+from jobmanager.cli.main import app
 from jobmanager.cli.page.board import Board
 from jobmanager.cli.page.bundle import BundledJobs, _masked, write_bundle
 from jobmanager.driver.notes import NoteWarning
@@ -88,3 +90,21 @@ def test_what_messages_quote_is_masked(text: str) -> None:
     assert PASSWORD not in shown
     assert VALUE not in shown
     assert "..." in shown or "***" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bundle", "ROOT", "-o", "no/such/folder.zip"),
+        ("bundle", "ROOT", "-o", "."),
+        ("capsule", "ROOT", "--row", "n = 1", "-o", "no/such/folder.zip"),
+        ("diff", "ROOT", "new.py", "--markdown", "no/such/report.md"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = CliRunner().invoke(app, list(arguments))
+    assert found.exit_code == 2
+    assert found.exception is None or isinstance(found.exception, SystemExit)
+    assert "folder" in found.stderr + capsys.readouterr().err
