@@ -1,10 +1,13 @@
-"""A window aggregate over many keys, in memory and at a tenth of it, beside DuckDB.
+"""State in memory and at a tenth of it: a window aggregate beside DuckDB, keys, and a restore.
 
 Each point is a process of its own: a count, an integer sum and a double sum per key over one
 tumbling window of random keys, fed to the operator in batches. Peak memory is what is private to
 the process (``RssAnon``); pages of mapped scratch files belong to the kernel, which may drop them.
 DuckDB aggregates the same rows with one thread, in memory and with that share as ``memory_limit``
-(at least 60 MB: it starts with no less). Rows are made before. The last line is one JSON object.
+(at least 60 MB: it starts with no less). Rows are made before. ``--engines process deduplicate``
+measures a keyed process with a count and a sum, and exact ids without a bound in time. ``--engines
+restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the first
+output. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -21,15 +25,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from planner import KeyedContext, KeyedProcess
+from planner.api.stream import Stream
+from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
+from rvertex.checkpoint.codec import CheckpointWriter, load_checkpoint
 from rvertex.events.run import Run
+from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import WindowAggregate
 from rvertex.state.memory import StateMemory, give_memory
 from rvertex.state.scratch import Scratch
+from rvertex.vertex.spec import Snapshot, VertexId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 ROWS, STEP_ROWS = 20_000_000, 131_072
 KEYS = (10, 10_000, 1_000_000, 5_000_000)
@@ -53,16 +63,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--keys", type=int, nargs="*", default=KEYS)
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "BUDGET"))
-    parser.add_argument("--duckdb", action="store_true")
+    parser.add_argument("--engines", nargs="*", choices=ENGINES, default=["window"])
     args = parser.parse_args()
     if args.one:
         engine, budget = args.one
-        run = duckdb_point if engine == "duckdb" else window_point
-        print(json.dumps(run(args.rows, args.keys[0], int(budget) or None)))
+        print(json.dumps(ENGINES[engine](args.rows, args.keys[0], int(budget) or None)))
         return
     points: list[dict[str, Any]] = []
     for keys in args.keys:
-        for engine in ("window", *(["duckdb"] if args.duckdb else [])):
+        for engine in args.engines:
             whole = _point(engine, args.rows, keys, 0)
             points.append(whole)
             budget = int(whole["state_bytes"]) // 10
@@ -131,6 +140,102 @@ def window_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
     }
 
 
+class Totals(KeyedProcess):
+    """A row per event: how many, and their sum."""
+
+    output = {"n": "int64", "total": "float64"}  # noqa: RUF012  as docs/USERCODE.md shows it
+    n: int = 0
+    total: float = 0.0
+    text: str = ""
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        """Count and add."""
+        self.n += 1
+        self.total += event.x
+        ctx.emit(self.n, self.total)
+
+
+class Noted(Totals):
+    """The same with 400 B more."""
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        """Count, add, and remember a text."""
+        self.n += 1
+        self.total += event.x
+        self.text = f"{event.n:0400}"
+        ctx.emit(self.n, self.total)
+
+
+def _process(process: type[KeyedProcess]) -> Any:
+    types = {"k": "int64", "n": "int64", "x": "float64"}
+    stream = Stream.from_items(types, []).group_by("k").process(process)
+    spec: Any = stream.plan
+    return spec.spec.open([PAYLOAD])
+
+
+def keys_point(operator: Any, rows: int, keys: int, budget: int | None) -> dict[str, Any]:
+    """An operator that emits as it goes, with a CTI after each batch."""
+    memory = StateMemory(2**50 if budget is None else budget, Scratch())
+    give_memory(operator, memory)
+    spent, state, total = 0.0, 0, 0
+    with _peak_bytes() as peak, np.errstate(over="ignore"):
+        for batch in batches(rows, keys):
+            begun = time.process_time()
+            out: Run = operator.process([Run(batch, np.array([batch.column(0)[-1].as_py()]))])
+            spent += time.process_time() - begun
+            state = max(state, memory.used_bytes)
+            total = (total + _checksum(out.events)) % 2**64
+    return {
+        "cpu_s": spent,
+        "state_bytes": state,
+        "peak_bytes": peak[0],
+        "written_bytes": memory.scratch.written_bytes,
+        "spilled_bytes": memory.scratch.used_bytes,
+        "digest": f"{total:016x}",
+    }
+
+
+def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
+    """A checkpoint of ``keys`` keys in a folder, from the first byte read to the first output."""
+    with tempfile.TemporaryDirectory() as folder:
+        operator, given = _process(Noted), list(batches(keys, keys))
+        give_memory(operator, StateMemory(keys * 200))
+        for batch in given:
+            operator.process([Run(batch, np.array([batch.column(0)[-1].as_py()]))])
+        snapshot = Snapshot(VertexId("v"), "s", (0,), (0,), (b"",), (operator.snapshot(),))
+
+        def put(name: str, data: Any) -> None:
+            (Path(folder) / name.replace("/", "-")).write_bytes(data)
+
+        def fetch(names: Sequence[str]) -> list[bytes | None]:
+            return [(Path(folder) / name.replace("/", "-")).read_bytes() for name in names]
+
+        for _ in CheckpointWriter("c", 1, inline_bytes_max=100).write(snapshot, 1, put):
+            pass
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        memory = StateMemory(2**50 if budget is None else budget)
+        begun, wall = time.process_time(), time.perf_counter()
+        (manifest,) = fetch(["c/00000001-000001.ckpt"])
+        assert manifest is not None
+        loaded = load_checkpoint(
+            manifest, name="c", state_schema="s", fetch=fetch, place=memory.placed
+        )
+        read_s = time.process_time() - begun
+        again = _process(Noted)
+        give_memory(again, memory)
+        again.load(loaded.snapshot.states[0])
+        loaded_s = time.process_time() - begun
+        again.process([Run(given[0].slice(0, 1_000), np.array([INF_TIME]))])
+        spent, wall_s = time.process_time() - begun, time.perf_counter() - wall
+    return {
+        "state_bytes": size,
+        "read_cpu_s": read_s,
+        "load_cpu_s": loaded_s - read_s,
+        "first_output_cpu_s": spent - loaded_s,
+        "wall_s": wall_s,
+    }
+
+
 def _checksum(rows: pa.RecordBatch) -> int:
     """A sum over rows that does not depend on pieces; doubles by their bits."""
     mixed = np.zeros(rows.num_rows, np.uint64)
@@ -156,6 +261,17 @@ def duckdb_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
     assert out is not None
     assert rows_of.num_rows == rows
     return {"cpu_s": spent, "peak_bytes": peak[0], "state_bytes": peak[0], "groups": out[0]}
+
+
+ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
+    "window": window_point,
+    "duckdb": duckdb_point,
+    "process": lambda *point: keys_point(_process(Totals), *point),
+    "deduplicate": lambda *point: keys_point(
+        Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD]), *point
+    ),
+    "restore": restore_point,
+}
 
 
 class _peak_bytes:  # noqa: N801 - used as a context manager function

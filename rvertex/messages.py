@@ -46,13 +46,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of an instance went since it started, from samples of its thread."""
+    """Where the time of an instance went since it started, by samples, and what its state takes."""
 
     #: In polls of the vertex, and of that in functions of the user.
     busy_us: int = 0
     user_us: int = 0
     #: The user's function that took most of it; empty: none was sampled.
     function: str = ""
+    #: State in memory that can be spilled; files and bytes that it has written to scratch.
+    memory_bytes: int = 0
+    spills: int = 0
+    spilled_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rvertex.messages import HostBusy, Timing
+from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
     from rstream.clock import Clock
+    from rvertex.state.memory import StateMemory
 
 _OPERATORS = "rvertex.operators."
 #: Modules below these are not code of the user's.
@@ -49,6 +51,8 @@ class Watch:
         #: By vertex and epoch: seconds in polls, and by function of the user.
         self._busy_s: Counter[tuple[str, int]] = Counter()
         self._user_s: dict[tuple[str, int], Counter[str]] = {}
+        #: The memory of the state of each.
+        self._memory: dict[tuple[str, int], StateMemory] = {}
 
     def begin(self, vertex: str, epoch: int) -> None:
         """A poll of a vertex begins."""
@@ -69,12 +73,16 @@ class Watch:
         if function:
             self._user_s.setdefault(key, Counter())[function] += elapsed_s  # type: ignore[assignment]
 
-    def timing(self, vertex: str, epoch: int) -> Timing:
-        """Where the time of an instance went."""
+    def timing(self, vertex: str, epoch: int, memory: StateMemory | None = None) -> Timing:
+        """Where the time of an instance went; ``memory`` of its state is kept for later calls."""
+        if memory is not None:
+            self._memory[vertex, epoch] = memory
+        memory = self._memory.get((vertex, epoch), UNLIMITED)
         spent = self._user_s.get((vertex, epoch), Counter())
         function = max(spent, key=lambda name: (spent[name], name), default="")
         user_s, busy_s = sum(spent.values()), self._busy_s[vertex, epoch]
-        return Timing(int(busy_s * 1e6), int(user_s * 1e6), function)
+        used = memory.used_bytes, memory.spills, memory.spilled_bytes
+        return Timing(int(busy_s * 1e6), int(user_s * 1e6), function, *used)
 
     def look(self) -> HostBusy | None:
         """What the poll that goes on is busy with, if it lasts long."""

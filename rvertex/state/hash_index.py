@@ -1,7 +1,8 @@
 """An index of a run's rows by key hash, with a Bloom filter in front.
 
 A lookup is per batch: the filter drops most hashes of other runs, a binary search finds the rest.
-Rows of one hash may have different keys, so callers compare the keys.
+An entry has the low bits of a hash above the number of the row, so a plain sort makes the index.
+Candidates may have different keys, so callers compare the keys.
 
 Invariants: (1) every row of a hash is a candidate for it; (2) the filter never drops a hash that
 the run has. Source: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters"
@@ -27,6 +28,9 @@ _HALF = np.uint64(32)
 _BIT = np.uint64(63)
 _BIT_WIDTH = 6
 _BLOCK = 1 << 16
+#: Bits of an entry for the row; the others are for the hash.
+_ROW_BITS = np.uint64(23)
+_ROW_MASK = np.uint64(2**23 - 1)
 
 
 class BloomFilter:
@@ -73,12 +77,13 @@ class HashIndex:
         store: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]],
     ) -> None:
         """``store``: writes batches to scratch, or returns them as they are."""
+        assert len(hashes) <= _ROW_MASK, len(hashes)
         self._filter = BloomFilter(hashes)
-        rows = np.argsort(hashes).astype(np.int32)
-        columns = [pa.array(hashes[rows]), pa.array(rows)]
-        (held,) = store([pa.RecordBatch.from_arrays(columns, names=["hash", "row"])])
-        self._hashes: np.ndarray = held.column(0).to_numpy()
-        self._rows: np.ndarray = held.column(1).to_numpy()
+        entries = hashes << _ROW_BITS
+        entries |= np.arange(len(hashes), dtype=np.uint64)
+        entries.sort()
+        (stored,) = store([pa.RecordBatch.from_arrays([pa.array(entries)], names=["entry"])])
+        self._entries: np.ndarray = stored.column(0).to_numpy()
 
     @property
     def filter_bytes(self) -> int:
@@ -86,11 +91,14 @@ class HashIndex:
         return self._filter.nbytes
 
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs of a position in ``hashes`` (sorted) and a row with that hash, int64[m] each."""
+        """Pairs of a position in ``hashes`` and a row that may have that hash, int64[m] each."""
         needles = np.flatnonzero(self._filter.may_have(hashes))
-        wanted = hashes[needles]
-        first = np.searchsorted(self._hashes, wanted)
-        count = np.searchsorted(self._hashes, wanted, side="right") - first
+        wanted = hashes[needles] << _ROW_BITS
+        order = np.argsort(wanted)  # neighbours are found in neighbouring memory
+        needles, wanted = needles[order], wanted[order]
+        first = np.searchsorted(self._entries, wanted)
+        count = np.searchsorted(self._entries, wanted | _ROW_MASK, side="right") - first
         pairs = np.repeat(np.arange(len(needles)), count)
         offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-        return needles[pairs], self._rows[first[pairs] + offset].astype(np.int64)
+        rows = self._entries[first[pairs] + offset] & _ROW_MASK
+        return needles[pairs], rows.view(np.int64)

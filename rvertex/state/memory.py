@@ -36,12 +36,20 @@ _OBJECT_BYTES = 64
 
 
 class StateMemory:
-    """The budget of one host; holders of all its vertices share it."""
+    """The budget of one host, which all its vertices share, or the part that one vertex uses."""
 
-    def __init__(self, budget_bytes: int | None, scratch: Scratch | None = None) -> None:
-        """``budget_bytes`` None: nothing is ever spilled."""
+    def __init__(
+        self,
+        budget_bytes: int | None,
+        scratch: Scratch | None = None,
+        host: StateMemory | None = None,
+    ) -> None:
+        """``budget_bytes`` None: nothing is ever spilled. ``host``: of the vertex."""
         self.budget_bytes = budget_bytes
         self.scratch = scratch or Scratch()
+        self.host = host or self
+        #: Files and bytes written to scratch so far.
+        self.spills = self.spilled_bytes = 0
         #: What all holders take in memory.
         self.used_bytes = 0
         self._holders = 0
@@ -53,11 +61,24 @@ class StateMemory:
         self.add(0, holders=1)
         return Holder(self)
 
+    def of_vertex(self) -> StateMemory:
+        """The same budget, with separate counts."""
+        return StateMemory(self.budget_bytes, self.scratch, self.host)
+
     def add(self, nbytes: int, holders: int = 0) -> None:
         """Add to what all holders take; only holders call this."""
         with self._lock:
             self.used_bytes += nbytes
             self._holders += holders
+        if self.host is not self:
+            self.host.add(nbytes, holders)
+
+    def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        stored = self.scratch.store(batches)
+        self.spills += 1
+        self.spilled_bytes += sum(batch.nbytes for batch in stored)
+        return stored
 
     def placed(self, part: bytes, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if that exceeds the budget."""
@@ -113,17 +134,17 @@ class Holder:
     @property
     def must_spill(self) -> bool:
         """Whether this holder has to let go of memory."""
-        budget = self._memory.budget_bytes
-        if budget is None or self._memory.used_bytes <= budget:
+        host = self._memory.host
+        if host.budget_bytes is None or host.used_bytes <= host.budget_bytes:
             return False
-        return self.used_bytes > self._memory.share_bytes
+        return self.used_bytes > host.share_bytes
 
     @property
     def run_bytes(self) -> int:
         """How much to gather before it is written as one run."""
         if not self.may_spill:
             return UNLIMITED_RUN_BYTES
-        return max(self._memory.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
+        return max(self._memory.host.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
 
     @property
     def run_bytes_min(self) -> int:
@@ -132,7 +153,7 @@ class Holder:
 
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
-        return self._memory.scratch.store(batches)
+        return self._memory.store(batches)
 
 
 #: For operators outside of a host: nothing is spilled.

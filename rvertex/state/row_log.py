@@ -112,9 +112,10 @@ class _Part:
         ]
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """The current rows, block by block."""
+    def rest(self, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+        """The current rows, block by block, with these columns or all."""
         for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
+            block = block.select(columns) if columns else block
             mask = self.current[lo:hi]
             kept = block if mask.all() else block.filter(pa.array(mask))
             if kept.num_rows:
@@ -188,9 +189,7 @@ class RowLog:
             return []
         plain = [plain_array(column) for column in columns]
         hashes = hash_rows(plain)
-        order = np.argsort(hashes)
-        hashes = hashes[order]
-        return [rows for part in self._parts for rows in self._find(part, plain, hashes, order)]
+        return [rows for part in self._parts for rows in self._find(part, plain, hashes)]
 
     def take(self, numbers: np.ndarray) -> list[pa.RecordBatch]:
         """The free rows among these; they are held afterwards."""
@@ -230,9 +229,9 @@ class RowLog:
         if any(part.last <= now for part in self._parts):
             self._parts = [part for part in self._parts if part.last > now]
 
-    def current(self) -> list[pa.RecordBatch]:
-        """All current rows."""
-        return [rows for part in self._parts for rows in part.rest()]
+    def current(self, columns: Sequence[str] = ()) -> list[pa.RecordBatch]:
+        """All current rows, with these columns or all."""
+        return [rows for part in self._parts for rows in part.rest(columns)]
 
     def save(self) -> dict[str, pa.Table]:
         """All rows, by reference, and which of them are current."""
@@ -261,9 +260,9 @@ class RowLog:
                 start, first = end, k + 1
 
     def _find(
-        self, part: _Part, columns: Sequence[pa.Array], hashes: np.ndarray, order: np.ndarray
+        self, part: _Part, columns: Sequence[pa.Array], hashes: np.ndarray
     ) -> Iterator[pa.RecordBatch]:
-        """The free rows of a part; ``order``: the rows of ``columns`` by their ``hashes``."""
+        """The free rows of a part; ``hashes``: of the rows of ``columns``."""
         if not part.free:
             return
         if part.index is None:
@@ -277,7 +276,7 @@ class RowLog:
         if not len(at):
             return
         candidates = part.take(at)
-        wanted = pa.array(order[needle])
+        wanted = pa.array(needle)
         keys = [plain_array(candidates.column(name)) for name in self._keys]
         same = np.flatnonzero(equal_keys(keys, [column.take(wanted) for column in columns]))
         found = same[heads_of(at[same])]

@@ -71,7 +71,7 @@ class RVertex:
         self.spec = spec
         self._values = values
         self._before_step = before_step
-        self._memory = memory
+        self.memory = memory.of_vertex()
         self._pending_rows_max, self._pending_bytes_max = pending_rows_max, pending_bytes_max
         self._open()
 
@@ -105,7 +105,7 @@ class RVertex:
         self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
-            give_memory(running, self._memory)
+            give_memory(running, self.memory)
             if self._values is not None and isinstance(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)

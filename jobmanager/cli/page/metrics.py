@@ -223,6 +223,27 @@ METRICS = (
         _each("vertices", _VERTEX, "state_bytes"),
     ),
     Metric(
+        "vertex_state_memory_bytes",
+        "gauge",
+        _VERTEX,
+        "State in memory that can be spilled.",
+        _each("vertices", _VERTEX, "memory_bytes"),
+    ),
+    Metric(
+        "vertex_spilled_bytes",
+        "counter",
+        _VERTEX,
+        "State that a vertex has written to scratch since it started.",
+        _each("vertices", _VERTEX, "spilled_bytes"),
+    ),
+    Metric(
+        "vertex_spills",
+        "counter",
+        _VERTEX,
+        "Files that a vertex has written to scratch since it started.",
+        _each("vertices", _VERTEX, "spills"),
+    ),
+    Metric(
         "vertex_unflushed_bytes",
         "gauge",
         _VERTEX,
@@ -291,7 +312,7 @@ METRICS = (
         "host_state_memory_bytes",
         "gauge",
         ("host",),
-        "What windows keep in memory, where state can be spilled.",
+        "State in memory that can be spilled.",
         _memory("state_bytes"),
     ),
     Metric(

@@ -172,7 +172,7 @@ class KeyedState:
         assert not self.slots, len(self.slots)
         self._log.load(keys, current)
         if self._key_types and self._log.free_rows > LOADED_MAX:
-            for rows in self._log.current():
+            for rows in self._log.current([NUMBER, TIMES]):
                 self._stored_timers.add(*_least_timers(rows))
         else:
             for rows in self._log.take_all():

@@ -28,6 +28,20 @@ def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
     assert (busy.must_spill, busy.may_spill) == (False, True)
 
 
+def test_vertices_share_the_budget_of_their_host_and_have_counts_of_their_own() -> None:
+    host = StateMemory(100)
+    busy, idle = host.of_vertex(), host.of_vertex()
+    holders = busy.holder(), idle.holder()
+    holders[0].used_bytes, holders[1].used_bytes = 90, 20
+    assert (busy.used_bytes, idle.used_bytes, host.used_bytes) == (90, 20, 110)
+    assert [holder.must_spill for holder in holders] == [True, False]
+    holders[0].store([pa.record_batch({"x": pa.array(range(10))})])
+    assert (busy.spills, busy.spilled_bytes, idle.spills) == (1, 80, 0)
+    del holders
+    gc.collect()
+    assert host.used_bytes == 0
+
+
 def test_without_a_budget_nobody_spills() -> None:
     holder = UNLIMITED.holder()
     holder.used_bytes = 2**60
