@@ -32,7 +32,7 @@ from rvertex.sinks.errors import (
     RowsRefusedError,
 )
 from rvertex.sinks.protocol import DeliveryProgress
-from rvertex.user_code.errors import reason_of
+from rvertex.user_code.errors import line_of, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,10 @@ _BUGS = (NameError, ImportError, SyntaxError, NotImplementedError)
 _LOGIN, _ADDRESS = "correct the token or the user of the function", "correct its address"
 #: Of the rows: the same call would raise it again. An OSError may pass.
 _VALUES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
-_ROWS = "correct the query, the function or the receiver, or keep such rows with on_bad_row="
+_ROWS = (
+    "correct the query, the function or the receiver, or keep such rows with "
+    'on_bad_row="dead_letter"'
+)
 #: Answers over HTTP that no retry mends, as urllib, requests and httpx raise them. Others pass: a
 #: receiver that is busy (408, 409, 425, 429) or broken (5xx).
 _HTTP = {
@@ -175,7 +178,7 @@ class FunctionDestination:
             self._function(first_seq, batch, **told)
         except (Exception, SystemExit) as error:
             if _refuses_rows(error):
-                reason = f"it raised {reason_of(error)}"
+                reason = f"it raised {reason_of(error)} at {line_of(error)}"
                 refused = self._name, first_seq, next_seq, reason, _ROWS
                 raise RowsRefusedError(*refused) from error
             reason = f"it raised {reason_of(error)} (items from {first_seq})"

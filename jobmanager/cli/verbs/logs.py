@@ -59,7 +59,8 @@ def logs(
         time.sleep(LOOK_EVERY_S)
     status = shown_status(job_root, SystemClock().now_us())
     if not as_json and not vertex:
-        print(f"the job is {status['state']}")
+        error = status.get("error", "")
+        print(f"the job is {status['state']}" + (f": {error}" if error else ""))
         for line in reason_lines(status):
             print(line)
 

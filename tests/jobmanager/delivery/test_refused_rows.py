@@ -63,15 +63,21 @@ def test_rows_that_a_function_refuses(tmp_path: Path, changes: bool) -> None:
     assert sorted(found) == [n for n in range(ROWS) if n not in BAD]
     letters = ss.read_dead_letters(str(tmp_path / "job"), "orders")
     assert letters["n"].to_pylist() == list(BAD)
-    assert letters["_reason"].to_pylist()[1] == "it raised ValueError: 77 is bad"
+    reason = letters["_reason"].to_pylist()[1]
+    assert reason.startswith("it raised ValueError: 77 is bad at ")
+    assert "in take: raise ValueError" in reason
 
 
 def test_function_that_refuses_a_row_ends_its_delivery_by_name(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     calls.mkdir()
     rows = query_to(tmp_path, ss.sinks.function(functools.partial(take, str(calls))), BAD, "bad")
-    with pytest.raises(JobFailedError, match=r"refuses a row.*ValueError: 0 is bad; correct the"):
+    with pytest.raises(
+        JobFailedError, match=r"refuses a row.*0 is bad at .*correct the"
+    ):
         run(rows, tmp_path / "job")
+    result = CliRunner().invoke(app, ["logs", str(tmp_path / "job")])
+    assert "the job is failed: delivery function:take" in result.output
 
 
 def run(query: Query, root: Path) -> dict[str, Any]:
