@@ -36,7 +36,7 @@ from rvertex.operators.lifetimes.chop import Chop
 from rvertex.operators.lifetimes.clip import Clip
 from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.stitch import Stitch
-from rvertex.operators.ordered.deduplicate import Deduplicate
+from rvertex.operators.ordered.deduplicate import LOG, Deduplicate
 from rvertex.operators.ordered.sort_together import SortTogether
 from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.user.keyed_process import KeyedProcessing
@@ -233,10 +233,16 @@ def _numbered(ports: Sequence[pa.Schema]) -> tuple[pa.Schema, ...]:
 def _deduplicate(
     spec: Deduplicate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Keys with the times until which they are dropped."""
+    """Keys with the times until which they are dropped; those on scratch are in a log."""
     mask = _of_key_table(spec, slots, state)
-    own = state.tables
+    own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
     keys = {name: _filtered(own[name], mask) for name in own}
+    if f"{LOG}keys" in state.tables:
+        log = state.tables[f"{LOG}keys"]
+        at = [f"key{spec.keys.index(name)}" for name in slots.keys[0]]
+        logged = slots.mask([as_one_array(log.column(name)) for name in at])
+        for name in (f"{LOG}keys", f"{LOG}current"):
+            keys[name] = _filtered(state.tables[name], logged)
     count = {} if slots.is_first else {"duplicates": 0}
     return OperatorState({**state.header, **count}, keys)
 

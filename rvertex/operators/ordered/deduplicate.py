@@ -46,7 +46,8 @@ ROUNDS_MAX = 32
 #: Keys that are added before their memory is measured again.
 _MEASURED_KEYS = 1 << 12
 _UNTIL = "until"
-_LOG = "log."
+#: Before the names of the tables of keys on scratch.
+LOG = "log."
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class _Deduplicator:
         """Keys and their times, by reference."""
         tables = {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
         if self._log.free_rows:
-            tables |= {_LOG + name: table for name, table in self._log.save().items()}
+            tables |= {LOG + name: table for name, table in self._log.save().items()}
         return OperatorState({"duplicates": self.duplicates}, tables)
 
     def load(self, state: OperatorState) -> None:
@@ -147,8 +148,8 @@ class _Deduplicator:
         self.duplicates = state.header.get("duplicates", 0)  # older states have none
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
-        if _LOG + "keys" in state.tables:
-            self._log.load(state.tables[_LOG + "keys"], state.tables[_LOG + "current"])
+        if LOG + "keys" in state.tables:
+            self._log.load(state.tables[LOG + "keys"], state.tables[LOG + "current"])
 
     def _recall(self, columns: list[pa.Array]) -> None:
         """Move keys from the log to memory, where they have codes already."""

@@ -14,7 +14,10 @@ import pyarrow as pa
 import pytest
 
 from rstream.items.batch import event_schema
+from rstream.items.hashing import SLOTS, slots_of
 from rstream.types import INF_TIME
+from rvertex.checkpoint.conversion import Place
+from rvertex.checkpoint.ranges.restrict import restricted
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.user.keyed_process import KeyedProcessing
@@ -25,6 +28,7 @@ from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 from rvertex.user_code.keyed.state_fields import state_fields
 from tests.support.builders import Item, cti, ev, make_run
 from tests.support.operator_harness import assert_cut_invariant
+from tests.support.small_limits import small_limits
 from tests.support.spill_bugs import SPILL_BUGS
 
 if TYPE_CHECKING:
@@ -112,6 +116,30 @@ def test_planted_bugs_are_found(name: str) -> None:
         pytest.raises((AssertionError, UserCodeError)),
     ):
         check_all(range(1, 6))
+
+
+@pytest.mark.parametrize("kind", ["two keys", "forever"])
+def test_keys_on_scratch_are_divided_by_range(kind: str) -> None:
+    run, of = make_run(drawn(1, 40), PAYLOAD), spec(kind)
+    cut, end, place = 25, np.array([INF_TIME]), Place(0, of, (PAYLOAD,))
+    before, after = (Run(run.events.slice(*at), NO_CTIS) for at in ((0, cut), (cut, 15)))
+    with small_limits():
+        whole = of.open([PAYLOAD])
+        give_memory(whole, StateMemory(0))
+        whole.process([before])
+        state = whole.snapshot()
+        assert kind != "forever" or "log.keys" in state.tables
+        expected, found = whole.process([Run(after.events, end)]).events, []
+        for slots in ((0, SLOTS // 3), (SLOTS // 3, SLOTS)):
+            part = of.open([PAYLOAD])
+            give_memory(part, StateMemory(0))
+            part.load(restricted(place, (("k",),), slots, state))
+            own = slots_of([after.events.column("k")])
+            mask = pa.array((own >= slots[0]) & (own < slots[1]))
+            found.append(part.process([Run(after.events.filter(mask), end)]).events)
+    assert sorted(map(repr, pa.Table.from_batches(found).to_pylist())) == sorted(
+        map(repr, expected.to_pylist())
+    )
 
 
 def fed(operator: Any, memory: StateMemory, keys: np.ndarray) -> tuple[list[Any], int]:
