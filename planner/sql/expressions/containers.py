@@ -10,7 +10,7 @@ from planner.api.choices import when
 from planner.api.expressions import Expr, call, greatest, least, list_of, lit, struct
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Literal
-from planner.sql.expressions.engines.settings import words
+from planner.sql.expressions.engines.settings import json_value, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,8 @@ def named_struct(*values: Expr) -> Expr:
 
 def json_object(*values: Expr) -> Expr:
     """``JSON_BUILD_OBJECT('a', x, 'b', y)`` as text; a null value is JSON's null."""
-    return call("to_json", struct(**_pairs(values, "JSON_BUILD_OBJECT")))
+    pairs = _pairs(values, "JSON_BUILD_OBJECT")
+    return call("to_json", struct(**{name: json_value(value) for name, value in pairs.items()}))
 
 
 def _over(values: Expr, kind: Expr, n: Expr, *other: Expr) -> Expr:
@@ -122,7 +123,7 @@ def _over(values: Expr, kind: Expr, n: Expr, *other: Expr) -> Expr:
 
 
 def _json_list(*values: Expr) -> Expr:
-    return call("to_json", list_of(*values))
+    return call("to_json", list_of(*map(json_value, values)))
 
 
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
@@ -177,6 +178,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     **dict.fromkeys(("json_build_object", "jsonb_build_object"), json_object),
     **dict.fromkeys(("json_array", "json_build_array", "jsonb_build_array"), _json_list),
     **dict.fromkeys(
-        ("to_json", "to_jsonb", "to_json_string", "json_string"), lambda x: call("to_json", x)
+        ("to_json", "to_jsonb", "to_json_string", "json_string"),
+        lambda x: call("to_json", json_value(x)),
     ),
 }

@@ -34,6 +34,11 @@ _NAMED = {
     "JSON_ARRAYAGG": f"TO_JSON({_LISTED})",
     **dict.fromkeys(("JSON_AGG", "JSONB_AGG", "JSON_GROUP_ARRAY"), f"TO_JSON({_EVERY})"),
 }
+#: Functions that build JSON, and what builds the value.
+_BUILDERS = {
+    **dict.fromkeys(("JSON_BUILD_OBJECT", "JSONB_BUILD_OBJECT"), "NAMED_STRUCT"),
+    **dict.fromkeys(("JSON_ARRAY", "JSON_BUILD_ARRAY", "JSONB_BUILD_ARRAY"), "LIST_VALUE"),
+}
 _MOVES: dict[str, type[exp.Binary]] = {"DATE_ADD": exp.Add, "DATE_SUB": exp.Sub}
 
 
@@ -55,6 +60,23 @@ def composed(statement: exp.Expr) -> exp.Expr:
     return statement
 
 
+def _unwrap(value: exp.Expr) -> None:
+    """Replace a builder of JSON inside of another one by the builder of the value."""
+    if isinstance(value, exp.JSONObject):
+        pairs = value.expressions if isinstance(value.expressions, list) else []
+        for pair in pairs:
+            _unwrap(pair.expression)
+        fields = [
+            exp.PropertyEQ(this=exp.to_identifier(pair.this.name), expression=pair.expression)
+            for pair in pairs
+        ]
+        value.replace(exp.Struct(expressions=fields))
+    elif isinstance(value, exp.Anonymous) and value.name.upper() in _BUILDERS:
+        for part in value.expressions:
+            _unwrap(part)
+        value.set("this", _BUILDERS[value.name.upper()])
+
+
 def _is_pair(node: exp.Expr) -> bool:
     """Whether a regression has both arguments; without them it is refused later."""
     return isinstance(node.this, exp.Expr) and isinstance(node.args.get("expression"), exp.Expr)
@@ -74,6 +96,8 @@ def _move(node: exp.Anonymous) -> None:
 
 def _filled(template: str, node: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
     is_pair = type(node) in _REGRESSIONS
+    if not is_pair and node.name.upper().startswith("JSON"):
+        _unwrap(node.expressions[0])
     parts = {"y": node.this, "x": node.expression} if is_pair else {"x": node.expressions[0]}
     given = parts if condition is None else {**parts, "c": condition}
     more = ' AND ("@c")' if condition is not None else ""

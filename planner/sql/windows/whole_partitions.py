@@ -52,20 +52,25 @@ def whole_windows(node: exp.Select, bounds: Mapping[str, int]) -> list[exp.Windo
 
     ``bounds``: by name of a column, the greatest number that is used of it.
     """
-    parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
-    windows = [
-        found
-        for part in parts
-        if part is not None
-        for found in part.find_all(exp.Window)
-        if found.find_ancestor(exp.Select) is node
-    ]
+    windows = _windows(node)
     needed = [window for window in windows if _needs_all(window)]
     if needed:
         needed += [w for w in windows if w not in needed and _is_end(w)]
     if node.args.get("qualify") is None:
         needed += [w for w in windows if _is_open_rank(w, bounds) and (needed or _of_window(w))]
     return needed
+
+
+def _windows(node: exp.Select) -> list[exp.Window]:
+    """All windows of a SELECT, without those of its subqueries."""
+    parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
+    return [
+        found
+        for part in parts
+        if part is not None
+        for found in part.find_all(exp.Window)
+        if found.find_ancestor(exp.Select) is node
+    ]
 
 
 def _needs_all(window: exp.Window) -> bool:
@@ -80,7 +85,7 @@ def _needs_all(window: exp.Window) -> bool:
 
 
 def _is_end(window: exp.Window) -> bool:
-    """Whether it is the first or the last value up to a row."""
+    """Whether it is FIRST_VALUE or LAST_VALUE up to a row."""
     function = _function(window)
     return isinstance(function, (*_FIRST, *_LAST)) and window.args.get("spec") is None
 
@@ -126,12 +131,21 @@ def with_whole_windows(
     """
     if node.args.get("joins") or node.args.get("laterals") or node.args.get("group"):
         raise names.text.error(windows[0], _ONE)
-    base = exp.Select(expressions=[exp.Star()])
+    alias = node.args["from_"].this.alias_or_name
+    frames = [w for w in _windows(node) if w not in windows and type(w.this) not in _RANKS]
+    for k, window in enumerate(frames):  # these follow the time, so they come first
+        window.meta[_COLUMN] = f"@frame{k}"
+    base = exp.Select(
+        expressions=[exp.Star(), *(_called(w.copy(), w.meta[_COLUMN]) for w in frames)]
+    )
     for part in ("from_", "where"):
         base.set(part, node.args.get(part) and node.args[part].copy())
     rows = query(_placed(base, node), names)
-    own = list(rows.stream.schema.names)
-    columns: list[str] = []
+    columns = [window.meta[_COLUMN] for window in frames]
+    own = [name for name in rows.stream.schema.names if name not in columns]
+    for column in (c for window in windows for c in window.find_all(exp.Column)):
+        if column.table == alias:
+            column.set("table", None)
     for level, group in enumerate(_grouped(windows)):
         source = f"@rows{level}"
         names = names.adding(source, rows)
@@ -142,7 +156,6 @@ def with_whole_windows(
             columns.append(window.meta[_COLUMN])
         rows = query(_placed(made, group[0]), names)
     names = names.adding("@rows", rows)
-    alias = node.args["from_"].this.alias_or_name
     return _final(node, own, alias, names), names
 
 
@@ -173,8 +186,21 @@ def _final(node: exp.Select, own: list[str], alias: str, names: Names) -> exp.Se
         listed += [_placed(exp.column(name, quoted=True), part) for name in own]
     made.set("expressions", listed)
     made.set("from_", exp.From(this=_placed(_table("@rows"), node)))
-    made.set("where", None)
+    made.set("where", _tested(made, own))
     return made
+
+
+def _tested(made: exp.Select, own: list[str]) -> exp.Expr | None:
+    """Return QUALIFY as a WHERE, once its windows are columns."""
+    condition = made.args.get("qualify")
+    if condition is None or condition.find(exp.Window) is not None:
+        return None
+    values = {part.alias: part.this for part in made.expressions if isinstance(part, exp.Alias)}
+    for column in list(condition.find_all(exp.Column)):
+        if column.name in values and column.name not in own and not column.table:
+            column.replace(exp.Paren(this=values[column.name].copy()))
+    made.set("qualify", None)
+    return _placed(exp.Where(this=condition.this), condition)
 
 
 def _table(name: str) -> exp.Expr:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InvalidPlanError
-from planner.expressions.nodes import Literal
+from planner.expressions.nodes import Call, Literal
 
 if TYPE_CHECKING:
     from planner.api.expressions import Expr
+
+
+def json_value(value: Expr) -> Expr:
+    """Return a value inside of a JSON text, without the text of a JSON that is built here."""
+    node = value.node
+    is_built = isinstance(node, Call) and node.function == "to_json"
+    return type(value)(node.args[0]) if is_built and isinstance(node, Call) else value
 
 
 def literal(value: Expr, kind: type[Any] | tuple[type[Any], ...], what: str) -> Any:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, call, struct
 from planner.expressions.types import TIMESTAMP_UTC
+from planner.sql.expressions.engines.settings import json_value
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _json_object(node: exp.Expr, compiler: Compiler) -> Expr:
     if not all(isinstance(part, exp.JSONKeyValue) for part in pairs) or not pairs:
         raise compiler.text.error(node, "write JSON_OBJECT('name' VALUE x)")
     fields = {
-        str(plain_value(part.this, compiler.text)): compiler.compile(part.expression)
+        str(plain_value(part.this, compiler.text)): json_value(compiler.compile(part.expression))
         for part in pairs
     }
     with compiler.text.located(node):

@@ -350,3 +350,17 @@ SELECT window_start, REGR_SLOPE(price, amount) AS s, REGR_INTERCEPT(price, amoun
 FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end;
 --- duckdb
 SELECT time_bucket(INTERVAL '1 hour', ts) a, regr_slope(price, amount), regr_intercept(price, amount), regr_r2(price, amount), regr_count(price, amount), regr_sxx(price, amount), regr_sxy(price, amount) FILTER (WHERE amount > 1), regr_avgx(price, amount), bit_and(amount), bit_or(amount), bit_xor(amount) FROM orders GROUP BY a
+=== share-of-window rows
+SELECT order_id, amount - AVG(price) OVER (PARTITION BY window_start, window_end) AS d, SUM(price) OVER (PARTITION BY window_start, window_end, category) AS c
+FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES));
+--- duckdb
+SELECT order_id, amount - AVG(price) OVER (PARTITION BY w), SUM(price) OVER (PARTITION BY w, category) FROM (SELECT *, time_bucket(INTERVAL '10 minutes', ts) w FROM orders)
+=== lead-in-window rows
+SELECT t.order_id, LEAD(t.amount) OVER (PARTITION BY t.window_start, t.window_end ORDER BY t.ts) AS nx
+FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES)) AS t WHERE t.amount > 1;
+--- duckdb
+SELECT order_id, LEAD(amount) OVER (PARTITION BY w ORDER BY ts) FROM (SELECT *, time_bucket(INTERVAL '10 minutes', ts) w FROM orders) WHERE amount > 1
+=== running-and-whole table
+SELECT order_id, SUM(amount) OVER (PARTITION BY customer ORDER BY ts) AS s, LAG(ts) OVER w AS pv, LEAD(ts) OVER w AS nx, NTILE(2) OVER w AS n FROM orders WINDOW w AS (PARTITION BY customer ORDER BY ts);
+--- duckdb
+SELECT order_id, SUM(amount) OVER w, LAG(ts) OVER w, LEAD(ts) OVER w, NTILE(2) OVER w FROM orders WINDOW w AS (PARTITION BY customer ORDER BY ts)

@@ -87,3 +87,11 @@ SELECT userid, list_sort(list(ms), 'DESC')[1:2], list(pageid ORDER BY ts) FROM p
 SELECT order_id, CASE WHEN amount < 2 THEN 'small' WHEN amount < 5 THEN 'medium' ELSE 'large' END AS size FROM orders EMIT CHANGES;
 --- duckdb
 SELECT order_id, CASE WHEN amount < 2 THEN 'small' WHEN amount < 5 THEN 'medium' ELSE 'large' END FROM orders
+=== latest-and-earliest rows
+SELECT userid, LATEST_BY_OFFSET(pageid) AS l, EARLIEST_BY_OFFSET(pageid) AS e, COUNT_DISTINCT(pageid) AS n FROM pageviews WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY userid EMIT FINAL;
+--- duckdb
+SELECT userid, arg_max(pageid, ts), arg_min(pageid, ts), count(DISTINCT pageid) FROM pageviews GROUP BY userid, time_bucket(INTERVAL '1 minute', ts)
+=== extract-json-field rows
+SELECT EXTRACTJSONFIELD(TO_JSON_STRING(STRUCT(p := pageid, m := ms)), '$.p') AS p, ARRAY_MAX(ARRAY[ms, 100]) AS m FROM pageviews;
+--- duckdb
+SELECT pageid, greatest(ms, 100) FROM pageviews

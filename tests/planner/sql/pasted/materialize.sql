@@ -72,3 +72,19 @@ SELECT order_id, customer, lag(amount) OVER (PARTITION BY customer ORDER BY ts) 
 SELECT order_id, date_trunc('hour', ts AT TIME ZONE 'America/New_York') AS local_hour FROM orders;
 --- duckdb
 SELECT order_id, date_trunc('hour', ts - INTERVAL 5 HOUR) FROM orders
+=== jsonb-agg table
+SELECT category, jsonb_agg(order_id) AS ids, bool_or(amount > 4) AS big FROM orders GROUP BY category;
+--- duckdb
+SELECT category, '[' || string_agg(order_id::VARCHAR, ',' ORDER BY ts) || ']', bool_or(amount > 4) FROM orders GROUP BY category
+=== two-sinks-from-view sink
+CREATE VIEW dear AS SELECT order_id, price FROM orders WHERE price > 10;
+CREATE SINK a (order_id bigint, price float8) WITH (path = '${out}/a');
+CREATE SINK b (order_id bigint, price float8) WITH (path = '${out}/b');
+INSERT INTO a SELECT * FROM dear;
+INSERT INTO b SELECT order_id, price * 2 FROM dear;
+--- duckdb
+SELECT 'a', order_id, price FROM orders WHERE price > 10 UNION ALL SELECT 'b', order_id, price * 2 FROM orders WHERE price > 10
+=== jsonb-agg-of-objects table
+SELECT category, jsonb_agg(jsonb_build_object('id', order_id, 'l', jsonb_build_array(amount))) AS docs FROM orders GROUP BY category;
+--- duckdb
+SELECT category, '[' || string_agg('{"id":' || order_id || ',"l":[' || amount || ']}', ',' ORDER BY ts) || ']' FROM orders GROUP BY category

@@ -98,3 +98,24 @@ DESCRIBE orders;
 SELECT order_id FROM orders WHERE amount > 6;
 --- duckdb
 SELECT order_id FROM orders WHERE amount > 6
+=== jsonb-operators rows
+WITH j AS (SELECT order_id, jsonb_build_object('p', product, 'n', jsonb_build_array(amount, 2)) AS doc FROM orders)
+SELECT order_id, doc ->> 'p' AS p, doc::jsonb #>> '{n,0}' AS n, doc -> 'n' AS l FROM j;
+--- duckdb
+SELECT order_id, product, amount::VARCHAR, '[' || amount || ',2]' FROM orders
+=== array-functions rows
+SELECT order_id, array_length(ARRAY[amount, 1], 1) AS n, array_cat(ARRAY[amount], ARRAY[2]) AS c, array_append(ARRAY[amount], 5) AS a, array_position(ARRAY[amount, 9], 9) AS p, array_to_string(ARRAY[product, category], '-') AS s, array_remove(ARRAY[amount, 2], 2) AS r FROM orders;
+--- duckdb
+SELECT order_id, 2, [amount, 2], [amount, 5], list_position([amount, 9], 9), product || '-' || category, list_filter([amount, 2], lambda x: x <> 2) FROM orders
+=== date-bin rows
+SELECT order_id, date_bin(INTERVAL '7 minutes', ts, TIMESTAMP '2026-01-01 10:00:00') AS b FROM orders;
+--- duckdb
+SELECT order_id, time_bucket(INTERVAL '7 minutes', ts, TIMESTAMP '2026-01-01 10:00:00') FROM orders
+=== partition-average table
+SELECT order_id, customer, amount, avg(price) OVER (PARTITION BY customer) AS a, count(*) OVER () AS n FROM orders;
+--- duckdb
+SELECT order_id, customer, amount, avg(price) OVER (PARTITION BY customer), count(*) OVER () FROM orders
+=== lead-lag-gap table
+SELECT order_id, lead(price) OVER (PARTITION BY customer ORDER BY ts) - price AS gap FROM orders;
+--- duckdb
+SELECT order_id, lead(price) OVER (PARTITION BY customer ORDER BY ts) - price FROM orders

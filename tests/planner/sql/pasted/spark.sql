@@ -141,3 +141,15 @@ SELECT order_id, {'p': product, 'n': amount}, {'p': product, 'n': amount}, [5, 6
 SELECT order_id, date_add(ts, INTERVAL 1 DAY) AS d, date_sub(ts, INTERVAL 2 HOUR) AS h FROM orders;
 --- duckdb
 SELECT order_id, ts + INTERVAL 1 DAY, ts - INTERVAL 2 HOUR FROM orders
+=== ranks-of-table rows
+SELECT name, city, rank() OVER (PARTITION BY city ORDER BY age) AS r, dense_rank() OVER (PARTITION BY city ORDER BY age) AS d, percent_rank() OVER (PARTITION BY city ORDER BY age) AS p, cume_dist() OVER (PARTITION BY city ORDER BY age) AS c, lead(age) OVER (PARTITION BY city ORDER BY age) AS nx, nth_value(name, 2) OVER (PARTITION BY city ORDER BY age) AS second FROM users;
+--- duckdb
+SELECT name, city, rank() OVER w, dense_rank() OVER w, percent_rank() OVER w, cume_dist() OVER w, lead(age) OVER w, nth_value(name, 2) OVER w FROM users WINDOW w AS (PARTITION BY city ORDER BY age)
+=== qualify-ntile rows
+SELECT name FROM users QUALIFY ntile(2) OVER (ORDER BY age, name) = 1;
+--- duckdb
+SELECT name FROM users QUALIFY ntile(2) OVER (ORDER BY age, name) = 1
+=== histogram-of-lists rows
+SELECT window.start AS s, collect_list(product) AS ps, array_sort(collect_set(category)) AS cs, bit_or(amount) AS b FROM orders GROUP BY window(ts, '10 minutes');
+--- duckdb
+SELECT time_bucket(INTERVAL '10 minutes', ts) w, list(product ORDER BY ts), list_sort(list(DISTINCT category)), bit_or(amount) FROM orders GROUP BY w
