@@ -19,7 +19,7 @@ from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.cut import read_cut
-from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.driver.running.changes.saving import save_cut
@@ -76,6 +76,8 @@ def carry_out(root: JobRoot) -> dict[str, Any] | None:
                 return _rescaled(root, plan, cut, change)
             case "rollback":
                 return _rolled_back(root, plan, cut, change)
+    except NotACutError:
+        raise
     except StreamEngineError as error:
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome)

@@ -273,8 +273,8 @@ class Rescaler:
         spec = old.operators[0] if old.operators else None
         if not isinstance(spec, Sharded):
             (whole,) = former.slots_of_vertex(old.index)
-            states = self._restricted(old.stage, snapshot.states[1:], slots, whole)
-            return [Shard(old, slots, states, time_of_input(snapshot), None)]
+            own_states = self._restricted(old.stage, snapshot.states[1:], slots, whole)
+            return [Shard(old, slots, own_states, time_of_input(snapshot), None)]
         found = []
         parts = shards_in(spec, len(spec.chain), snapshot.states[1])
         for own, (states, reached, pending) in zip(spec.ranges, parts, strict=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from rstream import open_reader
 from rstream.errors import CorruptSegmentError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import Items, event_schema
@@ -26,12 +26,11 @@ def read_snapshot(store: BlobStore, spec: VertexSpec, name: str) -> Snapshot:
 
     Raises:
         CorruptCheckpointError: it, or a part of it, is gone or damaged.
-        ChangeRefusedError: it holds positions alone.
+        NotACutError: it holds positions alone.
     """
     snapshot = read_checkpoint(store, name, spec).snapshot
     if snapshot.replay_from is not None:
-        reason = f"the last checkpoint of {spec.id} holds no state: stop the job once more"
-        raise ChangeRefusedError(str(store.uri), reason)
+        raise NotACutError(str(store.uri), f"the last checkpoint of {spec.id} holds no state")
     return snapshot
 
 
