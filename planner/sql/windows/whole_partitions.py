@@ -62,7 +62,7 @@ def whole_windows(node: exp.Select, bounds: Mapping[str, int]) -> list[exp.Windo
 
 
 def _windows(node: exp.Select) -> list[exp.Window]:
-    """All windows of a SELECT, without those of its subqueries."""
+    """Return the windows of a SELECT, without the windows of its subqueries."""
     parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
     return [
         found
