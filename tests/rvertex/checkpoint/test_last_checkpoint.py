@@ -21,8 +21,7 @@ def test_a_reader_reads_every_channel_up_to_the_cut() -> None:
     def take() -> None:
         taken[0] += 1
 
-    assert not last.poll(take)
-    assert not last.is_requested
+    assert not last.poll(take), "nothing is requested"
     last.request((2, 1, 1))
     assert last.is_requested
     for number, rows in ((0, 2), (1, 1), (2, 1)):
