@@ -112,6 +112,15 @@ class _Part:
         ]
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
+    def numbers(self, at: np.ndarray) -> np.ndarray:
+        """The numbers of the rows at positions that rise."""
+        block = self.starts.searchsorted(at, side="right") - 1
+        parts = [
+            self.blocks[k].column(0).to_numpy()[at[local] - self.starts[k]]
+            for k, local in _by_block(block)
+        ]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
     def rest(self, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """The current rows, block by block, with these columns or all."""
         for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
@@ -191,13 +200,16 @@ class RowLog:
         hashes = hash_rows(plain)
         return [rows for part in self._parts for rows in self._find(part, plain, hashes)]
 
+    def free_among(self, numbers: np.ndarray) -> np.ndarray:
+        """Which of these numbers are of free rows, bool[n]."""
+        free = [part.numbers(at) for part, at in self._free(numbers)]
+        found: np.ndarray = np.isin(numbers, np.concatenate([np.empty(0, np.int64), *free]))
+        return found
+
     def take(self, numbers: np.ndarray) -> list[pa.RecordBatch]:
         """The free rows among these; they are held afterwards."""
         found = []
-        numbers = np.unique(numbers)
-        for part, here in self._split(numbers):
-            at = part.positions(here)
-            at = at[part.current[at] & ~part.held[at]]
+        for part, at in self._free(numbers):
             if len(at):
                 part.held[at] = True
                 part.count()
@@ -284,6 +296,12 @@ class RowLog:
             part.held[at[found]] = True
             part.count()
             yield candidates if len(found) == len(at) else candidates.take(pa.array(found))
+
+    def _free(self, numbers: np.ndarray) -> Iterator[tuple[_Part, np.ndarray]]:
+        """Each part, and the positions of its free rows with these numbers."""
+        for part, here in self._split(np.unique(numbers)):
+            at = part.positions(here)
+            yield part, at[part.current[at] & ~part.held[at]]
 
     def _end(self, gone: np.ndarray) -> None:
         parts: list[_Part] = []

@@ -18,9 +18,13 @@ from rstream.types import INF_TIME
 from rvertex.state.row_log import PART_ROWS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rvertex.state.memory import Holder
 
 _NAMES = ["time", "number"]
+#: Entries that are looked up at once to find the first whose row is there.
+_LOOKED = 256
 
 
 class StoredTimes:
@@ -54,6 +58,22 @@ class StoredTimes:
     def next_at(self) -> int:
         """The least time; INF_TIME if there is none."""
         return min((int(times[0]) for times, _ in self._runs), default=INF_TIME)
+
+    def least(self, has_row: Callable[[np.ndarray], np.ndarray]) -> int:
+        """The least time of an entry whose row is there; the entries before it are removed.
+
+        ``has_row``: of numbers, bool[n].
+        """
+        runs = []
+        for times, numbers in self._runs:
+            at = 0
+            while at < len(times) and not (there := has_row(numbers[at : at + _LOOKED])).any():
+                at += _LOOKED
+            if at < len(times):
+                at += int(there.argmax())
+                runs.append((times[at:], numbers[at:]))
+        self._runs = runs
+        return self.next_at()
 
     def take(self, until: int, rows_max: int) -> tuple[int, np.ndarray]:
         """Remove entries up to ``until``; the time up to which all were taken, and their numbers.

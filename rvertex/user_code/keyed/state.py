@@ -112,8 +112,8 @@ class KeyedState:
         return min(self._timers.next_at(), self._stored_timers.next_at())
 
     def least_timer(self) -> int:
-        """As :meth:`next_timer_at`; exact for slots in memory."""
-        return min(self._timers.least(), self._stored_timers.next_at())
+        """The least time of all timers: what is emitted must not depend on what is in memory."""
+        return min(self._timers.least(), self._stored_timers.least(self._log.free_among))
 
     def fit_memory(self) -> bool:
         """Drop all slots if they exceed the memory budget; whether that was done."""

@@ -235,6 +235,12 @@ def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
+def test_no_row_waits_for_a_timer_that_has_fired() -> None:
+    """The timer of a key on scratch is the key's own, which is in memory with its next event."""
+    spec = spec_of(Everything, pa.schema([("what", pa.string())]), ("x",))
+    assert_cut_invariant(spec, [make_run([ev(0), ev(2)], PAYLOAD)], [PAYLOAD], [1])
+
+
 @given(run=runs(duration_max=4))
 @examples(8)
 def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
