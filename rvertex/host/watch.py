@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rvertex.messages import HostBusy, Timing
+from rvertex.state.collector import frame_of
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Watch:
 
     def sample(self, elapsed_s: float) -> None:
         """Count the time since the last sample for what the thread does now."""
-        poll, frame = self._poll, sys._current_frames().get(self._thread)
+        poll, frame = self._poll, frame_of(self._thread)
         if poll is None:
             return
         key = poll[:2]
@@ -93,7 +94,7 @@ class Watch:
         lasted_s = self._clock.monotonic_s() - began_s
         if lasted_s < self._busy_after_s:
             return None
-        doing = doing_of(sys._current_frames().get(self._thread))
+        doing = doing_of(frame_of(self._thread))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
         timing = self.timing(vertex, epoch)
         return HostBusy(self._host, vertex, epoch, doing, int(lasted_s), peak, timing)

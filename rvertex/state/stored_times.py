@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.types import INF_TIME
-from rvertex.state.row_log import PART_ROWS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from rvertex.state.memory import Holder
 
 _NAMES = ["time", "number"]
+#: Runs are not merged into larger ones.
+_RUN_ROWS_MAX = 1 << 21
 #: Entries that are looked up at once to find the first whose row is there.
 _LOOKED = 256
 
@@ -50,7 +51,7 @@ class StoredTimes:
         while len(self._runs) > 1:
             before, last = self._runs[-2:]
             rows = len(before[0]) + len(last[0])
-            if len(before[0]) > 2 * len(last[0]) or rows > PART_ROWS_MAX:
+            if len(before[0]) > 2 * len(last[0]) or rows > _RUN_ROWS_MAX:
                 return
             both = zip(before, last, strict=True)
             self._runs[-2:] = [self._run(*(np.concatenate(pair) for pair in both))]

@@ -22,7 +22,7 @@ from rvertex.sinks.errors import DeliveryFencedError, DeliveryUnknownError, Dest
 from rvertex.sinks.function import FunctionDestination
 from rvertex.sinks.kafka.records import RecordEncoder
 from rvertex.sinks.parquet import ParquetDestination
-from rvertex.sinks.spec import ParquetSink
+from rvertex.sinks.spec import ParquetSink, SinkSpec
 from tests.sim.scheduler import CrashedError
 from tests.sim.storage import FaultyBlobs
 from tests.sim.topic_laws import TopicSink
@@ -47,11 +47,11 @@ REFUSAL_S = 0.5
 FOLDER = "delivered/"
 
 
-@dataclass(frozen=True)
-class SimSink:
-    """A spec of a destination here (rvertex.sinks.spec.SinkSpec)."""
+@dataclass(frozen=True, slots=True)
+class SimSink(SinkSpec):
+    """A spec of a destination here."""
 
-    name: str
+    name: str = ""
     kind: Kind = "epochs"
 
     @property

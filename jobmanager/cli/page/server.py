@@ -35,7 +35,10 @@ def exports_of(board: Board | BundledJobs, otlp: str | None, lineage: str | None
         try:
             from jobmanager.cli.page.export.otlp import OtlpExport
         except ModuleNotFoundError as error:
-            raise UsageError("--otlp needs: pip install 'streamscope[otel]'") from error
+            raise UsageError(
+                f"{error.name} is not installed: pip install opentelemetry-sdk "
+                "opentelemetry-exporter-otlp-proto-http"
+            ) from error
         exports.append(OtlpExport(otlp, board))
     if lineage:
         exports.append(LineageExport(lineage, board))

@@ -89,6 +89,8 @@ class Answers:
         for field, value in zip(self._schema, values, strict=True):
             try:
                 arrays.append(arrow_column([value], field.type))
+            except MemoryError:
+                raise
             except (ValueError, TypeError, OverflowError, AttributeError, pa.ArrowException) as e:
                 what = f"returned {shown(value)} for {field.name!r}, which is {field.type}"
                 raise self._error(f"{what} ({reason_of(e)})") from None

@@ -15,9 +15,7 @@ dictionary, and only changed objects become columns again (:mod:`rvertex.user_co
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import itertools
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +31,7 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.edges.spread import EdgeSpreadOperator, in_order_of_begins
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.collector import collector_paused
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.emitted_rows import Emitted
 from rvertex.user_code.errors import (
@@ -44,7 +43,7 @@ from rvertex.user_code.errors import (
     place_of,
 )
 from rvertex.user_code.keyed.codegen import Hooks, bind, references
-from rvertex.user_code.keyed.events import PIECE_ROWS, KeyedEvents
+from rvertex.user_code.keyed.events import KeyedEvents
 from rvertex.user_code.keyed.process import KeyedContext, KeyedProcess, Timer
 from rvertex.user_code.keyed.state import KeyedState
 from rvertex.user_code.keyed.state_fields import SlotCode, StateField
@@ -52,13 +51,13 @@ from rvertex.user_code.keyed.timers import TimerQueue, timers_of
 from rvertex.user_code.plain_values import key_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from rvertex.events.side_output import SideOutput
     from rvertex.state.memory import StateMemory
     from rvertex.user_code.context import ValueShell, ValueSource
 
-#: Events whose stored slots are made together; a multiple of PIECE_ROWS.
+#: Events whose stored slots are made together; a multiple of the rows of a piece.
 RECALLED_ROWS = 1 << 16
 #: Timers that one key may set, one after the other, when the stream has ended.
 FINAL_TIMERS_MAX = 10_000
@@ -67,21 +66,6 @@ FINAL_TIMERS_MAX = 10_000
 #: would run for minutes before event time had moved by a second.
 TIMERS_MAX = 100_000
 TIMER_SPACING_MIN_US = 100
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No search for cycles among millions of slots, of which none is in a cycle, during a step.
-
-    Whoever switched the collector off switches it on, so steps of other threads do not matter.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +162,7 @@ class KeyedProcessOperator:
     def process(self, ports: Sequence[Run]) -> Run:
         """Call the process for each event and each timer that is due, in order."""
         (run,) = ports
-        with _collector_paused():
+        with collector_paused():  # no search among millions of slots, which are in no cycle
             return self._process(run)
 
     def _process(self, run: Run) -> Run:
@@ -249,7 +233,7 @@ class KeyedProcessOperator:
 
     def _take(self, given: pa.RecordBatch, events: pa.RecordBatch) -> None:
         """``given``: events as the process gets them; ``events``: with the lifetimes of rows."""
-        for at, columns in zip(itertools.count(0, PIECE_ROWS), self._events.pieces(given)):
+        for at, columns in self._events.pieces(given):
             if at % RECALLED_ROWS == 0:
                 self._state.fit_memory()
                 at_hand = given.slice(at, RECALLED_ROWS)

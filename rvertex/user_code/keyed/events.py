@@ -64,8 +64,8 @@ class KeyedEvents:
         self._until = 0
         self._left: Iterator[int] | None = None
 
-    def pieces(self, events: pa.RecordBatch) -> Iterator[list[Any]]:
-        """Lists of times, of what ``filled`` names, of keys; and the numbers in the run.
+    def pieces(self, events: pa.RecordBatch) -> Iterator[tuple[int, list[Any]]]:
+        """The first number in the run, and lists: times, the columns of ``filled``, keys, numbers.
 
         With ends the last list has True for events that end.
         """
@@ -88,7 +88,7 @@ class KeyedEvents:
             if ended is not None:
                 found[0] = plain_list(times.column(VS).slice(lo, PIECE_ROWS))
                 found.append(ended[lo : lo + PIECE_ROWS])
-            yield found
+            yield lo, found
             self._left = None
 
     def end(self) -> None:

@@ -112,7 +112,7 @@ class KeyedState:
         return min(self._timers.next_at(), self._stored_timers.next_at())
 
     def least_timer(self) -> int:
-        """The least time of all timers: what is emitted must not depend on what is in memory."""
+        """The least time of all timers, exactly: the output must not depend on spills."""
         return min(self._timers.least(), self._stored_timers.least(self._log.free_among))
 
     def fit_memory(self) -> bool:

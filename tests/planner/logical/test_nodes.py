@@ -13,7 +13,7 @@ import pytest
 
 from planner import KeyedContext, KeyedProcess, Stream, agg, col, event, session, tumbling
 from planner.logical import nodes
-from planner.logical.nodes import Exchange, Extremes, LogicalNode
+from planner.logical.nodes import Exchange, Extremes, LogicalNode, Sinks
 from planner.logical.traversal import topological
 
 _FIELDS = {"k": "int64", "x": "int64", "l": pa.list_(pa.int64())}
@@ -32,6 +32,7 @@ class _Count(KeyedProcess):
 
 
 _STREAMS = (
+    ROWS.group_by("k").window(tumbling("1mo", zone="Europe/Oslo")).agg(n=agg.count()),
     ROWS.filter(col("x") > 1).explode("l"),
     ROWS.select("k", "x").union(ROWS.select("k", x=col("x") + 1)),
     ROWS.join(ROWS.for_ever().select("k"), on="k"),
@@ -47,7 +48,11 @@ _STREAMS = (
     ROWS.match("A B", partition_by="k", define={"A": col("x") > 1}, measures={"n": col("x")}),
     ROWS.group_by("k").rolling(rows=3).with_columns(n=agg.count(), m=agg.max("x")),
 )
-_PLACED = (Exchange(ROWS.plan, ("k",)), Extremes(ROWS.plan, "x", is_max=True))
+_PLACED = (
+    Exchange(ROWS.plan, ("k",)),
+    Extremes(ROWS.plan, "x", is_max=True),
+    Sinks(tuple(stream.to_parquet().plan for stream in _STREAMS[:2])),
+)
 EXAMPLES = {
     type(node).__name__: node
     for plan in (*(stream.to_parquet().plan for stream in _STREAMS), *_PLACED)
