@@ -51,7 +51,7 @@ _STREAMS = (
 _PLACED = (
     Exchange(ROWS.plan, ("k",)),
     Extremes(ROWS.plan, "x", is_max=True),
-    Sinks(tuple(stream.to_parquet().plan for stream in _STREAMS[:2])),
+    Sinks(tuple(stream.to_parquet().plan for stream in _STREAMS[1:3])),
 )
 EXAMPLES = {
     type(node).__name__: node
