@@ -28,7 +28,6 @@ from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.operators.edges.windows import EdgeWindows
 from rvertex.operators.joins.anti import AntiJoin
-from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.interval import IntervalJoin
 from rvertex.operators.joins.left import LeftJoin
@@ -316,7 +315,6 @@ def _process(
 #: By class of the specification.
 _RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorState]] = {
     AntiJoin: _by_rows,
-    AsOfJoin: _by_rows,
     Chop: _by_rows,
     Clip: _by_rows,
     CountWindowAggregate: _single_window,

@@ -100,10 +100,10 @@ def test_the_page_reads_the_table_on_and_at_a_time(root: str) -> None:
     board.look()
     for _ in range(2):
         assert board.current("prices").equals(ss.read_table(root))
-    assert len(board.table("prices", "table", 100)) == ss.read_table(root).num_rows
+    assert len(board.table("prices", "table", 100)["rows"]) == ss.read_table(root).num_rows
     at = "1970-01-01T00:00:20Z"
     assert board.current("prices", at).equals(ss.read_table(root, at=20 * SECOND))
-    shutil.rmtree(Path(root).parent)
+    shutil.rmtree(root)
     board.look()
     with pytest.raises(NoJobError):
         board.current("prices")
