@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,8 +49,6 @@ from rvertex.operators.windows.snapshots.points import SnapshotPoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
 
     from rvertex.checkpoint.conversion import Place
     from rvertex.checkpoint.ranges.columns import Keys
@@ -178,6 +177,27 @@ def _left_join(
     mask = slots.mask([as_one_array(held.column(names[key])) for key in slots.keys[0]])
     tables = {name: table for name, table in state.tables.items() if name != "held"}
     return replace(state, tables={**_rows(slots, tables, spec), "held": _filtered(held, mask)})
+
+
+def _interval(
+    spec: IntervalJoin, place: Place, slots: SlotRange, state: OperatorState
+) -> OperatorState:
+    """Rows that may stay without a match are numbered by place; their pairs have the numbers."""
+    tables = _rows(slots, state.tables, spec)
+    operator = spec.open(place.ports)
+    for side, column in operator.numbers.items():
+        first = state.header["first"][side]
+        mask = slots.of_table(state.tables[side], 0 if side == "left" else 1)
+        renumbered = first + np.cumsum(mask) - 1
+        for name, table in tables.items():
+            if column not in table.schema.names:
+                continue
+            numbers = as_one_array(table.column(column)).to_numpy().copy()
+            waits = numbers >= first
+            numbers[waits] = renumbered[numbers[waits] - first]
+            at = table.schema.names.index(column)
+            tables[name] = table.set_column(at, table.schema.field(at), pa.array(numbers))
+    return replace(state, tables=tables)
 
 
 def _edge_join(
@@ -328,7 +348,7 @@ _RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorStat
     FinalAggregate: _by_rows,
     FinalSession: _single_window,
     ForwardCtis: _forwarding,
-    IntervalJoin: _by_rows,
+    IntervalJoin: _interval,
     KeyedProcessing: _process,
     LeftJoin: _left_join,
     PointAtEnd: _by_rows,

@@ -149,13 +149,14 @@ class IntervalJoinOperator:
         self._schema = event_schema(spec.output_schema(inputs))
         names = {name for schema in inputs for name in schema.names}
         names |= {name for _, _, name in (*spec.output, *spec.reads)}
-        self._numbers: dict[Side, str] = {}
+        #: By side: the column of the pairs with the number of its row.
+        self.numbers: dict[Side, str] = {}
         schemas = list(inputs)
         for side in spec.single:
             name = f"_number_{side}"
             while name in names:  # ends: names are finite
                 name += "_"
-            self._numbers[side] = name
+            self.numbers[side] = name
             at = _SIDES.index(side)
             schemas[at] = schemas[at].append(pa.field(name, pa.int64()))
         self._numbered = [event_schema(schema) for schema in schemas]
@@ -163,7 +164,7 @@ class IntervalJoinOperator:
         self._first = 1 if spec.hi_us < 0 else 0
         self._kept = {side: self._columns_of(side, inputs) for side in spec.single}
         ordered = schemas if self._first == 0 else schemas[::-1]
-        self._pairs: Operator = spec.pairs(self._numbers).open(ordered)
+        self._pairs: Operator = spec.pairs(self.numbers).open(ordered)
         self._reset()
 
     def use_memory(self, memory: StateMemory) -> None:
@@ -252,7 +253,7 @@ class IntervalJoinOperator:
     def _emitted(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
         """Mark the rows of pairs, and what comes out of pairs."""
         is_first = None
-        for side, name in self._numbers.items():
+        for side, name in self.numbers.items():
             numbers = int64_column(pairs, name)
             waiting = self._waiting[side]
             if self._spec.how == "semi":

@@ -24,6 +24,7 @@ from rvertex.events.run import Run
 from rvertex.operators.joins.interval import How, IntervalJoin
 from tests.support.budget import examples, one_in
 from tests.support.builders import cti, ev, make_run
+from tests.support.divided import assert_divisible
 from tests.support.operator_harness import assert_cut_invariant, assert_horizon
 from tests.support.strategies import ports, splits, times
 
@@ -203,3 +204,13 @@ def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, i
         except AssertionError:
             failed = True
     assert failed
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full", "anti"])
+def test_rows_that_wait_find_their_pairs_in_a_part_of_the_state(how: How) -> None:
+    """They are numbered by place, and a part has others in these places."""
+    spec = spec_of(how, 0, 5)
+    lefts = [ev(0, k=k, a=k) for k in range(12)]
+    rights = [ev(t, k=k, b=k) for t in (1, 4) for k in range(t, 12, 2)]
+    runs = [make_run(lefts, LEFT), make_run(rights, RIGHT)]
+    assert_divisible(spec, runs, [LEFT, RIGHT])
