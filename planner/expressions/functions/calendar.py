@@ -55,7 +55,7 @@ def _add_months(values: Sequence[Value], call: Call) -> Value:
     if ((found < _FIRST_MONTH) | (found > _LAST_MONTH)).any():
         raise pa.ArrowInvalid(f"the {call.type} does not fit into 64 bits")
     begins = found.astype("M8[M]")
-    days = ((begins + 1).astype("M8[D]") - begins.astype("M8[D]")).astype(np.int64)
+    days = ((found + 1).astype("M8[M]").astype("M8[D]") - begins.astype("M8[D]")).astype(np.int64)
     since = (moments - months.astype("M8[us]")).astype(np.int64)
     day = np.minimum(since // _DAY_US, days - 1)
     later = begins.astype("M8[us]").astype(np.int64) + day * _DAY_US + since % _DAY_US

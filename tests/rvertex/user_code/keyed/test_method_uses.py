@@ -55,8 +55,8 @@ def test_names_that_are_read_are_known_where_nothing_else_is_done() -> None:
     assert names_read(reads) == {"x", "vs"}
     assert [names_read(m) for m in (hands_on, replaces, len)] == [None] * 3
     assert names_read(chooses) in (None, {"x"})
-    # Up to Python 3.11 the list is made by a function of its own.
-    assert names_read(nests) == (None if sys.version_info < (3, 12) else {"x"})
+    # Up to Python 3.11 a function of its own makes the list; not all later ones are read through.
+    assert names_read(nests) in ((None,) if sys.version_info < (3, 12) else (None, {"x"}))
 
 
 def test_times_of_rows_may_be_said_wherever_it_cannot_be_excluded() -> None:
