@@ -132,7 +132,7 @@ def test_row_that_never_ends_is_named(tmp_path: Path) -> None:
     assert " since 1970-01-01 00:00:00 " in row["reason"]
     assert status["health"] == "waiting"
     assert "(clip)" in progress_line(status, {})
-    assert "(clip)" in call("status", root)[1].replace("\n", " ")
+    watch.until(lambda status: "(clip)" in call("status", root)[1].replace("\n", " "))
     finish(job)
 
 
