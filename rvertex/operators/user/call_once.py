@@ -17,28 +17,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgpack
 import pyarrow as pa
 
-from rstream.items.batch import event_schema
 from rstream.types import INF_TIME
-from rvertex.errors import UnknownColumnError
 from rvertex.events.run import NO_CTIS, Run
-from rvertex.operators.protocol import OperatorState, whole
-from rvertex.operators.user.answers import AnswerCache, Answers, arguments_of, key_of
-from rvertex.user_code.code import OnError, Poison, UserCode, dead_letter_outputs
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.user.answers import AnswerCache, arguments_of, key_of
+from rvertex.operators.user.outside import Asking, AskingOperator
 from rvertex.user_code.context import Failure, Request
 from rvertex.user_code.errors import (
-    NoLoggedValuesError,
     UnknownCallError,
-    UserResultError,
     place_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rvertex.events.call_counts import CallCounts
-    from rvertex.events.side_output import SideOutput
-    from rvertex.operators.horizon import Durations
-    from rvertex.user_code.context import CallPolicy, Calls, ValueShell, ValueSource
+    from rvertex.user_code.code import UserCode
+    from rvertex.user_code.context import CallPolicy, ValueSource
 
 OnUnknown = Literal["fail", "skip", "retry"]
 OnFailed = Literal["null", "skip", "dead_letter"]
@@ -50,10 +44,10 @@ _NO_KEY = "the key is null, so the call cannot be made once"
 
 
 @dataclass(frozen=True, slots=True)
-class CallOnce:
+class CallOnce(Asking):
     """Adds the columns of ``schema``, which one call of ``function`` per key returns."""
 
-    holds_ctis: ClassVar[bool] = False
+    verb: ClassVar[str] = "call_once"
 
     function: UserCode
     keys: tuple[str, ...]
@@ -67,9 +61,14 @@ class CallOnce:
     letters: str = ""
 
     @property
-    def passing(self) -> OnError:
-        """How rows without an answer are passed over."""
-        return "dead_letter" if self.on_error == "dead_letter" else "skip"
+    def read(self) -> tuple[str, ...]:
+        """The key, and the arguments."""
+        return (*self.keys, *self.on)
+
+    @property
+    def failing(self) -> str:
+        """What happens to rows without an answer."""
+        return self.on_error
 
     @property
     def how(self) -> str:
@@ -78,30 +77,6 @@ class CallOnce:
             f" by {', '.join(self.keys)}, {self.policy.concurrency} at a time, "
             f"unknown={self.unknown}"
         )
-
-    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The dead letters, if they are kept."""
-        return dead_letter_outputs(self.function, self.passing, self.letters, inputs[0])
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: its answers cannot be computed again."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """Lifetimes pass."""
-        return durations[0]
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input, then the declared columns.
-
-        Raises:
-            UnknownColumnError: a column that the input does not have.
-        """
-        (payload,) = inputs
-        for name in (*self.keys, *self.on):
-            if name not in payload.names:
-                raise UnknownColumnError("call_once", name, tuple(payload.names))
-        return pa.schema([*payload, *self.schema])
 
     def open(self, inputs: Sequence[pa.Schema]) -> CallOnceOperator:
         """An empty ledger."""
@@ -117,43 +92,16 @@ class _Open:
     request: Request
 
 
-class CallOnceOperator:
+class CallOnceOperator(AskingOperator):
     """See :class:`CallOnce`."""
 
     def __init__(self, spec: CallOnce, payload: pa.Schema) -> None:
-        self._spec, self._name = spec, spec.function.name
-        self._schema = event_schema(spec.output_schema([payload]))
-        self._answers = Answers(self._name, spec.schema)
+        super().__init__(spec, payload)
+        self._spec = spec
         self._ledger = AnswerCache(INF_TIME, rows_max=None)
         #: Keys that the log has as begun and not as ended, before this instance made a call.
         self._unknown: set[str] = set()
-        self._poison = Poison(spec.function, spec.passing, payload)
-        self._source: ValueSource | None = None
-        self._shell: ValueShell | None = None
-        self._calls: Calls | None = None
-        self._seq = 0
         self.step_rows_max = spec.policy.concurrency * _STEP
-
-    @property
-    def poisoned_events(self) -> int:
-        """Rows without an answer."""
-        return self._poison.count
-
-    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The dead letters since the last call."""
-        return self._poison.drain_side_outputs()
-
-    def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """See :class:`~rvertex.user_code.context.DrawsValues`."""
-        self._source, self._shell = source, shell
-
-    def call_counts(self) -> CallCounts:
-        """See :class:`~rvertex.user_code.context.CallsOutside`."""
-        return self._open_calls().counts()
-
-    def process(self, ports: Sequence[Run]) -> Run:
-        """Wait for all answers."""
-        return whole(self.process_in_pieces(ports))
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """Begin the calls, make them, then emit all rows.
@@ -189,21 +137,13 @@ class CallOnceOperator:
 
     def snapshot(self) -> OperatorState:
         """Counters, and the ledger."""
-        drawn = 0 if self._source is None else self._source.next_index
-        header = {
-            "seq": self._seq,
-            "poisoned": self._poison.count,
-            "drawn": drawn,
-            "unknown": sorted(self._unknown),
-        }
+        header = {**self._counters(), "unknown": sorted(self._unknown)}
         return OperatorState(header, {"ledger": self._ledger.table()})
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``; the log has what happened since."""
-        self._seq, self._poison.count = state.header["seq"], state.header["poisoned"]
+        self._load_counters(state.header)
         self._unknown = set(state.header["unknown"])
-        if self._source is not None:
-            self._source.load(state.header["drawn"])
         self._ledger.load(state.tables["ledger"])
 
     def _durably(self) -> Iterator[Run | None]:
@@ -244,20 +184,13 @@ class CallOnceOperator:
         if policy == "fail" and self._shell is not None:
             policy = self._shell.unknown_calls() or policy
         if policy == "fail":
-            raise UnknownCallError(self._name, text)
+            raise UnknownCallError(self._spec.function.name, text)
         return policy == "retry"
 
     def _end(self, source: ValueSource, one: _Open) -> None:
-        failure = one.request.failure
-        if failure is None:
-            try:
-                self._record_end(source, one.key, b"\0" + self._answers.of(one.request))
-                return
-            except UserResultError as error:
-                failure = Failure(
-                    f"UserResultError: it {error.reason}", place_of(self._spec.function.target)
-                )
-        self._record_end(source, one.key, _failed(failure))
+        ended = self._ended(one.request)
+        record = b"\0" + ended if isinstance(ended, bytes) else _failed(ended)
+        self._record_end(source, one.key, record)
 
     def _record_end(self, source: ValueSource, text: str, ended: bytes) -> None:
         source.draw(_END, text, lambda: ended)
@@ -278,30 +211,10 @@ class CallOnceOperator:
             if answer is not None:
                 kept.append(row)
                 answers.append(answer)
-        rows = events.take(pa.array(kept, pa.int64()))
-        columns = [*rows.columns, *self._answers.table(answers).columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _passed(self, events: pa.RecordBatch, row: int, reason: str, line: str) -> bytes | None:
-        """Pass over a row without an answer, or give it nulls."""
-        vs, ve, *values = (column[row].as_py() for column in events.columns)
-        self._poison.pass_over(reason, line, self._seq + row, vs, ve, tuple(values))
-        return self._answers.null if self._spec.on_error == "null" else None
+        return self._answered(events, kept, answers)
 
     def _failed(self, reason: str) -> bytes:
         return _failed(Failure(reason, place_of(self._spec.function.target)))
-
-    def _drawing(self) -> ValueSource:
-        if self._source is None:
-            raise NoLoggedValuesError("call_once")
-        return self._source
-
-    def _open_calls(self) -> Calls:
-        if self._calls is None:
-            if self._shell is None:
-                raise NoLoggedValuesError("call_once")
-            self._calls = self._shell.calls(self._spec.function, self._spec.policy)
-        return self._calls
 
 
 def _failed(failure: Failure) -> bytes:

@@ -15,24 +15,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import pyarrow as pa
-
-from rstream.items.batch import VS, event_schema, int64_column
-from rvertex.errors import UnknownColumnError
+from rstream.items.batch import VS, int64_column
 from rvertex.events.run import Run
-from rvertex.operators.protocol import OperatorState, whole
-from rvertex.operators.user.answers import AnswerCache, Answers, arguments_of, key_of
-from rvertex.user_code.code import OnError, Poison, UserCode, dead_letter_outputs
-from rvertex.user_code.context import CallPolicy, Failure, Request
-from rvertex.user_code.errors import NoLoggedValuesError, UserResultError, place_of
+from rvertex.operators.protocol import OperatorState
+from rvertex.operators.user.answers import AnswerCache, arguments_of, key_of
+from rvertex.operators.user.outside import Asking, AskingOperator, values_of
+from rvertex.user_code.context import CallPolicy, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rvertex.events.call_counts import CallCounts
-    from rvertex.events.side_output import SideOutput
-    from rvertex.operators.horizon import Durations
-    from rvertex.user_code.context import Calls, ValueShell, ValueSource
+    import pyarrow as pa
+
+    from rvertex.user_code.code import UserCode
+
 
 OnFailure = Literal["fail", "null", "skip", "dead_letter"]
 #: Requests that may be ahead of the first row without an answer, in times of what calls take.
@@ -42,10 +38,10 @@ _STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(Asking):
     """Adds the columns of ``schema``, which ``function`` returns for the values of ``on``."""
 
-    holds_ctis: ClassVar[bool] = False
+    verb: ClassVar[str] = "lookup"
 
     function: UserCode
     #: Empty: the function gets the whole row.
@@ -58,9 +54,14 @@ class Lookup:
     letters: str = ""
 
     @property
-    def passing(self) -> OnError:
-        """How rows whose call failed are passed over, where that does not end the job."""
-        return "dead_letter" if self.on_error == "dead_letter" else "skip"
+    def read(self) -> tuple[str, ...]:
+        """The arguments."""
+        return self.on
+
+    @property
+    def failing(self) -> str:
+        """What happens to rows whose call failed."""
+        return self.on_error
 
     @property
     def how(self) -> str:
@@ -70,30 +71,6 @@ class Lookup:
         batch = "" if policy.batch is None else f" x {policy.batch}"
         ttl = "" if self.cache_us is None else f", cache {self.cache_us / 1e6:g} s"
         return f"{on}, {policy.concurrency}{batch} at a time{ttl}"
-
-    def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """The dead letters, if they are kept."""
-        return dead_letter_outputs(self.function, self.passing, self.letters, inputs[0])
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """None: its answers cannot be computed again."""
-        return None
-
-    def output_duration(self, durations: Durations) -> int | None:
-        """Lifetimes pass."""
-        return durations[0]
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input, then the declared columns.
-
-        Raises:
-            UnknownColumnError: a column of ``on`` that the input does not have.
-        """
-        (payload,) = inputs
-        for name in self.on:
-            if name not in payload.names:
-                raise UnknownColumnError("lookup", name, tuple(payload.names))
-        return pa.schema([*payload, *self.schema])
 
     def open(self, inputs: Sequence[pa.Schema]) -> LookupOperator:
         """Nothing called yet."""
@@ -114,46 +91,19 @@ class _Step:
     ahead: int = 0
 
 
-class LookupOperator:
+class LookupOperator(AskingOperator):
     """See :class:`Lookup`."""
 
     def __init__(self, spec: Lookup, payload: pa.Schema) -> None:
-        self._spec, self._name = spec, spec.function.name
-        self._schema = event_schema(spec.output_schema([payload]))
-        self._answers = Answers(self._name, spec.schema)
+        super().__init__(spec, payload)
+        self._spec = spec
         self._cache = None if spec.cache_us is None else AnswerCache(spec.cache_us)
-        self._poison = Poison(spec.function, spec.passing, payload)
-        self._source: ValueSource | None = None
-        self._shell: ValueShell | None = None
-        self._calls: Calls | None = None
         #: By row of the step: the request that was made for it.
         self._requests: dict[int, Request] = {}
         #: By argument: the start of the row for which it is being asked.
         self._called: dict[str, int] = {}
-        self._seq = 0
         self._width = spec.policy.concurrency * (spec.policy.batch or 1)
         self.step_rows_max = self._width * _STEP
-
-    @property
-    def poisoned_events(self) -> int:
-        """Rows whose call failed."""
-        return self._poison.count
-
-    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The dead letters since the last call."""
-        return self._poison.drain_side_outputs()
-
-    def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """See :class:`~rvertex.user_code.context.DrawsValues`."""
-        self._source, self._shell = source, shell
-
-    def call_counts(self) -> CallCounts:
-        """See :class:`~rvertex.user_code.context.CallsOutside`."""
-        return self._open_calls().counts()
-
-    def process(self, ports: Sequence[Run]) -> Run:
-        """Wait for all answers."""
-        return whole(self.process_in_pieces(ports))
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """Emit rows as soon as they and all before them have answers."""
@@ -178,20 +128,17 @@ class LookupOperator:
             else:
                 yield Run(rows, run.ctis[passed:])
         if not events.num_rows:
-            yield Run(self._rows(events, [], []), run.ctis)
+            yield Run(self._answered(events, [], []), run.ctis)
         self._seq += events.num_rows
 
     def snapshot(self) -> OperatorState:
         """Counters, and the cache."""
-        drawn = 0 if self._source is None else self._source.next_index
-        header = {"seq": self._seq, "poisoned": self._poison.count, "drawn": drawn}
-        return OperatorState(header, {} if self._cache is None else {"cache": self._cache.table()})
+        tables = {} if self._cache is None else {"cache": self._cache.table()}
+        return OperatorState(self._counters(), tables)
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
-        self._seq, self._poison.count = state.header["seq"], state.header["poisoned"]
-        if self._source is not None:
-            self._source.load(state.header["drawn"])
+        self._load_counters(state.header)
         if self._cache is not None:
             self._cache.load(state.tables["cache"])
 
@@ -205,14 +152,7 @@ class LookupOperator:
                 kept.append(step.at)
                 answers.append(answer)
             step.at += 1
-        return self._rows(step.events, kept, answers)
-
-    def _rows(
-        self, events: pa.RecordBatch, kept: list[int], answers: list[bytes]
-    ) -> pa.RecordBatch:
-        rows = events.take(pa.array(kept, pa.int64()))
-        columns = [*rows.columns, *self._answers.table(answers).columns]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return self._answered(step.events, kept, answers)
 
     def _has_answer(self, step: _Step) -> bool:
         if self._is_known(step, step.at) or self._drawing().has_recorded:
@@ -237,15 +177,13 @@ class LookupOperator:
             return known
         request = self._requests.pop(row, None)
         found = self._drawing().draw(
-            "lookup", f"{self._name}, {key}", lambda: self._outcome(request, step)
+            "lookup", f"{self._spec.function.name}, {key}", lambda: self._outcome(request, step)
         )
         if isinstance(found, bytes):
             if self._cache is not None:
                 self._cache.add(key, at, found)
             return found
-        reason, line = found
-        self._poison.pass_over(reason, line, self._seq + row, *_values(step.events, row))
-        return self._answers.null if self._spec.on_error == "null" else None
+        return self._passed(step.events, row, *found)
 
     def _outcome(self, request: Request | None, step: _Step) -> bytes | list[str]:
         """What is recorded of a call: its answer, or why and where it failed.
@@ -254,18 +192,13 @@ class LookupOperator:
             UserCodeError: it failed, and the policy is to fail.
         """
         assert request is not None, step.at
-        failure = request.failure
-        if failure is None:
-            try:
-                return self._answers.of(request)
-            except UserResultError as error:
-                failure = Failure(
-                    f"UserResultError: it {error.reason}", place_of(self._spec.function.target)
-                )
+        ended = self._ended(request)
+        if isinstance(ended, bytes):
+            return ended
         if self._spec.on_error == "fail":
-            where = self._seq + step.at, *_values(step.events, step.at)
-            raise self._poison.failure(failure.reason, failure.line, *where)
-        return [failure.reason, failure.line]
+            where = self._seq + step.at, *values_of(step.events, step.at)
+            raise self._poison.failure(ended.reason, ended.line, *where)
+        return [ended.reason, ended.line]
 
     def _start(self, step: _Step) -> None:
         """Ask for the row at hand and rows ahead that will not use the answer of another."""
@@ -293,20 +226,3 @@ class LookupOperator:
         called = self._called.get(step.keys[row])
         ttl_us = self._spec.cache_us
         return ttl_us is not None and called is not None and step.times[row] - called < ttl_us
-
-    def _drawing(self) -> ValueSource:
-        if self._source is None:
-            raise NoLoggedValuesError("lookup")
-        return self._source
-
-    def _open_calls(self) -> Calls:
-        if self._calls is None:
-            if self._shell is None:
-                raise NoLoggedValuesError("lookup")
-            self._calls = self._shell.calls(self._spec.function, self._spec.policy)
-        return self._calls
-
-
-def _values(events: pa.RecordBatch, row: int) -> tuple[int, int, tuple[Any, ...]]:
-    vs, ve, *values = (column[row].as_py() for column in events.columns)
-    return vs, ve, tuple(values)
