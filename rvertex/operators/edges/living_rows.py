@@ -14,7 +14,7 @@ the ends, 8 bytes a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +23,18 @@ from rstream.items.batch import SEQ, VE, VS, int64_column
 from rstream.items.edges import UnmatchedEndError, identities, occurrences
 from rstream.types import INF_TIME
 from rvertex.events.group_arrays import GroupArray
-from rvertex.events.lifetime import after
+from rvertex.events.lifetime import after, with_times
 from rvertex.events.ordering import stable_order
+from rvertex.events.reorder_buffer import SortedRuns
+from rvertex.events.run import growing
+from rvertex.operators.edges.instants import Instants
 from rvertex.operators.joins.row_store import RowStore
+from rvertex.operators.protocol import OperatorState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from rvertex.events.run import Run
 
 _GROWTH = 3
 _SLACK = 1 << 12
@@ -253,6 +259,69 @@ class LivingRows:
         if order is not None:
             codes, numbers = codes[order], numbers[order]
         self._runs.append((codes, numbers, self._starts.read()[numbers]))
+
+
+class ClosingRows:
+    """Living rows for an operator that closes one span of time after the other: cells, windows.
+
+    An end edge waits until the span that it is in is closed.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """``schema``: of events."""
+        self._instants = Instants([pa.schema(list(schema)[2:])])
+        self.living = LivingRows(schema)
+        self._deaths = SortedRuns(schema)
+        self._last_cti: int | None = None
+
+    @property
+    def frontier(self) -> int:
+        """Instants before it are past."""
+        return self._instants.frontier
+
+    @property
+    def waiting_ends(self) -> int:
+        """Number of end edges in spans that are not closed."""
+        return int(self._deaths.table().num_rows)
+
+    def take(self, run: Run) -> None:
+        """Add the rows that begin, and the ends, at the instants that are past."""
+        (settled,) = self._instants.take([run])
+        births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
+        self.living.add(births, np.zeros(births.num_rows, np.int64))
+        if settled.deaths.num_rows:
+            self._deaths.push(settled.deaths)
+
+    def end_before(self, time: int) -> None:
+        """End the rows whose ends are before ``time``."""
+        deaths = self._deaths.take_below(time)
+        if deaths.num_rows:
+            nothing = np.zeros(deaths.num_rows, np.int64)
+            self.living.end(deaths, nothing, np.full(deaths.num_rows, INF_TIME))
+
+    def passed(self, ctis: np.ndarray) -> np.ndarray:
+        """Those of the CTIs that are new; called at the end of a step."""
+        self.living.forget()
+        found = growing(ctis, self._last_cti)
+        if len(found):
+            self._last_cti = int(found[-1])
+        return found
+
+    def snapshot(self, first_open: int | None) -> OperatorState:
+        """Living rows, ends and waiting rows, by reference; the first span that is not closed."""
+        frontier, tables = self._instants.save()
+        header = {"frontier": frontier, "open": first_open, "last_cti": self._last_cti}
+        tables |= {"rows": self.living.table(), "deaths": self._deaths.table()}
+        return OperatorState(header, tables)
+
+    def load(self, state: OperatorState) -> Any:
+        """Continue from ``state``; returns the first span that is not closed."""
+        self._last_cti = state.header["last_cti"]
+        self._instants.restore(state.header["frontier"], state.tables)
+        self.living.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
+        for batch in state.tables["deaths"].to_batches():
+            self._deaths.push(batch)
+        return state.header["open"]
 
 
 def expanded(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

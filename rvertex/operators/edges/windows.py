@@ -25,12 +25,9 @@ import pyarrow as pa
 
 from rstream.types import INF_TIME
 from rvertex.errors import UnboundedLifetimeError
-from rvertex.events.lifetime import with_times
-from rvertex.events.reorder_buffer import SortedRuns, concatenated
-from rvertex.events.run import Run, growing
-from rvertex.operators.edges.instants import Instants
-from rvertex.operators.edges.living_rows import LivingRows
-from rvertex.operators.protocol import OperatorState
+from rvertex.events.reorder_buffer import concatenated
+from rvertex.events.run import Run
+from rvertex.operators.edges.living_rows import ClosingRows
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.grouping import closed_groups
 from rvertex.operators.windows.hopping import aggregated_schema, gathering
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
 
     from rvertex.aggregates.spec import AggregateSpec
     from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import OperatorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +76,27 @@ class EdgeWindowsOperator:
         made = gathering(spec.keys, spec.aggregates, payload)
         self._grouping, self._needed, self._schema, self._finish = made
         self._windows = Windows(spec.size_us, spec.every_us)
-        self._instants = Instants([pa.schema(list(self._needed)[2:])])
-        self._rows = LivingRows(self._needed)
-        #: End edges of rows that are in a window which is still open.
-        self._deaths = SortedRuns(self._needed)
+        #: An end waits until the windows of its row are closed.
+        self._closing = ClosingRows(self._needed)
+        self._rows = self._closing.living
         self._open = self._windows.lowest
-        self._last_cti: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
         """The windows whose ends are past."""
         (run,) = ports
-        given = Run(run.events.select(self._needed.names), run.ctis)
-        (settled,) = self._instants.take([given])
-        births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
-        self._rows.add(births, np.zeros(births.num_rows, np.int64))
-        if settled.deaths.num_rows:
-            self._deaths.push(settled.deaths)
+        self._closing.take(Run(run.events.select(self._needed.names), run.ctis))
         out: list[pa.RecordBatch] = []
-        self._close_before(self._windows.open_at(self._instants.frontier), out)
-        self._rows.forget()
-        ctis = growing(self._windows.earliest_open(run.ctis), self._last_cti)
-        if len(ctis):
-            self._last_cti = int(ctis[-1])
+        self._close_before(self._windows.open_at(self._closing.frontier), out)
+        ctis = self._closing.passed(self._windows.earliest_open(run.ctis))
         return Run(concatenated(out, self._schema), ctis)
 
     def snapshot(self) -> OperatorState:
         """Living rows and what waits, by reference."""
-        frontier, tables = self._instants.save()
-        header = {"frontier": frontier, "open": self._open, "last_cti": self._last_cti}
-        return OperatorState(
-            header, {**tables, "rows": self._rows.table(), "deaths": self._deaths.table()}
-        )
+        return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
-        self._open, self._last_cti = state.header["open"], state.header["last_cti"]
-        self._instants.restore(state.header["frontier"], state.tables)
-        self._rows.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
-        for batch in state.tables["deaths"].to_batches():
-            self._deaths.push(batch)
+        self._open = self._closing.load(state)
 
     def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
         """Emit the windows below ``window``."""
@@ -124,7 +104,7 @@ class EdgeWindowsOperator:
         # Ends: each turn closes a window, and no row lives for ever in a stream that has ended.
         while self._open < window:
             start = self._open * self._windows.every
-            self._end_upto(start)
+            self._closing.end_before(start + 1)  # others are in no window that is open
             alive = self._rows.living()
             starts = self._rows.starts(alive)
             if len(alive) == 0 or starts[0] >= start + self._windows.size:
@@ -148,16 +128,9 @@ class EdgeWindowsOperator:
             return window
         return min(window, max(self._open + 1, int(self._windows.first_window(starts)[0])))
 
-    def _end_upto(self, time: int) -> None:
-        """End the rows that end at or before ``time``: they are in no window that is open."""
-        deaths = self._deaths.take_below(time + 1)
-        if deaths.num_rows:
-            nothing = np.zeros(deaths.num_rows, np.int64)
-            self._rows.end(deaths, nothing, np.full(deaths.num_rows, INF_TIME))
-
     def _require_ends(self, alive: np.ndarray) -> None:
         """Refuse rows that live for ever when the stream has ended."""
-        if self._instants.frontier == INF_TIME and len(alive) > self._deaths.table().num_rows:
+        if self._closing.frontier == INF_TIME and len(alive) > self._closing.waiting_ends:
             vs = int(self._rows.starts(alive)[0])
             count = self._windows.highest - int(self._windows.first_window(np.array([vs]))[0])
             raise UnboundedLifetimeError(vs, int(INF_TIME), count)

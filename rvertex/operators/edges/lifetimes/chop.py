@@ -23,12 +23,10 @@ from rstream.items.batch import event_schema
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import EndlessChopError
 from rvertex.events.lifetime import with_times
-from rvertex.events.reorder_buffer import SortedRuns, empty_batch
-from rvertex.events.run import Run, growing
-from rvertex.operators.edges.instants import Instants
-from rvertex.operators.edges.living_rows import LivingRows
+from rvertex.events.reorder_buffer import empty_batch
+from rvertex.events.run import Run
+from rvertex.operators.edges.living_rows import ClosingRows
 from rvertex.operators.lifetimes.chop import PIECES_PER_EVENT_MAX
-from rvertex.operators.protocol import OperatorState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rvertex.operators.horizon import Durations
+    from rvertex.operators.protocol import OperatorState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,43 +71,26 @@ class EdgeChopOperator:
     def __init__(self, spec: EdgeChop, payload: pa.Schema) -> None:
         self._period, self._offset = spec.period_us, spec.offset_us % spec.period_us
         self._schema = event_schema(payload)
-        self._instants = Instants([payload])
-        self._rows = LivingRows(self._schema)
-        #: End edges in cells that are not over.
-        self._deaths = SortedRuns(self._schema)
+        #: An end waits until its cell is over.
+        self._closing = ClosingRows(self._schema)
+        self._rows = self._closing.living
         #: The first cell that is not over; None: all are ahead.
         self._open: int | None = None
-        self._last_cti: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
         """The pieces of the cells that are over."""
         (run,) = ports
-        (settled,) = self._instants.take([run])
-        births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
-        self._rows.add(births, np.zeros(births.num_rows, np.int64))
-        if settled.deaths.num_rows:
-            self._deaths.push(settled.deaths)
-        pieces = self._close_before(self._instants.frontier)
-        self._rows.forget()
-        ctis = growing(self._cuts_before(run.ctis), self._last_cti)
-        if len(ctis):
-            self._last_cti = int(ctis[-1])
-        return Run(pieces, ctis)
+        self._closing.take(run)
+        pieces = self._close_before(self._closing.frontier)
+        return Run(pieces, self._closing.passed(self._cuts_before(run.ctis)))
 
     def snapshot(self) -> OperatorState:
         """Living rows, ends and waiting rows, by reference."""
-        frontier, tables = self._instants.save()
-        header = {"frontier": frontier, "open": self._open, "last_cti": self._last_cti}
-        tables |= {"rows": self._rows.table(), "deaths": self._deaths.table()}
-        return OperatorState(header, tables)
+        return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``."""
-        self._open, self._last_cti = state.header["open"], state.header["last_cti"]
-        self._instants.restore(state.header["frontier"], state.tables)
-        self._rows.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
-        for batch in state.tables["deaths"].to_batches():
-            self._deaths.push(batch)
+        self._open = self._closing.load(state)
 
     def _cell(self, time: int) -> int:
         return (time - self._offset) // self._period
@@ -132,10 +114,7 @@ class EdgeChopOperator:
             return empty_batch(self._schema)
         cut = INF_TIME if is_over else max(upto * self._period + self._offset, MIN_TIME)
         lived = self._rows.living()
-        deaths = self._deaths.take_below(cut)
-        if deaths.num_rows:
-            unknown = np.full(deaths.num_rows, INF_TIME)
-            self._rows.end(deaths, np.zeros(deaths.num_rows, np.int64), unknown)
+        self._closing.end_before(cut)
         starts, ends = self._rows.starts(lived), self._rows.ends(lived)
         if is_over and (ends == INF_TIME).any():
             vs = int(starts[ends == INF_TIME][0])
