@@ -38,7 +38,7 @@ from rvertex.operators.lifetimes.point_at_end import PointAtEnd
 from rvertex.operators.lifetimes.stitch import Stitch
 from rvertex.operators.ordered.deduplicate import LOG, Deduplicate
 from rvertex.operators.ordered.sort_together import SortTogether
-from rvertex.operators.protocol import OperatorState, Stateless
+from rvertex.operators.protocol import OperatorState
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.windows.count import CountWindowAggregate
 from rvertex.operators.windows.extremes import Extremes
@@ -105,7 +105,7 @@ def restricted(
         NotByKeyError: the operator has no rule, or lacks a column that the rule needs.
     """
     spec, is_first = place.spec, slots[0] == whole[0]
-    if slots == whole or isinstance(spec.open(place.ports), Stateless):
+    if slots == whole or place.is_stateless:
         return state
     if isinstance(spec, PartialAggregate | PartialSession):
         return state if is_first else _emptied(place, state)

@@ -141,11 +141,10 @@ class Periods:
                     f"windows by a calendar have the years 2 to 9997, and {time} us is outside: "
                     "drop such rows with filter(...)"
                 )
-        about = self._about(finite)
-        first = int(about.min()) - _MARGIN
-        numbers = range(first, int(about.max()) + _MARGIN + 1)
-        starts = np.array([self._start(k) for k in numbers], np.int64)
-        found = first + np.searchsorted(starts, finite, side="right") - 1
+        near = np.arange(-_MARGIN, _MARGIN + 1)
+        numbers = np.unique(np.unique(self._about(finite))[:, np.newaxis] + near)
+        starts = np.array([self._start(k) for k in numbers.tolist()], np.int64)
+        found = numbers[np.searchsorted(starts, finite, side="right") - 1]
         made[times < INF_TIME - 1] = found * self.nominal_us
         return made
 
