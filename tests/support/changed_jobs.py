@@ -24,6 +24,22 @@ QUICK = with_limits(JobConfig(tick_s=0.02), checkpoint_interval_s=0.05, lease_s=
 ROWS = 200
 _HEAD = 'import streamscope as ss\nrows = ss.Stream.from_rstream({log!r}, vs="t", delay="50ms", '
 _FOLLOW = 'follow={follow}, idle_after="100ms")\nquery = '
+_BY_KEY = 'rows.group_by("key")'
+COUNTS = f'{_BY_KEY}.window(ss.tumbling("700ms")).agg(n=ss.agg.count(), m=ss.agg.max("x"))'
+#: What queries of ``rows`` remember, of every kind.
+STATEFUL = {
+    "hopping": f'{_BY_KEY}.window(ss.hopping("1s", "300ms")).agg(t=ss.agg.sum("x"))',
+    "holistic": f'{_BY_KEY}.window(ss.tumbling("700ms")).agg(m=ss.agg.quantile("x", 0.5))',
+    "sessions": 'rows.filter(ss.col("x") < 3).group_by("key").window(ss.session("150ms"))'
+    '.agg(n=ss.agg.count(), last=ss.agg.last("x"))',
+    "own_totals": f'rows.join({COUNTS}, on="key").select("key", "x", "n", "m")',
+    "two_stages": f'{COUNTS}.group_by("n").window(ss.tumbling("2100ms")).agg(k=ss.agg.count())',
+    "deduplicated": 'rows.deduplicate("x", within="400ms").select("key", "x")',
+    "interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
+    'within=("-200ms", "100ms")).select("key", "x", y="x_right")',
+    "union": 'rows.filter(ss.col("x") < 40).union(rows.filter(ss.col("x") > 60)).group_by("key")'
+    '.window(ss.tumbling("500ms")).agg(n=ss.agg.count())',
+}
 
 
 def batch(number: int, rows: int = ROWS) -> pa.RecordBatch:

@@ -21,9 +21,11 @@ from jobmanager.storage.query_file import load_query, query_file
 from rstream import Appender
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from tests.support.changed_jobs import (
+    COUNTS,
     QUICK,
     ROWS,
     SCHEMA,
+    STATEFUL,
     ChangedJob,
     batch,
     rows_of,
@@ -31,22 +33,7 @@ from tests.support.changed_jobs import (
 )
 from tests.support.live import Watch
 
-BY_KEY = 'rows.group_by("key")'
-COUNTS = f'{BY_KEY}.window(ss.tumbling("700ms")).agg(n=ss.agg.count(), m=ss.agg.max("x"))'
-QUERIES = {
-    "tumbling": COUNTS,
-    "hopping": f'{BY_KEY}.window(ss.hopping("1s", "300ms")).agg(t=ss.agg.sum("x"))',
-    "holistic": f'{BY_KEY}.window(ss.tumbling("700ms")).agg(m=ss.agg.quantile("x", 0.5))',
-    "sessions": 'rows.filter(ss.col("x") < 3).group_by("key").window(ss.session("150ms"))'
-    '.agg(n=ss.agg.count(), last=ss.agg.last("x"))',
-    "own_totals": f'rows.join({COUNTS}, on="key").select("key", "x", "n", "m")',
-    "two_stages": f'{COUNTS}.group_by("n").window(ss.tumbling("2100ms")).agg(k=ss.agg.count())',
-    "deduplicated": 'rows.deduplicate("x", within="400ms").select("key", "x")',
-    "interval": 'rows.filter(ss.col("x") < 40).join(rows.filter(ss.col("x") > 60), on="key", '
-    'within=("-200ms", "100ms")).select("key", "x", y="x_right")',
-    "union": 'rows.filter(ss.col("x") < 40).union(rows.filter(ss.col("x") > 60)).group_by("key")'
-    '.window(ss.tumbling("500ms")).agg(n=ss.agg.count())',
-}
+QUERIES = {"tumbling": COUNTS, **STATEFUL}
 
 
 @pytest.mark.slow
