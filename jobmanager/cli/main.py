@@ -103,7 +103,7 @@ VERBS = {
     ),
     "deliver": (
         "jobmanager.cli.verbs.deliver:deliver",
-        "Deliver a job's output: that of a running job as it is flushed.",
+        "Deliver the output of a job, while it runs or afterwards.",
     ),
     "logs": (
         "jobmanager.cli.verbs.logs:logs",
@@ -111,7 +111,7 @@ VERBS = {
     ),
     "doctor": (
         "jobmanager.cli.page.verbs:doctor",
-        "Diagnose a job: what is wrong, since when, why, and what to do.",
+        "Report the problems of a job: since when, why, and how to mend them.",
     ),
     "serve": (
         "jobmanager.cli.page.verbs:serve",
@@ -131,7 +131,7 @@ VERBS = {
     ),
     "diff": (
         "jobmanager.replay.verbs:diff",
-        "Compare the answer of a job with that of another version over the same recorded input.",
+        "Compare the answers of two versions of a query over the same recorded input.",
     ),
     "bisect": (
         "jobmanager.replay.verbs:bisect",

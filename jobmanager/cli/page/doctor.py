@@ -175,7 +175,7 @@ _ADVICE = {"memory lost": "see 'When it is too much' in docs/howto/size-memory.m
 
 
 def _failure(notice: Notice) -> tuple[str, str, str] | None:
-    """The kind, the subject and a sentence of what has failed."""
+    """Kind, subject and description of a failure."""
     if isinstance(notice, sent.VertexFailed):
         kind = "memory lost" if notice.family == "memory" else "restart"
         what = f"{notice.vertex} failed ({notice.family}): {notice.message}"

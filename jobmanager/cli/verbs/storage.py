@@ -29,9 +29,9 @@ def gc(
     found = collect_garbage(
         job_root, JobConfig(), {"retain": run_options["retain"]}, is_dry_run=dry_run
     )
-    told = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
+    removed = {"files": list(found.files), "bytes": found.size_bytes, "dry_run": dry_run}
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(removed))
         return
     for name in found.files:
         print(name)
