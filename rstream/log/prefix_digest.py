@@ -34,10 +34,10 @@ class PrefixDigest:
         A shorter prefix than the one that was reached begins anew. It is at least what was
         collected, which may be more than ``until``.
         """
-        if until < self.seq:
-            self.seq, self.digest = 0, StreamDigest()
         if self.seq == until:
             return True
+        if until < self.seq:
+            self.seq, self.digest = 0, StreamDigest()
         if self._log is None:
             self._log = DurableLog(self._store, self._store.uri)
         self._log.refresh()

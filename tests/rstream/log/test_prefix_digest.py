@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rstream import MemoryBlobs, StreamDigest
@@ -29,6 +29,7 @@ def expected(seq: int) -> StreamDigest:
 
 @examples(25)
 @given(st.lists(STEPS, max_size=12))
+@example([("write", 17), ("reach", 1), ("collect", 16), ("reach", 0)])
 def test_it_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
     store, collected = MemoryBlobs(), 0
     stream = open_inline(store, keeps_digest=True)
