@@ -16,7 +16,7 @@ import functools
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -33,6 +33,7 @@ from planner.expressions.rows import Value as Value
 from planner.expressions.types import DURATION, TIMESTAMP, TIMESTAMP_UTC, plain
 from rstream.items.batch import RESERVED, VE, VS
 from rstream.items.dictionaries import is_dictionary, plain_array
+from rvertex.state.doing import doing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,8 +175,6 @@ class Call(Node):
     args: tuple[Node, ...]
     options: Options = ()
     type: pa.DataType | None = None
-    #: A host that is long in one of its methods says which it is (:mod:`rvertex.host.watch`).
-    is_shown_while_busy: ClassVar[bool] = True
 
     def value(self, batch: pa.RecordBatch) -> Value:
         return batch.value_of(self) if isinstance(batch, Rows) else self.computed(batch)
@@ -184,6 +183,7 @@ class Call(Node):
         """The value, computed now."""
         function = function_of(self)
         values = self._operands(function, batch)
+        doing().expression = self
         try:
             return function.evaluate(values, self)
         except MemoryError:
@@ -219,6 +219,7 @@ def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]
     for tree in trees:
         assert tree.type is not None
         arrays.append(as_array(tree.value(rows), batch.num_rows, tree.type))
+    doing().expression = None
     return arrays
 
 

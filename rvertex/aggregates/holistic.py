@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from rvertex.aggregates.function import A_NUMBER, AggregateFunction, LaneKind, is_number
 from rvertex.aggregates.user_defined import Custom, UserFold, result_column, user_results
 from rvertex.events.arrays import doubles, one_nan
+from rvertex.state.doing import calling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +82,11 @@ class UserAtOnce(Holistic):
         order = np.argsort(rows.codes, kind="stable")
         values = rows.column(self._column).take(pa.array(order))
         bounds = np.searchsorted(rows.codes[order], np.arange(rows.groups + 1)).tolist()
-        found = [
-            target.result(target.add(target.init(), values.slice(lo, hi - lo)))
-            for lo, hi in itertools.pairwise(bounds)
-        ]
+        with calling(target.add):
+            found = [
+                target.result(target.add(target.init(), values.slice(lo, hi - lo)))
+                for lo, hi in itertools.pairwise(bounds)
+            ]
         return result_column(self._custom, found)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import ArrowStore
+from rvertex.state.doing import calling
 from rvertex.user_code.errors import UserResultError
 from rvertex.user_code.plain_values import arrow_column, plain_list
 
@@ -47,10 +48,11 @@ class UserFold:
         touched = codes[starts]
         carried = plain_list(self._store.values(touched))
         bounds = itertools.pairwise([*starts.tolist(), len(codes)])
-        folded = [
-            self._folded(state, values.slice(lo, hi - lo))
-            for state, (lo, hi) in zip(carried, bounds, strict=True)
-        ]
+        with calling(self._target.add):
+            folded = [
+                self._folded(state, values.slice(lo, hi - lo))
+                for state, (lo, hi) in zip(carried, bounds, strict=True)
+            ]
         try:
             self._store.put(touched, arrow_column(folded, self._kind))
         except MemoryError:
@@ -80,9 +82,10 @@ class UserFold:
 def user_results(custom: Custom, states: pa.Array) -> pa.Array:
     """Compute the results of windows from their states."""
     target = custom.target
-    found = [
-        target.result(target.init() if state is None else state) for state in plain_list(states)
-    ]
+    with calling(target.result):
+        found = [
+            target.result(target.init() if state is None else state) for state in plain_list(states)
+        ]
     return result_column(custom, found)
 
 

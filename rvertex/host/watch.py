@@ -7,35 +7,28 @@ does not take the host for dead; and a step that never returns has a name.
 The same thread samples where the time goes: to which vertex, and to which function of the user. So
 the page and the doctor name slow user code without a profiler.
 
-Invariant: the watched thread only notes when a poll begins.
+Invariant: the watched thread only notes when a poll begins, and what it works on
+(:mod:`rvertex.state.doing`).
 """
 
 from __future__ import annotations
 
-import os
 import resource
-import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rvertex.messages import HostBusy, Timing
-from rvertex.state.collector import frame_of
+from rvertex.state.doing import Doing, doing, function_name, line_of_thread
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from rstream.clock import Clock
     from rvertex.state.memory import StateMemory
 
-_OPERATORS = "rvertex.operators."
-#: Modules below these are not code of the user's.
-_OURS = ("rstream", "rvertex", "planner", "jobmanager", "pyarrow", "numpy", "threading", "queue")
-#: A function of the user is called by ours, so none of these is one.
-_NOT_OF_USERS = frozenset({*_OURS, *sys.stdlib_module_names, "pandas", "sqlglot"}) - {"__main__"}
 #: How often the thread is sampled; a longer pause of the sampler does not count as work.
 SAMPLE_S, SAMPLE_S_MAX = 0.1, 0.5
 _SHOWN_CHARACTERS = 200
@@ -48,15 +41,20 @@ class Watch:
     def __init__(self, host: str, clock: Clock, busy_after_s: float) -> None:
         self._host, self._clock, self._busy_after_s = host, clock, busy_after_s
         self._poll: tuple[str, int, float] | None = None
-        self._thread = 0
+        self.attach()
         #: By vertex and epoch: seconds in polls, and by function of the user.
         self._busy_s: Counter[tuple[str, int]] = Counter()
         self._user_s: dict[tuple[str, int], Counter[str]] = {}
         #: The memory of the state of each.
         self._memory: dict[tuple[str, int], StateMemory] = {}
 
+    def attach(self) -> None:
+        """Look after the calling thread."""
+        self._thread, self._doing = threading.get_ident(), doing()
+
     def begin(self, vertex: str, epoch: int) -> None:
         """A poll of a vertex begins."""
+        self._doing.clear()
         self._poll = (vertex, epoch, self._clock.monotonic_s())
 
     def end(self) -> None:
@@ -65,14 +63,14 @@ class Watch:
 
     def sample(self, elapsed_s: float) -> None:
         """Count the time since the last sample for what the thread does now."""
-        poll, frame = self._poll, frame_of(self._thread)
+        poll, function = self._poll, self._doing.function
         if poll is None:
             return
         key = poll[:2]
         self._busy_s[key] += elapsed_s  # type: ignore[assignment]
-        function = user_function(frame)
-        if function:
-            self._user_s.setdefault(key, Counter())[function] += elapsed_s  # type: ignore[assignment]
+        if function is not None:
+            spent = self._user_s.setdefault(key, Counter())
+            spent[function_name(function)] += elapsed_s  # type: ignore[assignment]
 
     def timing(self, vertex: str, epoch: int, memory: StateMemory | None = None) -> Timing:
         """Where the time of an instance went; ``memory`` of its state is kept for later calls."""
@@ -94,15 +92,15 @@ class Watch:
         lasted_s = self._clock.monotonic_s() - began_s
         if lasted_s < self._busy_after_s:
             return None
-        doing = doing_of(frame_of(self._thread))
+        what = doing_of(self._doing, self._thread)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
         timing = self.timing(vertex, epoch)
-        return HostBusy(self._host, vertex, epoch, doing, int(lasted_s), peak, timing)
+        return HostBusy(self._host, vertex, epoch, what, int(lasted_s), peak, timing)
 
     @contextmanager
     def watching(self, tell: Callable[[HostBusy], None]) -> Iterator[None]:
         """Watch the calling thread; ``tell`` is called from another one."""
-        self._thread = threading.get_ident()
+        self.attach()
         stopped = threading.Event()
 
         def look() -> None:
@@ -126,34 +124,14 @@ class Watch:
             watcher.join()
 
 
-def user_function(frame: FrameType | None) -> str:
-    """The function of the user that an operator has called, with its file; empty: none."""
-    found = ""
-    while frame is not None:  # ends at the thread's first frame
-        module = str(frame.f_globals.get("__name__", "rvertex"))
-        if module.startswith(_OPERATORS):
-            return found
-        if module.partition(".")[0] not in _NOT_OF_USERS:
-            code = frame.f_code
-            found = f"{code.co_qualname} ({os.path.basename(code.co_filename)})"
-        frame = frame.f_back
-    return ""
-
-
-def doing_of(frame: FrameType | None) -> str:
-    """The operator and, inside of it, the call or the user's function that a stack is in."""
-    call = line = ""
-    while frame is not None:  # ends at the thread's first frame
-        this: Any = frame.f_locals.get("self")
-        kind = type(this)
-        module = str(frame.f_globals.get("__name__", ""))
-        if not call and getattr(kind, "is_shown_while_busy", False):
-            call = str(this)[:_SHOWN_CHARACTERS]
-        if not call and module.partition(".")[0] not in _OURS:
-            line = f"{frame.f_code.co_name} at line {frame.f_lineno} of {frame.f_code.co_filename}"
-        if str(kind.__module__).startswith(_OPERATORS):
-            inside = line or call
-            operator = kind.__name__.removesuffix("Operator")
-            return f"{operator}: {inside}" if inside else operator
-        frame = frame.f_back
-    return line or call or "its step"
+def doing_of(notes: Doing, thread: int) -> str:
+    """The operator and, inside of it, the user's line or the expression that a thread is in."""
+    inside = line_of_thread(thread)
+    if not inside and notes.function is not None:
+        inside = function_name(notes.function)
+    if not inside and notes.expression is not None:
+        inside = str(notes.expression)[:_SHOWN_CHARACTERS]
+    if notes.operator is None:
+        return inside or "its step"
+    operator = type(notes.operator).__name__.removesuffix("Operator")
+    return f"{operator}: {inside}" if inside else operator

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from rvertex.events.run import Run, concat
+from rvertex.state.doing import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,11 +116,14 @@ def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[R
         yield from ports
         return
     first, *rest = operators
+    now = doing()
+    now.operator = first
     if not isinstance(first, EmitsInPieces):
         yield from in_pieces(rest, [first.process(ports)])
         return
     for run in first.process_in_pieces(ports):
         yield from (None,) if run is None else in_pieces(rest, [run])
+        now.operator = first
 
 
 class Pieces:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
 _lock = threading.Lock()
 #: How many pauses there are, and whether the collector ran before the first of them.
@@ -34,13 +32,3 @@ def collector_paused() -> Iterator[None]:
             _pauses -= 1
             if _pauses == 0 and _was_on:
                 gc.enable()
-
-
-def frame_of(thread: int) -> FrameType | None:
-    """What a thread executes now.
-
-    Python makes frames under a lock that new threads need. A collection there may run code of
-    Python, which lets another thread begin a thread: then all threads wait for ever.
-    """
-    with collector_paused():
-        return sys._current_frames().get(thread)

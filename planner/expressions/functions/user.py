@@ -16,6 +16,7 @@ import pyarrow as pa
 from planner.errors import EvaluationError
 from planner.expressions.bare_text import bare
 from planner.expressions.nodes import Function, Literal
+from rvertex.state.doing import calling
 from rvertex.user_code.errors import INTERRUPTS, RAISED, line_of, reason_of, shown
 from rvertex.user_code.plain_values import arrow_column, plain_list
 from rvertex.user_code.result import as_column
@@ -33,8 +34,12 @@ def _resolve(call: Call) -> Node:
 
 def _evaluate(values: Sequence[Value], call: Call) -> Value:
     function = call.option("code").target
-    if call.option("vectorised"):
-        return _vectorised(function, values, call)
+    with calling(function):
+        made = _vectorised if call.option("vectorised") else _row_by_row
+        return made(function, values, call)
+
+
+def _row_by_row(function: Any, values: Sequence[Value], call: Call) -> Value:
     rows = max((len(v) for v in values if not isinstance(v, pa.Scalar)), default=1)
     columns = [_column(value, rows) for value in values]
     skips = call.option("nulls") == "skip"

@@ -24,6 +24,7 @@ from rstream.items.hashing import hash_column
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import Run
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.doing import calling
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.errors import RAISED, CutDependentError, UserResultError, reason_of
 from rvertex.user_code.result import ROW, declared_columns, result_columns, rows_of
@@ -133,7 +134,9 @@ class ApplyOperator:
             return pieces
 
     def _called(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        columns = result_columns(self._name, self._spec.function.target(events))
+        function = self._spec.function.target
+        with calling(function):
+            columns = result_columns(self._name, function(events))
         times = [events.column(VS), events.column(VE)]
         rows: int | None = events.num_rows
         if ROW in columns:

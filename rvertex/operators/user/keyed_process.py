@@ -32,6 +32,7 @@ from rvertex.events.run import Run
 from rvertex.operators.edges.spread import EdgeSpreadOperator, in_order_of_begins
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.collector import collector_paused
+from rvertex.state.doing import calling
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.emitted_rows import Emitted
 from rvertex.user_code.errors import (
@@ -240,7 +241,8 @@ class KeyedProcessOperator:
                 self._keys_at_hand = [at_hand.column(key) for key in self._spec.keys]
                 self._state.recall(self._keys_at_hand)
             last_at = columns[0][-1]
-            self._calls.call_events(columns)
+            with calling(self._spec.process.target.on_event):
+                self._calls.call_events(columns)
             self._frontier = max(self._frontier, last_at)
             self._emitted.gather(self.context.rows, events)
         self._events.end()
@@ -261,7 +263,8 @@ class KeyedProcessOperator:
             bound = min(until, self._cti_from(first), INF_TIME - 1)
             bound, is_recalled = self._state.recall_due(bound)
             self.context.in_timer = True
-            self._calls.call_timers(bound, count)
+            with calling(self._spec.process.target.on_timer):
+                self._calls.call_timers(bound, count)
             self.context.in_timer = False
             if is_recalled:
                 self._emitted.gather(self.context.rows, self._lifetimes)

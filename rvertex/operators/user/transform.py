@@ -30,6 +30,7 @@ from rvertex.events.reorder_buffer import empty_batch
 from rvertex.events.run import NO_CTIS, Run, concat
 from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.protocol import OperatorState
+from rvertex.state.doing import calling
 from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
 from rvertex.user_code.context import VertexContext
 from rvertex.user_code.errors import RAISED, UserResultError
@@ -188,7 +189,8 @@ class UserOperatorRunner:
         self._target.load(state)
 
     def _execute(self, run: Run) -> Run:
-        result = self._target.execute(run.events, run.ctis.tolist())
+        with calling(self._target.execute):
+            result = self._target.execute(run.events, run.ctis.tolist())
         ctis = run.ctis
         if isinstance(result, tuple):
             if len(result) != 2:

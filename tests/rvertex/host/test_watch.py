@@ -5,7 +5,6 @@ Cannot catch: code of a user's that holds the interpreter's lock; the host's lin
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from planner.expressions.nodes import resolve
 from rstream.clock import ManualClock
 from rvertex.host.watch import Watch, doing_of
 from rvertex.operators.filter import FilterOperator
+from rvertex.operators.protocol import in_pieces
+from rvertex.state.doing import Doing, line_of_thread
 from tests.support.builders import ev, make_run
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
     def turn() -> None:
         with watch.watching(told.append):
             watch.begin("filter.0", 4)
-            operator.process([run])
+            list(in_pieces([operator], [run]))
             watch.end()
             told.append(watch.look())
 
@@ -66,24 +67,40 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
     assert told[-1] is None, "the turn is over"
 
 
-def test_a_stack_of_odd_classes_is_told_too() -> None:
-    """A class may have no module: made by ``type()``, or by who sets it to nothing."""
-    here: list[str] = []
+def test_code_of_ours_is_named_by_its_expression() -> None:
+    notes = Doing(FilterOperator(resolve((col("x") > 1).node, PAYLOAD)), col("x") + 1)
+    assert doing_of(notes, 0) == "Filter: (x + 1)"
+    assert doing_of(Doing(), 0) == "its step"
+    assert doing_of(Doing(None, None, len), 0) == "len"
 
-    class Odd:
-        def call(self) -> None:
-            here.append(doing_of(sys._getframe()))
 
-    Odd.__module__ = None  # type: ignore[assignment]
-    Odd().call()
-    assert " at line " in here[0]
+def test_a_line_of_another_thread_is_found_while_it_runs() -> None:
+    """Followed from another thread, its frames once were memory of calls that had returned."""
+    is_over, found = threading.Event(), list[str]()
+
+    def deeper(depth: int) -> int:
+        return 0 if depth == 0 else 1 + max(deeper(depth - 1) for _ in range(1))
+
+    def busy() -> None:
+        while not is_over.is_set():
+            deeper(5)
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    assert thread.ident is not None
+    for _ in range(50):
+        found.append(line_of_thread(thread.ident))
+    is_over.set()
+    thread.join()
+    assert any(" at line " in line and line.endswith(__file__) for line in found), set(found)
+    assert line_of_thread(-1) == ""
 
 
 def test_samples_say_which_function_of_the_user_has_the_time() -> None:
     watch = Watch("h0.0", ManualClock(), busy_after_s=60.0)
     predicate = udf(sampled, returns="bool", deterministic=True)(col("x"))
     operator = FilterOperator(resolve(predicate.node, PAYLOAD))
-    watch._thread = threading.get_ident()
+    watch.attach()
     watch.begin("filter.0", 4)
     watch.sample(0.5)  # in this test, which no operator has called
     SAMPLERS.append(watch)
