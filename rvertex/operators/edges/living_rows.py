@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _GROWTH = 3
 _SLACK = 1 << 12
+#: The index of a run has at most so many entries for each of its rows.
+_SPARSE = 4
 #: Of a row in a snapshot: when it ended. A reserved name, so no payload column can have it.
 _ENDED = SEQ
 
@@ -54,8 +56,7 @@ class LivingRows:
         self._known = GroupArray(np.int64, 0)
         #: When the row ended; INF_TIME: it lives.
         self._ended = GroupArray(np.int64, INF_TIME)
-        #: Per run: codes, numbers and starts of its rows.
-        self._runs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._runs: list[_IndexRun] = []
         self._dead = 0
 
     def __len__(self) -> int:
@@ -123,12 +124,10 @@ class LivingRows:
         Of those that ended before the last :meth:`add` some are found, too.
         """
         probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for run_codes, run_numbers, _ in self._runs:
-            lo = run_codes.searchsorted(codes, side="left")
-            hi = run_codes.searchsorted(codes, side="right")
-            probe, place = expanded(lo, hi)
+        for run in self._runs:
+            probe, place = expanded(*run.places(codes))
             probes.append(probe)
-            numbers.append(run_numbers[place])
+            numbers.append(run.numbers[place])
         return np.concatenate(probes), np.concatenate(numbers)
 
     def end(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -224,41 +223,71 @@ class LivingRows:
 
     def check(self) -> None:
         """Assert the invariants (linear)."""
-        indexed = np.concatenate([numbers for _, numbers, _ in self._runs] or [np.empty(0, int)])
+        indexed = np.concatenate([run.numbers for run in self._runs] or [np.empty(0, int)])
         alive = np.flatnonzero(self._ended.read() == INF_TIME)
         assert len(np.unique(indexed)) == len(indexed)
         assert np.isin(alive, indexed).all()
         assert int((self._ended.read() != INF_TIME).sum()) == self._dead
-        for codes, numbers, starts in self._runs:
-            assert (self._starts.read()[numbers] == starts).all()
-            assert (self._codes.read()[numbers] == codes).all()
-            assert (np.lexsort((numbers, codes)) == np.arange(len(codes))).all()
+        for run in self._runs:
+            codes, every = self._codes.read()[run.numbers], np.arange(len(run.numbers))
+            assert (self._starts.read()[run.numbers] == run.starts).all()
+            assert (np.lexsort((run.numbers, codes)) == every).all()
+            lo, hi = run.places(codes)
+            assert ((lo <= every) & (every < hi)).all()
 
     def _of_start(self, codes: np.ndarray, began: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(i, number) of all rows of ``codes[i]`` that began at ``began[i]``."""
         probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for run_codes, run_numbers, times in self._runs:
-            lo = run_codes.searchsorted(codes, side="left")
-            hi = run_codes.searchsorted(codes, side="right")
+        for run in self._runs:
+            lo, hi = run.places(codes)
             probe, place = expanded(
-                bisected(times, lo, hi, began, after=False),
-                bisected(times, lo, hi, began, after=True),
+                bisected(run.starts, lo, hi, began, after=False),
+                bisected(run.starts, lo, hi, began, after=True),
             )
             probes.append(probe)
-            numbers.append(run_numbers[place])
+            numbers.append(run.numbers[place])
         return np.concatenate(probes), np.concatenate(numbers)
 
     def _index(self, numbers: np.ndarray) -> None:
-        codes = self._codes.read()[numbers]
-        while self._runs and len(self._runs[-1][0]) <= _GROWTH * len(codes):
-            older_codes, older, _ = self._runs.pop()
+        while self._runs and len(self._runs[-1].numbers) <= _GROWTH * len(numbers):
+            older = self._runs.pop().numbers
             lives = self._ended.read()[older] == INF_TIME
-            codes = np.concatenate([older_codes[lives], codes])
             numbers = np.concatenate([older[lives], numbers])
+        codes = self._codes.read()[numbers]
         order = stable_order(codes)
         if order is not None:
             codes, numbers = codes[order], numbers[order]
-        self._runs.append((codes, numbers, self._starts.read()[numbers]))
+        self._runs.append(_IndexRun(codes, numbers, self._starts.read()[numbers]))
+
+
+class _IndexRun:
+    """Numbers and starts of rows that are sorted by (code, number), and where each code has its.
+
+    A probe of a table costs the same at any length. A run that is short among the codes has its
+    sorted codes instead, so that a table is never much longer than its run.
+    """
+
+    __slots__ = ("_codes", "_first", "numbers", "starts")
+
+    def __init__(self, codes: np.ndarray, numbers: np.ndarray, starts: np.ndarray) -> None:
+        self.numbers, self.starts = numbers, starts
+        #: By code the place of its first row, or of the row that would follow it.
+        self._first: np.ndarray | None = None
+        self._codes = codes
+        if len(codes) and codes[-1] < _SPARSE * len(codes):
+            counts = np.bincount(codes)
+            self._first = np.zeros(len(counts) + 2, np.int32)
+            np.cumsum(counts, out=self._first[1:-1])
+            self._first[-1] = len(codes)
+            self._codes = codes[:0]
+
+    def places(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of ``codes[i]`` are at ``[lo[i], hi[i])``."""
+        if self._first is None:
+            lo = self._codes.searchsorted(codes, side="left")
+            return lo, self._codes.searchsorted(codes, side="right")
+        at = np.minimum(codes, len(self._first) - 2)
+        return self._first[at].astype(np.int64), self._first[at + 1].astype(np.int64)
 
 
 class ClosingRows:

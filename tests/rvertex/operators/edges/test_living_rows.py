@@ -1,0 +1,38 @@
+"""Living rows are found by code in every run, with a table of codes or with sorted codes.
+
+Cannot catch: what a probe costs; ``benchmarks/bench_alive.py`` measures that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME
+from rvertex.operators.edges.living_rows import LivingRows
+
+SCHEMA = event_schema(pa.schema([("x", pa.int64())]))
+
+
+def births(now: int, count: int) -> pa.RecordBatch:
+    columns = [np.full(count, now), np.full(count, INF_TIME), np.arange(count)]
+    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=SCHEMA)
+
+
+@pytest.mark.parametrize("span", [1, 30, 10_000])
+def test_rows_are_found_by_code_at_any_density(span: int) -> None:
+    """Few codes make tables, many make sorted codes; probes also ask for codes without rows."""
+    rng = np.random.default_rng(span)
+    rows, codes = LivingRows(SCHEMA), np.empty(0, np.int64)
+    for now, count in enumerate([40, 1, 25, 3, 1, 1]):
+        # The latest rows have the greatest codes, as new keys do.
+        new = rng.integers(span * now // 6, span, count)
+        rows.add(births(now, count), new)
+        codes = np.concatenate([codes, new])
+        rows.check()
+        wanted = np.unique(np.concatenate([codes, np.arange(5), [span, 2 * span]]))
+        probe, number = rows.find(wanted)
+        assert sorted(number.tolist()) == list(range(len(codes)))
+        assert (wanted[probe] == codes[number]).all()
