@@ -58,7 +58,10 @@ class KafkaHeaders:
             )
         kept = self._group.read()
         self._refuse_if_older(kept)
-        self._producer = client.new_producer(self._sink, self._link, enable_idempotence=True)
+        # Readers skip a refused record that is sent again after its successors.
+        self._producer = client.new_producer(
+            self._sink, self._link, enable_idempotence=True, enable_gapless_guarantee=True
+        )
         # Asked by the consumer, which is older than partitions that were added, and learns of them.
         self._partitions = client.partition_count(
             self._group.consumer, self._sink.topic, self._link
@@ -92,9 +95,7 @@ class KafkaHeaders:
         for record in self._pending:
             self._produce(record)
         self._pending = []
-        if self._producer.flush(client.ANSWER_WAIT_S):
-            raise DestinationError(self._link.label, "records were not taken in time")
-        self._poll(0)
+        self._flush()
         self._found = {seq for seq in self._found if seq >= progress.next_seq}
         self._group.keep(self._epoch, progress, self._ends)
         self._link.items = None
@@ -121,9 +122,20 @@ class KafkaHeaders:
             except KafkaException as error:
                 raise self._link.failed(error, self._producer) from error
 
+    def _flush(self) -> None:
+        assert self._producer is not None
+        try:
+            left = self._producer.flush(client.ANSWER_WAIT_S)
+        except (KafkaException, SystemError) as error:  # SystemError: two callbacks failed
+            self._raise_failure()
+            raise DestinationError(self._link.label, "the client dropped its records") from error
+        self._poll(0)
+        if left:
+            raise DestinationError(self._link.label, "records were not taken in time")
+
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failure = error
+            self._failure = self._failure or error  # later records fail because of it
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None
@@ -132,8 +144,14 @@ class KafkaHeaders:
 
     def _poll(self, wait_s: float) -> None:
         assert self._producer is not None
-        self._link.poll(self._producer, wait_s)
+        try:
+            self._link.poll(self._producer, wait_s)
+        finally:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
+            assert self._producer is not None
             raise self._link.failed(KafkaException(self._failure), self._producer)
 
     def _leave(self) -> None:

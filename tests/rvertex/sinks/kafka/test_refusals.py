@@ -94,6 +94,21 @@ def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str
 
 
 @pytest.mark.slow
+def test_rows_behind_one_that_is_refused_are_not_there(broker: Broker, topic: str) -> None:
+    """Readers of the headers would drop the refused row, if it came after them in the end."""
+    alone = {"message_max_bytes": "9000000", "batch_num_messages": "1", "linger_ms": "0"}
+    place = opened(topic, broker.servers, "headers", **alone)
+    place.open(1)
+    with pytest.raises(RowsRefusedError, match=r"items \[0, 4\).*size too large"):
+        write_and_commit(place, texts(0, 5, TOO_LARGE, 6, 7))
+    assert place.open(1) is None
+    write_and_commit(place, texts(0, 5, 8, 6, 7))
+    place.close()
+    records = broker.read_committed(topic)
+    assert [int(dict(record.headers)["seq"]) for record in records] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
 @MODES
 def test_user_that_the_broker_refuses(broker: Broker, topic: str, mode: str) -> None:
     place = opened(

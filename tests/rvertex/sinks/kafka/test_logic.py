@@ -1,0 +1,342 @@
+"""The suite of destinations on what Kafka's deliveries ask of a broker, without a broker.
+
+Cannot catch: what only a broker and its library know, see test_transactions.py and test_headers.py,
+which run the same on one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from confluent_kafka import KafkaError
+
+from rstream.errors import StreamEngineError
+from rvertex.sinks.errors import (
+    DeliveryFencedError,
+    DeliveryUnknownError,
+    DestinationError,
+    DestinationRefusedError,
+    InvalidSinkError,
+    RowsRefusedError,
+)
+from rvertex.sinks.kafka import client
+from rvertex.sinks.spec import KafkaMode, KafkaSink
+from tests.rvertex.sinks.conformance import Conformance
+from tests.rvertex.sinks.kafka.places import BROKERS, KafkaPlace
+from tests.rvertex.sinks.places import expected, items, progress
+from tests.support.brokers import Record
+from tests.support.kafka_inside import Broker, Consumer, Producer, failure
+
+if TYPE_CHECKING:
+    from rvertex.sinks.protocol import Destination
+
+SERVERS = "inside"
+MODES = pytest.mark.parametrize("mode", ["transactions", "headers"])
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker("t")
+
+    def new(kind: Any) -> Any:
+        return lambda config, logger: kind(made, config)
+
+    monkeypatch.setattr(client, "Producer", new(Producer))
+    monkeypatch.setattr(client, "Consumer", new(Consumer))
+    monkeypatch.setitem(BROKERS, SERVERS, made)
+    return made
+
+
+def place_of(mode: KafkaMode, **given: Any) -> KafkaPlace:
+    return KafkaPlace(KafkaSink("t", SERVERS, mode=mode, **given))
+
+
+def deliver(destination: Destination, first: int, *ends: int) -> None:
+    """Write up to each of the ends, and commit."""
+    for end in ends:
+        destination.write(items(0, first, end))
+        first = end
+    destination.commit(progress(0, first))
+
+
+class _Here(Conformance):
+    """What needs no other process, nor many rows."""
+
+    test_killed_between_any_two_calls: ClassVar[None] = None  # type: ignore[assignment]
+    test_killed_within_a_call: ClassVar[None] = None  # type: ignore[assignment]
+    test_frozen_between_calls: ClassVar[None] = None  # type: ignore[assignment]
+    test_frozen_within_a_commit: ClassVar[None] = None  # type: ignore[assignment]
+    test_large_and_many: ClassVar[None] = None  # type: ignore[assignment]
+
+
+class TestTransactions(_Here):
+    @pytest.fixture
+    def place(self, broker: Broker) -> KafkaPlace:
+        return place_of("transactions")
+
+
+class TestHeaders(_Here):
+    @pytest.fixture
+    def place(self, broker: Broker) -> KafkaPlace:
+        return place_of("headers")
+
+
+@MODES
+def test_an_older_epoch_is_refused_before_it_changes_anything(
+    mode: KafkaMode, broker: Broker
+) -> None:
+    """Also by one that is newer by one, and has only opened."""
+    place = place_of(mode)
+    newer, older = place.destination(0), place.destination(0)
+    newer.open(2)
+    before = len(broker.calls)
+    with pytest.raises(DeliveryFencedError):
+        older.open(1)
+    assert broker.calls[before:] == []
+    newer.write(items(0, 0, 4))
+    newer.commit(progress(0, 4))
+    with pytest.raises(DeliveryFencedError):
+        older.open(1)
+    assert place.destination(0).open(3) == progress(0, 4)
+    assert place.destination(0).open(4) == progress(0, 4), "opening keeps the progress"
+    with pytest.raises(DeliveryFencedError):
+        place.destination(0).open(3)
+    assert place.rows() == expected(0, 4)
+
+
+def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(broker: Broker) -> None:
+    place = place_of("headers")
+    older, newer = place.destination(0), place.destination(0)
+    older.open(1)
+    older.write(items(0, 0, 4))
+    newer.open(2)
+    with pytest.raises(DeliveryFencedError):
+        older.commit(progress(0, 4))
+    assert place.rows() == []
+
+
+@pytest.mark.parametrize("happens", [False, True])
+def test_commit_whose_answer_is_lost(happens: bool, broker: Broker) -> None:
+    """``open`` tells what became of it; its writer does not go on without."""
+    place = place_of("transactions")
+    lost = place.destination(0)
+    lost.open(1)
+    lost.write(items(0, 0, 4))
+    broker.fails["commit"] = failure(KafkaError._TIMED_OUT), happens
+    with pytest.raises(DeliveryUnknownError):
+        lost.commit(progress(0, 4))
+    assert lost.open(1) == (progress(0, 4) if happens else None)
+    done = 4 if happens else 0
+    lost.write(items(0, done, 9))
+    lost.commit(progress(0, 9))
+    assert place.rows() == expected(0, 9)
+
+
+@pytest.mark.parametrize(
+    ("code", "requires_abort", "meaning"),
+    [
+        (KafkaError._FENCED, False, DeliveryFencedError),
+        (KafkaError.INVALID_PRODUCER_EPOCH, False, DeliveryFencedError),
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, True, DestinationError),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True, DestinationRefusedError),
+    ],
+)
+def test_commit_that_has_certainly_not_taken_place(
+    code: int, requires_abort: bool, meaning: type[Exception], broker: Broker
+) -> None:
+    place = place_of("transactions")
+    failed = place.destination(0)
+    failed.open(1)
+    failed.write(items(0, 0, 4))
+    broker.fails["commit"] = failure(code, requires_abort=requires_abort), False
+    with pytest.raises(meaning) as found:
+        failed.commit(progress(0, 4))
+    assert not isinstance(found.value, DeliveryUnknownError)
+    assert failed.open(1) is None
+    assert place.rows() == []
+
+
+def test_a_transaction_that_is_left_is_aborted_at_once(broker: Broker) -> None:
+    """Readers of the topic would wait for its end; one that was committed is over."""
+    left = place_of("transactions").destination(0)
+    left.open(1)
+    broker.calls.clear()
+    left.write(items(0, 0, 4))
+    left.commit(progress(0, 4))
+    left.close()
+    assert broker.calls == ["send_offsets", "commit"]
+    left.open(1)
+    broker.calls.clear()
+    left.write(items(0, 4, 5))
+    left.close()
+    assert broker.calls == ["abort"]
+
+
+@MODES
+def test_record_that_is_refused_names_the_items_since_the_last_commit(
+    mode: KafkaMode, broker: Broker
+) -> None:
+    refusing = place_of(mode).destination(0)
+    refusing.open(1)
+    refusing.write(items(0, 0, 4))
+    refusing.commit(progress(0, 4))
+    too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    broker.refuses = lambda record: too_large if b"w7" in (record.value or b"") else None
+    with pytest.raises(RowsRefusedError, match=r"\[4, 9\)"):
+        deliver(refusing, 4, 5, 9)
+    broker.refuses = lambda _: None
+    assert refusing.open(1) == progress(0, 4)
+    refusing.write(items(0, 4, 9))
+    refusing.commit(progress(0, 9))
+    assert place_of(mode).rows() == expected(0, 9)
+
+
+@MODES
+def test_user_without_permission_on_the_topic_ends_the_delivery(
+    mode: KafkaMode, broker: Broker
+) -> None:
+    denied = place_of(mode).destination(0)
+    denied.open(1)
+    broker.refuses = lambda _: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(DestinationRefusedError, match="grant the user WRITE"):
+        deliver(denied, 0, 4)
+    broker.refuses = lambda _: None
+    assert denied.open(1) is None, "what went wrong before is over"
+    denied.write(items(0, 0, 4))
+    broker.fails["keep"] = broker.fails["send_offsets"] = failure(KafkaError._TRANSPORT), False
+    with pytest.raises(StreamEngineError) as found:
+        denied.commit(progress(0, 4))
+    assert type(found.value) is DestinationError
+
+
+@MODES
+def test_a_full_client_waits_for_room(mode: KafkaMode, broker: Broker) -> None:
+    place, broker.room = place_of(mode), 2
+    waiting = place.destination(0)
+    waiting.open(1)
+    waiting.write(items(0, 0, 14))
+    waiting.commit(progress(0, 14))
+    assert place.rows() == expected(0, 14)
+
+
+def test_records_that_are_not_taken_are_no_commit(broker: Broker) -> None:
+    place = place_of("headers")
+    silent = place.destination(0)
+    silent.open(1)
+    silent.write(items(0, 0, 4))
+    broker.is_silent = True
+    with pytest.raises(DestinationError, match="not taken in time"):
+        silent.commit(progress(0, 4))
+    broker.is_silent = False
+    assert silent.open(1) is None
+
+
+def test_progress_of_headers_that_was_lost_repeats_no_record(broker: Broker) -> None:
+    """Nor do records of another partition, whose numbers are the same; however often it is lost."""
+    place = place_of("headers")
+    other, lost = place.destination(2), place.destination(0)  # both write to partition 0
+    for partition, writer in ((2, other), (0, lost)):
+        writer.open(1)
+        writer.write(items(partition, 0, 4))
+        broker.fails["keep"] = failure(KafkaError._TIMED_OUT), False
+        with pytest.raises(DestinationError):
+            writer.commit(progress(partition, 4))
+    assert lost.open(1) is None
+    lost.write(items(0, 0, 2))
+    lost.commit(progress(0, 2))
+    lost.write(items(0, 2, 9))
+    lost.commit(progress(0, 9))
+    assert other.open(1) is None
+    other.write(items(2, 0, 5))
+    other.commit(progress(2, 5))
+    seqs: dict[bytes, list[int]] = {}
+    for record in broker.read_committed("t"):
+        headers = dict(record.headers)
+        seqs.setdefault(headers["stream"], []).append(int(headers["seq"]))
+    assert sorted(seqs.values()) == [[1, 2, 4], [1, 2, 4, 5, 7, 8]]
+
+
+def test_what_is_noted_with_progress_is_not_read_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open reads what is behind the noted ends: nothing, after a commit that was answered."""
+    read = client.ProgressGroup.records
+    found: list[int] = []
+
+    def counted(group: client.ProgressGroup, starts: dict[int, int]) -> Any:
+        messages = list(read(group, starts))
+        found.append(len(messages))
+        return iter(messages)
+
+    monkeypatch.setattr(client.ProgressGroup, "records", counted)
+    writer = place_of("headers").destination(0)
+    writer.open(1)
+    writer.write(items(0, 0, 9))
+    writer.commit(progress(0, 9))
+    writer.open(1)
+    broker.partitions[0] += broker.partitions[0][:2]  # of others
+    writer.open(1)
+    assert found == [0, 0, 2]
+
+
+def test_a_partition_that_was_added_is_read_from_its_beginning(broker: Broker) -> None:
+    """A writer before may have used it. At the very start, what others wrote is passed over."""
+    place = place_of("headers")
+    delivered = place.destination(2)
+    delivered.open(1)
+    delivered.write(items(2, 0, 3))
+    delivered.commit(progress(2, 3))
+    (stream, *_) = (dict(record.headers)["stream"] for record in broker.read_committed("t"))
+    broker.partitions.append([])
+    there = Record(b"{}", partition=2, headers=(("stream", stream), ("seq", b"4")))
+    producer = Producer(broker, {})
+    producer.produce("t", there.value, partition=2, headers=there.headers)
+    producer.flush(0)
+    assert delivered.open(1) == progress(2, 3)
+    delivered.write(items(2, 3, 6))
+    delivered.commit(progress(2, 6))
+    seqs = [int(dict(record.headers)["seq"]) for record in broker.read_committed("t")]
+    assert sorted(seqs) == [1, 2, 4, 5]
+
+
+@MODES
+def test_partitions_of_the_output_go_to_partitions_of_the_topic(
+    mode: KafkaMode, broker: Broker
+) -> None:
+    place = place_of(mode)
+    for partition in (0, 1, 2, 3):
+        writer = place.destination(partition)
+        writer.open(1)
+        writer.write(items(partition, 0, 3))
+        writer.commit(progress(partition, 3))
+        writer.close()
+    parts = [row["part"] for row in place.rows()]
+    assert parts == [0, 0, 2, 2, 1, 1, 3, 3]
+
+
+@MODES
+def test_topic_that_is_not_there_is_named(mode: KafkaMode, broker: Broker) -> None:
+    place = KafkaPlace(KafkaSink("other", SERVERS, mode=mode))
+    with pytest.raises(InvalidSinkError, match="there is no such topic: create it"):
+        place.destination(0).open(1)
+
+
+def test_headers_see_records_of_open_transactions(broker: Broker) -> None:
+    """Offsets behind which it looks are those of all records."""
+    open_one = Producer(broker, {"transactional.id": "x"})
+    open_one.init_transactions(0)
+    open_one.begin_transaction()
+    place = place_of("headers")
+    lost = place.destination(0)
+    lost.open(1)
+    open_one.produce("t", b"of another", partition=0)
+    open_one.flush(0)
+    lost.write(items(0, 0, 4))
+    broker.fails["keep"] = failure(KafkaError._TIMED_OUT), False
+    with pytest.raises(DestinationError):
+        lost.commit(progress(0, 4))
+    assert lost.open(1) is None
+    lost.write(items(0, 0, 4))
+    lost.commit(progress(0, 4))
+    assert len(broker.partitions[0]) == 1 + len(expected(0, 4))
