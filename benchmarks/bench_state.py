@@ -108,10 +108,9 @@ def window_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
     size = 1 << 40
     operator = WindowAggregate(("k",), size, size, AGGREGATES, points=True).open([PAYLOAD])
     give_memory(operator, memory)
-    given = list(batches(rows, keys))
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         spent, state = 0.0, 0
-        for batch in given:
+        for batch in batches(rows, keys):
             begun = time.process_time()
             operator.process([Run(batch, np.empty(0, np.int64))])
             spent += time.process_time() - begun

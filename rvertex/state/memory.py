@@ -80,6 +80,13 @@ class StateMemory:
         self.spilled_bytes += sum(batch.nbytes for batch in stored)
         return stored
 
+    def store_array(self, array: np.ndarray) -> np.ndarray:
+        """The same array on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
+        stored = self.scratch.store_array(array)
+        self.spills += 1
+        self.spilled_bytes += stored.nbytes
+        return stored
+
     def placed(self, part: bytes, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if that exceeds the budget."""
         if self.budget_bytes is None or total_bytes <= self.budget_bytes:

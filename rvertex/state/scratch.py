@@ -9,6 +9,7 @@ Invariants: (1) a stored batch equals the batch that was given; (2) ``used_bytes
 
 from __future__ import annotations
 
+import bisect
 import errno
 import mmap
 import os
@@ -17,6 +18,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from rvertex.state.errors import ScratchFullError, ScratchUnusableError
@@ -38,8 +40,12 @@ class Scratch:
     def __init__(self, folder: str | None = None, limit_bytes: int | None = None) -> None:
         self.folder = folder or tempfile.gettempdir()
         self.limit_bytes = limit_bytes
-        self._lock = threading.Lock()
-        self._used_bytes = self._written_bytes = self._files = 0
+        # The collector may free a file at any place of the thread that has the lock.
+        self._lock = threading.RLock()
+        self._used_bytes = self._written_bytes = 0
+        #: The addresses of the mapped files, sorted, and where each ends.
+        self._starts: list[int] = []
+        self._ends: dict[int, int] = {}
 
     @property
     def used_bytes(self) -> int:
@@ -54,7 +60,7 @@ class Scratch:
     @property
     def files(self) -> int:
         """How many files are in use."""
-        return self._files
+        return len(self._starts)
 
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The same batches (at least one, all of one schema), mapped from a new file.
@@ -74,7 +80,22 @@ class Scratch:
         """The same bytes, mapped from a new file. Raises as :meth:`store`."""
         return self._write(len(data), lambda file: file.write(data))
 
-    def _write(self, nbytes: int, write: Callable[[BinaryIO], object]) -> pa.Buffer:
+    def store_array(self, array: np.ndarray) -> np.ndarray:
+        """The same values, mapped from a new file; writable if ``array`` is. Raises as `store`."""
+        writes = array.flags.writeable
+        data = pa.py_buffer(np.ascontiguousarray(array))
+        mapped = self._write(data.size, lambda file: file.write(data), writes=writes)
+        return np.frombuffer(mapped, array.dtype).reshape(array.shape)
+
+    def holds(self, address: int) -> bool:
+        """Whether the byte at an address is of a file."""
+        with self._lock:
+            at = bisect.bisect_right(self._starts, address) - 1
+            return at >= 0 and address < self._ends[self._starts[at]]
+
+    def _write(
+        self, nbytes: int, write: Callable[[BinaryIO], object], *, writes: bool = False
+    ) -> pa.Buffer:
         if self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes:
             raise ScratchFullError(self.folder, nbytes, f"its limit is {self.limit_bytes} bytes")
         try:
@@ -82,8 +103,8 @@ class Scratch:
             try:
                 with os.fdopen(number, "wb") as file:
                     write(file)
-                with open(path, "rb") as file:
-                    return self._mapped(file.fileno(), os.path.getsize(path))
+                with open(path, "r+b" if writes else "rb") as file:
+                    return self._mapped(file.fileno(), os.path.getsize(path), writes=writes)
             finally:
                 os.unlink(path)
         except OSError as error:
@@ -91,19 +112,23 @@ class Scratch:
                 raise ScratchFullError(self.folder, nbytes, "its disk is full") from error
             raise ScratchUnusableError(self.folder, str(error)) from error
 
-    def _mapped(self, number: int, size: int) -> pa.Buffer:
-        pages = mmap.mmap(number, size, prot=mmap.PROT_READ)
+    def _mapped(self, number: int, size: int, *, writes: bool) -> pa.Buffer:
+        prot = mmap.PROT_READ | (mmap.PROT_WRITE if writes else 0)
+        pages = mmap.mmap(number, size, prot=prot)
+        buffer = pa.py_buffer(pages)
+        start = buffer.address
         with self._lock:
             self._used_bytes += size
             self._written_bytes += size
-            self._files += 1
-        weakref.finalize(pages, self._free, size)
-        return pa.py_buffer(pages)
+            bisect.insort(self._starts, start)
+            self._ends[start] = start + size
+        weakref.finalize(pages, self._free, start, size)
+        return buffer
 
-    def _free(self, size: int) -> None:
+    def _free(self, start: int, size: int) -> None:
         with self._lock:
             self._used_bytes -= size
-            self._files -= 1
+            del self._starts[bisect.bisect_left(self._starts, start)], self._ends[start]
 
 
 def _write_stream(file: BinaryIO, batches: Sequence[pa.RecordBatch]) -> None:

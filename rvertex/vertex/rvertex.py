@@ -26,7 +26,8 @@ from rvertex.events.lifetime import frontier_after
 from rvertex.events.side_output import HasSideOutputs, side_outputs_of
 from rvertex.messages import Counts, Hold
 from rvertex.operators.protocol import Pieces, held_tables, in_pieces
-from rvertex.state.memory import UNLIMITED, give_memory
+from rvertex.state.array_spill import ArraySpill
+from rvertex.state.memory import UNLIMITED
 from rvertex.user_code.context import CallsOutside, DrawsValues, Values
 from rvertex.vertex.holding import holding
 from rvertex.vertex.log_input import LogInput
@@ -105,12 +106,12 @@ class RVertex:
         self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
-            give_memory(running, self.memory)
             if self._values is not None and isinstance(running, DrawsValues):
                 self._values.wire(k, running)
             self._operators.append(running)
             self._sides.append([side.name for side in side_outputs_of(operator, ports)])
             ports = [operator.output_schema(ports)]
+        self._arrays = ArraySpill(self._operators, self.memory)
         self.calling = [op for op in self._operators if isinstance(op, CallsOutside)]
         #: All that may have events for side outputs, each after its index into ``_sides``.
         self._side_sources: list[tuple[int, HasSideOutputs]] = [
@@ -160,9 +161,8 @@ class RVertex:
             return Counts(
                 released, self._events_out, poisoned_events=poisoned, duplicates=duplicates
             )
-        events_in = released + source.passed_over + source.late_dropped
         return Counts(
-            events_in,
+            released + source.passed_over + source.late_dropped,
             self._events_out,
             source.late_events,
             poisoned,
@@ -327,6 +327,7 @@ class RVertex:
         if self._target is None:
             self._events_released += sum(run.events.num_rows for run in ports)
         self._reached[0] = frontier_after(self._reached[0], ports)
+        self._arrays.fit(sum(run.events.nbytes for run in ports))
         is_one = self.spec.recovery.strategy == "strong" or self.is_replaying
         self.pieces.begin(self._through(ports, 1), as_one=is_one)  # a production, or a replay
 
@@ -381,9 +382,8 @@ class RVertex:
         if len(run.ctis):
             self.output_cti = int(run.ctis[-1])
             self.is_finished = self.output_cti == INF_TIME
-        sides = side_batches(
-            self.spec.outputs, side_events, self.output_seqs, is_end=self.is_finished
-        )
+        seqs, is_end = self.output_seqs, self.is_finished
+        sides = side_batches(self.spec.outputs, side_events, seqs, is_end=is_end)
         main = [b for edge in self.spec.outputs if not edge.side for b in split(run, edge)]
         return self._append([*main, *sides[len(main) :]])
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from rstream.items.batch import VS, int64_column
 from rvertex.events.run import Run
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
-from rvertex.state.memory import UNLIMITED, StateMemory, give_memory
+from rvertex.state.array_spill import ArraySpill
+from rvertex.state.memory import UNLIMITED, StateMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,11 +74,13 @@ def run_cut(
     cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
     memory = StateMemory(budget_bytes)
     operator = spec.open(schemas)
-    give_memory(operator, memory)
+    arrays = ArraySpill([operator], memory)
     outputs: list[Run] = []
     for lo, hi in itertools.pairwise(cuts):
         if restore:
             operator = reopened(spec, schemas, operator.snapshot(), memory)
+            arrays = ArraySpill([operator], memory)
+        arrays.fit(0)
         outputs.append(operator.process(order.piece(inputs, lo, hi)))
     return outputs
 
@@ -90,7 +93,7 @@ def reopened(
 ) -> Operator:
     """A new operator loaded from ``state`` after a trip through bytes, as a checkpoint makes it."""
     operator = spec.open(schemas)
-    give_memory(operator, memory)
+    ArraySpill([operator], memory)
     operator.load(through_bytes(state))
     return operator
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LIMITS: dict[str, int] = {
     "rvertex.state.memory.RUN_BYTES_MIN": 1,
     "rvertex.state.memory.UNLIMITED_RUN_BYTES": 1,
+    "rvertex.state.array_spill.LOOK_BYTES": 1,
     "rvertex.state.key_runs.BLOCK_ROWS": 2,
     "rvertex.state.key_runs.RUNS_MAX": 2,
     "rvertex.state.row_log.PART_ROWS_MAX": 5,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jobmanager.manager import collection
+from jobmanager.state.messages import DeleteFiles
 from rvertex.state.hash_index import BloomFilter, HashIndex
 from rvertex.state.row_log import RowLog
 from rvertex.state.stored_times import StoredTimes
@@ -71,6 +73,18 @@ def old_row_that_stays() -> Bug:
     return RowLog, "_end", lambda self, gone: None
 
 
+def run_deleted_that_a_checkpoint_names() -> Bug:
+    """When a checkpoint is obsolete its runs go with it, also those that later ones name."""
+    real = collection._delete
+
+    def delete(job: Any, vertex: Any, names: list[str]) -> None:
+        job.out.append(DeleteFiles(tuple(vertex.parts)))
+        vertex.parts.clear()
+        real(job, vertex, names)
+
+    return collection, "_delete", delete
+
+
 SPILL_BUGS: dict[str, Callable[[], Bug]] = {
     "a row lost at a merge": row_lost_at_a_merge,
     "expiry one early": expiry_one_early,
@@ -78,4 +92,8 @@ SPILL_BUGS: dict[str, Callable[[], Bug]] = {
     "a fence off by one": fence_off_by_one,
     "a due timer left behind": due_timer_left_behind,
     "an old row that stays": old_row_that_stays,
+}
+#: Bugs of the job manager with runs.
+JOB_BUGS: dict[str, Callable[[], Bug]] = {
+    "a run deleted that a checkpoint names": run_deleted_that_a_checkpoint_names,
 }

@@ -1,0 +1,199 @@
+"""Arrays of operators on scratch: an operator keeps its arrays, their bytes leave memory.
+
+Most operators keep arrays by code of key, and immutable Arrow data. None of them knows of scratch.
+Over the memory budget the vertex looks through its operators, writes large arrays to scratch and
+puts the mapped ones in their place, largest first. The system then keeps the pages in use in memory
+and drops or writes back the others. Arrays that grow or are made anew are in memory until the next
+look. An operator that has a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
+
+Invariants: (1) an array in its new place has the same values, type and shape; (2) an array that may
+be written to is moved only if nothing else refers to it: no view, no snapshot, no local variable;
+(3) Arrow data and arrays that are not writable are equal wherever they are, so copies may stay.
+Cannot move: Python objects, such as dictionaries of keys that are text.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.state import memory as limits
+from rvertex.state.memory import Holder, SpillsState, StateMemory, give_memory, held_bytes
+from rvertex.state.scratch import Scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+#: The operators are looked through after so much input.
+LOOK_BYTES = 8 << 20
+#: What a call adds to its input, for what comes of CTIs alone.
+_CALL_BYTES = 1 << 12
+#: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
+_ITEMS_MAX = 1 << 10
+#: A reference of the owner, a local variable and an argument.
+_OWN_REFERENCES = 3
+
+_ARROW = pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table
+
+
+class _Place:
+    """Where an operator refers to a value."""
+
+    __slots__ = ("get", "put")
+
+    def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
+        self.get, self.put = get, put
+
+    def item(self, at: int) -> _Place:
+        """The place of an item of the tuple at this place."""
+        return _Place(lambda: self.get()[at], partial(self._put_item, at))
+
+    def _put_item(self, at: int, value: Any) -> None:
+        items = self.get()
+        changed = [*items[:at], value, *items[at + 1 :]]
+        self.put(items._make(changed) if hasattr(items, "_make") else tuple(changed))
+
+
+class ArraySpill:
+    """The arrays of ``operators``, which share the budget of ``memory``."""
+
+    def __init__(self, operators: Sequence[object], memory: StateMemory) -> None:
+        self._operators, self._memory = list(operators), memory
+        #: Made when there is something to account for: every holder takes a share.
+        self._holder: Holder | None = None
+        self._grown_bytes = 0
+        looked = _Look(memory.scratch, ends_at=SpillsState)
+        looked.through(self._operators)
+        for operator in looked.ends:
+            give_memory(operator, memory)
+
+    def fit(self, grown_bytes: int) -> None:
+        """Move arrays to scratch if all state exceeds the budget; called between two steps.
+
+        ``grown_bytes``: of the input since the last call.
+        """
+        if self._memory.budget_bytes is None:
+            return
+        self._grown_bytes += grown_bytes + _CALL_BYTES
+        if self._grown_bytes < LOOK_BYTES:
+            return
+        self._grown_bytes = 0
+        looked = _Look(self._memory.scratch)
+        looked.through(self._operators)
+        if self._holder is None:
+            if looked.nbytes < limits.RUN_BYTES_MIN:
+                return
+            self._holder = self._memory.holder()
+        self._holder.used_bytes = looked.nbytes
+        for nbytes, place in sorted(looked.arrays, key=lambda found: -found[0]):
+            if nbytes < limits.RUN_BYTES_MIN or not self._holder.must_spill:
+                return
+            if self._move(place):
+                self._holder.used_bytes -= nbytes
+
+    def _move(self, place: _Place) -> bool:
+        """Move the array at a place to scratch, if that changes nothing for anybody else."""
+        value = place.get()
+        if isinstance(value, np.ndarray):
+            if value.flags.writeable and sys.getrefcount(value) > _OWN_REFERENCES:
+                return False
+            place.put(self._memory.store_array(value))
+        else:
+            place.put(self._stored(value))
+        return True
+
+    def _stored(self, value: Any) -> Any:
+        """Arrow data on scratch."""
+        if isinstance(value, pa.Array):
+            batch = pa.RecordBatch.from_arrays([value], names=["c"])
+            return self._memory.store([batch])[0].column(0)
+        if isinstance(value, pa.RecordBatch):
+            return self._memory.store([value])[0]
+        if isinstance(value, pa.ChunkedArray):
+            return pa.chunked_array([self._stored(chunk) for chunk in value.chunks], value.type)
+        batches = [self._stored(batch) for batch in value.to_batches() if batch.num_rows]
+        return pa.Table.from_batches(batches, value.schema)
+
+
+class _Look:
+    """One look through operators: what they have in memory, and which arrays may be moved."""
+
+    def __init__(self, scratch: Scratch, ends_at: type = Holder) -> None:
+        """``ends_at``: objects of this type are listed, not looked into."""
+        self._scratch, self._ends_at = scratch, ends_at
+        self._seen: set[int] = set()
+        self.nbytes = 0
+        #: Bytes in memory and the place of each array.
+        self.arrays: list[tuple[int, _Place]] = []
+        self.ends: list[object] = []
+
+    def through(self, operators: Sequence[object]) -> None:
+        """Look at all that operators refer to."""
+        todo: list[tuple[object, _Place | None]] = [(operator, None) for operator in operators]
+        while todo:  # ends: nothing is looked at twice
+            value, place = todo.pop()
+            if isinstance(value, np.ndarray | _ARROW):
+                if place is not None:
+                    self._note(value, place)
+            elif isinstance(value, tuple):
+                if place is not None and sys.getrefcount(value) <= _OWN_REFERENCES:
+                    todo += [(item, place.item(i)) for i, item in enumerate(value)]
+            elif not isinstance(value, str | bytes | int | float) and id(value) not in self._seen:
+                self._seen.add(id(value))
+                if isinstance(value, self._ends_at):
+                    self.ends.append(value)
+                else:
+                    todo += self._inside(value)
+
+    def _note(self, value: Any, place: _Place) -> None:
+        nbytes = self._memory_bytes(value)
+        if not nbytes:
+            return
+        self.nbytes += nbytes
+        is_movable = True
+        if isinstance(value, np.ndarray):
+            is_owner = value.base is None or not value.flags.writeable
+            is_movable = is_owner and value.flags.c_contiguous and not value.dtype.hasobject
+        if is_movable:
+            self.arrays.append((nbytes, place))
+
+    def _memory_bytes(self, value: Any) -> int:
+        """Bytes that are not on scratch."""
+        if isinstance(value, np.ndarray):
+            address = int(value.__array_interface__["data"][0])
+            return 0 if self._scratch.holds(address) else int(value.nbytes)
+        if isinstance(value, pa.Array):
+            buffers = [b.address for b in value.buffers() if b is not None and b.size]
+            is_stored = all(map(self._scratch.holds, buffers))
+            return 0 if is_stored else int(value.nbytes)
+        parts = value.chunks if isinstance(value, pa.ChunkedArray) else value.columns
+        return sum(map(self._memory_bytes, parts))
+
+    def _inside(self, value: object) -> Iterator[tuple[object, _Place]]:
+        if isinstance(value, list | dict):
+            if len(value) > _ITEMS_MAX:
+                self.nbytes += held_bytes(value)
+                return
+            keys = range(len(value)) if isinstance(value, list) else list(value)
+            for key in keys:
+                get, put = partial(value.__getitem__, key), partial(value.__setitem__, key)
+                yield value[key], _Place(get, put)
+        elif type(value).__module__.startswith("rvertex.") and not isinstance(value, type):
+            names = [name for name in _attributes(value) if hasattr(value, name)]
+            if any(isinstance(getattr(value, name), Holder) for name in names):
+                return
+            for name in names:
+                get, put = partial(getattr, value, name), partial(object.__setattr__, value, name)
+                yield get(), _Place(get, put)
+
+
+def _attributes(value: object) -> list[str]:
+    """The names of what an object itself refers to; memory and scratch are not of its state."""
+    if isinstance(value, Holder | StateMemory | Scratch):
+        return []
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    return [*slots, *getattr(value, "__dict__", ())]

@@ -1,0 +1,196 @@
+"""Arrays of operators that are moved to scratch: what may be moved, and that it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rstream.items.batch import event_schema
+from rstream.types import INF_TIME
+from rvertex.aggregates.spec import AggregateSpec
+from rvertex.events.group_arrays import GroupArray
+from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.joins.as_of import AsOfJoin
+from rvertex.operators.joins.row_store import RowStore
+from rvertex.operators.windows.running.aggregate import RunningSessionAggregate
+from rvertex.operators.windows.session import SessionAggregate
+from rvertex.state import array_spill
+from rvertex.state.array_spill import ArraySpill
+from rvertex.state.memory import StateMemory
+from tests.support.small_limits import small_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rvertex.operators.protocol import OperatorSpec
+
+PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
+ROWS, STEP = 60_000, 4_000
+
+
+class Pair(NamedTuple):
+    codes: np.ndarray
+    text: str
+
+
+class Owner:
+    """All that an operator may have, in a module of the product."""
+
+    __module__ = "rvertex.tests"
+
+    def __init__(self) -> None:
+        self.values = np.arange(1_000)
+        self.runs: list[Any] = [Pair(np.arange(500), "kept"), (np.arange(9), [np.ones(7)])]
+        self.by_name = {"a": pa.array(["text", None] * 100)}
+        self.table = pa.table({"x": pa.array([1, 2]).dictionary_encode(), "n": pa.nulls(2)})
+        self.chunked = pa.chunked_array([[1.5], [2.5, None]])
+        self.batch = pa.record_batch({"s": [{"a": 1}, {"a": 2}], "l": [[1], []]})
+        self.group = GroupArray(np.int64, -1)
+        self.group.writable(300)[:] = 5
+        self.any_values = np.array([{}, None], object)
+
+
+def plain(owner: Owner) -> list[Any]:
+    (first, (second, (third,))) = owner.runs
+    arrays = [owner.values, first[0], second, third, owner.group.read()]
+    tables = [owner.table, owner.chunked, owner.batch, owner.by_name["a"]]
+    return [a.tolist() for a in arrays] + [t.to_pylist() for t in tables]
+
+
+@pytest.fixture
+def small() -> Iterator[None]:
+    with small_limits():
+        yield
+
+
+@pytest.mark.usefixtures("small")
+def test_all_arrays_are_moved_and_stay_equal() -> None:
+    owner, memory = Owner(), StateMemory(0)
+    before = plain(owner)
+    spill = ArraySpill([owner], memory)
+    spill.fit(1)
+    assert plain(owner) == before
+    assert isinstance(owner.runs[0], Pair)
+    assert memory.used_bytes == owner.any_values.nbytes
+    arrays = [owner.values, owner.runs[0][0], owner.runs[1][0], owner.runs[1][1][0]]
+    assert all(memory.scratch.holds(a.__array_interface__["data"][0]) for a in arrays)
+    files = memory.scratch.files
+    spill.fit(1)
+    assert memory.scratch.files == files
+
+
+@pytest.mark.usefixtures("small")
+def test_an_array_that_was_moved_can_be_written_to() -> None:
+    owner, memory = Owner(), StateMemory(0)
+    ArraySpill([owner], memory).fit(1)
+    owner.values[3] = 77
+    owner.group.writable(400)[2] = 6
+    assert owner.values[2:5].tolist() == [2, 77, 4]
+    assert owner.group.read()[[1, 2, 299, 399]].tolist() == [5, 6, 5, -1]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kind", ["view", "variable", "snapshot", "tuple"])
+def test_an_array_that_others_refer_to_stays_where_it_is(kind: str) -> None:
+    owner, memory = Owner(), StateMemory(0)
+    others: dict[str, Callable[[], Any]] = {
+        "view": lambda: owner.values[5:],
+        "variable": lambda: owner.values,
+        "snapshot": lambda: pa.array(owner.values),
+        "tuple": lambda: owner.runs[1],
+    }
+    other = others[kind]()
+    ArraySpill([owner], memory).fit(1)
+    owner.values[5], owner.runs[1][0][0] = 99, 98
+    seen = {"view": 0, "variable": 5, "snapshot": 5, "tuple": 0}
+    first = other[seen[kind]] if kind != "tuple" else other[0][0]
+    assert int(first.as_py() if isinstance(first, pa.Scalar) else first) >= 98
+
+
+@pytest.mark.usefixtures("small")
+def test_a_move_that_ignores_other_references_is_found() -> None:
+    with (
+        mock.patch.object(array_spill, "_OWN_REFERENCES", 99),
+        pytest.raises(AssertionError),
+    ):
+        test_an_array_that_others_refer_to_stays_where_it_is("view")
+
+
+def test_without_a_budget_nothing_is_looked_at() -> None:
+    owner, memory = Owner(), StateMemory(None)
+    ArraySpill([owner], memory).fit(1 << 40)
+    assert memory.scratch.files == memory.used_bytes == 0
+
+
+def test_small_state_takes_no_share_of_the_budget() -> None:
+    memory = StateMemory(100)
+    holder = memory.holder()
+    holder.used_bytes = 100
+    ArraySpill([Owner()], memory).fit(1 << 40)
+    assert memory.share_bytes == 100
+    assert not holder.must_spill
+
+
+SPECS: dict[str, OperatorSpec] = {
+    "sessions": SessionAggregate(("k",), 50_000, None, (AggregateSpec("sum", "x", "x"),)),
+    "running sessions": RunningSessionAggregate(
+        ("k",), 50_000, None, (AggregateSpec("sum", "x", "x"),)
+    ),
+    "as-of join": AsOfJoin(
+        ("k",), ("k",), (("left", "x", "x"), ("right", "x", "y")), "backward", None, is_outer=True
+    ),
+}
+
+
+def fed(kind: str, budget: int | None) -> tuple[pa.Table, StateMemory, int]:
+    """The output of an operator with many keys, its memory, and the most that it had in memory."""
+    spec, rng = SPECS[kind], np.random.default_rng(1)
+    ports = 2 if kind == "as-of join" else 1
+    memory, most = StateMemory(budget), 0
+    operator = spec.open([PAYLOAD] * ports)
+    spill = ArraySpill([operator], memory)
+    out = []
+    for lo in range(0, ROWS, STEP):
+        vs = np.arange(lo, lo + STEP)
+        keys = pa.array(rng.integers(0, ROWS, STEP) * 1_000_003)
+        columns = [pa.array(vs), pa.array(vs + 1), keys, pa.array(vs)]
+        events = pa.RecordBatch.from_arrays(columns, schema=event_schema(PAYLOAD))
+        spill.fit(events.nbytes)
+        most = max(most, memory.used_bytes)
+        ctis = np.array([lo]) if lo else NO_CTIS
+        out.append(operator.process([Run(events, ctis)] * ports).events)
+    end = Run(events.slice(0, 0), np.array([int(INF_TIME)]))
+    out.append(operator.process([end] * ports).events)
+    return pa.Table.from_batches(out), memory, most
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_operators_that_know_nothing_of_scratch_keep_to_the_budget(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 20_000)
+    monkeypatch.setattr("rvertex.state.array_spill.LOOK_BYTES", 1)
+    whole, _, needed = fed(kind, 1 << 40)
+    found, memory, most = fed(kind, 100_000)
+    assert found.equals(whole)
+    assert memory.spilled_bytes > 1_000_000
+    assert most < 300_000 < needed
+
+
+def test_row_stores_are_read_from_scratch(small: None) -> None:
+    store = RowStore(event_schema(PAYLOAD))
+    rows = pa.RecordBatch.from_pydict(
+        {"_vs": [1, 2, 3], "_ve": [2, 3, 4], "k": [7, 8, 9], "x": [0, 0, 1]},
+        schema=event_schema(PAYLOAD),
+    )
+    store.add(rows)
+    memory = StateMemory(0)
+    ArraySpill([store], memory).fit(1)
+    store.add(rows)
+    ArraySpill([store], memory).fit(1)
+    assert store.take(np.array([4, -1, 0])).column("k").to_pylist() == [8, None, 7]
+    assert memory.spills >= 2
