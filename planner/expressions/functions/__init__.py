@@ -17,7 +17,7 @@ from planner.expressions.functions import (
     user,
     zones,
 )
-from planner.expressions.functions.of_rows import lambdas, list_calls, ranked, row_patterns
+from planner.expressions.functions.of_rows import frames, lambdas, list_calls, ranked, row_patterns
 from planner.expressions.functions.texts import (
     codes,
     json_paths,
@@ -48,6 +48,7 @@ FUNCTIONS: dict[str, Function] = {
     **containers.FUNCTIONS,
     **lambdas.FUNCTIONS,
     **list_calls.FUNCTIONS,
+    **frames.FUNCTIONS,
     **likeness.FUNCTIONS,
     **parsing.FUNCTIONS,
     **urls.FUNCTIONS,

@@ -9,7 +9,7 @@ value of a row before; ``ROW_NUMBER()`` by time is a count of rows.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -20,6 +20,8 @@ from planner.errors import InvalidPlanError
 from planner.expressions.nodes import resolve
 from planner.expressions.types import common_type
 from planner.logical.event_time import is_start
+from planner.sql.clauses.grouping import is_grouped
+from planner.sql.clauses.outer_joins import flattened
 from planner.sql.clauses.ranking import column_at, orderings
 from planner.sql.expressions.aggregates import Aggregates, averages_whole, is_aggregate
 from planner.sql.expressions.scalars import Expressions
@@ -28,6 +30,8 @@ from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner.api.agg import Agg, Lag, Ordering
     from planner.api.expressions import Expr
     from planner.api.stream import Stream
@@ -35,16 +39,9 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
 
 _TIME = "OVER goes by the time of the stream: ORDER BY its time, or vs(), upwards"
-_LATER = (
-    "what follows a row is not known yet; a frame ends at CURRENT ROW or before it, and LAG in the "
-    "later row sees the earlier one"
-)
 _LAG_NULLS = (
     "LAG takes no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
     "subquery, and LAG of it"
-)
-_GROUPS = (
-    "write ROWS or RANGE; GROUPS UNBOUNDED PRECEDING and GROUPS CURRENT ROW are frames of RANGE"
 )
 _ALONE = (
     "RANGE with a distance takes ORDER BY the time alone; where it orders rows that start together "
@@ -58,10 +55,6 @@ _RANGE_ENDS_BEFORE = (
     "a frame from UNBOUNDED PRECEDING on ends at CURRENT ROW; RANGE may end before it where it "
     "begins at a distance: BETWEEN INTERVAL '1' DAY PRECEDING AND INTERVAL '1' HOUR PRECEDING"
 )
-_WHOLE = (
-    "OVER needs ORDER BY the time of the stream; for one value of all rows of a key write GROUP BY "
-    "in a subquery, and join it"
-)
 
 
 def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
@@ -71,6 +64,23 @@ def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
         return False
     value = Expressions(names.text, scope, names.functions).compile(order.expressions[0].this)
     return is_start(scope.stream.plan, resolve(value.node, scope.stream.schema))
+
+
+def timed(
+    node: exp.Select, names: Names, from_: Callable[[exp.Select, Names, list[exp.Expr]], Scope]
+) -> Callable[[exp.Window], bool]:
+    """Whether a window of the SELECT has its rows in the order of the stream, ascending."""
+    scopes: list[Scope] = []
+
+    def is_by_time(window: exp.Window) -> bool:
+        if is_grouped(node):
+            return True  # and refused later
+        if not scopes:
+            copy = node.copy()
+            scopes.append(from_(copy, names, flattened(copy.args.get("where"))))
+        return by_time(window, scopes[0], names)
+
+    return is_by_time
 
 
 def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
@@ -98,10 +108,7 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
     """The column of one window function."""
     text = names.text
     order = node.args.get("order")
-    if order is None:
-        raise text.error(node, _WHOLE)
-    if isinstance(node.this, exp.Lead):
-        raise text.error(node, f"LEAD is not supported; {_LATER}")
+    assert order is not None, node  # the others are of whole partitions
     if not by_time(node, scope, names):
         raise text.error(order.expressions[0].this, _TIME)
     ties: list[Ordering] = []
@@ -172,13 +179,12 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
     kind = str(spec.args.get("kind") or "").upper()
     if kind == "GROUPS" and _is_range(spec):
         kind = "RANGE"
-    if kind not in ("ROWS", "RANGE"):
-        raise text.error(node, f"frames of {kind} are not supported; {_GROUPS}")
+    assert kind in ("ROWS", "RANGE"), node  # others are of whole partitions
     if spec.args.get("exclude"):
         raise text.error(node, "EXCLUDE is not supported in frames")
     is_rows = kind == "ROWS"
-    first = _bound(spec, "start", node, names, is_rows=is_rows)
-    last = _bound(spec, "end", node, names, is_rows=is_rows)
+    first = _bound(spec, "start", names, is_rows=is_rows)
+    last = _bound(spec, "end", names, is_rows=is_rows)
     if last is None:
         raise text.error(node, "a frame ends at CURRENT ROW or before it")
     if first is None and last:
@@ -194,15 +200,11 @@ def _is_range(spec: exp.Expr) -> bool:
     return all(bound in (None, "CURRENT ROW", "UNBOUNDED") for bound in bounds)
 
 
-def _bound(
-    spec: exp.Expr, which: str, node: exp.Expr, names: Names, *, is_rows: bool
-) -> int | None:
+def _bound(spec: exp.Expr, which: str, names: Names, *, is_rows: bool) -> int | None:
     """So far before the row; None: UNBOUNDED PRECEDING."""
-    text, value, side = names.text, spec.args.get(which), spec.args.get(f"{which}_side")
+    text, value = names.text, spec.args.get(which)
     if value is None or value == "CURRENT ROW":
         return 0
-    if str(side).upper() == "FOLLOWING":
-        _later(node, names)
     if value == "UNBOUNDED":
         return None
     if is_rows:
@@ -214,7 +216,3 @@ def _bound(
     if us < 0:
         raise text.error(value, "RANGE takes a duration that is not negative")
     return us
-
-
-def _later(node: exp.Expr, names: Names) -> NoReturn:
-    raise names.text.error(node, f"FOLLOWING is not supported; {_LATER}")

@@ -24,7 +24,7 @@ from planner.sql.clauses.outer_joins import (
     exists_of_semi,
     flattened,
 )
-from planner.sql.clauses.over import by_time, over_frames
+from planner.sql.clauses.over import by_time, over_frames, timed
 from planner.sql.clauses.ranking import (
     bounds_of_uses,
     limited,
@@ -165,7 +165,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
     if node.args.get("from_") is None or not node.expressions:
         missing = "FROM" if node.args.get("from_") is None else "columns"
         raise text.error(node, f"SELECT needs {missing}")
-    if windows := whole_windows(node, bounds):
+    if windows := whole_windows(node, bounds, timed(node, names, _from)):
         node, names = with_whole_windows(node, windows, names, rows_of_query)
     conditions = flattened(node.args.get("where"))
     count = len(conditions)

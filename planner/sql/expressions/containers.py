@@ -122,6 +122,11 @@ def _over(values: Expr, kind: Expr, n: Expr, *other: Expr) -> Expr:
     return call("list_over", values, *other, kind=words(kind), n=number)
 
 
+def _frames(values: Expr, keys: Expr, frame: Expr) -> Expr:
+    """Of each row of a partition the list of the values in its frame."""
+    return call("list_frames", values, keys, frame=words(frame))
+
+
 def _json_list(*values: Expr) -> Expr:
     return call("to_json", list_of(*map(json_value, values)))
 
@@ -159,6 +164,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "list_contains": lambda items, x: items.list.contains(x),
     "@list_zip": lambda *lists: call("list_zip", *lists),
     "@list_over": _over,
+    "@list_frames": _frames,
     "@list_item": nth,
     "list_value": list_of,
     "extractjsonfield": lambda s, path: s.str.json_value(words(path)),

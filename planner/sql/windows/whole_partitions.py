@@ -1,4 +1,4 @@
-"""Window functions that need all rows of their partition: NTILE, LEAD, OVER without ORDER BY.
+"""Window functions that need all rows of their partition: NTILE, LEAD, frames with FOLLOWING.
 
 The rows of a partition become a list in the order of OVER, the functions are computed of lists, and
 UNNEST makes rows of them again. So the result of a partition follows from its rows as a GROUP BY
@@ -12,12 +12,24 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.reading.literals import plain_value
+from planner.sql.windows.framed_lists import follows, frame_of, value_of
+from planner.sql.windows.partition_lists import (
+    called,
+    field,
+    integer,
+    list_over,
+    listed,
+    order_keys,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Rows
+
+    #: Makes a value of the field of a row that stands for a window.
+    _Made = Callable[[exp.Expr], exp.Expr]
 
 _ALWAYS = (exp.Ntile, exp.PercentRank, exp.CumeDist, exp.Lead, exp.NthValue)
 _RANKS: dict[type[exp.Expr], str] = {
@@ -40,25 +52,36 @@ _ONE = (
 _KEYS = "PARTITION BY takes columns here: name the expression in a subquery in FROM"
 _STAR = "write the columns, or * alone, beside a window over all rows of its partition"
 _ORDER = "{} needs ORDER BY in OVER"
-_FRAME = (
-    "this frame is not supported: a window over all rows of its partition has no frame, or "
-    "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+_NO_FRAME = "{} takes no frame: leave ROWS, RANGE or GROUPS out"
+_LAG_NULLS = (
+    "LAG and LEAD take no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
+    "subquery, and LAG of it"
 )
 _TILES = "{} takes a whole number, 1 or more"
 
 
-def whole_windows(node: exp.Select, bounds: Mapping[str, int]) -> list[exp.Window]:
+def whole_windows(
+    node: exp.Select, bounds: Mapping[str, int], is_by_time: Callable[[exp.Window], bool]
+) -> list[exp.Window]:
     """The windows of a SELECT that need all rows of their partition.
 
-    ``bounds``: by name of a column, the greatest number that is used of it.
+    ``bounds``: by name of a column, the greatest number that is used of it. ``is_by_time``: whether
+    the rows of a window are in the order of the stream, ascending.
     """
     windows = _windows(node)
-    needed = [window for window in windows if _needs_all(window)]
+    needed = [window for window in windows if _needs_all(window, is_by_time)]
     if needed:
         needed += [w for w in windows if w not in needed and _is_end(w)]
     if node.args.get("qualify") is None:
-        needed += [w for w in windows if _is_open_rank(w, bounds) and (needed or _of_window(w))]
+        ranks = [w for w in windows if _is_open_rank(w, bounds)]
+        needed += [w for w in ranks if needed or _of_window(w) or not _is_count(w, is_by_time)]
     return needed
+
+
+def _is_count(window: exp.Window, is_by_time: Callable[[exp.Window], bool]) -> bool:
+    """Whether it numbers the rows in the order of the stream, so that no later row matters."""
+    is_number = isinstance(window.this, exp.RowNumber)
+    return window.args.get("order") is None or (is_number and is_by_time(window))
 
 
 def _windows(node: exp.Select) -> list[exp.Window]:
@@ -73,15 +96,18 @@ def _windows(node: exp.Select) -> list[exp.Window]:
     ]
 
 
-def _needs_all(window: exp.Window) -> bool:
+def _needs_all(window: exp.Window, is_by_time: Callable[[exp.Window], bool]) -> bool:
     function = _function(window)
     if isinstance(function, _ALWAYS):
         return True
-    if type(function) in _RANKS or isinstance(function, exp.Lag):
+    if type(function) in _RANKS:
         return False
-    if _is_end(window) and _of_window(window):
+    has_order = window.args.get("order") is not None
+    if isinstance(function, exp.Lag):
+        return has_order and not is_by_time(window)
+    if (_is_end(window) and _of_window(window)) or not has_order or _is_whole(window):
         return True
-    return window.args.get("order") is None or _is_whole(window)
+    return follows(window) or not is_by_time(window)
 
 
 def _is_end(window: exp.Window) -> bool:
@@ -98,12 +124,22 @@ def _function(window: exp.Window) -> exp.Expr:
     return found
 
 
+def _skips_nulls(window: exp.Window) -> bool:
+    return isinstance(window.this, exp.IgnoreNulls)
+
+
 def _is_whole(window: exp.Window) -> bool:
     """Whether its frame is all rows of the partition."""
     spec = window.args.get("spec")
     if spec is None:
         return False
     return bool(spec.args.get("start") == spec.args.get("end") == "UNBOUNDED")
+
+
+def _is_default(spec: exp.Expr) -> bool:
+    """Whether a frame equals the default frame, in RANGE or in ROWS."""
+    start, end = spec.args.get("start"), spec.args.get("end")
+    return start == "UNBOUNDED" and end in (None, "CURRENT ROW")
 
 
 def _is_open_rank(window: exp.Window, bounds: Mapping[str, int]) -> bool:
@@ -136,7 +172,7 @@ def with_whole_windows(
     for k, window in enumerate(frames):  # these follow the time, so they come first
         window.meta[_COLUMN] = f"@frame{k}"
     base = exp.Select(
-        expressions=[exp.Star(), *(_called(w.copy(), w.meta[_COLUMN]) for w in frames)]
+        expressions=[exp.Star(), *(called(w.copy(), w.meta[_COLUMN]) for w in frames)]
     )
     for part in ("from_", "where"):
         base.set(part, node.args.get(part) and node.args[part].copy())
@@ -217,6 +253,10 @@ def _placed(made: exp.Expr, at: exp.Expr) -> exp.Expr:
     return made
 
 
+def _as_it_is(value: exp.Expr) -> exp.Expr:
+    return value
+
+
 class _Level:
     """Rows with the values of the windows that have one order."""
 
@@ -237,13 +277,13 @@ class _Level:
             )
             for k, name in enumerate(self._columns)
         ]
-        lists: list[exp.Expr] = [_listed(exp.Struct(expressions=fields), order)]
+        lists: list[exp.Expr] = [listed(exp.Struct(expressions=fields), order)]
         values: list[tuple[str, exp.Expr]] = []
         places: list[exp.Expr] = []
         for k, window in enumerate(windows):
-            made, is_list = self._value(window, order)
-            if is_list:
-                places.append(_field(f"f{len(lists)}"))
+            made, of_list = self._value(window, order)
+            if of_list is not None:
+                places.append(_placed(of_list(field(f"f{len(lists)}")), window))
                 lists.append(made)
             else:
                 values.append((f"@value{k}", made))
@@ -251,8 +291,8 @@ class _Level:
         inner = exp.Select(
             expressions=[
                 *keys,
-                _called(exp.Anonymous(this="@list_zip", expressions=lists), "@list"),
-                *(_called(value, name) for name, value in values),
+                called(exp.Anonymous(this="@list_zip", expressions=lists), "@list"),
+                *(called(value, name) for name, value in values),
             ],
             from_=exp.From(this=_table(self._source)),
         )
@@ -265,47 +305,77 @@ class _Level:
             ),
         )
         row = [
-            _called(exp.Dot(this=_field("f0"), expression=exp.to_identifier(f"c{k}")), name)
+            called(exp.Dot(this=field("f0"), expression=exp.to_identifier(f"c{k}")), name)
             for k, name in enumerate(self._columns)
         ]
-        made_columns = [_called(place, f"@over{self._first + k}") for k, place in enumerate(places)]
+        made_columns = [called(place, f"@over{self._first + k}") for k, place in enumerate(places)]
         return exp.Select(
             expressions=[*row, *made_columns],
             from_=exp.From(this=exp.Subquery(this=inner)),
             joins=[exp.Join(this=unnest, kind="CROSS")],
         )
 
-    def _value(self, window: exp.Window, order: exp.Expr | None) -> tuple[exp.Expr, bool]:
-        """Return a window as an expression of its partition, and whether that is a list."""
+    def _value(self, window: exp.Window, order: exp.Expr | None) -> tuple[exp.Expr, _Made | None]:
+        """Return a window as an expression of its partition, and for a list the value of a row."""
         text, function = self._names.text, _function(window)
         kind = _RANKS.get(type(function))
-        is_placed = kind is not None or isinstance(function, (exp.Lead, exp.NthValue))
-        if is_placed and order is None:
+        is_shift = isinstance(function, (exp.Lead, exp.Lag))
+        if (kind or is_shift or isinstance(function, exp.NthValue)) and order is None:
             raise text.error(window, _ORDER.format(text.spelled(function)))
-        if window.args.get("spec") is not None and not _is_whole(window):
-            raise text.error(window, _FRAME)
+        if order is None or _is_whole(window):
+            return self._of_all(window, function, order, kind)
+        if kind is not None or is_shift:
+            return self._placed(window, function, order, kind), _as_it_is
+        spec = window.args.get("spec")
+        is_one = isinstance(function, (*_FIRST, *_LAST, exp.NthValue))
+        if spec is None and is_one and not _skips_nulls(window):
+            return self._of_all(window, function, order, kind)
+        frame = frame_of(window, order, text)
+        value, made = value_of(window, text)
+        keys = order.expressions[0].this if frame.startswith("range") else order_keys(order)
+        given = [listed(value, order), listed(keys, order), exp.Literal.string(frame)]
+        return exp.Anonymous(this="@list_frames", expressions=given), made
+
+    def _placed(
+        self, window: exp.Window, function: exp.Expr, order: exp.Expr, kind: str | None
+    ) -> exp.Expr:
+        """A rank, LAG or LEAD, as a list."""
+        spec = window.args.get("spec")
+        if spec is not None and not _is_default(spec):
+            text = self._names.text
+            raise text.error(window, _NO_FRAME.format(text.spelled(function)))
         if kind is not None:
-            assert order is not None
             tiles = self._number(function, function.this, 1) if kind == "ntile" else None
-            return _over(_listed(_keys(order), order), kind, tiles), True
-        if isinstance(function, exp.Lead):
-            rows = function.args.get("offset")
-            count = 1 if rows is None else self._number(function, rows, 0)
-            default = function.args.get("default")
-            return _over(_listed(function.this, order), "lead", count, default), True
+            return list_over(listed(order_keys(order), order), kind, tiles)
+        if isinstance(window.this, exp.IgnoreNulls):
+            raise self._names.text.error(window, _LAG_NULLS)
+        rows = function.args.get("offset")
+        count = 1 if rows is None else self._number(function, rows, 0)
+        name = "lead" if isinstance(function, exp.Lead) else "lag"
+        return list_over(listed(function.this, order), name, count, function.args.get("default"))
+
+    def _of_all(
+        self, window: exp.Window, function: exp.Expr, order: exp.Expr | None, kind: str | None
+    ) -> tuple[exp.Expr, _Made | None]:
+        """A window whose frame is the partition, or FIRST_VALUE and the like up to a row."""
+        if kind is not None or isinstance(function, (exp.Lead, exp.Lag)):
+            assert order is not None
+            return self._placed(window, function, order, kind), _as_it_is
         place = None
         if isinstance(function, exp.NthValue):
             place = self._number(function, function.args["offset"], 1)
         elif isinstance(function, (*_FIRST, *_LAST)):
             place = 1 if isinstance(function, _FIRST) else None
         else:  # an aggregate of all rows
-            return window.this.copy(), False
-        values = _listed(function.this, order)
+            return window.this.copy(), None
+        values = listed(function.this, order)
+        if _skips_nulls(window):
+            values = exp.IgnoreNulls(this=values.this)
         if order is None or _is_whole(window) or place == 1:
             at = -1 if place is None else place
-            return exp.Anonymous(this="@list_item", expressions=[values, _integer(at)]), False
-        keys = _listed(_keys(order), order)
-        return _over(values, "last" if place is None else "nth", place, keys), True
+            return exp.Anonymous(this="@list_item", expressions=[values, integer(at)]), None
+        keys = listed(order_keys(order), order)
+        return list_over(values, "last" if place is None else "nth", place, keys), _as_it_is
 
     def _number(self, function: exp.Expr, given: exp.Expr | None, least: int) -> int:
         text = self._names.text
@@ -314,42 +384,3 @@ class _Level:
         if not isinstance(number, int) or isinstance(number, bool) or number < least:
             raise text.error(function, _TILES.format(text.spelled(function)))
         return number
-
-
-def _keys(order: exp.Expr) -> exp.Expr:
-    """One text of the values that OVER orders by; equal texts are peers."""
-    fields = [
-        exp.PropertyEQ(this=exp.to_identifier(f"k{k}"), expression=part.this.copy())
-        for k, part in enumerate(order.expressions)
-    ]
-    return exp.Anonymous(this="TO_JSON", expressions=[exp.Struct(expressions=fields)])
-
-
-def _listed(value: exp.Expr, order: exp.Expr | None) -> exp.Expr:
-    value = value.copy()
-    if order is None:
-        return exp.RespectNulls(this=exp.ArrayAgg(this=value))
-    by = [part.copy() for part in order.expressions]
-    return exp.RespectNulls(this=exp.ArrayAgg(this=exp.Order(this=value, expressions=by)))
-
-
-def _over(
-    values: exp.Expr, kind: str, n: int | None = None, other: exp.Expr | None = None
-) -> exp.Expr:
-    given = [values, exp.Literal.string(kind), exp.Null() if n is None else _integer(n)]
-    given += [] if other is None else [other.copy()]
-    return exp.Anonymous(this="@list_over", expressions=given)
-
-
-def _integer(n: int) -> exp.Expr:
-    literal = exp.Literal.number(abs(n))
-    return exp.Neg(this=literal) if n < 0 else literal
-
-
-def _field(name: str) -> exp.Expr:
-    row = exp.column("@row", quoted=True)
-    return exp.Dot(this=row, expression=exp.to_identifier(name))
-
-
-def _called(value: exp.Expr, name: str) -> exp.Expr:
-    return exp.Alias(this=value, alias=exp.to_identifier(name, quoted=True))

@@ -274,8 +274,8 @@ ENTRIES = (
     Entry("LIMIT", "SELECT n FROM t LIMIT 3", hint="LIMIT needs ORDER BY"),
     Entry(
         "ROW_NUMBER of all rows",
-        "SELECT n, ROW_NUMBER() OVER (PARTITION BY k ORDER BY i) AS r FROM t",
-        hint="the number of rows needs a bound",
+        "SELECT n, ROW_NUMBER() OVER (PARTITION BY k ORDER BY i, n) AS r FROM t",
+        is_running=True,
     ),
     Entry(
         "UNION",

@@ -88,7 +88,7 @@ def _resolve_join(call: Call) -> Node | None:
     return typed(call, pa.string(), pa.list_(pa.string()), pa.string())
 
 
-def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def list_bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The lengths, and the first and the last place, exclusive, in the flattened elements."""
     lengths = lengths_of(lists)
     ends = np.cumsum(lengths)
@@ -103,7 +103,7 @@ def _moved(lists: pa.Array, order: np.ndarray, lengths: np.ndarray, call: Call) 
 
 def _reverse(arrays: list[pa.Array], call: Call) -> pa.Array:
     lists = as_list(arrays[0])
-    lengths, starts, ends = _bounds(lists)
+    lengths, starts, ends = list_bounds(lists)
     places = np.arange(lengths.sum())
     order = np.repeat(starts + ends - 1, lengths) - places
     return _moved(lists, order, lengths, call)
@@ -144,7 +144,7 @@ def _concat(arrays: list[pa.Array], call: Call) -> pa.Array:
 def _slice(arrays: list[pa.Array], call: Call) -> pa.Array:
     """Places ``[first, end)``, from 0 on; below 0 from the end of the list."""
     lists = as_list(arrays[0])
-    lengths, starts, _ = _bounds(lists)
+    lengths, starts, _ = list_bounds(lists)
     given = [array.fill_null(0).to_numpy() for array in arrays[1:]]
     first, end = (np.clip(np.where(at < 0, at + lengths, at), 0, lengths) for at in given)
     counts = np.maximum(end - first, 0)
@@ -174,7 +174,7 @@ def _position(arrays: list[pa.Array], _call: Call) -> pa.Array:
     same = pc.fill_null(pc.equal(elements, values.take(pa.array(rows))), False)
     hits = np.flatnonzero(same.to_numpy(zero_copy_only=False))[::-1]
     found = np.zeros(len(lists), np.int64)
-    _, starts, _ = _bounds(lists)
+    _, starts, _ = list_bounds(lists)
     found[rows[hits]] = hits - starts[rows[hits]] + 1
     return pa.array(found, mask=null_mask(lists) | null_mask(values))
 
@@ -200,7 +200,7 @@ def _not_in_batch(call: Call, *_args: str) -> str:
     raise UnsupportedInBatchError(str(call), "Spark has no exact counterpart")
 
 
-def _entry(
+def entry_of_lists(
     name: str,
     resolve: Callable[[Call], Node | None],
     evaluate: Callable[[list[pa.Array], Call], pa.Array],
@@ -211,14 +211,14 @@ def _entry(
 
 
 FUNCTIONS = {
-    "list_reverse": _entry("list.reverse", _resolve_same, _reverse, "reverse({args})"),
-    "list_sort": _entry("list.sort", _resolve_flat, _sort, "array_sort({args})"),
-    "list_unique": _entry("list.unique", _resolve_flat, _unique, "array_distinct({args})"),
-    "list_concat": _entry("list.concat", _resolve_concat, _concat, "concat({args})"),
-    "list_slice": _entry("list.slice", _resolve_slice, _slice),
-    "list_flatten": _entry("list.flatten", _resolve_flatten, _flatten),
-    "list_position": _entry("list.position", _resolve_position, _position),
-    "list_join": _entry("list.join", _resolve_join, _join, "array_join({args})"),
+    "list_reverse": entry_of_lists("list.reverse", _resolve_same, _reverse, "reverse({args})"),
+    "list_sort": entry_of_lists("list.sort", _resolve_flat, _sort, "array_sort({args})"),
+    "list_unique": entry_of_lists("list.unique", _resolve_flat, _unique, "array_distinct({args})"),
+    "list_concat": entry_of_lists("list.concat", _resolve_concat, _concat, "concat({args})"),
+    "list_slice": entry_of_lists("list.slice", _resolve_slice, _slice),
+    "list_flatten": entry_of_lists("list.flatten", _resolve_flatten, _flatten),
+    "list_position": entry_of_lists("list.position", _resolve_position, _position),
+    "list_join": entry_of_lists("list.join", _resolve_join, _join, "array_join({args})"),
     "to_json": Function(
         "to_json",
         _resolve_json,
@@ -251,7 +251,7 @@ def _resolve_over(call: Call) -> Node | None:
 
 def _over(arrays: list[pa.Array], call: Call) -> pa.Array:
     lists = as_list(arrays[0])
-    lengths, starts, _ = _bounds(lists)
+    lengths, starts, _ = list_bounds(lists)
     rows = flat(lists)[1]
     place, count = np.arange(len(rows)) - starts[rows], lengths[rows]
     kind, n = call.option("kind"), call.option("n")
@@ -278,7 +278,7 @@ def _over(arrays: list[pa.Array], call: Call) -> pa.Array:
 def _peers(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each row the places of its first and last peer, and the number of its group of peers."""
     elements, rows = flat(lists)
-    _, starts, _ = _bounds(lists)
+    _, starts, _ = list_bounds(lists)
     codes = elements.dictionary_encode(null_encoding="encode").indices.to_numpy()
     is_new = np.ones(len(rows), bool)
     is_new[1:] = (codes[1:] != codes[:-1]) | (rows[1:] != rows[:-1])
@@ -301,7 +301,7 @@ def _tiles(place: np.ndarray, count: np.ndarray, n: object) -> np.ndarray:
 
 def _shifted(lists: pa.Array, default: list[pa.Array], wanted: np.ndarray, call: Call) -> pa.Array:
     """The elements at other places of the same lists; ``default`` where there is no such place."""
-    lengths, starts, _ = _bounds(lists)
+    lengths, starts, _ = list_bounds(lists)
     elements, rows = flat(lists)
     is_there = (wanted >= 0) & (wanted < lengths[rows])
     at = pa.array(np.where(is_there, starts[rows] + wanted, 0), mask=~is_there)
@@ -328,5 +328,5 @@ def _zip(arrays: list[pa.Array], call: Call) -> pa.Array:
     return rebuilt(lengths_of(lists), made, call, null_mask(lists))
 
 
-FUNCTIONS["list_over"] = _entry("list_over", _resolve_over, _over)
-FUNCTIONS["list_zip"] = _entry("list_zip", _resolve_zip, _zip)
+FUNCTIONS["list_over"] = entry_of_lists("list_over", _resolve_over, _over)
+FUNCTIONS["list_zip"] = entry_of_lists("list_zip", _resolve_zip, _zip)
