@@ -66,7 +66,7 @@ def _accepted(partition: SourcePartition, cti_every_us: int) -> tuple[pa.Table, 
         to_come_us = MIN_TIME if partition.known is None else partition.known.last_us
         last_cti = _on_grid(max(greatest_us - spec.delay_us, to_come_us), cti_every_us)
         return pa.Table.from_batches([rows], schema=event_schema(spec.schema)), last_cti
-    if spec.format in ("items", "rstream"):
+    if spec.traits.gives_items:
         is_cti = kinds(rows) == CTI
         frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
         events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]
@@ -120,7 +120,7 @@ def _read(partition: SourcePartition) -> pa.RecordBatch | None:
     if partition.spec.log is not None:
         return read_whole(partition)
     spec = partition.spec
-    width = len(spec.schema) + (3 if spec.format in ("items", "rstream") else 2)
+    width = len(spec.schema) + (3 if spec.traits.gives_items else 2)
     reader = open_reader(partition, 0)
     batches: list[pa.RecordBatch] = []
     try:

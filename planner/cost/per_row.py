@@ -30,7 +30,7 @@ FLUSH_BYTES_PER_S, EXCHANGE_US = 200e6, 0.05
 #: Opening, closing and naming segments.
 FLUSH_S_PER_SEGMENT, FLUSH_INTERVAL_S = 0.003, StreamLimits().flush_interval_ms / 1_000
 #: Where no format of files or streams says it.
-_ITEMS_US, _MESSAGE_US = 0.02, 2.0
+_MESSAGE_US = 2.0
 _PER_COLUMN_US, _REORDER_US, MERGE_US = 0.006, 0.03, 0.04
 _FILTER_US, _COMPUTE_US, _LIFETIME_US = 0.03, 0.015, 0.04
 _GROUP_US, _LANE_US, _GATHER_US = 0.06, 0.02, 0.4
@@ -42,10 +42,7 @@ _JOIN_IN_US, _JOIN_OUT_US, _STITCH_US, _USER_US = 0.25, 0.1, 0.3, 3.0
 def read_us(spec: SourceSpec) -> float:
     """To read, convert and order a row of a source."""
     columns = len(spec.columns) or len(spec.schema)
-    if spec.format == "items":
-        row_us = _ITEMS_US
-    else:
-        row_us = FORMATS[spec.format].row_us if spec.format in FORMATS else _MESSAGE_US
+    row_us = FORMATS[spec.format].row_us if spec.format in FORMATS else _MESSAGE_US
     return row_us + _PER_COLUMN_US * columns + _REORDER_US
 
 

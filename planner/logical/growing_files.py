@@ -58,7 +58,7 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
     if spec.given != "no" or is_single_file(spec.format, spec.path):
         return node
     shown = spec.shown or spec.path
-    if spec.format == "text":
+    if spec.vs is None:
         raise InvalidPlanError(
             f"{shown}: lines of text have no time but their number, which more files would change; "
             "read CSV, JSON or Parquet to go on day by day"

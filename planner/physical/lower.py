@@ -296,7 +296,7 @@ class _Lowering:
         self.notes += [*self._discovery.notes(spec), *source_notes(spec)]
         n = partition_count(spec, units, node.partitions, self._keyed_width())
         builder = self._builder("source", n)
-        is_dealt = spec.format in ("rstream", "log") or spec.log is not None
+        is_dealt = spec.traits.is_numbered or spec.log is not None
         builder.is_fixed = node.partitions is not None or is_dealt
         builder.label = node.label
         carried = () if node in self._mixed else self._discovery.carried(spec)

@@ -164,7 +164,7 @@ def _vertex(builder: StageBuilder, index: int, root: str, answers: Sequence[Outp
 
 def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | None:
     """A log that is read from its beginning means the same wherever that is by now."""
-    if source is None or source.spec.log is None or source.spec.format not in ("rstream", "log"):
+    if source is None or source.spec.log is None or not source.spec.traits.is_numbered:
         return source
     return replace(source, units=tuple(replace(unit, first_seq=0) for unit in source.units))
 

@@ -40,9 +40,6 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
     """
-    if spec.format == "items":
-        assert spec.items is not None
-        return (Unit("", rows=spec.items.num_rows),)
     return FORMATS[spec.format].units(spec)
 
 
@@ -68,7 +65,7 @@ def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourceParti
     if spec.format == "rstream":
         streams = [tuple(unit for unit in units if unit.stream == i) for i in range(n)]
         return tuple(SourcePartition(spec, mine, i) for i, mine in enumerate(streams))
-    if spec.format == "items":
+    if spec.items is not None:
         return tuple(_items_partition(spec, n, i) for i in range(n))
     return tuple(SourcePartition(spec, tuple(units[i::n]), i) for i in range(n))
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
 from rvertex.errors import SourceNotFoundError, SourceVanishedError
+from rvertex.sources.spec import TRAITS
 from rvertex.sources.versions import absolute, local_path, of_info, of_stat, store_of
 
 if TYPE_CHECKING:
@@ -28,11 +29,7 @@ if TYPE_CHECKING:
     from rvertex.sources.versions import FileVersion
 
 #: Endings of names by format; a format that is not here reads files of any name.
-SUFFIXES: dict[Format, tuple[str, ...]] = {
-    "parquet": (".parquet", ".parq", ".pq"),
-    "csv": (".csv", ".tsv"),
-    "json": (".json", ".jsonl", ".ndjson"),
-}
+SUFFIXES = {format: traits.suffixes for format, traits in TRAITS.items() if traits.suffixes}
 _FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
 #: What is said of a name that went or has another by now, and of a link to nothing or to itself.
 _GONE = (errno.ENOENT, errno.ELOOP)

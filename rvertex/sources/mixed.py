@@ -18,7 +18,7 @@ import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.files import SUFFIXES, files_beside, list_files
+from rvertex.sources.files import files_beside, list_files
 from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
@@ -87,7 +87,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         SourceSchemaError: a column that is read has a type that does not fit.
     """
     paths = list(dict.fromkeys(unit.path for unit in units))
-    if spec.format in ("items", "rstream", "log") or not paths:
+    if spec.traits.gives_items or spec.traits.is_numbered or not paths:
         return ()
     if spec.format == "text":
         return tuple(_skipped(spec))
@@ -118,7 +118,7 @@ class FileColumns:
             SourceSchemaError: a column that is read has a type that does not fit.
         """
         spec = self._spec
-        names = _checked(spec, path) if spec.format == "parquet" else _names(spec, path)
+        names = _checked(spec, path) if spec.traits.has_row_groups else _names(spec, path)
         names = [*names, *check_folders(spec, path, names)]
         self._files += 1
         self._first = self._first or frozenset(names)
@@ -153,7 +153,7 @@ def _skipped(spec: SourceSpec) -> list[str]:
 
 def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
     """What the files of a growing folder lose that are there by now."""
-    if spec.format not in SUFFIXES:
+    if not spec.traits.suffixes:
         return ()
     try:
         files = list_files(spec.format, spec.path)

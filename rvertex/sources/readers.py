@@ -20,7 +20,6 @@ from rstream.items.batch import empty_events
 from rstream.items.json_text import json_rows
 from rstream.types import INF_TIME
 from rvertex.sources.events import RowFault, faults_of, to_events
-from rvertex.sources.files import SUFFIXES
 from rvertex.sources.formats.parquet import BATCH_ROWS
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.bad_rows import BAD, BadRow, bad_of, with_bad
@@ -64,30 +63,11 @@ def open_reader(
     ``batch_rows``: how many rows of Parquet are decoded at a time.
     """
     assert first_row >= 0, first_row
-    if partition.spec.format == "items":
-        return ItemsReader(partition.spec, first_row)
-    return FileReader(partition, first_row, batch_rows)
+    return UnitsReader(partition, first_row, batch_rows)
 
 
-class ItemsReader:
-    """Items that the plan itself carries."""
-
-    def __init__(self, spec: SourceSpec, first_row: int) -> None:
-        assert spec.items is not None
-        self._items = spec.items
-        self._next_row = first_row
-
-    def read_next(self, rows_max: int) -> pa.RecordBatch | None:
-        batch = self._items.slice(self._next_row, rows_max)
-        self._next_row += batch.num_rows
-        return batch if batch.num_rows else None
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class FileReader:
-    """The rows of files, unit after unit."""
+class UnitsReader:
+    """The rows of units, one after the other."""
 
     def __init__(self, partition: SourcePartition, first_row: int, batch_rows: int) -> None:
         self._spec = partition.spec
@@ -141,7 +121,7 @@ class FileReader:
         file.check()
 
     def _to_events(self, unit: Unit, raw: pa.RecordBatch, row: int) -> pa.RecordBatch:
-        if self._spec.format == "rstream":
+        if self._spec.traits.gives_items:
             return raw
         width = len(self._spec.columns)
         bad = bad_of(raw, width)
@@ -185,7 +165,7 @@ class FileReader:
 
 def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
     found = FORMATS[spec.format]
-    if spec.format not in SUFFIXES:
+    if not spec.traits.suffixes:
         return found.reader(spec, batch_rows)
     return FolderUnits(spec, found.reader(without_folders(spec), batch_rows))
 

@@ -36,6 +36,36 @@ OnBadRow = Literal["fail", "skip", "dead_letter"]
 TakenFiles = Literal["unchanged", "kept", "any"]
 Given = Literal["no", "here", "copy"]
 OptionValue = str | int | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a format promises of its sources to whoever plans or runs them."""
+
+    #: Endings of its files' names; empty: it has no files, or files of any name.
+    suffixes: tuple[str, ...] = ()
+    #: Files have row groups with statistics, and are read by column.
+    has_row_groups: bool = False
+    #: A reader gives items: rows with their lifetimes, and the CTIs between them.
+    gives_items: bool = False
+    #: Rows come in the order of time, so none is late.
+    is_in_order: bool = False
+    #: Rows have sequence numbers that outlive the files in which they are.
+    is_numbered: bool = False
+
+
+#: By format; how its files are read is in :mod:`rvertex.sources.formats.registry`, how a live log
+#: is read in :mod:`rvertex.sources.logs.opening`.
+TRAITS: dict[Format, Traits] = {
+    "parquet": Traits(suffixes=(".parquet", ".parq", ".pq"), has_row_groups=True),
+    "csv": Traits(suffixes=(".csv", ".tsv")),
+    "json": Traits(suffixes=(".json", ".jsonl", ".ndjson")),
+    "text": Traits(is_in_order=True),
+    "items": Traits(gives_items=True, is_in_order=True),
+    "rstream": Traits(gives_items=True, is_in_order=True, is_numbered=True),
+    "log": Traits(is_numbered=True),
+}
+_NO_TRAITS = Traits()
 #: The option of files that says what becomes of bad rows.
 ON_BAD_ROW = "on_bad_row"
 #: The option of files that says how far ahead of the clock a row may start, us.
@@ -154,6 +184,11 @@ class SourceSpec:
     #: Files whose folders do not satisfy all of these are left out.
     folders: tuple[Bound, ...] = ()
 
+    @property
+    def traits(self) -> Traits:
+        """What its format promises."""
+        return TRAITS.get(self.format, _NO_TRAITS)
+
     def reading(self, names: Collection[str]) -> pa.Schema:
         """These columns, and one of the files if all of them are of folders: it counts the rows."""
         wanted = [f for f in self.columns if f.name in names]
@@ -192,13 +227,13 @@ class SourceSpec:
 
     @property
     def keeps_late_rows(self) -> bool:
-        """Whether late rows are put aside; lines of text are in order, as items have to be."""
-        return self.drops_late_rows and self.format not in ("text", "items", "rstream")
+        """Whether late rows are put aside."""
+        return self.drops_late_rows and not self.traits.is_in_order
 
     @property
     def length_us(self) -> int | None:
         """How long every event lives, if the specification alone says it."""
-        if self.format in ("items", "rstream") or not isinstance(self.ve, int | None):
+        if self.traits.gives_items or not isinstance(self.ve, int | None):
             return None
         return self.ve or 1
 

@@ -152,7 +152,7 @@ def bound(query: QueryLike, inputs: Mapping[str, Any] | None) -> BoundQuery:
         del shared
         if not isinstance(node, Source) or node.spec.path in given:
             return node
-        if node.spec.format == "items":
+        if node.spec.items is not None:
             raise UsageError("from_items() has its rows: test a function of streams instead")
         follows[node.label] = node.spec.delay_origin == "given"
         return replace(node, spec=_pushed(node), partitions=1)

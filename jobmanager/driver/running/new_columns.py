@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rstream.errors import StreamEngineError
 from rstream.log.background import ThreadBackground
-from rvertex.sources.files import SUFFIXES, list_files
+from rvertex.sources.files import list_files
 from rvertex.sources.mixed import FileColumns
 
 if TYPE_CHECKING:
@@ -98,5 +98,5 @@ def _growing(plan: PhysicalPlan) -> dict[tuple[str, str], SourceSpec]:
     return {
         (spec.format, spec.path): spec
         for spec in sources
-        if spec.log is not None and spec.format in SUFFIXES
+        if spec.log is not None and spec.traits.suffixes
     }

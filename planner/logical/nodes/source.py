@@ -49,8 +49,7 @@ class Source(LogicalNode):
 
     def describe(self) -> str:
         spec = self.spec
-        if spec.format == "items":
-            assert spec.items is not None
+        if spec.items is not None:
             return f"{spec.items.num_rows} items"
         parts = [f"{spec.format} {spec.shown or spec.path}"]
         if is_table(spec):
@@ -78,7 +77,7 @@ class Source(LogicalNode):
         """
         assert not inputs
         spec = self.spec
-        if spec.format == "items":
+        if spec.items is not None:
             return self
         times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
         schema = pa.schema([f for f in spec.schema if f.name in wanted])

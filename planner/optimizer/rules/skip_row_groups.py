@@ -101,4 +101,4 @@ def _bound(value: Node, operator: BoundOperator, other: Node, spec: SourceSpec) 
 
 def _has_plain_times(spec: SourceSpec) -> bool:
     plain_end = spec.ve is None or isinstance(spec.ve, int | str)
-    return spec.format == "parquet" and isinstance(spec.vs, str) and plain_end
+    return spec.traits.has_row_groups and isinstance(spec.vs, str) and plain_end

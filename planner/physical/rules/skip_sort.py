@@ -57,7 +57,7 @@ def _is_fine(
     spec: SourceSpec, aggregate: PartialAggregate | WindowAggregate | PartialSession
 ) -> bool:
     """Whether only few panes are open at a time."""
-    if spec.format in ("items", "rstream") or spec.delay_quantile is not None:
+    if spec.traits.gives_items or spec.delay_quantile is not None:
         return False
     if isinstance(aggregate, PartialSession):
         unit = aggregate.pane_us

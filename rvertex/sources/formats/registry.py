@@ -1,12 +1,15 @@
 """The formats of sources by name: the columns of a source, its units, and what reads a unit.
 
-Items stand in the plan and messages of Kafka are read as a log, so these two are not here.
+What planner and hosts have to know of a format is in :data:`rvertex.sources.spec.TRAITS`; messages
+of Kafka are read as a log, so they are not here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rvertex.sources.files import list_files
 from rvertex.sources.formats.delimited import NULL_VALUES, CsvUnits
@@ -17,13 +20,17 @@ from rvertex.sources.formats.ranges import split_units
 from rvertex.sources.formats.row_groups import excluded_by_folders
 from rvertex.sources.formats.row_log import LogUnits, log_schema, log_units
 from rvertex.sources.formats.rows.text_encoding import encoding_of
-from rvertex.sources.formats.rstream import RStreamUnits, stream_schema, stream_units
+from rvertex.sources.formats.rstream import (
+    ItemUnits,
+    RStreamUnits,
+    item_units,
+    stream_schema,
+    stream_units,
+)
 from rvertex.sources.formats.text import TEXT_SCHEMA, TextUnits, counted_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import pyarrow as pa
 
     from rvertex.sources.formats.rows.unit_reader import UnitReader
     from rvertex.sources.spec import Format, OptionValue, SourceSpec, Unit
@@ -94,6 +101,13 @@ FORMATS: dict[Format, SourceFormat] = {
         units=lambda spec: counted_files(list_files(spec.format, spec.path)),
         reader=lambda *_: TextUnits(),
         row_us=0.2,
+    ),
+    "items": SourceFormat(
+        columns=lambda *_: pa.schema([]),
+        units=item_units,
+        reader=lambda spec, _: ItemUnits(spec),
+        row_us=0.02,
+        has_files=False,
     ),
     "rstream": SourceFormat(
         columns=lambda path, _: stream_schema(path),

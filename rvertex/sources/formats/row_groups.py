@@ -87,7 +87,7 @@ def marked(partition: SourcePartition) -> SourcePartition:
 
 def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[int, int] | None:
     """The least and the greatest start of an event that the statistics of some files tell."""
-    if spec.format != "parquet" or not isinstance(spec.vs, str) or not units:
+    if not spec.traits.has_row_groups or not isinstance(spec.vs, str) or not units:
         return None
     by_path: dict[str, list[Unit]] = {}
     for unit in units:
@@ -108,7 +108,7 @@ def _asks_for_marks(spec: SourceSpec) -> bool:
     """Whether there are columns that few units need, and nulls in their place hurt nobody."""
     if spec.on_bad_row != "fail" or spec.not_null or {spec.vs, spec.ve} & {*spec.folder_columns}:
         return False
-    keeps_more = spec.format == "parquet" and spec.late_schema is not None
+    keeps_more = spec.traits.has_row_groups and spec.late_schema is not None
     return bool(spec.wanted) or (keeps_more and isinstance(spec.vs, str))
 
 

@@ -100,6 +100,33 @@ def stream_schema(path: str) -> pa.Schema:
         file.close()
 
 
+def item_units(spec: SourceSpec) -> tuple[Unit, ...]:
+    """All items are one unit."""
+    assert spec.items is not None
+    return (Unit("", rows=spec.items.num_rows),)
+
+
+class ItemUnits:
+    """Reads the items of one source partition."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+
+    def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
+        """All of them."""
+        del unit
+        assert self._spec.items is not None
+        yield self._spec.items
+
+    def origin(self, unit: Unit, row: int) -> Origin:
+        """Items are counted from 1."""
+        del unit
+        return Origin(row + 1)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class RStreamUnits:
     """Reads the segments of one source; a row is an item."""
 

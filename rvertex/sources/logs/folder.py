@@ -296,8 +296,8 @@ class FolderLog:
         """The next rows of the file; None at its end. Runs in the background, one at a time."""
         if mine.reader is None:
             path, version = mine.files[mine.read_to >> ROW_BITS]
-            is_parquet = self._spec.format == "parquet"
-            units = row_groups(path, version) if is_parquet else [Unit(path, version=version)]
+            has_groups = self._spec.traits.has_row_groups
+            units = row_groups(path, version) if has_groups else [Unit(path, version=version)]
             row = mine.read_to & ((1 << ROW_BITS) - 1)
             mine.reader = open_reader(SourcePartition(self._spec, tuple(units), 0), row)
         return mine.reader.read_next(AHEAD_ROWS)

@@ -145,9 +145,7 @@ def _likeness(before: _Plan, after: _Plan, old: str, new: str, links: dict[str, 
 
 def _reads_the_same(was: SourcePartition, is_now: SourcePartition) -> bool:
     fields = [(s.spec.format, s.spec.path, s.spec.log is None) for s in (was, is_now)]
-    return fields[0] == fields[1] and (
-        was.spec.format != "items" or was.spec.items == is_now.spec.items
-    )
+    return fields[0] == fields[1] and was.spec.items == is_now.spec.items
 
 
 def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:

@@ -68,7 +68,7 @@ ENCODED = '; if all of the file is in another encoding, give it, as encoding="la
 
 def remedy(spec: SourceSpec, row: BadRow) -> str:
     """What a user can do about a bad row, as the end of a message."""
-    if spec.format not in ("csv", "json", "parquet"):
+    if not spec.traits.suffixes:
         return ""
     if row.reason == NO_TEXT:
         return f"{ENCODED}{_REMEDY}"
