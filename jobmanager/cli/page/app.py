@@ -114,6 +114,7 @@ def make_app(
         *(Route(path, page.reading(handler)) for path, handler in reads.items()),
         Route(f"{one}/compare", page.changing(page.compare), methods=["POST"]),
         Route(f"{one}/savepoint", page.changing(page.savepoint), methods=["POST"]),
+        Route(f"{one}/rescale", page.changing(page.rescale), methods=["POST"]),
         Route(f"{one}/{{action}}", page.changing(page.act), methods=["POST"]),
         Mount("/", StaticFiles(directory=STATIC, html=True)),
     ]
@@ -291,6 +292,16 @@ class _Page:
         root, name = self._board.root(request.path_params["name"]), request.query_params.get("host")
         lines = await run_in_threadpool(run_verb, "savepoint", root, f"--name={name or 'saved'}")
         return _json({"requested": f"saved as {json.loads(lines[-1])['savepoint']}"})
+
+    async def rescale(self, request: Request) -> Response:
+        """Give the stages with rows by key, or one ``stage``, ``vertices`` vertices."""
+        root, query = self._board.root(request.path_params["name"]), request.query_params
+        vertices, stage = query.get("vertices", ""), query.get("stage", "")
+        if not vertices.isdecimal():
+            raise UsageError(f"vertices={vertices!r} is no number of vertices")
+        asked = f"--stage={stage}={vertices}" if stage else f"--parallelism={vertices}"
+        lines = await run_in_threadpool(run_verb, "rescale", root, asked)
+        return _json({"requested": f"done in {json.loads(lines[-1])['outcome']['seconds']:.1f} s"})
 
     async def metrics(self, _: Request) -> Response:
         text = await run_in_threadpool(lambda: exposition(self._board.examined()))

@@ -225,7 +225,7 @@ function stageLink(name, stage, text = stage) {
 }
 
 function buttons(name, state) {
-  const verbs = { savepoint: "Take a savepoint", stop: "Stop, keep the state", finish: "Finish: end its sources", cancel: "Cancel", retry: "Retry deliveries" };
+  const verbs = { savepoint: "Take a savepoint", stop: "Stop, keep the state", finish: "Finish: end its sources", rescale: "Rescale", cancel: "Cancel", retry: "Retry deliveries" };
   const isOpen = !["finished", "failed", "cancelled", "stopped", "interrupted", "broken", "unknown"].includes(state);
   if (!isOpen) return null;
   if (!list.can_change) return make("p", { class: "note" }, "This page only shows: serve it with --token-file to change jobs from it.");
@@ -235,13 +235,18 @@ function buttons(name, state) {
 
 async function act(name, verb, host = "") {
   const dialog = document.getElementById("confirm");
+  const number = document.getElementById("number"), isRescale = verb === "rescale";
   document.getElementById("question").textContent = `${verb} ${host || name}?`;
+  number.hidden = !isRescale;
   dialog.showModal();
   await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
   if (dialog.returnValue !== "yes") return;
-  const answer = await ask(`api/jobs/${encodeURIComponent(name)}/${verb}?host=${encodeURIComponent(host)}`, { method: "POST" });
+  const asked = isRescale ? `vertices=${number.firstElementChild.value}&stage=` : "host=";
+  const told = document.getElementById("answer");
+  told.textContent = `${verb} ${host || name}: requested`;
+  const answer = await ask(`api/jobs/${encodeURIComponent(name)}/${verb}?${asked}${encodeURIComponent(host)}`, { method: "POST" });
   const found = await answer.json();
-  connection.textContent = answer.ok ? `${verb}: ${found.requested}` : `${verb}: ${found.error}`;
+  told.textContent = `${verb} ${host || name}: ${answer.ok ? found.requested : found.error}`;
 }
 
 async function plan(base, name) {
@@ -296,6 +301,7 @@ async function stageDetail(base, name, stage) {
     make("p", {}, s.after.length ? `It reads ${s.after.join(", ")}.` : "It reads an input."),
     make("ol", {}, ...s.operators.map((line) => make("li", {}, make("code", {}, line)))),
     ...(about.length ? [make("h4", {}, "Findings"), findings(about)] : []),
+    list.can_change ? make("button", { click: () => act(name, "rescale", stage) }, `Rescale ${stage}`) : "",
     table("Vertices", VERTEX_HEADS, vertexRows(job, rows, name)),
     ...(functions.length ? [table("User code, sampled", ["vertex", "function", "time in it", "time of the vertex"], functions)] : []),
     table("Instances", ["vertex", "role", "state", "host", "pid", "epoch", "checkpoint", "read to", "written to", "durable to"], instances),

@@ -147,6 +147,26 @@ def test_a_stranger_finds_five_answers(served: Served) -> None:
     assert errors == []
 
 
+def test_a_running_job_is_rescaled_from_the_page(served: Served) -> None:
+    with browsing() as (page, errors):
+        _open(page, served, "")
+        page.evaluate(f"sessionStorage.setItem('token', '{TOKEN}')")
+        stages = page.evaluate("fetch('api/jobs/orders/plan').then((answer) => answer.json())")
+        keyed = stages["stages"][1]["stage"]
+        page.goto(f"{served.url}/#/orders/plan/{keyed}")
+        page.get_by_role("button", name=f"Rescale {keyed}").click()
+        page.get_by_role("spinbutton", name="Vertices").fill("3")
+        page.get_by_role("button", name="Yes").click()
+        page.get_by_text(f"rescale {keyed}: done in ").wait_for()
+        asked = "fetch('api/jobs/orders').then((answer) => answer.json())"
+        page.wait_for_function(f"{asked}.then((j) => j.status.vertices.length == 5)")
+        page.get_by_role("button", name=f"Rescale {keyed}").click()
+        page.get_by_role("spinbutton", name="Vertices").fill("3")
+        page.get_by_role("button", name="Yes").click()
+        page.get_by_text(f"rescale {keyed}: rescale: nothing would change").wait_for()
+    assert all("409 (Conflict)" in error for error in errors), errors
+
+
 def _folder_of(served: Served) -> Path:
     arguments = served.process.args
     assert isinstance(arguments, list)
