@@ -15,11 +15,9 @@ class Clock(Protocol):
 
     def now_us(self) -> int:
         """Microseconds since 1970, UTC."""
-        ...
 
     def monotonic_s(self) -> float:
         """Seconds that never go backwards, from an arbitrary start."""
-        ...
 
 
 class SystemClock:

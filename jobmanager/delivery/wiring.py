@@ -29,15 +29,12 @@ class Signal(Protocol):
 
     def set(self) -> None:
         """Wake who waits, or will; from any thread."""
-        ...
 
     def clear(self) -> None:
         """Forget what was set before."""
-        ...
 
     def wait(self, timeout: float) -> object:
         """Wait until it is set, at most ``timeout`` seconds."""
-        ...
 
 
 class Task(Protocol):
@@ -45,11 +42,9 @@ class Task(Protocol):
 
     def join(self, timeout: float) -> None:
         """Wait until the body has ended, at most ``timeout`` seconds."""
-        ...
 
     def is_alive(self) -> bool:
         """Whether the body has not ended."""
-        ...
 
 
 class DeliveryWiring(Protocol):
@@ -59,15 +54,12 @@ class DeliveryWiring(Protocol):
 
     def signal(self) -> Signal:
         """A signal that is not set."""
-        ...
 
     def start(self, name: str, body: Callable[[], None]) -> Task:
         """Run ``body`` on a thread of its own."""
-        ...
 
     def open_store(self, uri: str) -> BlobStore:
         """The store at ``uri``."""
-        ...
 
     def read_remote(
         self,
@@ -80,11 +72,9 @@ class DeliveryWiring(Protocol):
         on_change: Callable[[], None],
     ) -> PushedReader:
         """A reader of a stream in the memory of a host, and of what is durable in ``store``."""
-        ...
 
     def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
         """The destination of one partition, not yet opened."""
-        ...
 
 
 class ThreadWiring:

@@ -42,15 +42,12 @@ class Beside(Protocol):
     @property
     def notes(self) -> Sequence[str]:
         """What users are to know of it by now."""
-        ...
 
     def start(self) -> None:
         """Begin, before the driver does."""
-        ...
 
     def stop(self, state: str) -> None:
         """End, after the driver and the deliveries have; the job is in this state then."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -27,17 +27,14 @@ class Writer(Protocol):
 
     def status(self) -> dict[str, Any]:
         """The latest status."""
-        ...
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
         """Wait until the job has ended."""
-        ...
 
     def _subscribed(
         self, plan: PhysicalPlan, start: Mapping[int, int], *, progress: bool
     ) -> Subscription:
         """Open a subscription to the output of ``plan``."""
-        ...
 
 
 class Readable(ABC):

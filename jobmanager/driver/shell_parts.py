@@ -18,15 +18,12 @@ class ControlService(Protocol):
     @property
     def address(self) -> str:
         """Where hosts find it."""
-        ...
 
     def send(self, peer: str, message: bytes) -> None:
         """Queue a message. Raises OperatingError if the peer is gone."""
-        ...
 
     def close(self) -> None:
         """End every connection."""
-        ...
 
 
 class OpenControl(Protocol):
@@ -49,7 +46,6 @@ class CheckOutputs(Protocol):
         self, ends: Mapping[str, int | None], *, contents: bool
     ) -> Sequence[OutputDamaged]:
         """What is lost of them; ``ends``: by stream, how many items it has, None if not known."""
-        ...
 
 
 def nothing_to_check(ends: Mapping[str, int | None], *, contents: bool) -> Sequence[OutputDamaged]:

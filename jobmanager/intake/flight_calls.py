@@ -39,11 +39,9 @@ class Call(Protocol):
     @property
     def active_s(self) -> float:
         """When something came or went last, by the monotonic clock."""
-        ...
 
     def drain(self, wait_s: float) -> None:
         """Wait until what was taken is answered."""
-        ...
 
 
 class OpenCalls:

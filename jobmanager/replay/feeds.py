@@ -25,11 +25,9 @@ class Feed(Protocol):
 
     def read(self, seq: int, rows_max: int) -> Items | None:
         """Items from ``seq`` on, at least one and at most ``rows_max``; None: no more follow."""
-        ...
 
     def close(self) -> None:
         """Release files; idempotent."""
-        ...
 
 
 class SourceFeed:

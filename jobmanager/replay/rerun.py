@@ -143,11 +143,9 @@ class Stopping(Protocol):
 
     def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
         """The run that is stopped."""
-        ...
 
     def before_step(self, ports: list[Run]) -> None:
         """Called with the runs of each step, one per port."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

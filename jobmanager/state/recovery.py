@@ -25,29 +25,23 @@ class JobView(Protocol):
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
         """Input seqs that all its instances have consumed, as last reported."""
-        ...
 
     @property
     def collected(self) -> Mapping[str, int]:
         """Below these seqs streams may be gone; by its own name, what a vertex wrote down."""
-        ...
 
     @property
     def lost(self) -> Mapping[str, int]:
         """Of these durable streams everything from a seq on must be written again."""
-        ...
 
     def is_serving(self, vertex: str) -> bool:
         """Whether any instance on a live host can serve its streams' memory."""
-        ...
 
     def is_retired(self, vertex: str) -> bool:
         """Whether it has finished and all its outputs are durable or needed by no one."""
-        ...
 
     def released(self, stream: str) -> int:
         """Below this seq no instance of its writer, which is serving, has the stream in memory."""
-        ...
 
 
 def plan_restarts(

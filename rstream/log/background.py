@@ -32,21 +32,17 @@ class Background(Protocol):
 
     def submit(self, task: Callable[[], T]) -> Future[T]:
         """Run ``task`` soon."""
-        ...
 
     def submit_later(self, delay_s: float, task: Callable[[], object]) -> None:
         """Run ``task`` after ``delay_s``; dropped if the background is closed before."""
-        ...
 
     def wait_for(
         self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
     ) -> bool:
         """Wait for something that a task brings about; ``changed`` is held. Whether it is done."""
-        ...
 
     def close(self) -> None:
         """Finish what was submitted, drop what is delayed, stop the threads."""
-        ...
 
 
 class ThreadBackground:

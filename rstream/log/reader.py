@@ -41,19 +41,15 @@ class StreamReader(Protocol):
     @property
     def next_seq(self) -> int:
         """The seq of the next item to be returned."""
-        ...
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
         """The next items, at least one and at most ``max_items``; None if none is ready now."""
-        ...
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until ``read_next`` has something, at most ``timeout_s``; whether it has."""
-        ...
 
     def close(self) -> None:
         """Release what the reader holds."""
-        ...
 
 
 class TailedStream(Protocol):

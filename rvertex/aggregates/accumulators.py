@@ -84,19 +84,15 @@ class Accumulator(Protocol):
 
     def update(self, rows: Rows) -> None:
         """Fold rows in."""
-        ...
 
     def columns(self) -> list[pa.Array]:
         """The lane's columns, one value per group in code order."""
-        ...
 
     def save(self) -> list[Saved]:
         """The state as columns of any lengths, by reference; later updates do not change it."""
-        ...
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         """Continue from what ``save`` returned."""
-        ...
 
 
 class CountRows:

@@ -141,12 +141,9 @@ class UserAggregate(Protocol):
 
     def init(self) -> Any:
         """The state before any value."""
-        ...
 
     def add(self, state: Any, values: pa.Array) -> Any:
         """The state after ``values``."""
-        ...
 
     def result(self, state: Any) -> Any:
         """A Python value of ``type``, or None."""
-        ...

@@ -48,11 +48,9 @@ class AttachedFiles(Protocol):
 
     def names(self) -> tuple[str, ...]:
         """Those that nothing at or after the present place needs."""
-        ...
 
     def announced(self, names: tuple[str, ...]) -> None:
         """A checkpoint that names these was announced."""
-        ...
 
 
 class AllAttached:
@@ -81,17 +79,14 @@ class CheckpointLimits(Protocol):
     @property
     def checkpoint_interval_s(self) -> float | None:
         """Least time between two checkpoints; None: time alone makes none due."""
-        ...
 
     @property
     def checkpoint_bytes_max(self) -> int | None:
         """Bytes of input after which one is due; None: input alone makes none due."""
-        ...
 
     @property
     def checkpoint_inline_bytes_max(self) -> int:
         """A piece of the state at most this large lies in the manifest."""
-        ...
 
 
 class CheckpointContext(Protocol):
@@ -105,7 +100,6 @@ class CheckpointContext(Protocol):
     @property
     def limits(self) -> CheckpointLimits:
         """The host's limits."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ class DeclaresSideOutputs(Protocol):
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
         """Its side outputs, given the payload schema of each port."""
-        ...
 
 
 @runtime_checkable
@@ -53,7 +52,6 @@ class HasSideOutputs(Protocol):
 
         A vertex calls this after every ``process``, so these events are never part of a snapshot.
         """
-        ...
 
 
 def side_outputs_of(spec: object, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:

@@ -27,20 +27,16 @@ class Executor(Protocol):
     @property
     def hosts(self) -> int:
         """How many hosts a job should have here."""
-        ...
 
     @property
     def bind(self) -> str:
         """Interface on which the hosts of this executor can reach each other."""
-        ...
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
         """Start a host; returns at once. ``on_exit`` is called when it has ended."""
-        ...
 
     def close(self, wait_s: float) -> None:
         """Wait at most ``wait_s`` for hosts that were told to stop, then abandon them."""
-        ...
 
 
 class LocalExecutor:

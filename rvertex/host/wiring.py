@@ -33,11 +33,9 @@ class ControlLink(Protocol):
 
     def send(self, message: bytes) -> None:
         """Queue a message. Raises OperatingError if the connection is broken."""
-        ...
 
     def close(self) -> None:
         """End the connection, after what is queued."""
-        ...
 
 
 class StreamService(Protocol):
@@ -46,19 +44,15 @@ class StreamService(Protocol):
     @property
     def address(self) -> str:
         """Where readers find it."""
-        ...
 
     def publish(self, stream_id: str, epoch: int, stream: RStream) -> None:
         """Let readers have this stream."""
-        ...
 
     def withdraw(self, stream_id: str, epoch: int) -> None:
         """End what is being read of this stream and refuse more."""
-        ...
 
     def close(self) -> None:
         """Stop serving."""
-        ...
 
 
 @runtime_checkable
@@ -68,16 +62,13 @@ class DistantReader(Protocol):
     @property
     def is_broken(self) -> bool:
         """Whether nothing more will be received."""
-        ...
 
     @property
     def failure(self) -> BaseException | None:
         """Why."""
-        ...
 
     def read_received(self, max_items: int) -> Items | None:
         """Of what was received before; None if nothing is left of it."""
-        ...
 
 
 class Wiring(Protocol):
@@ -88,11 +79,9 @@ class Wiring(Protocol):
 
     def open_store(self, uri: str) -> BlobStore:
         """The store at ``uri``."""
-        ...
 
     def serve(self, bind: str, secret: str) -> StreamService:
         """Start serving streams."""
-        ...
 
     def connect(
         self,
@@ -103,7 +92,6 @@ class Wiring(Protocol):
         on_disconnect: Callable[[], None],
     ) -> ControlLink:
         """Open the connection to the job manager."""
-        ...
 
     def read_remote(
         self,
@@ -121,17 +109,14 @@ class Wiring(Protocol):
 
         ``durable_first``: what is durable is read from ``store``.
         """
-        ...
 
     def open_log(
         self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
     ) -> LogReader:
         """A reader of the live log of a source, each partition from its position on."""
-        ...
 
     def close(self) -> None:
         """Release what this wiring owns."""
-        ...
 
 
 class FlightWiring:

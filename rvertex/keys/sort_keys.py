@@ -43,16 +43,13 @@ class NumberedKeys(Protocol):
     @property
     def codes(self) -> np.ndarray:
         """The number of each row's key, int64[n]."""
-        ...
 
     @property
     def span(self) -> int:
         """All numbers are below it; at least 1."""
-        ...
 
     def keys(self, codes: np.ndarray) -> list[pa.Array]:
         """The key columns of numbers that occur."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,9 @@ class Reaching(Protocol):
 
     def horizon_us(self, durations: Durations) -> int | None:
         """The horizon, None if there is none."""
-        ...
 
     def output_duration(self, durations: Durations) -> int | None:
         """The greatest lifetime of its output events, None if there is no bound."""
-        ...
 
 
 def horizon_of(operator: OperatorSpec, durations: Durations) -> int | None:

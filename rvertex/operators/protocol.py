@@ -37,7 +37,6 @@ class Evaluator(Protocol):
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row of ``batch`` (columns ``_vs, _ve, payload``)."""
-        ...
 
 
 def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list[pa.Array]:
@@ -59,15 +58,12 @@ class Operator(Protocol):
 
         Unary operators have one port. Events of port 0 precede those of port 1 at equal ``vs``.
         """
-        ...
 
     def snapshot(self) -> OperatorState:
         """The state now. O(1) by reference: later calls never change what was returned."""
-        ...
 
     def load(self, state: OperatorState) -> None:
         """Continue from ``state``, which this operator's ``snapshot`` returned."""
-        ...
 
 
 class OperatorSpec(Protocol):
@@ -79,11 +75,9 @@ class OperatorSpec(Protocol):
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
         """Payload schema of the output, given the payload schema of each port."""
-        ...
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
         """A new operator in its initial state."""
-        ...
 
 
 class Stateless:
@@ -107,7 +101,6 @@ class EmitsInPieces(Protocol):
         All are taken before anything else is called. The operator may compute them meanwhile.
         None: the next run needs an answer that is not there yet; the vertex is woken when it is.
         """
-        ...
 
 
 def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run | None]:
@@ -181,7 +174,6 @@ class ShowsState(Protocol):
 
     def held_tables(self) -> dict[str, pa.Table]:
         """Tables by name; a copy, the operator keeps its state."""
-        ...
 
 
 def held_tables(operator: Operator) -> dict[str, pa.Table]:

@@ -124,11 +124,9 @@ class Destination(Protocol):
         Raises:
             DeliveryFencedError: a writer of a greater epoch has been here.
         """
-        ...
 
     def write(self, rows: DeliveredRows) -> None:
         """Take rows that follow those before; not visible yet."""
-        ...
 
     def commit(self, progress: DeliveryProgress) -> None:
         """Make what was written visible, together with ``progress``; there may be no rows.
@@ -137,8 +135,6 @@ class Destination(Protocol):
             DeliveryFencedError: another writer has taken over; nothing of this became visible.
             DeliveryUnknownError: the answer was lost; ``open`` again tells which of both happened.
         """
-        ...
 
     def close(self) -> None:
         """Give up what was not committed; idempotent."""
-        ...

@@ -48,11 +48,9 @@ class SourceReader(Protocol):
             SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
             SourceVanishedError: as :mod:`rvertex.errors` says, naming the file.
         """
-        ...
 
     def close(self) -> None:
         """Release files; idempotent."""
-        ...
 
 
 def open_reader(

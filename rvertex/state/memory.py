@@ -173,7 +173,6 @@ class SpillsState(Protocol):
 
     def use_memory(self, memory: StateMemory) -> None:
         """Keep to its budget; called once, before the first row."""
-        ...
 
 
 def give_memory(operator: object, memory: StateMemory) -> None:

@@ -78,15 +78,12 @@ class Calls(Protocol):
 
     def start(self, requests: Sequence[Request]) -> None:
         """Call the function for these requests, in any order, as the policy allows."""
-        ...
 
     def wait(self) -> bool:
         """Wait until a request is done; False: not here, the vertex is executed again then."""
-        ...
 
     def counts(self) -> CallCounts:
         """What was called so far."""
-        ...
 
 
 class ValueSource(Protocol):
@@ -95,16 +92,13 @@ class ValueSource(Protocol):
     @property
     def next_index(self) -> int:
         """Number of the next value to be drawn."""
-        ...
 
     @property
     def has_recorded(self) -> bool:
         """Whether the next value is recorded."""
-        ...
 
     def take_recorded(self) -> Drawn:
         """Draw the next value, which is recorded, of any kind."""
-        ...
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
         """The next value: the recorded one, or what ``make()`` gives, which is recorded.
@@ -112,11 +106,9 @@ class ValueSource(Protocol):
         Raises:
             ReplayedValueError: what is recorded there was asked for in another way.
         """
-        ...
 
     def load(self, index: int) -> None:
         """Go on drawing at ``index``, which was ``next_index`` when a snapshot was taken."""
-        ...
 
 
 class ValueShell(Protocol):
@@ -124,19 +116,15 @@ class ValueShell(Protocol):
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
         """Calls of a function that waits."""
-        ...
 
     def unknown_calls(self) -> str:
         """What a person has decided about calls without an answer; "" for nothing."""
-        ...
 
     def now_us(self) -> int:
         """Wall time, microseconds UTC."""
-        ...
 
     def random(self) -> float:
         """A number in [0, 1)."""
-        ...
 
 
 @runtime_checkable
@@ -145,7 +133,6 @@ class DrawsValues(Protocol):
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
         """Draw from ``source`` from now on."""
-        ...
 
 
 @runtime_checkable
@@ -156,7 +143,6 @@ class CallsOutside(Protocol):
 
     def call_counts(self) -> CallCounts:
         """What it has called."""
-        ...
 
 
 class ValueJournal:
@@ -281,4 +267,3 @@ class Values(Protocol):
 
     def wire(self, index: int, operator: DrawsValues) -> None:
         """Let the operator of that number draw."""
-        ...

@@ -28,7 +28,6 @@ class HoldsRows(Protocol):
 
     def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
         """The start and the key of the earliest row whose end is not known; None: there is none."""
-        ...
 
 
 def holding(

@@ -64,11 +64,9 @@ class Export(Protocol):
 
     def send(self) -> None:
         """Send the news since the last call."""
-        ...
 
     def close(self) -> None:
         """Send the rest and end."""
-        ...
 
 
 def make_app(

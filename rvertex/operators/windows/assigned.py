@@ -39,23 +39,18 @@ class WindowAssigner(Protocol):
 
         Events come by ``vs``; ``codes`` are their keys, all below ``keys``.
         """
-        ...
 
     def needed(self, promise: int) -> np.ndarray:
         """Mask of the keys that still matter after a promise of ``promise``."""
-        ...
 
     def keep(self, codes: np.ndarray) -> None:
         """Key ``codes[i]`` becomes i, all others are forgotten."""
-        ...
 
     def save(self) -> pa.Table:
         """The state by key code, by reference."""
-        ...
 
     def restore(self, table: pa.Table) -> None:
         """Continue from what ``save`` returned."""
-        ...
 
 
 class WindowResults:

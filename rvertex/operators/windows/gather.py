@@ -51,23 +51,18 @@ class FixedWindowAssigner(Protocol):
     @property
     def windows(self) -> Windows:
         """The windows."""
-        ...
 
     def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
         """First and last window of each row, int64[n]; none where last < first."""
-        ...
 
     def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same of lifetimes int64[n], however many windows they reach over."""
-        ...
 
     def open_at(self, time: int) -> int:
         """First window that may still get rows when none before ``time`` can come."""
-        ...
 
     def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
         """The CTIs that follow from ``ctis``, non-decreasing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ class RowReader(Protocol):
         Raises:
             StreamEngineError: as ``LogReader.read``.
         """
-        ...
 
     def close(self) -> None: ...
 

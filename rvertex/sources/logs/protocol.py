@@ -108,11 +108,9 @@ class LogReader(Protocol):
             LostInputError: the log no longer has the rows at the reader's position.
             StreamEngineError: the log answers in a way that waiting does not mend.
         """
-        ...
 
     def end(self, partition: int) -> LogEnd | None:
         """What the log last said of its end, if all rows before it were given by ``read``."""
-        ...
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
         """Where a partition may end that is to end now; None: it is not known yet.
@@ -120,29 +118,23 @@ class LogReader(Protocol):
         The log has said so at ``since_s`` (monotonic clock) or later: whoever read the partition
         before that time has read no row from there on.
         """
-        ...
 
     def skip_to(self, partition: int, position: int) -> None:
         """Go on at ``position``; what was fetched before it is dropped."""
-        ...
 
     def lag(self, partition: int) -> int | None:
         """Rows between what ``read`` gave and the log's end, as far as known."""
-        ...
 
     @property
     def log_partitions(self) -> int:
         """How many partitions the whole log has by now; 0: that is not known, or never changes."""
-        ...
 
     @property
     def waiting(self) -> str:
         """What the reader waits for besides rows, such as a broker that is away; "" if nothing."""
-        ...
 
     def close(self) -> None:
         """Stop fetching; idempotent."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +153,6 @@ class FileLog(Protocol):
 
     def found(self) -> Sequence[FoundFile]:
         """Files to be entered next, in this order; the same until they are."""
-        ...
 
     def enter(self, entries: Sequence[LogEntry]) -> None:
         """These "file" entries are durable: their rows follow."""
-        ...

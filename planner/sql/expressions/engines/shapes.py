@@ -33,11 +33,9 @@ class Compiler(Protocol):
 
     def compile(self, node: exp.Expr) -> Expr:
         """The expression of a node."""
-        ...
 
     def knowing(self, types: Mapping[str, pa.DataType], special: Special) -> Compiler:
         """The same with more columns, and with ``special`` asked first."""
-        ...
 
 
 #: The expression of a node, or None for a node that it does not know.

@@ -42,27 +42,21 @@ class Steps(Protocol):
         self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> Numbered:
         """Steps by (time, code), with the last end of their events; the log gets them in order."""
-        ...
 
     def needed(self, promise: int) -> np.ndarray | None:
         """Mask of the keys that still matter after a promise of ``promise``; None: all do."""
-        ...
 
     def keep(self, codes: np.ndarray) -> None:
         """Key ``codes[i]`` becomes i, all others are forgotten."""
-        ...
 
     def going_on(self) -> np.ndarray | None:
         """The numbers of all to which steps may still belong; None: none has ended."""
-        ...
 
     def save(self) -> pa.Table:
         """The state by key code, by reference."""
-        ...
 
     def restore(self, table: pa.Table) -> None:
         """Continue from what ``save`` returned."""
-        ...
 
 
 class Endless:

@@ -18,10 +18,8 @@ class UnitReader(Protocol):
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
-        ...
 
     def origin(self, unit: Unit, row: int) -> Origin:
         """Where a row of the last batch stands, by its number in the unit, from 0."""
-        ...
 
     def close(self) -> None: ...

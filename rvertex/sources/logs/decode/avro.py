@@ -35,7 +35,6 @@ class Registry(Protocol):
         Raises:
             LogUnreachableError: the registry does not answer.
         """
-        ...
 
 
 class AvroDecoder:

@@ -53,7 +53,6 @@ class Decoder(Protocol):
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """The rows, in the order of the values."""
-        ...
 
 
 class Refused(Exception):  # noqa: N818 - never seen by users
