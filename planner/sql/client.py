@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.logical.traversal import topological
+from planner.logical.windows import zone_rules
 from planner.sql.reading.errors import sql_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from planner.api.stream import Query, Stream
     from planner.sql.expressions.names import Names
@@ -32,6 +33,7 @@ _ZONES = ("table.local-time-zone", "timezone", "spark.sql.session.timezone", "ti
 _UTC = ("utc", "gmt", "z", "etc/utc", "+00:00")
 #: Functions that make times of the session's zone.
 _LOCAL = ("TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "UNIX_TIMESTAMP", "CURRENT_TIMESTAMP")
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
 _SET = (
     "SET {0} is not known here: options of a job are those of `jobmanager sql`, as --parallelism; "
     "leave it out if it does not change the answer"
@@ -86,17 +88,36 @@ def explained(made: Query | Stream) -> str:
     return "\n".join(node.describe() for node in topological(made.plan))
 
 
-def refuse_local_times(statement: exp.Expr, zone: str, names: Names) -> None:
+def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Names) -> None:
     """Refuse times whose fields depend on the session's zone, which are UTC here.
+
+    ``instants``: the columns that are declared with a time zone.
 
     Raises:
         SqlError: the statement has some.
     """
+    zone = names.zone
+    for column in statement.find_all(exp.Column):
+        if column.name in instants and _reads_fields(column):
+            raise names.text.error(column, _ZONE.format(zone))
     for node in statement.find_all(exp.DataType, exp.Func):
+        if isinstance(node.parent, exp.ColumnDef):
+            continue
         kind = str(getattr(node.this, "value", node.this)) if type(node) is exp.DataType else ""
         name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
         if kind in ("TIMESTAMPTZ", "TIMESTAMPLTZ") or name in _LOCAL:
             raise names.text.error(node, _ZONE.format(zone))
+
+
+def _reads_fields(column: exp.Column) -> bool:
+    """Whether an instant is compared with a wall clock, or read as one."""
+    around = column.parent
+    if type(around) in _COMPARED:
+        assert around is not None, column
+        return around.find(exp.Literal, exp.Cast) is not None
+    kept = (exp.AggFunc, exp.Coalesce, exp.Case, exp.If, exp.Nullif, exp.Greatest, exp.Least)
+    is_read = isinstance(around, exp.Func | exp.Extract) and not isinstance(around, kept)
+    return is_read and not isinstance(around, exp.AtTimeZone | exp.Add | exp.Sub)
 
 
 def _set(node: ClientStatement, names: Names) -> str | None:
@@ -106,8 +127,10 @@ def _set(node: ClientStatement, names: Names) -> str | None:
         zone = value or key
         if zone.lower() in _UTC:
             return ""
-        if names.text.engine.name != "flink":  # there TIMESTAMP has no zone
+        if names.text.engine.name not in ("flink", ""):  # there TIMESTAMP is an instant
             raise names.text.error(node, _ZONE.format(zone))
+        with names.text.located(node):
+            zone_rules(zone)
         return zone
     if not called.startswith(_WITHOUT_EFFECT):
         raise names.text.error(node, _SET.format(key))

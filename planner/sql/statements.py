@@ -114,7 +114,6 @@ class _Statements:
     def __init__(self, names: Names, variables: Mapping[str, str]) -> None:
         self.text, self._names, self._variables = names.text, names, variables
         self._declared: dict[str, Declaration] = {}
-        self._zone = ""
 
     def create(self, node: exp.Create) -> None:
         """Take note of a table or a named query."""
@@ -182,12 +181,15 @@ class _Statements:
     def told(self, node: ClientStatement) -> None:
         """Do what is told to a client: show what there is, or set what has a meaning here."""
         zone = tell(node, self._names, self._declared, self.answer)
-        self._zone = self._zone if zone is None else zone
+        if zone is not None:
+            self._names = replace(self._names, zone=zone)
 
     def check_times(self, statement: exp.Expr) -> None:
         """Refuse times of a zone that the session has and this does not."""
-        if self._zone:
-            refuse_local_times(statement, self._zone, self._names)
+        if self._names.zone:
+            tables = [declaration.table for declaration in self._declared.values()]
+            instants = {name for table in tables for name in table.columns.zoned}
+            refuse_local_times(statement, instants, self._names)
 
     def _insert(self, node: exp.Insert) -> Query:
         schema = node.this

@@ -69,6 +69,7 @@ _OF_ROWS = (
     "rows of windows live until their windows end, so they would be counted in several of these: "
     "GROUP BY window_start, window_end, or take this window of the stream itself"
 )
+_OPEN = "window_end is unknown while the session is open; ve() is the end of a result"
 _BOUNDS = ("window_start", "window_end")
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -265,9 +266,10 @@ class _Grouping:
     def set_window(self, node: exp.Expr) -> None:
         """Read the window; EMIT CHANGES adds columns to the results of one by the clock."""
         text = self.names.text
-        found = (
-            window_of(node, text, self.before.compile) if self.window is None else self.window.spec
-        )
+        if self.window is not None:
+            found: AnyWindow | SessionBy = self.window.spec
+        else:
+            found = window_of(node, text, self.before.compile, self.names.zone)
         if self.emit is not None and self.emits_changes:
             with text.located(self.emit):
                 found, early = emitted(found, "changes")
@@ -344,11 +346,11 @@ class _Grouping:
         if self._is_bound(node) and self.start is not None:
             if node.name == "window_start":
                 return col(self.start)
-            raise self.names.text.error(
-                node, "window_end is unknown while the session is open; ve() is the end of a result"
-            )
+            raise self.names.text.error(node, _OPEN)
         if self._is_bound(node):
-            return bound_of(None if self.window is None else self.window.spec, self._kind(node))
+            of = self.window
+            zone = self.names.zone if of is None else of.zone
+            return bound_of(of and of.spec, self._kind(node), zone)
         if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
             return None
         if isinstance(node, exp.Column) and node.name in self.hidden:

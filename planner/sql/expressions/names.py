@@ -30,6 +30,8 @@ class Names:
     aggregates: Mapping[str, UserAggregate]
     #: The greatest numbers that what is around a SELECT lets its columns have.
     bounds: Mapping[str, int] = field(default_factory=dict)
+    #: The time zone of the session; "" is UTC.
+    zone: str = ""
     #: What named queries keep of windows.
     queries: Mapping[str, Rows] = field(default_factory=dict)
 

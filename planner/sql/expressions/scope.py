@@ -94,6 +94,8 @@ class WindowInFrom:
     relation: str
     #: Columns of PARTITION BY.
     keys: tuple[str, ...]
+    #: The zone whose wall clock the bounds are times of; "" is UTC.
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

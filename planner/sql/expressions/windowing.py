@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from planner.api.grouped.sessions import session
-from planner.logical.windows import count_window, cumulating, hopping, snapshot, tumbling
+from planner.logical.windows import (
+    CumulatingWindow,
+    Window,
+    count_window,
+    cumulating,
+    hopping,
+    snapshot,
+    tumbling,
+)
+from planner.sql.expressions.calendar_lengths import by_calendar, in_zone
 from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.literals import interval_us, plain_value
 
@@ -43,7 +52,7 @@ def is_window(node: exp.Expr) -> bool:
 
 
 def window_of(
-    node: exp.Expr, text: SqlText, compiled: Callable[[exp.Expr], Expr]
+    node: exp.Expr, text: SqlText, compiled: Callable[[exp.Expr], Expr], zone: str
 ) -> AnyWindow | SessionBy:
     """The window of such a part; a session may have its gap from columns."""
     name = node.name.upper()
@@ -62,12 +71,20 @@ def window_of(
     elif name == "SESSION" and given[0].find(exp.Column):
         values = [compiled(given[0]), *(length(part, text, least=1) for part in given[1:])]
     else:
+        with text.located(node):
+            offset_us = length(given[2], text, least=0) if len(given) > 2 else 0
+            found = by_calendar(given[: 2 if name == "HOP" else 1], offset_us, zone)
+        if found is not None and name in ("HOP", "TUMBLE"):
+            return found
         values = [
             length(part, text, least=0 if what == "offset?" else 1)
             for part, what in zip(given, wanted, strict=False)
         ]
     with text.located(node):
-        return make(*values)
+        made = make(*values)
+        if zone and isinstance(made, Window | CumulatingWindow):
+            return in_zone(made, zone)
+        return made
 
 
 def length(node: exp.Expr, text: SqlText, *, least: int | None) -> int:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from math import gcd
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.expressions import Expr, col, lit, ve, vs
@@ -20,6 +21,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column
 from planner.logical.event_time import distance_us, is_event_time, never_ends
 from planner.logical.windows import (
+    CalendarWindow,
     CumulatingWindow,
     SessionWindow,
     Window,
@@ -28,6 +30,7 @@ from planner.logical.windows import (
     session,
     tumbling,
 )
+from planner.sql.expressions.calendar_lengths import by_calendar, in_zone
 from planner.sql.expressions.scope import (
     Bound,
     InWindows,
@@ -95,7 +98,8 @@ def window_table(node: WindowTable, names: Names) -> Scope:
     call = _read(node, names.text)
     rows = names.rows(call.table)
     stream = rows.stream
-    spec = _spec(call)
+    zone = names.zone if _is_zoned(call, stream) else ""
+    spec = _spec(call, zone)
     if never_ends(stream.plan) or not _are_within(rows, spec):
         stream = stream.set_duration(1)  # a row is in the windows that its time is in
     relation = node.alias or call.table.name
@@ -107,12 +111,14 @@ def window_table(node: WindowTable, names: Names) -> Scope:
     keys = tuple(scope.column(key, call.text) for key in call.keys)
     if keys and call.name != "SESSION":
         raise call.text.error(call.keys[0], f"{call.name} takes no PARTITION BY; SESSION does")
-    window = WindowInFrom(spec, relation, keys)
+    window = WindowInFrom(spec, relation, keys, zone)
     return replace(scope, window=window)
 
 
-def bound_of(spec: AnyWindow | SessionBy | None, name: str) -> Expr:
-    """The bound of a window, over the result of an aggregation by it."""
+def bound_of(spec: AnyWindow | SessionBy | None, name: str, zone: str = "") -> Expr:
+    """The bound of a window, over the result of an aggregation by it; of a zone its wall clock."""
+    if zone and name != "window_time":
+        return bound_of(spec, name).dt.at_zone(zone)
     if name == "window_start":
         return (
             _floored(vs(), spec.size_us, spec.offset_us)
@@ -128,8 +134,9 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
     if window is None:
         return scope
     spec = window.spec
-    if not isinstance(spec, Window):
+    if not isinstance(spec, Window) or window.zone:
         kind = "SESSION" if isinstance(spec, SessionWindow) else "CUMULATE"
+        kind = "windows by a calendar" if isinstance(spec, CalendarWindow) else kind
         raise names.text.error(
             node, f"rows of {kind} cannot be a key alone; write GROUP BY window_start, window_end"
         )
@@ -260,8 +267,23 @@ def _floored(time: Expr, size_us: int, offset_us: int) -> Expr:
     return (time - offset).dt.truncate(size_us) + offset
 
 
-def _spec(call: _Call) -> AnyWindow:
+def _is_zoned(call: _Call, stream: Stream) -> bool:
+    """Whether the time of the windows is an instant, as TIMESTAMP_LTZ is."""
+    kinds = {field.name: field.type for field in stream.schema}
+    kind = kinds.get(call.time.name)
+    return kind is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _spec(call: _Call, zone: str) -> AnyWindow:
     make, wanted = _FUNCTIONS[call.name]
+    count = sum(not what.endswith("?") for what in wanted)
+    with call.text.located(call.node):
+        if call.name in ("TUMBLE", "HOP"):
+            offset = call.lengths[count:]
+            offset_us = length(offset[0], call.text, least=None) if offset else 0
+            found = by_calendar(call.lengths[:count][::-1], offset_us, zone)
+            if found is not None:
+                return found
     values = [
         length(part, call.text, least=None if what == "OFFSET?" else 1)
         for part, what in zip(call.lengths, wanted, strict=False)
@@ -272,7 +294,7 @@ def _spec(call: _Call) -> AnyWindow:
             call.node, f"{call.name} takes the {shorter} first, then the {longer}, which is longer"
         )
     with call.text.located(call.node):
-        return make(*values)
+        return in_zone(make(*values), zone) if zone else make(*values)
 
 
 def _read(node: WindowTable, text: SqlText) -> _Call:
