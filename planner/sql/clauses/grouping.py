@@ -266,10 +266,9 @@ class _Grouping:
     def set_window(self, node: exp.Expr) -> None:
         """Read the window; EMIT CHANGES adds columns to the results of one by the clock."""
         text = self.names.text
-        if self.window is not None:
-            found: AnyWindow | SessionBy = self.window.spec
-        else:
-            found = window_of(node, text, self.before.compile, self.names.zone)
+        zone = self.names.zone
+        own = None if self.window is None else self.window.spec
+        found = own or window_of(node, text, self.before.compile, zone)
         if self.emit is not None and self.emits_changes:
             with text.located(self.emit):
                 found, early = emitted(found, "changes")
@@ -348,9 +347,9 @@ class _Grouping:
                 return col(self.start)
             raise self.names.text.error(node, _OPEN)
         if self._is_bound(node):
-            of = self.window
-            zone = self.names.zone if of is None else of.zone
-            return bound_of(of and of.spec, self._kind(node), zone)
+            if self.window is None:
+                return bound_of(None, self._kind(node), self.names.zone)
+            return bound_of(self.window.spec, self._kind(node), self.window.zone)
         if has_aggregate(node) or isinstance(node, exp.Literal | exp.Null | exp.Boolean):
             return None
         if isinstance(node, exp.Column) and node.name in self.hidden:
