@@ -36,7 +36,7 @@ MODES = pytest.mark.parametrize("mode", ["transactions", "headers"])
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+def inside(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker("t")
 
     def new(kind: Any) -> Any:
@@ -72,28 +72,28 @@ class _Here(Conformance):
 
 class TestTransactions(_Here):
     @pytest.fixture
-    def place(self, broker: Broker) -> KafkaPlace:
+    def place(self, inside: Broker) -> KafkaPlace:
         return place_of("transactions")
 
 
 class TestHeaders(_Here):
     @pytest.fixture
-    def place(self, broker: Broker) -> KafkaPlace:
+    def place(self, inside: Broker) -> KafkaPlace:
         return place_of("headers")
 
 
 @MODES
 def test_an_older_epoch_is_refused_before_it_changes_anything(
-    mode: KafkaMode, broker: Broker
+    mode: KafkaMode, inside: Broker
 ) -> None:
     """Also by one that is newer by one, and has only opened."""
     place = place_of(mode)
     newer, older = place.destination(0), place.destination(0)
     newer.open(2)
-    before = len(broker.calls)
+    before = len(inside.calls)
     with pytest.raises(DeliveryFencedError):
         older.open(1)
-    assert broker.calls[before:] == []
+    assert inside.calls[before:] == []
     newer.write(items(0, 0, 4))
     newer.commit(progress(0, 4))
     with pytest.raises(DeliveryFencedError):
@@ -105,7 +105,7 @@ def test_an_older_epoch_is_refused_before_it_changes_anything(
     assert place.rows() == expected(0, 4)
 
 
-def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(broker: Broker) -> None:
+def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(inside: Broker) -> None:
     place = place_of("headers")
     older, newer = place.destination(0), place.destination(0)
     older.open(1)
@@ -117,13 +117,13 @@ def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(broker: Broke
 
 
 @pytest.mark.parametrize("happens", [False, True])
-def test_commit_whose_answer_is_lost(happens: bool, broker: Broker) -> None:
+def test_commit_whose_answer_is_lost(happens: bool, inside: Broker) -> None:
     """``open`` tells what became of it; its writer does not go on without."""
     place = place_of("transactions")
     lost = place.destination(0)
     lost.open(1)
     lost.write(items(0, 0, 4))
-    broker.fails["commit"] = failure(KafkaError._TIMED_OUT), happens
+    inside.fails["commit"] = failure(KafkaError._TIMED_OUT), happens
     with pytest.raises(DeliveryUnknownError):
         lost.commit(progress(0, 4))
     assert lost.open(1) == (progress(0, 4) if happens else None)
@@ -143,13 +143,13 @@ def test_commit_whose_answer_is_lost(happens: bool, broker: Broker) -> None:
     ],
 )
 def test_commit_that_has_certainly_not_taken_place(
-    code: int, requires_abort: bool, meaning: type[Exception], broker: Broker
+    code: int, requires_abort: bool, meaning: type[Exception], inside: Broker
 ) -> None:
     place = place_of("transactions")
     failed = place.destination(0)
     failed.open(1)
     failed.write(items(0, 0, 4))
-    broker.fails["commit"] = failure(code, requires_abort=requires_abort), False
+    inside.fails["commit"] = failure(code, requires_abort=requires_abort), False
     with pytest.raises(meaning) as found:
         failed.commit(progress(0, 4))
     assert not isinstance(found.value, DeliveryUnknownError)
@@ -157,35 +157,35 @@ def test_commit_that_has_certainly_not_taken_place(
     assert place.rows() == []
 
 
-def test_a_transaction_that_is_left_is_aborted_at_once(broker: Broker) -> None:
+def test_a_transaction_that_is_left_is_aborted_at_once(inside: Broker) -> None:
     """Readers of the topic would wait for its end; one that was committed is over."""
     left = place_of("transactions").destination(0)
     left.open(1)
-    broker.calls.clear()
+    inside.calls.clear()
     left.write(items(0, 0, 4))
     left.commit(progress(0, 4))
     left.close()
-    assert broker.calls == ["send_offsets", "commit"]
+    assert inside.calls == ["send_offsets", "commit"]
     left.open(1)
-    broker.calls.clear()
+    inside.calls.clear()
     left.write(items(0, 4, 5))
     left.close()
-    assert broker.calls == ["abort"]
+    assert inside.calls == ["abort"]
 
 
 @MODES
 def test_record_that_is_refused_names_the_items_since_the_last_commit(
-    mode: KafkaMode, broker: Broker
+    mode: KafkaMode, inside: Broker
 ) -> None:
     refusing = place_of(mode).destination(0)
     refusing.open(1)
     refusing.write(items(0, 0, 4))
     refusing.commit(progress(0, 4))
     too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
-    broker.refuses = lambda record: too_large if b"w7" in (record.value or b"") else None
+    inside.refuses = lambda record: too_large if b"w7" in (record.value or b"") else None
     with pytest.raises(RowsRefusedError, match=r"\[4, 9\)"):
         deliver(refusing, 4, 5, 9)
-    broker.refuses = lambda _: None
+    inside.refuses = lambda _: None
     assert refusing.open(1) == progress(0, 4)
     refusing.write(items(0, 4, 9))
     refusing.commit(progress(0, 9))
@@ -194,25 +194,25 @@ def test_record_that_is_refused_names_the_items_since_the_last_commit(
 
 @MODES
 def test_user_without_permission_on_the_topic_ends_the_delivery(
-    mode: KafkaMode, broker: Broker
+    mode: KafkaMode, inside: Broker
 ) -> None:
     denied = place_of(mode).destination(0)
     denied.open(1)
-    broker.refuses = lambda _: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    inside.refuses = lambda _: KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(DestinationRefusedError, match="grant the user WRITE"):
         deliver(denied, 0, 4)
-    broker.refuses = lambda _: None
+    inside.refuses = lambda _: None
     assert denied.open(1) is None, "what went wrong before is over"
     denied.write(items(0, 0, 4))
-    broker.fails["keep"] = broker.fails["send_offsets"] = failure(KafkaError._TRANSPORT), False
+    inside.fails["keep"] = inside.fails["send_offsets"] = failure(KafkaError._TRANSPORT), False
     with pytest.raises(StreamEngineError) as found:
         denied.commit(progress(0, 4))
     assert type(found.value) is DestinationError
 
 
 @MODES
-def test_a_full_client_waits_for_room(mode: KafkaMode, broker: Broker) -> None:
-    place, broker.room = place_of(mode), 2
+def test_a_full_client_waits_for_room(mode: KafkaMode, inside: Broker) -> None:
+    place, inside.room = place_of(mode), 2
     waiting = place.destination(0)
     waiting.open(1)
     waiting.write(items(0, 0, 14))
@@ -220,26 +220,26 @@ def test_a_full_client_waits_for_room(mode: KafkaMode, broker: Broker) -> None:
     assert place.rows() == expected(0, 14)
 
 
-def test_records_that_are_not_taken_are_no_commit(broker: Broker) -> None:
+def test_records_that_are_not_taken_are_no_commit(inside: Broker) -> None:
     place = place_of("headers")
     silent = place.destination(0)
     silent.open(1)
     silent.write(items(0, 0, 4))
-    broker.is_silent = True
+    inside.is_silent = True
     with pytest.raises(DestinationError, match="not taken in time"):
         silent.commit(progress(0, 4))
-    broker.is_silent = False
+    inside.is_silent = False
     assert silent.open(1) is None
 
 
-def test_progress_of_headers_that_was_lost_repeats_no_record(broker: Broker) -> None:
+def test_progress_of_headers_that_was_lost_repeats_no_record(inside: Broker) -> None:
     """Nor do records of another partition, whose numbers are the same; however often it is lost."""
     place = place_of("headers")
     other, lost = place.destination(2), place.destination(0)  # both write to partition 0
     for partition, writer in ((2, other), (0, lost)):
         writer.open(1)
         writer.write(items(partition, 0, 4))
-        broker.fails["keep"] = failure(KafkaError._TIMED_OUT), False
+        inside.fails["keep"] = failure(KafkaError._TIMED_OUT), False
         with pytest.raises(DestinationError):
             writer.commit(progress(partition, 4))
     assert lost.open(1) is None
@@ -251,14 +251,14 @@ def test_progress_of_headers_that_was_lost_repeats_no_record(broker: Broker) -> 
     other.write(items(2, 0, 5))
     other.commit(progress(2, 5))
     seqs: dict[bytes, list[int]] = {}
-    for record in broker.read_committed("t"):
+    for record in inside.read_committed("t"):
         headers = dict(record.headers)
         seqs.setdefault(headers["stream"], []).append(int(headers["seq"]))
     assert sorted(seqs.values()) == [[1, 2, 4], [1, 2, 4, 5, 7, 8]]
 
 
 def test_what_is_noted_with_progress_is_not_read_again(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    inside: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An open reads what is behind the noted ends: nothing, after a commit that was answered."""
     read = client.ProgressGroup.records
@@ -275,34 +275,34 @@ def test_what_is_noted_with_progress_is_not_read_again(
     writer.write(items(0, 0, 9))
     writer.commit(progress(0, 9))
     writer.open(1)
-    broker.partitions[0] += broker.partitions[0][:2]  # of others
+    inside.partitions[0] += inside.partitions[0][:2]  # of others
     writer.open(1)
     assert found == [0, 0, 2]
 
 
-def test_a_partition_that_was_added_is_read_from_its_beginning(broker: Broker) -> None:
+def test_a_partition_that_was_added_is_read_from_its_beginning(inside: Broker) -> None:
     """A writer before may have used it. At the very start, what others wrote is passed over."""
     place = place_of("headers")
     delivered = place.destination(2)
     delivered.open(1)
     delivered.write(items(2, 0, 3))
     delivered.commit(progress(2, 3))
-    (stream, *_) = (dict(record.headers)["stream"] for record in broker.read_committed("t"))
-    broker.partitions.append([])
+    (stream, *_) = (dict(record.headers)["stream"] for record in inside.read_committed("t"))
+    inside.partitions.append([])
     there = Record(b"{}", partition=2, headers=(("stream", stream), ("seq", b"4")))
-    producer = Producer(broker, {})
+    producer = Producer(inside, {})
     producer.produce("t", there.value, partition=2, headers=there.headers)
     producer.flush(0)
     assert delivered.open(1) == progress(2, 3)
     delivered.write(items(2, 3, 6))
     delivered.commit(progress(2, 6))
-    seqs = [int(dict(record.headers)["seq"]) for record in broker.read_committed("t")]
+    seqs = [int(dict(record.headers)["seq"]) for record in inside.read_committed("t")]
     assert sorted(seqs) == [1, 2, 4, 5]
 
 
 @MODES
 def test_partitions_of_the_output_go_to_partitions_of_the_topic(
-    mode: KafkaMode, broker: Broker
+    mode: KafkaMode, inside: Broker
 ) -> None:
     place = place_of(mode)
     for partition in (0, 1, 2, 3):
@@ -316,15 +316,15 @@ def test_partitions_of_the_output_go_to_partitions_of_the_topic(
 
 
 @MODES
-def test_topic_that_is_not_there_is_named(mode: KafkaMode, broker: Broker) -> None:
+def test_topic_that_is_not_there_is_named(mode: KafkaMode, inside: Broker) -> None:
     place = KafkaPlace(KafkaSink("other", SERVERS, mode=mode))
     with pytest.raises(InvalidSinkError, match="there is no such topic: create it"):
         place.destination(0).open(1)
 
 
-def test_headers_see_records_of_open_transactions(broker: Broker) -> None:
+def test_headers_see_records_of_open_transactions(inside: Broker) -> None:
     """Offsets behind which it looks are those of all records."""
-    open_one = Producer(broker, {"transactional.id": "x"})
+    open_one = Producer(inside, {"transactional.id": "x"})
     open_one.init_transactions(0)
     open_one.begin_transaction()
     place = place_of("headers")
@@ -333,10 +333,10 @@ def test_headers_see_records_of_open_transactions(broker: Broker) -> None:
     open_one.produce("t", b"of another", partition=0)
     open_one.flush(0)
     lost.write(items(0, 0, 4))
-    broker.fails["keep"] = failure(KafkaError._TIMED_OUT), False
+    inside.fails["keep"] = failure(KafkaError._TIMED_OUT), False
     with pytest.raises(DestinationError):
         lost.commit(progress(0, 4))
     assert lost.open(1) is None
     lost.write(items(0, 0, 4))
     lost.commit(progress(0, 4))
-    assert len(broker.partitions[0]) == 1 + len(expected(0, 4))
+    assert len(inside.partitions[0]) == 1 + len(expected(0, 4))
