@@ -6,10 +6,14 @@ column has to be that: what the source takes the time from, or ``vs()`` by its d
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from planner.expressions.nodes import Call, Column, Node, rename_columns
+import pyarrow as pa
+
+from planner.expressions.nodes import Call, Column, Literal, Node, rename_columns
 from planner.expressions.types import is_time
 from planner.logical.nodes import (
     AsOf,
@@ -40,6 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from planner.logical.nodes import Side
+
+
+_DAY_US = 86_400_000_000
+#: Times that hold less, or more, than microseconds: how far they may be from the time.
+_ROUNDED = {"s": (-999_999, 0), "ms": (-999, 0), "us": (0, 0), "ns": (0, 1)}
 
 
 def is_event_time(plan: LogicalNode, name: str) -> bool:
@@ -86,13 +95,15 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
     ``unmoved``: also of late rows, which ``late="adjust"`` moves.
     """
     found = partial(is_start, unmoved=unmoved)
-    if _is_cast_of(expr, VS):
+    if _is_cast_of_start(expr):
         return True
     match plan:
         case Source(spec=spec):
             vs = Column(spec.vs) if isinstance(spec.vs, str) else spec.vs
             is_moved = unmoved and spec.late == "adjust"
-            return not is_moved and isinstance(vs, Node) and _bare(expr) == _bare(vs)
+            if is_moved or not isinstance(vs, Node):
+                return False
+            return _bare(expr, plan.schema) == _bare(vs, plan.schema)
         case Project(input=below, columns=columns):
             return found(below, rename_columns(expr, dict(columns)))
         case Lifetime(input=below, change=SetDuration() | Extend() | ExtendBy()):
@@ -131,6 +142,8 @@ def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
     """
     if is_start(plan, expr, unmoved=True):
         return 0, 0
+    if isinstance(expr, Call):
+        return _computed_distance_us(plan, expr)
     match plan:
         case Project(input=below, columns=columns):
             return distance_us(below, rename_columns(expr, dict(columns)))
@@ -152,6 +165,32 @@ def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
             return None
 
 
+def _computed_distance_us(plan: LogicalNode, expr: Call) -> tuple[int, int] | None:
+    """Of what is computed from a time: a duration added, a part of it cut off."""
+    below, kind = distance_us(plan, expr.args[0]), expr.type
+    if below is None or kind is None or not is_time(kind):
+        return None
+    lo, hi = below
+    match expr.function, expr.args:
+        case "cast", _:
+            least, most = rounding_us(kind)
+            return lo + least, hi + most
+        case "truncate", (_,):
+            return lo - int(expr.option("every_us")), hi
+        case ("add" | "subtract") as function, (base, Literal(literal=timedelta() as added)):
+            if base.type is None or _digits(base.type) < _MICROSECONDS:
+                return None  # it is rounded before
+            us = added // timedelta(microseconds=1) * (1 if function == "add" else -1)
+            return lo + us, hi + us
+        case _:
+            return None
+
+
+def rounding_us(kind: pa.DataType) -> tuple[int, int]:
+    """How far a time of a type may be from the microsecond that it stands for."""
+    return (-_DAY_US, 0) if pa.types.is_date(kind) else _ROUNDED[kind.unit]
+
+
 def of_sides(join: Join | IntervalJoin, expr: Node) -> Iterator[tuple[Side, LogicalNode, Node]]:
     """The sides that have all columns of ``expr``, with what it is there."""
     sides: tuple[tuple[Side, LogicalNode], ...] = (("left", join.left), ("right", join.right))
@@ -165,13 +204,41 @@ def of_sides(join: Join | IntervalJoin, expr: Node) -> Iterator[tuple[Side, Logi
             yield side, plan, rename_columns(expr, theirs)
 
 
-def _bare(node: Node) -> Node:
-    """Without casts between types of times, and without the types of columns."""
-    while isinstance(node, Call) and node.function == "cast":  # ends: a tree is finite
-        node = node.args[0]
+def _bare(node: Node, schema: pa.Schema) -> Node:
+    """Without casts that keep the time, and without the types of columns."""
+    if isinstance(node, Call) and node.function == "cast":
+        inner = _bare(node.args[0], schema)
+        before = _type(node.args[0], schema)
+        return inner if _keeps_time(before, node.type) else replace(node, args=(inner,))
     return Column(node.name) if isinstance(node, Column) else node
 
 
-def _is_cast_of(expr: Node, time: str) -> bool:
+def _type(node: Node, schema: pa.Schema) -> pa.DataType | None:
+    if isinstance(node, Column) and node.name in schema.names:
+        return schema.field(node.name).type
+    return node.type
+
+
+def _keeps_time(before: pa.DataType | None, after: pa.DataType | None) -> bool:
+    """Whether a cast keeps a time to the microsecond, as one to a date does not."""
+    if before == after:
+        return True
+    if before is None or after is None:
+        return False
+    if is_time(before) and is_time(after):
+        return _digits(after) >= min(_digits(before), _MICROSECONDS)
+    return is_time(after) and _digits(after) == _MICROSECONDS
+
+
+_UNITS = ("s", "ms", "us", "ns")
+_MICROSECONDS = _UNITS.index("us")
+
+
+def _digits(kind: pa.DataType) -> int:
+    """How fine times of a type are; dates are the coarsest."""
+    return _UNITS.index(kind.unit) if pa.types.is_timestamp(kind) else -1
+
+
+def _is_cast_of_start(expr: Node) -> bool:
     is_cast = isinstance(expr, Call) and expr.function == "cast" and is_time(expr.type)
-    return is_cast and _bare(expr) == Column(time)
+    return is_cast and _bare(expr, pa.schema([(VS, pa.int64())])) == Column(VS)

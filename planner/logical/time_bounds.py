@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from planner.expressions.nodes import ONE_ROW, Call, Node
 from planner.expressions.predicates import conjuncts
-from planner.logical.event_time import distance_us, of_sides
+from planner.expressions.types import is_time
+from planner.logical.event_time import distance_us, of_sides, rounding_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from planner.logical.nodes import IntervalJoin, LogicalNode
 
 _US = timedelta(microseconds=1)
-_DAY_US = 86_400_000_000
-#: Types of times that say less, or more, than microseconds: how far what they say is from the time.
-_ROUNDED = {"s": (-999_999, 0), "ms": (-999, 0), "us": (0, 0), "ns": (0, 1)}
 #: How far the quotient of two doubles may be off, where it is of microseconds.
 _DOUBLE_US = 4
 
@@ -86,6 +84,8 @@ def _span(pairs: IntervalJoin, node: Node) -> Span:
             return _span(pairs, a).hull(_span(pairs, b))
         case "not", (Call(function="not", args=(inner,)),):
             return _span(pairs, inner)
+        case "not", (Call(function="or", args=(a, b)),):
+            return _span(pairs, Call("not", (a,))).meet(_span(pairs, Call("not", (b,))))
         case "not", (Call(function=function, args=args),) if function in _OPPOSITE:
             return _span(pairs, Call(_OPPOSITE[function], args))
         case "between", (value, least, most):
@@ -201,10 +201,8 @@ def _near(distance: tuple[int, int] | None, kind: pa.DataType | None) -> tuple[i
     if distance is None or kind is None:
         return None
     lo, hi = (0, 0)
-    if pa.types.is_date(kind):
-        lo = -_DAY_US
-    elif pa.types.is_timestamp(kind):
-        lo, hi = _ROUNDED[kind.unit]
+    if is_time(kind):
+        lo, hi = rounding_us(kind)
     elif not pa.types.is_int64(kind):
         return None
     return distance[0] + lo, distance[1] + hi

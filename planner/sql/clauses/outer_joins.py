@@ -51,7 +51,7 @@ def join(
 ) -> Scope:
     """The pairs of both sides, and what has none, as the clause says.
 
-    An inner join of points takes the bounds on the time between them out of ``conditions``.
+    A join of points takes the bounds on the time between them out of ``conditions``.
     """
     side = clause.side.upper()
     version = clause.this.args.get("version")
@@ -65,8 +65,10 @@ def join(
         found = _full(clause, left, right, names)
     else:
         kind = join_kind(clause, names)
-        asked = conditions or [] if kind == "inner" else []
+        asked = conditions or [] if kind in ("inner", "left") else []
         bounds = bounds_of_where(asked, left, right, names)
+        if bounds:
+            kind = "inner"  # no bound holds for a time that is null
         for part in bounds:
             asked.remove(part)
         return join_by(clause, left, right, names, kind, also=bounds)

@@ -73,9 +73,12 @@ def joined(
     assert scope is not None
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
+    outer = [at for at, clause in enumerate(clauses) if clause.side.upper() in ("RIGHT", "FULL")]
     for at, (clause, right) in enumerate(zip(clauses, rights, strict=True)):
+        # Before a RIGHT or FULL join WHERE loses none: it sees the rows that these add.
+        asked = conditions if not outer or at > outer[-1] else list(conditions)
         if right is None:
-            scope = unnested(clause, _with_all(scope, waiting, conditions, names), names)
+            scope = unnested(clause, _with_all(scope, waiting, asked, names), names)
             waiting = []
             order.append(clause.this.alias)
             continue
@@ -91,7 +94,7 @@ def joined(
             continue
         if clause.side.upper() in ("RIGHT", "FULL") and any(map(_is_comma, clauses[:at])):
             raise names.text.error(clause, _COMMA.format(clause.side.upper()))
-        scope = _with_all(scope, waiting, conditions, names)
+        scope = _with_all(scope, waiting, asked, names)
         waiting = []
         if clause.kind.upper() == "SEMI":
             scope = semi(clause, scope, names)
@@ -100,7 +103,7 @@ def joined(
         if clause.side or clause.kind.upper() == "ANTI":
             scope, right = in_whole_windows(scope, right, _conditions_of(clause))
         clause, scope, right = _lasting(clause, scope, right, conditions, names)
-        pairs = join(clause, scope, right, names, conditions)
+        pairs = join(clause, scope, right, names, asked)
         if clause.method.upper() == "ASOF":
             scope = replace(with_nearest(pairs, scope), window=scope.window)
             continue

@@ -18,8 +18,9 @@ from sqlglot import exp
 
 from planner.api.expressions import Expr, col, lit, ve, vs
 from planner.errors import InvalidPlanError
-from planner.expressions.nodes import Column
-from planner.logical.event_time import distance_us, is_event_time, never_ends
+from planner.logical.event_time import is_event_time, never_ends
+from planner.logical.nodes import IntervalJoin
+from planner.logical.traversal import topological
 from planner.logical.windows import (
     CalendarWindow,
     CumulatingWindow,
@@ -341,12 +342,11 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
     column = scope.column(time, call.text)
     is_time = column == VS or is_event_time(scope.stream.plan, column)
     if not is_time and not _is_within(rows, column, spec):
-        plan = scope.stream.plan
-        is_near = distance_us(plan, Column(column, plan.schema.field(column).type)) is not None
+        is_pair = any(isinstance(node, IntervalJoin) for node in topological(scope.stream.plan))
         raise call.text.error(
             time,
             f"{time.name!r} is not the time of {scope.relations[0]!r}: windows go by "
-            + (_OF_PAIRS if is_near else "the column that WATERMARK FOR or vs = names, or by vs()"),
+            + (_OF_PAIRS if is_pair else "the column that WATERMARK FOR or vs = names, or by vs()"),
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from planner import Stream, agg, col, event, lit, tumbling, vs
@@ -16,6 +17,8 @@ from planner.logical.event_time import distance_us, is_event_time, never_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from planner.api.expressions import Expr
 
 SCHEMA = {"k": "int64", "x": "int64"}
 SPANS = Stream.from_items(SCHEMA, [event(1, 5, k=1, x=1)]).with_columns(t=vs())
@@ -30,6 +33,10 @@ def renamed(stream: Stream) -> Stream:
 TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
     "as it is": (lambda: SPANS, "t"),
     "renamed": (lambda: renamed(SPANS), "u"),
+    "cast to a finer type": (
+        lambda: SPANS.select("k", u=col("t").cast(pa.timestamp("ns")).cast(pa.timestamp("us"))),
+        "u",
+    ),
     "another end": (lambda: SPANS.set_duration(9), "t"),
     "a later end": (lambda: SPANS.extend(9).for_ever(), "t"),
     "filtered": (lambda: SPANS.filter(col("x") > 1), "t"),
@@ -66,6 +73,12 @@ NO_TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
     "the end": (lambda: SPANS.point_at_end(), "t"),
     "later pieces": (lambda: SPANS.chop(2), "t"),
     "computed": (lambda: POINTS.with_columns(t=col("t") + lit(timedelta(seconds=1))), "t"),
+    "its day": (lambda: POINTS.with_columns(d=col("t").cast(pa.date32())), "d"),
+    "the beginning of its day": (
+        lambda: POINTS.with_columns(d=col("t").cast(pa.date32()).cast(pa.timestamp("us"))),
+        "d",
+    ),
+    "its second": (lambda: POINTS.with_columns(d=col("t").cast(pa.timestamp("s", "UTC"))), "d"),
     "of one branch": (lambda: SPANS.union(SPANS.shift(3)), "t"),
     "what a frame made": (
         lambda: SPANS.group_by("k").rolling(rows=3).with_columns(n=agg.max("t")),
@@ -174,3 +187,25 @@ def test_how_far_times_are_through_two_interval_joins() -> None:
     both = pairs.join(renamed(POINTS), on="k", within=(-1, 4))
     kind = both.schema.field("t").type
     assert distance_us(both.plan, Column("t", kind)) == (-13, 0)
+
+
+DAY_US, SECOND_US = 86_400_000_000, 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("computed", "expected"),
+    [
+        (col("t") + lit(timedelta(seconds=2)), (2 * SECOND_US, 2 * SECOND_US)),
+        (col("t") - lit(timedelta(seconds=2)), (-2 * SECOND_US, -2 * SECOND_US)),
+        (col("t").dt.truncate("1s"), (-SECOND_US, 0)),
+        (col("t").cast(pa.date32()), (-DAY_US, 0)),
+        (
+            col("t").cast(pa.date32()).cast(pa.timestamp("us")) + lit(timedelta(seconds=1)),
+            (SECOND_US - DAY_US, SECOND_US),
+        ),
+        (col("t").dt.year(), None),
+    ],
+)
+def test_how_far_a_computed_time_is(computed: Expr, expected: tuple[int, int] | None) -> None:
+    made = POINTS.with_columns(c=computed).filter(col("x") > 0)
+    assert distance_us(made.plan, Column("c", made.schema.field("c").type)) == expected

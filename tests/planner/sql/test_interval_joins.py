@@ -92,6 +92,7 @@ CONDITIONS = {
     "after": "a.k = b.k AND b.t BETWEEN a.t - INTERVAL '20' MINUTE AND a.t - INTERVAL '5' MINUTE",
     "not": "a.k = b.k AND NOT b.t < a.t AND NOT (b.t - INTERVAL '3' MINUTE > a.t)",
     "epochs": "a.k = b.k AND EXTRACT(EPOCH FROM b.t) - EXTRACT(EPOCH FROM a.t) BETWEEN 0 AND 300",
+    "not either": "a.k = b.k AND NOT (b.t < a.t OR b.t - INTERVAL '3' MINUTE > a.t)",
     "either": f"a.k = b.k AND ({BETWEEN} OR b.t = a.t - INTERVAL '3' MINUTE)",
     "an hour of the clock": "a.k = b.k AND DATE_TRUNC('hour', a.t) = DATE_TRUNC('hour', b.t)",
 }
@@ -120,6 +121,29 @@ WHERES = {
     "a union": "SELECT a.x, v.y FROM a JOIN "
     "(SELECT t, k, y FROM b UNION SELECT t, k, x FROM a) AS v "
     "ON a.k = v.k AND v.t BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
+    "a left join, in where": f"SELECT x, y FROM a LEFT JOIN b ON a.k = b.k WHERE {BETWEEN}",
+    "a right join after it": "SELECT a.x, b.y, c.y AS z FROM a JOIN b ON a.k = b.k RIGHT JOIN "
+    "b AS c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + INTERVAL '4' MINUTE "
+    f"WHERE {BETWEEN}",
+    "a full join after it": "SELECT a.x, b.y, c.y AS z FROM a JOIN b ON a.k = b.k FULL JOIN "
+    "b AS c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + INTERVAL '4' MINUTE "
+    f"WHERE {BETWEEN}",
+    "a cross join before a right one": "SELECT a.x, b.y, c.y AS z FROM a CROSS JOIN b RIGHT JOIN "
+    "b AS c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + INTERVAL '4' MINUTE "
+    f"WHERE {BETWEEN} AND a.k = b.k",
+    "a left join, more in where": f"SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND {BETWEEN} "
+    "WHERE b.t <= a.t + INTERVAL '3' MINUTE",
+    "a left join, nulls in where": f"SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND {BETWEEN} "
+    "WHERE b.t IS NULL OR b.t > a.t",
+    "a computed time": "SELECT a.x, v.y FROM a JOIN (SELECT t + INTERVAL '5' MINUTE AS u, k, y "
+    "FROM b) AS v ON a.k = v.k AND v.u BETWEEN a.t AND a.t + INTERVAL '10' MINUTE",
+    "computed on both sides": "SELECT u.x, v.y FROM "
+    "(SELECT t - INTERVAL '1' HOUR - INTERVAL '2' MINUTE AS w, k, x FROM a) AS u JOIN "
+    "(SELECT DATE_TRUNC('minute', t) AS w, k, y FROM b) AS v "
+    "ON u.k = v.k AND v.w BETWEEN u.w + INTERVAL '1' HOUR AND u.w + INTERVAL '70' MINUTE",
+    "the day of a time": "SELECT u.x, v.y FROM a AS u JOIN "
+    "(SELECT CAST(CAST(t AS DATE) AS TIMESTAMPTZ) AS d, k, y FROM b) AS v "
+    "ON u.k = v.k AND u.t BETWEEN v.d AND v.d + INTERVAL '2' HOUR",
     "a query by name": "WITH v AS (SELECT * FROM (SELECT k AS j, t AS u, y FROM b)) "
     "SELECT a.x, y FROM a JOIN v ON a.k = j AND a.t BETWEEN u - INTERVAL '10' MINUTE AND u",
     "three, by the first": f"SELECT a.x, b.y, c.y AS z FROM a JOIN b ON a.k = b.k AND {BETWEEN} "
