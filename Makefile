@@ -91,7 +91,7 @@ bench-peers: $(STAMP)  ## install Flink, Bytewax, Pathway and Quix Streams, each
 	$(BIN)/python benchmarks/bench_peers.py
 
 sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KINDS=all
-	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE) $(if $(WORKLOAD),--workload $(WORKLOAD)) $(if $(QUERY),--query $(QUERY))
+	$(BIN)/python -m tests.sim --runs $(RUNS) --seed $(SEED) --kinds $(KINDS) --trace $(TRACE) $(if $(WORKLOAD),--workload $(WORKLOAD))
 
 mutants: $(STAMP)  ## plant small mistakes by machine and test each: make mutants N=300 SEED=1; hours
 	$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)

@@ -91,7 +91,16 @@ ROOMS = (
     "jobmanager/replay/verbs.py",
     "jobmanager/replay/state_verb.py",
     *("jobmanager/cli", "jobmanager"),
-    *("streamscope/testing/servers", "streamscope/testing"),
+    *("streamscope/testing/servers", "streamscope/testing/errors.py"),
+    *("streamscope/testing/tables.py", "streamscope/testing/clocks.py"),
+    *("streamscope/testing/inputs.py", "streamscope/testing/plan_run.py"),
+    *("streamscope/testing/runs.py", "streamscope/testing/ways"),
+    "streamscope/testing/determinism.py",
+    *("streamscope/testing/simulation/scheduler.py", "streamscope/testing/simulation/storage.py"),
+    "streamscope/testing/simulation/workload.py",
+    *("streamscope/testing/simulation/laws", "streamscope/testing/simulation"),
+    *("streamscope/testing/simulation/faults", "streamscope/testing/simulation/run.py"),
+    *("streamscope/testing/simulation/of_query.py", "streamscope/testing"),
 )
 #: No clock, randomness, environment or thread in what must replay the same.
 PURE = (

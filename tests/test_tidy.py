@@ -66,6 +66,7 @@ FENCES = {
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),
         *("rvertex/sources/*", "rvertex/sinks/parquet.py", "streamscope/testing/golden.py"),
+        "streamscope/testing/simulation/laws/shadow.py",
     ),
     "adbc_driver_manager": ("rvertex/sinks/postgres.py",),
     "adbc_driver_postgresql": (

@@ -15,9 +15,7 @@ from planner.logical.nodes import UserStep
 from planner.logical.traversal import topological
 from rstream.errors import UsageError
 from rvertex.user_code.code import UserCode
-from streamscope.testing.elsewhere import answer_elsewhere, has_user_code
 from streamscope.testing.errors import NotDeterministicError, RepeatedDifferentlyError
-from streamscope.testing.growth import growth_of
 from streamscope.testing.inputs import Input, bound, input_of
 from streamscope.testing.plan_run import Schedule
 from streamscope.testing.runs import (
@@ -32,6 +30,8 @@ from streamscope.testing.runs import (
     with_items,
 )
 from streamscope.testing.tables import Table, rows
+from streamscope.testing.ways.elsewhere import answer_elsewhere, has_user_code
+from streamscope.testing.ways.growth import growth_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,3 +21,7 @@ class RepeatedDifferentlyError(Exception):
 
     def __str__(self) -> str:
         return f"stage {self.stage} repeated an item differently: {self.item.to_pylist()[0]}"
+
+
+class JobUnderFaultsError(AssertionError):
+    """A simulated job lost its answer, or broke another law; the text has its seed."""

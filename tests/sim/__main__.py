@@ -4,8 +4,7 @@
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
 ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
 logs; ``--grow`` over logs that get partitions; ``--open-rows --deliver`` over rows that end later
-than they come; ``--deliver`` has the answers delivered, with faults of deliveries; ``--query
-FILE.py:NAME`` runs jobs over a query of a user (:mod:`tests.sim.of_query`).
+than they come; ``--deliver`` has the answers delivered, with faults of deliveries.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ import sys
 from collections import Counter
 from time import perf_counter
 
+from streamscope.testing.simulation.faults.kinds import KINDS
 from tests.sim.delivery_faults import DELIVERY_KINDS
-from tests.sim.faults import KINDS
-from tests.sim.of_query import query_at
 from tests.sim.run import Outcome, simulate
 
 
@@ -28,7 +26,6 @@ def main() -> int:
     kinds = None if options.kinds == "all" else _kinds(options.kinds)
     gc.freeze()  # what is imported stays: the collector need not look at it again and again
     started_s = perf_counter()
-    query = None if options.query is None else query_at(options.query)
     failed: list[Outcome] = []
     met: Counter[str] = Counter()
     seeds: Counter[str] = Counter()
@@ -42,7 +39,6 @@ def main() -> int:
             deliver=options.deliver,
             grow=options.grow,
             open_rows=options.open_rows,
-            query=query,
         )
         totals.update(
             steps=outcome.steps,
@@ -75,7 +71,6 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--query", help="FILE.py:NAME, a pair of a query and its inputs")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default="all")

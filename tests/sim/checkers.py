@@ -1,279 +1,61 @@
-"""The laws, one small checker each. They look at what becomes durable, not at what anyone says.
-
-Content is read back with plain pyarrow (tables by the codec), ranges are computed by brute force;
-only ``recoverable`` asks production code (what would a job manager that takes over now do?) and
-checks its answer against the store.
-"""
+"""The laws of jobs that may read live logs and deliver their answers."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from jobmanager.errors import BrokenFileError, NoCheckpointError
-from rstream.format.codec import SegmentFile
-from rstream.items.batch import SEQ
-from rstream.store.memory_blobs import MemoryBlobs
-from rstream.store.seals import sealed_names
-from rstream.store.segment_names import parse_segment_name
-from rvertex.checkpoint.codec import load_checkpoint
-from rvertex.errors import CorruptCheckpointError
+from streamscope.testing.simulation.laws import checkers as of_query
+from streamscope.testing.simulation.laws.checkers import INTAKE
 from tests.sim.growing import vertices_on
 from tests.sim.lateness_law import late_by_silence
-from tests.sim.live_workload import INTAKE, entries_of, expected_of
-from tests.sim.shadow import HOME, NOTICES, SEGMENT, Shadow, read_table
-from tests.sim.storage import root_of
+from tests.sim.live_workload import entries_of, expected_of
 from tests.sim.workload import hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobmanager.state.topology import StreamShape
     from rvertex.vertex.spec import VertexSpec
+    from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.retention_laws import RetentionLaws
-    from tests.sim.scheduler import Scheduler
-    from tests.sim.storage import Disk
     from tests.sim.workload import Workload
 
-MARK = "_low_water_mark"
-#: Says where an output begins of which what was delivered went.
-BEGINS = re.compile(r"(.*/)_begins-(\d+)")
-CHECKPOINTS = f"{HOME}checkpoints/"
-Position = tuple[int, ...]
 
-
-class Checkers:
+class Checkers(of_query.Checkers):
     """Fed with every put and delete of the store."""
 
+    workload: Workload
+
     def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
-        self._world = scheduler
-        self._workload = workload
-        self.blobs: dict[str, bytes] = {}
-        self._folders = {
-            root_of(uri): stream
-            for vertex in workload.vertices
-            for edge in vertex.outputs
-            for stream, uri in zip(edge.streams, edge.uris, strict=True)
-        }
-        self._volatile = {
-            root_of(uri)
-            for vertex in workload.vertices
-            for edge in vertex.outputs
-            if edge.durability == "volatile"
-            for uri in edge.uris
-        }
-        self._roots = {stream: root for root, stream in self._folders.items()}
-        self._schemas = {str(v.id): v.state_schema for v in workload.vertices}
-        self._live = {
-            str(v.id) for v in workload.vertices if v.source and v.source.spec.log is not None
-        }
-        #: Set once there is one.
-        self.disk: Disk | None = None
-        self._seen: dict[tuple[str, int], int] = {}
-        self._marks: dict[str, int] = {}
-        self._positions: dict[str, dict[str, Position]] = {}
-        self._parts: set[str] = set()
-        self._shadow = Shadow(workload)
-        #: What was deleted since the last look, the first of it.
-        self._deleted = ""
-        #: Segments as they were put, and the hashes of their items.
-        self._contents: dict[str, tuple[bytes, list[int]]] = {}
-        #: Root of a stream -> its segments, as they are while ``recoverable`` looks.
-        self._ranges: dict[str, list[tuple[int, int]]] = {}
-        self._begins: dict[str, int] = {}
-        self.segments = self.checkpoints = self.deletions = 0
+        super().__init__(scheduler, workload)
         #: Blobs of the journals of live sources, also those that were deleted.
         self.intake: dict[str, bytes] = {}
-        #: By stream of the output the least position of its deliveries.
-        self.delivered: Callable[[], dict[str, int]] = dict
+        self.find_delivered: Callable[[], dict[str, int]] = dict
         self.retention: RetentionLaws | None = None
-        #: The job has ended: files may go that no recovery needs any more.
-        self.is_over = False
 
     def on_put(self, path: str, data: bytes) -> None:
-        """Something became durable."""
-        self.look()
-        self._shadow.is_behind |= path.startswith(NOTICES)
-        match = SEGMENT.fullmatch(path)
+        super().on_put(path, data)
         if self.retention is not None:
             self.retention.was_put(path, data)
-        if path.endswith(MARK):
-            self.marks_are_monotone(path, int(data))
-        elif path.startswith(CHECKPOINTS) and "/parts/" in path:
-            self.parts_are_put_once(path)
-        elif path.startswith(CHECKPOINTS):
-            self.checkpoints += 1
-            self.snapshots_are_ordered(path, data)
-        elif match is not None and match[1] in self._folders:
-            self.segments += 1
-            stream, lo = self._folders[match[1]], int(match[2])
-            self._world.met["segment spilled"] += match[1] in self._volatile
-            self._world.met["segment merged"] += any(
-                n.startswith(match[1]) and _is_within(n, match) for n in self.blobs
-            )
-            content = self._hashes(path, data)
-            if len(content) != int(match[3]) - lo:
-                self._world.violate("no gap", f"{path} holds {len(content)} items")
-            self.no_conflict(stream, lo, content)
-            if self._workload.log is None:
-                self.as_uninterrupted(stream, lo, content)
-        elif path.startswith(INTAKE):
+        if path.startswith(INTAKE):
             self.intake.setdefault(path, data)  # what a zombie puts where one was deleted is void
             self.promises_stand_behind_what_was_fetched(path, data)
 
-    def on_delete(self, path: str) -> None:
-        """Something is gone for ever."""
-        if self.is_over:
-            return
-        if SEGMENT.fullmatch(path) or path.startswith(CHECKPOINTS):
-            self.deletions += 1
-            self._deleted = self._deleted or path
+    def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:
+        return vertices_on(blobs, self.workload)
 
-    def look(self) -> None:
-        """Between two steps, and before anything is put: what was deleted together is gone."""
-        if self._deleted:
-            when, self._deleted = f"after the deletion of {self._deleted}", ""
-            self.recoverable(when)
+    def is_right(self, stream: str, lo: int, content: list[int]) -> None:
+        if self.workload.log is None:
+            super().is_right(stream, lo, content)
 
-    def marks_are_monotone(self, path: str, mark: int) -> None:
-        """A low-water mark never goes back."""
-        if mark < self._marks.get(path, 0):
-            self._world.violate(
-                "marks are monotone", f"{path} went from {self._marks[path]} to {mark}"
-            )
-        self._marks[path] = mark
+    def delivered(self) -> dict[str, int]:
+        return self.find_delivered()
 
-    def parts_are_put_once(self, path: str) -> None:
-        """The name of a part that may have been deleted never comes back."""
-        if path in self._parts:
-            self._world.violate("parts are put once", path)
-        self._parts.add(path)
+    def beginning(self, root: str) -> int:
+        return 0 if self.retention is None else self.retention.beginning(root)
 
-    def snapshots_are_ordered(self, path: str, data: bytes) -> None:
-        """The snapshots of a vertex are totally ordered; a name means one snapshot for ever."""
-        vertex = path.removeprefix(CHECKPOINTS).split("/")[0]
-        try:
-            snapshot = load_checkpoint(
-                data,
-                name=path,
-                state_schema=self._schemas[vertex],
-                fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
-            ).snapshot
-        except CorruptCheckpointError:  # of a fenced instance, whose parts are gone: no one asks
-            return
-        # The instances of a live source read its partitions in turns of their own.
-        inputs = () if vertex in self._live else snapshot.inputs
-        position = (*inputs, *snapshot.outputs)
-        mine = self._positions.setdefault(vertex, {})
-        if mine.setdefault(path, position) != position:
-            self._world.violate("snapshots are ordered", f"{path}: {mine[path]}, then {position}")
-        for name, other in mine.items():
-            rows = list(zip(position, other, strict=True))
-            if any(a < b for a, b in rows) and any(a > b for a, b in rows):
-                self._world.violate("snapshots are ordered", f"{path} against {name}: {rows}")
-
-    def no_conflict(self, stream: str, lo: int, content: list[int]) -> None:
-        """One seq, one content, in all segments there ever were."""
-        for seq, value in enumerate(content, lo):
-            if self._seen.setdefault((stream, seq), value) != value:
-                self._world.violate("no conflict", f"{stream} seq {seq}")
-                return
-
-    def as_uninterrupted(self, stream: str, lo: int, content: list[int]) -> None:
-        """What is durable is what the uninterrupted run has there."""
-        expected = self._workload.expected.get(stream, [])[lo : lo + len(content)]
-        if content != expected:
-            self._world.violate("as uninterrupted", f"{stream} [{lo}, {lo + len(content)})")
-
-    def recoverable(self, when: str) -> None:
-        """Nothing live is collected: if everybody died now, all could be had again."""
-        try:
-            self._shadow.catch_up(self.blobs)
-        except BrokenFileError as error:
-            self._world.violate("the log is whole", f"{when}: {error}")
-            return
-        self._ranges = self._all_ranges()
-        self._known_are_there(when)
-        self._deliveries_go_on(when)
-        try:
-            restarts = self._shadow.restarts()
-        except NoCheckpointError as error:
-            self._world.violate("nothing live collected", f"{when}: {error}")
-            return
-        for vertex, ref in restarts.items():
-            if ref.name and HOME + ref.name not in self.blobs:
-                self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
-            for part in ref.parts:
-                # Blobs of entries are named to be let go: it reads none of them. A successor may
-                # name some, which it found, while they are deleted because another named them.
-                if HOME + part not in self.blobs and not (HOME + part).startswith(INTAKE):
-                    detail = f"{when}: {part} of {ref.name} is needed"
-                    self._world.violate("nothing live collected", detail)
-            for k, stream in enumerate(self._shadow.topology.vertices[vertex].inputs):
-                self._input_is_there(stream, ref.reads[k], when)
-            for k, stream in enumerate(self._shadow.topology.vertices[vertex].outputs):
-                lo, hi = self._durable(stream.id, ref.outputs[k])
-                if stream.is_durable and hi < ref.outputs[k]:
-                    detail = f"{when}: {stream.id} is durable in [{lo}, {hi}), {vertex} needs {ref}"
-                    self._world.violate("nothing live collected", detail)
-
-    def _all_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """What there is of each stream, in order; notes where outputs begin."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        self._begins.clear()
-        for name, data in self.blobs.items():
-            if data and (noted := BEGINS.fullmatch(name)):  # without power it may be empty
-                self._begins[noted[1]] = max(self._begins.get(noted[1], 0), int(noted[2]))
-            if name.endswith(".parquet") and (match := SEGMENT.fullmatch(name)):
-                found.setdefault(match[1], []).append((int(match[2]), int(match[3])))
-        return {root: sorted(ranges) for root, ranges in found.items()}
-
-    def _known_are_there(self, when: str) -> None:
-        """A successor takes up no checkpoint that was deleted, needed now or not."""
-        for vertex, ref in self._shadow.known():
-            if ref.name and HOME + ref.name not in self.blobs:
-                self._world.violate("the deleted are not taken up", f"{when}: {vertex} {ref.name}")
-
-    def _deliveries_go_on(self, when: str) -> None:
-        """A delivery finds the output from where its destination says it is."""
-        for stream, seq in self.delivered().items():
-            start, _ = self._durable(stream, seq)
-            if start > seq:
-                detail = f"{when}: {stream} begins at {start}, a delivery is at {seq}"
-                self._world.violate("nothing live collected", detail)
-
-    def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
-        """From ``seq`` to where its writer goes on."""
-        writer = self._shadow.chosen.get(stream.writer.vertex)
-        end = (
-            writer.outputs[stream.writer.index]
-            if writer is not None
-            else len(self._workload.expected.get(stream.id, []))
-        )
-        if seq >= end:
-            return
-        hi = self._durable(stream.id, seq)[1] if stream.is_durable else seq
-        if hi < end:
-            detail = f"{when}: {stream.id} [{seq}, {end}) is needed, it is there up to {hi}"
-            self._world.violate("nothing live collected", detail)
-
-    def _durable(self, stream: str, seq: int) -> tuple[int, int]:
-        """Where the durable part with ``seq`` begins and ends."""
-        root = self._roots[stream]
-        mark = int(self.blobs.get(root + MARK) or b"0")  # without power it may be empty
-        mark = max(mark, self._begins.get(root, 0))
-        ranges = [(lo, hi) for lo, hi in self._ranges.get(root, ()) if hi > mark]
-        start = max(mark, ranges[0][0]) if ranges else mark
-        if seq < start:
-            return start, seq
-        end = start
-        for lo, hi in ranges:
-            if lo > end:
-                break
-            end = max(end, hi)
-        return start, end
+    def has_ended(self) -> None:
+        if self.workload.log is not None:
+            self.follows_from_log_and_journal()
 
     def promises_stand_behind_what_was_fetched(self, path: str, data: bytes) -> None:
         """A partition is found idle only where the instance has offered all it has fetched."""
@@ -288,87 +70,38 @@ class Checkers:
                 self._world.violate("no promise ahead of a fetched row", detail)
 
     def _partitions_of(self, vertex: str) -> list[int]:
-        vertices = vertices_on(self.blobs, self._workload)
+        vertices = vertices_on(self.blobs, self.workload)
         source = next(v.source for v in vertices if v.id == vertex)
         return [] if source is None else [unit.stream for unit in source.log_units]
 
     def follows_from_log_and_journal(self) -> None:
         """Whatever was durable of a live job is what its log and its journals say."""
         try:
-            vertices = vertices_on(self.blobs, self._workload)
-            answers = expected_of(self._workload, vertices, self.intake)
+            vertices = vertices_on(self.blobs, self.workload)
+            answers = expected_of(self.workload, vertices, self.intake)
         except AssertionError as error:
             self._world.violate("entries fit the log", str(error))
             return
-        self._workload.answers.update(answers)
+        self.workload.answers.update(answers)
         for stream, pieces in answers.items():
             found = [h for items in pieces for h in hashes(items.batch)]
-            self._workload.expected[stream] = found
+            self.workload.expected[stream] = found
         self.silence_makes_nobody_late(vertices)
         for vertex, entries in entries_of(self.intake).items():
             paths = [entry.path for entry in entries if entry.kind == "file"]
             if len(set(paths)) < len(paths):
                 self._world.violate("files are taken once", f"{vertex}: {paths}")
-        for (stream, seq), value in sorted(self._seen.items()):
-            known = self._workload.expected.get(stream, [])
+        for (stream, seq), value in sorted(self.durable.items()):
+            known = self.workload.expected.get(stream, [])
             if seq >= len(known) or known[seq] != value:
                 self._world.violate("follows from log and journal", f"{stream} seq {seq}")
                 return
 
     def silence_makes_nobody_late(self, vertices: Sequence[VertexSpec]) -> None:
         """A silent partition's promise costs no row that is in step with the others."""
-        assert self._workload.log is not None
+        assert self.workload.log is not None
         entries = entries_of(self.intake)
         has_jumped = self._world.met["fault clock_jump"] > 0
-        for row in late_by_silence(self._workload.log, vertices, entries, has_jumped=has_jumped):
+        for row in late_by_silence(self.workload.log, vertices, entries, has_jumped=has_jumped):
             self._world.violate("no row in step is late by a silence", row)
             return
-
-    def output_is_complete(self) -> None:
-        """No gap, no duplicate: the sinks hold each item of the uninterrupted run once."""
-        for stream, uri in self._workload.sinks:
-            root = root_of(uri)
-            found: list[int] = []
-            kept = 0 if self.retention is None else self.retention.beginning(root)
-            expected = self._workload.expected.get(stream, [])
-            sealed = sealed_names(MemoryBlobs(self.blobs, root)) or ()
-            for name in sorted(n for n in self.blobs if n.startswith(root)):
-                match = SEGMENT.fullmatch(name)
-                if match is None or name.removeprefix(root) not in sealed:
-                    continue  # of a zombie that woke up when the output was complete
-                if not found and int(match[2]) <= kept:
-                    found = expected[: int(match[2])]
-                if int(match[2]) != len(found):
-                    law = "no gap" if int(match[2]) > len(found) else "no duplicate output"
-                    self._world.violate(law, f"{name} follows seq {len(found)}")
-                    return
-                found += self._hashes(name, self.blobs[name])
-            if found != expected:
-                self._world.violate("output", f"{stream}: {len(found)} items of {len(expected)}")
-
-    def _hashes(self, path: str, data: bytes) -> list[int]:
-        """Content hashes of the items of a segment; what was put is read once."""
-        known = self._contents.get(path)
-        if known is None or known[0] != data:
-            known = self._contents[path] = data, read_hashes(path, data)
-        return known[1]
-
-
-def _is_within(name: str, match: re.Match[str]) -> bool:
-    """Whether a file is a segment that begins or lies in the matched one."""
-    other = SEGMENT.fullmatch(name)
-    return other is not None and int(other[2]) >= int(match[2]) and int(other[3]) < int(match[3])
-
-
-def read_hashes(path: str, data: bytes) -> list[int]:
-    """Content hashes of the items of a segment; the CTIs of a clean table only the codec reads."""
-    table = read_table(data)
-    if SEQ in table.column_names:
-        return [h for batch in table.drop_columns([SEQ]).to_batches() for h in hashes(batch)]
-    seqs = parse_segment_name(path.rpartition("/")[2])
-    assert seqs is not None, path
-    file = SegmentFile(pa.BufferReader(data), path, seqs, columns=None)
-    found: list[int] = []
-    while (seq := seqs.lo + len(found)) < seqs.hi:
-        found += hashes(file.read_group(seq, verify=True).batch)
-    return found

@@ -1,6 +1,6 @@
 """Planted bugs of the job manager's decisions, each one line of production code that is another.
 
-See :mod:`tests.sim.mutants`. Faults that wait for their moment bring them out (tests.sim.moments).
+See :mod:`tests.sim.mutants`. Faults that wait for their moment bring them out (``moments``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.manager import collection, damage, hosts, instances, joining, takeover
 from jobmanager.state import low_water_marks, placement, recovery
-from tests.sim.moments import MOMENTS
+from streamscope.testing.simulation.faults.moments import MOMENTS
 from tests.sim.planting import Mutant
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from jobmanager.delivery.standalone import deliver_plan
 from jobmanager.storage.root import JobRoot
 from rstream.errors import OperatingError
-from tests.sim.network import SimReader
-from tests.sim.scheduler import Process, SimClock
-from tests.sim.storage import FaultyBlobs, root_of
+from streamscope.testing.simulation.network import SimReader
+from streamscope.testing.simulation.scheduler import Process, SimClock
+from streamscope.testing.simulation.storage import FaultyBlobs, root_of
 from tests.sim.strands import SimSignal, Strand
 from tests.sim.workload import ROOT
 

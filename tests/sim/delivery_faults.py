@@ -9,16 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamscope.testing.simulation.faults.kinds import Kind
+from streamscope.testing.simulation.laws.shadow import SEGMENT
+from streamscope.testing.simulation.storage import root_of
 from tests.sim.delivering import DeliveryProcess
 from tests.sim.destinations import AnySink, SimSink, Strike
-from tests.sim.shadow import SEGMENT
-from tests.sim.storage import root_of
 from tests.sim.topic_laws import TopicSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.sim.scheduler import Process
+    from streamscope.testing.simulation.scheduler import Process
     from tests.sim.world import World
 
 #: Of a process that is to die or sleep: in one of so many calls from now on.
@@ -165,8 +166,9 @@ def deliver(world: World, sink: AnySink) -> DeliveryProcess:
     return DeliveryProcess(world, [sink], world.laws.starts[sink.name] if is_new else start_seq)
 
 
-DELIVERY_KINDS: dict[str, Callable[[World], None]] = {
-    f.__name__: f
+#: They go on for as long as the job does, and some seconds longer.
+DELIVERY_KINDS: dict[str, Kind] = {
+    f.__name__: Kind(f, by_s=8.0, pause_s=2.0)
     for f in (
         lose_answers,
         slow_destination,

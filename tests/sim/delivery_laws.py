@@ -20,8 +20,8 @@ from rstream.items.batch import EVENT, item_schema
 from rstream.items.digest import StreamDigest
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sinks.parquet import KEY
+from streamscope.testing.simulation.laws.shadow import read_table
 from tests.sim.retention_laws import IS_GONE, RetentionLaws
-from tests.sim.shadow import read_table
 from tests.sim.topic_laws import TopicLaws, TopicSink
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from rstream import Items
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
+    from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.destinations import AnySink
-    from tests.sim.scheduler import Scheduler
     from tests.sim.workload import Workload
 
 Key = tuple[str, int]

@@ -23,8 +23,8 @@ from rvertex.sinks.function import FunctionDestination
 from rvertex.sinks.kafka.records import RecordEncoder
 from rvertex.sinks.parquet import ParquetDestination
 from rvertex.sinks.spec import ParquetSink, SinkSpec
-from tests.sim.scheduler import CrashedError
-from tests.sim.storage import FaultyBlobs
+from streamscope.testing.simulation.scheduler import CrashedError
+from streamscope.testing.simulation.storage import FaultyBlobs
 from tests.sim.topic_laws import TopicSink
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress, Destination
     from rvertex.sinks.spec import DeliveryPlace
+    from streamscope.testing.simulation.scheduler import Process, Scheduler
+    from streamscope.testing.simulation.storage import Disk
     from tests.sim.delivery_laws import DeliveryLaws
-    from tests.sim.scheduler import Process, Scheduler
-    from tests.sim.storage import Disk
     from tests.sim.strands import Strands
 
 Kind = Literal["epochs", "sessions", "function", "parquet"]

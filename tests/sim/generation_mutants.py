@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import StateCopied
     from rstream.types import SeqRange
 
-FAULTS = ("crash_manager", "mine_manager", "mine_takeover", "crash_beginning")
+FAULTS = ("crash_manager", "trap_manager", "trap_takeover", "crash_beginning")
 
 
 def the_old_generation_goes_before_the_copy_is_durable() -> Mutant:
@@ -70,7 +70,7 @@ def the_small_go_before_the_large_is_there() -> Mutant:
         with mock.patch.object(self._log, "write", deleting):
             original(self, run)
 
-    return Mutant(Compactor, "_merge", merge, ("crash_host", "mine_host", "crash_reader"))
+    return Mutant(Compactor, "_merge", merge, ("crash_host", "trap_host", "crash_reader"))
 
 
 GENERATION_MUTANTS: tuple[Callable[[], Mutant], ...] = (

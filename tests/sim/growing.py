@@ -14,8 +14,8 @@ from jobmanager.storage.documents import read_pickle_document
 from jobmanager.storage.root import PLAN
 from rvertex.sources.logs.errors import LogUnreachableError
 from rvertex.sources.spec import Unit
+from streamscope.testing.simulation.storage import root_of
 from tests.sim.live_workload import make_live_workload, rows_of_partition
-from tests.sim.storage import root_of
 from tests.sim.workload import ROOT, WORKLOADS_MAX
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rvertex.sources.spec import SourceSpec
     from rvertex.vertex.spec import VertexSpec
-    from tests.sim.scheduler import Scheduler
+    from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.workload import Workload
 
 #: Jobs over folders and bounded reads take none in, so the job of another seed is run.

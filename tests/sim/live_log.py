@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.entries import LogEntry
     from rvertex.sources.logs.folder import _Partition
     from rvertex.sources.spec import SourcePartition
-    from tests.sim.scheduler import Process, Scheduler
+    from streamscope.testing.simulation.scheduler import Process, Scheduler
 
 #: The version of a file that nobody writes any more.
 WHOLE = FileVersion(1 << 30, ())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rvertex.sources.logs.entries import LogEntry
 
-CRASHES = ("crash_host", "crash_all", "mine_host")
+CRASHES = ("crash_host", "crash_all", "trap_host")
 ZOMBIES = ("zombie", "partition", "cut_control")
 
 

@@ -19,17 +19,10 @@ from rvertex.checkpoint.intake import decode_blob
 from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, folder_units
 from rvertex.sources.spec import LogSpec, SourceSpec, Unit
 from rvertex.vertex.rvertex import RVertex
+from streamscope.testing.simulation.scheduler import START_US
+from streamscope.testing.simulation.workload import mix_durability, small_limits, with_options
 from tests.sim.live_log import PAYLOAD, LiveFile, LiveLog, LiveRow
-from tests.sim.scheduler import START_US
-from tests.sim.workload import (
-    MS,
-    ROOT,
-    WORKLOADS_MAX,
-    Workload,
-    _config,
-    _mix_durability,
-    _with_options,
-)
+from tests.sim.workload import MS, ROOT, WORKLOADS_MAX, Workload
 from tests.support.plan_runner import Schedule, run_vertex
 
 if TYPE_CHECKING:
@@ -92,8 +85,8 @@ def make_live_workload(seed: int) -> Workload:
         cti_every="50ms",
         discover=lambda _: units,
     )
-    vertices = _mix_durability(plan.vertices, random)
-    config = _with_options(_config(random), random)
+    vertices = mix_durability(plan.vertices, random)
+    config = with_options(small_limits(random), random)
     host = replace(config.host, lease_s=LEASE_S, verify=False)
     config = replace(config, host=host, retain_us=0, straggler_after_s=10.0)
     return Workload(
@@ -103,9 +96,9 @@ def make_live_workload(seed: int) -> Workload:
         config,
         random.choice([1, 2, 3]),
         {},
-        log,
-        None if is_bounded else log.over_s + 1.0,
-        plan=replace(plan, vertices=vertices),
+        replace(plan, vertices=vertices),
+        log=log,
+        finish_s=None if is_bounded else log.over_s + 1.0,
     )
 
 

@@ -37,6 +37,7 @@ from rvertex.host.runner import VertexRunner
 from rvertex.messages import NOTICE_CODEC
 from rvertex.vertex.merge import Merge
 from rvertex.vertex.rvertex import RVertex
+from streamscope.testing.simulation.storage import FaultyBlobs
 from tests.sim.decision_mutants import DECISION_MUTANTS
 from tests.sim.delivery_mutants import DELIVERY_MUTANTS
 from tests.sim.frame_mutants import LINE_MUTANTS
@@ -50,7 +51,6 @@ from tests.sim.power_mutants import POWER_MUTANTS
 from tests.sim.recovery_mutants import RECOVERY_MUTANTS
 from tests.sim.retention_mutants import RETENTION_MUTANTS
 from tests.sim.run import simulate
-from tests.sim.storage import FaultyBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +149,7 @@ def lost_items_are_ignored() -> Mutant:
 
 def deletes_before_notices_are_durable() -> Mutant:
     """Checkpoints and segments go while the reason is only in memory."""
-    return Mutant(NoticeLog, "flush", lambda self: None, ("crash_manager", "mine_manager"))
+    return Mutant(NoticeLog, "flush", lambda self: None, ("crash_manager", "trap_manager"))
 
 
 def repeated_writes_are_taken_as_new() -> Mutant:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jobmanager.storage.notice_log import NoticeLog
 from rstream.store.blobs import unsynced
 from rvertex.host.environment import HostEnvironment
+from streamscope.testing.simulation.storage import FaultyBlobs
 from tests.sim.planting import Mutant
-from tests.sim.storage import FaultyBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

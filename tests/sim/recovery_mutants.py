@@ -204,7 +204,7 @@ def only_the_oldest_is_asked_where_a_checkpoint_reads() -> Mutant:
         (SnapshotTracker, "drop_before", drop_before),
         (SnapshotTracker, "check", lambda self: None),
     )
-    return Mutant(SnapshotTracker, "add", add, ("crash_host", "mine_host", "partition"), more)
+    return Mutant(SnapshotTracker, "add", add, ("crash_host", "trap_host", "partition"), more)
 
 
 RECOVERY_MUTANTS: tuple[Callable[[], Mutant], ...] = (

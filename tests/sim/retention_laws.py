@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from rstream.items.digest import StreamDigest
-from tests.sim.storage import root_of
+from streamscope.testing.simulation.storage import root_of
 from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rstream import Items
     from rvertex.messages import Mark
-    from tests.sim.scheduler import Scheduler
+    from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.workload import Workload
 
 Key = tuple[str, int]

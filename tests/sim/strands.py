@@ -15,12 +15,12 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.sim.scheduler import CrashedError
+from streamscope.testing.simulation.scheduler import CrashedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.sim.scheduler import Process, Scheduler
+    from streamscope.testing.simulation.scheduler import Process, Scheduler
 
 #: Of the calls of the store, before how many a strand waits a moment.
 BREATH_SHARE = 0.2

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.faults import KINDS
-from tests.sim.moments import MOMENTS
+from streamscope.testing.simulation.faults.kinds import KINDS
+from streamscope.testing.simulation.faults.moments import MOMENTS
+from streamscope.testing.simulation.faults.strikes import STRIKES
 from tests.sim.run import simulate
-from tests.sim.strikes import STRIKES
 from tests.support.budget import seeds
 
 
@@ -48,7 +48,7 @@ FIRST_KINDS = tuple(kind for kind in KINDS if kind not in LATER_KINDS)
 ONCE_BROKEN = [
     (5, ()),
     (16, ("clock_jump",)),
-    (18, ("mine_host",)),
+    (18, ("trap_host",)),
     (31, ("store_errors",)),
     (3215, FIRST_KINDS),
     (9011, FIRST_KINDS),
@@ -58,7 +58,7 @@ ONCE_BROKEN = [
         pytest.param(*run, marks=pytest.mark.slow)  # longer jobs than the others
         for run in [
             (17, ("crash_all",)),
-            (17, ("mine_host",)),
+            (17, ("trap_host",)),
             (3790, FIRST_KINDS),
             (116, FIRST_KINDS),
         ]

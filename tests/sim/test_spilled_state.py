@@ -14,7 +14,9 @@ import pytest
 
 import streamscope as ss
 from streamscope.testing import rows
-from tests.sim.run import simulate
+from streamscope.testing.simulation.faults.kinds import KINDS
+from streamscope.testing.simulation.of_query import query_workload
+from streamscope.testing.simulation.run import run_job
 from tests.support.budget import seeds
 from tests.support.small_limits import small_limits
 from tests.support.spill_bugs import JOB_BUGS, SPILL_BUGS
@@ -22,7 +24,7 @@ from tests.support.spill_bugs import JOB_BUGS, SPILL_BUGS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sim.run import Outcome
+    from streamscope.testing.simulation.run import Outcome
     from tests.support.spill_bugs import Bug
 
 ROWS = 60
@@ -77,8 +79,9 @@ def no_memory(*bugs: Bug) -> Iterator[None]:
 
 
 def outcome_of(seed: int, *bugs: Bug) -> Outcome:
-    given = (sessions, {"clicks": CLICKS})
-    return simulate(seed, mutation=lambda: no_memory(*bugs), query=given)
+    job = query_workload(seed, sessions, {"clicks": CLICKS})
+    with no_memory(*bugs):
+        return run_job(seed, job, KINDS)
 
 
 @pytest.mark.slow

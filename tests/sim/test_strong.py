@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streamscope.testing.simulation.workload import with_strong
 from tests.sim import run as run_module
 from tests.sim.run import simulate
-from tests.sim.workload import Workload, make_workload, with_strong
+from tests.sim.workload import Workload, make_workload
 from tests.support.budget import seeds
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rvertex.sinks.kafka.records import Record
+    from streamscope.testing.simulation.scheduler import Scheduler
     from tests.sim.destinations import Kind
-    from tests.sim.scheduler import Scheduler
 
 Key = tuple[Any, ...]
 

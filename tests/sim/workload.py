@@ -1,86 +1,44 @@
-"""Small random jobs: a plan, its limits, and what every stream of it must hold.
-
-The plans are made by the planner from items in memory. Limits are so small that tails fill,
-segments roll, volatile streams spill, and checkpoints and collections happen all the time. Each
-vertex is recovered in its own way, and some jobs retain what recovery no longer needs.
-"""
+"""Small random jobs: plans that the planner makes of items in memory, and what they need to run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from jobmanager.config import KEEP_ALL, JobConfig
 from planner import Query, Stream, agg, col, cti, event, hopping, tumbling
 from planner.physical.lower import lower
-from planner.physical.recovery import with_durable_channels, with_horizons
-from rstream.items.digest import content_hashes
-from rstream.limits import StreamLimits
-from rvertex.host.environment import HostLimits
-from rvertex.vertex.spec import InputChannel, OutputEdge, Recovery
-from tests.support.plan_runner import run_plan
+from streamscope.testing.simulation import workload as of_plan
+from streamscope.testing.simulation.workload import ROOT, hashes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable
 
     from planner.api.inputs.items import Cti, Event
     from planner.physical.plan import PhysicalPlan
-    from rstream import Items
-    from rvertex.vertex.spec import Durability, Strategy, VertexSpec
     from tests.sim.destinations import AnySink
     from tests.sim.live_log import LiveLog
 
-ROOT = "blobs://job"
+__all__ = ["MS", "ROOT", "WORKLOADS_MAX", "Workload", "hashes", "make_workload", "workload_of"]
 MS = 1_000
 #: How many are kept: a hunt for a planted bug tries so many.
 WORKLOADS_MAX = 256
-#: Of the jobs, how many have strong vertices.
-STRONG_SHARE = 0.1
-#: Of a stage's streams; the volatile ones are what recovery has to think about.
-DURABILITIES: tuple[Durability, ...] = ("volatile",) * 4 + ("async", "sync")
-End = TypeVar("End", InputChannel, OutputEdge)
 
 
 @dataclass(frozen=True)
-class Workload:
-    """A job and its only right answer."""
+class Workload(of_plan.Workload):
+    """A job that may read a live log and deliver its answer."""
 
-    name: str
-    vertices: tuple[VertexSpec, ...]
-    #: Of the sink vertices.
-    sinks: tuple[tuple[str, str], ...]
-    config: JobConfig
-    hosts: int
-    #: Stream -> content hash of each of its items, by seq. Of a live job known at the end.
-    expected: dict[str, list[int]]
     #: What a live job reads.
     log: LiveLog | None = None
     #: When a user has it finish, virtual seconds; None: it ends by itself.
     finish_s: float | None = None
-    #: What is run, as deliveries know it.
-    plan: PhysicalPlan | None = None
     deliveries: tuple[AnySink, ...] = ()
-    #: The items of the sinks' streams; of a live job known at the end.
-    answers: dict[str, list[Items]] = field(default_factory=dict)
 
     def with_sinks(self, sinks: tuple[AnySink, ...]) -> Workload:
         """The job with its answer delivered to ``sinks``."""
-        assert self.plan is not None
         return replace(self, plan=replace(self.plan, deliveries=sinks), deliveries=sinks)
-
-    def features(self) -> set[str]:
-        """Which strategies and durabilities it has, and what else is not in every job."""
-        found = {f"strategy {v.recovery.strategy}" for v in self.vertices}
-        found |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
-        found |= {"retention"} if self.config.retain_us else set()
-        if least := self.config.host.compact_segments_min:
-            found.add(f"segments merged by {least}")
-        found.add(f"generations of {self.config.log_notices_max} notices")
-        return found | ({"verification"} if self.config.host.verify else set())
 
 
 @lru_cache(maxsize=WORKLOADS_MAX)
@@ -94,177 +52,7 @@ def make_workload(seed: int) -> Workload:
 
 def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Workload:
     """A job that runs ``plan``, with options of chance, and its answer."""
-    streams = run_plan(plan)
-    expected = {
-        stream: [h for items in pieces for h in hashes(items.batch)]
-        for stream, pieces in streams.items()
-    }
-    mixed = replace(plan, vertices=_mix_durability(plan.vertices, random))
-    config, hosts = _config(random), random.choice([1, 2, 3, 3, 4, 4])
-    options = Random(seed * 7_919 + 2)
-    config = _with_options(config, options)
-    vertices = _mix_recovery(mixed, hosts, options, is_verified=config.host.verify)
-    productions = Random(seed * 7_919 + 11)
-    generations = Random(seed * 7_919 + 13)
-    config = replace(config, log_notices_max=generations.choice([1, 1, 2, 5, 10, 30, 1_000]))
-    least = generations.choice([0, 2, 2, 3, 16])
-    config = replace(config, host=replace(config.host, compact_segments_min=least))
-    if productions.random() < STRONG_SHARE:
-        vertices = with_strong(vertices, productions)
-    sinks = tuple(plan.sink_streams())
-    return Workload(
-        name,
-        vertices,
-        sinks,
-        config,
-        hosts,
-        expected,
-        plan=replace(plan, vertices=vertices),
-        answers={stream: streams[stream] for stream, _ in sinks},
-    )
-
-
-def _mix_recovery(
-    plan: PhysicalPlan, hosts: int, random: Random, *, is_verified: bool
-) -> tuple[VertexSpec, ...]:
-    """Another strategy for each vertex; in some jobs only checkpoints, in some only one other."""
-    if is_verified and random.random() < 0.3:  # as --verify does
-        plan = with_durable_channels(plan)
-    offers: list[Strategy] = random.choice(
-        [
-            ["checkpoint"],
-            ["checkpoint", "replay"],
-            ["replay"],
-            ["replication", "checkpoint"],
-            ["replication", "replay", "checkpoint"],
-            ["replication", "replay", "checkpoint"],
-        ]
-    )
-    return tuple(
-        replace(vertex, recovery=_recovery(vertex.recovery.horizon_us, hosts, offers, random))
-        for vertex in with_horizons(plan).vertices
-    )
-
-
-def _recovery(
-    horizon_us: int | None, hosts: int, offers: list[Strategy], random: Random
-) -> Recovery:
-    strategy = random.choice(offers)
-    if strategy == "replication" and hosts > 1:
-        return Recovery("replication", random.choice([2, min(3, hosts)]), horizon_us)
-    if strategy == "replay" and horizon_us is not None:
-        return Recovery("replay", 1, horizon_us)
-    return Recovery("checkpoint", 1, horizon_us)
-
-
-def _with_options(config: JobConfig, random: Random) -> JobConfig:
-    """Checkpoints by bytes, retention, and how soon somebody is a straggler."""
-    bytes_max = random.choice([None, None, 300, 3_000])
-    interval_s = config.host.checkpoint_interval_s
-    if bytes_max is not None and random.random() < 0.3:
-        interval_s = None
-    return replace(
-        config,
-        retain_us=random.choice([0, 0, 0, 0, 200_000, 5_000_000, KEEP_ALL]),
-        straggler_after_s=random.choice([0.3, 1.0, 10.0]),
-        twins_max=random.choice([1, 2, 4]),
-        twin_wait_s=random.choice([1.0, 60.0]),
-        join_wait_s=random.choice([1.0, 30.0]),
-        host=replace(
-            config.host,
-            checkpoint_bytes_max=bytes_max,
-            checkpoint_interval_s=interval_s,
-            checkpoint_inline_bytes_max=random.choice([0, config.host.checkpoint_inline_bytes_max]),
-        ),
-    )
-
-
-def _mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[VertexSpec, ...]:
-    """Another durability for the streams of some stages, as a user or a planner might choose."""
-    chosen: dict[str, Durability] = {}
-    streams: dict[str, Durability] = {}
-    changed = []
-    for vertex in vertices:
-        if vertex.stage not in chosen:
-            chosen[vertex.stage] = random.choice(
-                ["volatile", "volatile", "volatile", "volatile", "async", "sync"]
-            )
-        outputs = tuple(
-            replace(
-                edge,
-                durability="async"
-                if (edge.is_sink or edge.side) and chosen[vertex.stage] == "volatile"
-                else chosen[vertex.stage],
-            )
-            for edge in vertex.outputs
-        )
-        streams.update({s: edge.durability for edge in outputs for s in edge.streams})
-        inputs = tuple(replace(c, durability=streams[c.stream]) for c in vertex.inputs)
-        changed.append(replace(vertex, inputs=inputs, outputs=outputs))
-    return tuple(changed)
-
-
-def hashes(batch: pa.RecordBatch) -> list[int]:
-    """One hash per item of its content."""
-    return [int(h) for h in content_hashes(batch)]
-
-
-def with_strong(vertices: Sequence[VertexSpec], random: Random) -> tuple[VertexSpec, ...]:
-    """Half of the vertices are strong; their code could be repeated, so the answer is known."""
-    strong = {v.id for v in vertices if random.random() < 0.5}
-    written = {s for v in vertices if v.id in strong for s in v.output_streams}
-    return tuple(_with_productions(v, v.id in strong, written) for v in vertices)
-
-
-def _with_productions(vertex: VertexSpec, is_strong: bool, written: set[str]) -> VertexSpec:
-    inputs = tuple(_flushed(c) if c.stream in written else c for c in vertex.inputs)
-    if not is_strong:
-        return replace(vertex, inputs=inputs)
-    recovery = replace(vertex.recovery, strategy="strong", replicas=1)
-    outputs = tuple(map(_flushed, vertex.outputs))
-    return replace(vertex, inputs=inputs, outputs=outputs, recovery=recovery)
-
-
-def _flushed(end: End) -> End:
-    return replace(end, durability="async") if end.durability == "volatile" else end
-
-
-def _config(random: Random) -> JobConfig:
-    tail_bytes = random.choice([3_000, 8_000, 40_000])
-    stream = StreamLimits(
-        tail_bytes_max=tail_bytes,
-        segment_bytes_max=random.choice([1_000, 4_000, 20_000]),
-        segment_rows_max=random.choice([3, 10, 30, 100]),
-        flush_interval_ms=random.choice([20, 60, 300]),
-        spill_after_s=random.choice([0.05, 0.5]),
-        write_wait_s=5.0,
-        close_wait_s=5.0,
-    )
-    host = HostLimits(
-        step_rows_max=random.choice([1, 3, 10, 40]),
-        pending_rows_max=random.choice([5, 30, 200]),
-        pending_bytes_max=1 if tail_bytes == 3_000 else 1 << 20,
-        channel_bytes_max=tail_bytes if tail_bytes == 8_000 else 1_000,
-        checkpoint_interval_s=random.choice([0.01, 0.05, 0.2]),
-        checkpoint_inline_bytes_max=0 if tail_bytes == 8_000 else 1 << 16,
-        flush_wait_s=10.0,
-        report_interval_s=random.choice([0.02, 0.1]),
-        reconnect_s=random.choice([0.05, 0.2]),
-        verify=random.random() < 0.5,
-        stream=stream,
-    )
-    return JobConfig(
-        tick_s=0.25,
-        host_start_wait_s=60.0,
-        host_silence_s=random.choice([5.0, 30.0]),
-        stall_wait_s=200.0,
-        vertex_restarts_max=100_000,
-        vertex_failures_max=100_000,
-        host_restarts_max=100_000,
-        host_stop_wait_s=30.0,
-        notice_flush_wait_s=30.0,
-        host=host,
-    )
+    return Workload(**vars(of_plan.workload_of(seed, name, plan, random)))
 
 
 # ---- sources

@@ -1,29 +1,23 @@
-"""The world of one job: its hosts, its job manager, its store and its network, in one thread.
-
-Everything that decides anything is production code: ``Driver`` with its ``JobManager``, ``Host``
-with its runners, ``RStream``, ``DurableLog``, the notice log. Only what they reach the world
-through (:class:`rvertex.host.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``,
-``Clock``, ``BlobStore``) is simulated.
-"""
+"""The world of jobs that may read live logs, get partitions, and deliver their answers."""
 
 from __future__ import annotations
 
-import traceback
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jobmanager.storage.documents import json_document
-from jobmanager.storage.root import JOB
-from rstream.errors import OperatingError
-from rvertex.host.host import Host, HostSpec
+from jobmanager.storage.root import FINISH, JOB, REQUESTS
+from streamscope.testing.simulation import world as of_query
+from streamscope.testing.simulation.faults.strikes import user_root
+from streamscope.testing.simulation.storage import root_of
+from streamscope.testing.simulation.world import LIMIT_S
+from tests.sim.checkers import Checkers
 from tests.sim.delivering import JOB_ID, DeliveryProcess
 from tests.sim.delivery_faults import deliver
 from tests.sim.delivery_laws import DeliveryLaws
 from tests.sim.destinations import Destinations
 from tests.sim.live_log import LiveFolder, LiveReader
 from tests.sim.managers import ManagerProcess
-from tests.sim.network import ControlLink, Network, SimReader, StreamService
-from tests.sim.scheduler import Process, Scheduler, SimBackground, SimClock, idle_s
-from tests.sim.storage import Disk, FaultyBlobs, root_of
 from tests.sim.strands import Strands
 from tests.sim.workload import ROOT
 
@@ -31,269 +25,60 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from planner.physical.plan import PhysicalPlan
-    from rstream.clock import Clock
-    from rstream.log.background import Background
-    from rstream.store.protocol import BlobStore
+    from rvertex.messages import Mark
     from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
-    from tests.sim.watched import WatchedManager
+    from streamscope.testing.simulation.laws import checkers as laws
+    from streamscope.testing.simulation.scheduler import Process
+    from streamscope.testing.simulation.world import SimWiring
     from tests.sim.workload import Workload
 
-#: Virtual seconds from the last fault to the end of the job.
-LIMIT_S = 900.0
-#: Virtual seconds in which every host, also a zombie, has left after the end of its job.
-LEAVE_S = 120.0
 
-
-class SimWiring:
-    """What a simulated host asks of its surroundings (rvertex.host.wiring.Wiring)."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        self._world, self._process = world, process
-        self.clock: Clock = SimClock(world.scheduler, process)
-        self.background: Background = world.background(process)
-
-    def open_store(self, uri: str) -> BlobStore:
-        return FaultyBlobs(self._world.disk, self._process, root_of(uri))
-
-    def serve(self, bind: str, secret: str) -> StreamService:
-        return StreamService(self._world.network, self._process)
-
-    def connect(
-        self,
-        address: str,
-        secret: str,
-        peer: str,
-        on_message: Callable[[bytes], None],
-        on_disconnect: Callable[[], None],
-    ) -> ControlLink:
-        service = self._world.network.controls.get(address)
-        if service is None or service.is_closed or service.process.is_dead:
-            raise OperatingError(f"{address}: nobody answers")
-        return ControlLink(
-            self._world.network, self._process, service, peer, on_message, on_disconnect
-        )
-
-    def read_remote(
-        self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
-        seq: int,
-        store: BlobStore,
-        on_change: Callable[[], None],
-        *,
-        durable_first: bool,
-    ) -> SimReader:
-        return SimReader(
-            self._world.network,
-            self._process,
-            address,
-            stream_id,
-            epoch,
-            seq,
-            store=store,
-            on_change=on_change,
-            durable_first=durable_first,
-        )
-
-    def open_log(
-        self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
-    ) -> LogReader:
-        log = self._world.workload.log
-        assert log is not None
-        world, fetched = self._world.scheduler, self._world.disk.fetched
-        given = log, world, self._process, source, positions, fetched
-        if log.files:
-            return LiveFolder(*given, self.clock, wake, self.background)
-        return LiveReader(*given)
-
-    def close(self) -> None:
-        self.background.close()
-
-
-class SimHost(Host):
-    """A host whose runners are polled in no promised order."""
-
-    shuffle: Callable[[list[str]], None]
-
-    def poll(self) -> bool:
-        names = list(self._runners)
-        self.shuffle(names)
-        self._runners = {name: self._runners[name] for name in names}
-        return super().poll()
-
-
-class HostProcess:
-    """A host from its start to its end, however that comes."""
-
-    def __init__(
-        self,
-        manager: ManagerProcess,
-        world: World,
-        spec: HostSpec,
-        on_exit: Callable[[str, str], None],
-        attempt: int,
-    ) -> None:
-        self.spec, self.attempt = spec, attempt
-        self._world = world
-        self._on_exit = on_exit
-        self._manager = manager
-        self.is_over = False
-        #: Turns without work, in a row.
-        self._idle = 0
-        #: How many times longer than usual it takes for a poll.
-        self.slowness = 1.0
-        self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
-        self.host: SimHost | None = None
-        world.hosts.append(self)
-        world.scheduler.after(0.0, self.process, self._start, is_main=True)
-
-    def _start(self) -> None:
-        world = self._world
-        wiring = SimWiring(world, self.process)
-        self.host = SimHost(self.spec, self._manager.vertices, wiring, attempt=self.attempt)
-        self.host.shuffle = world.scheduler.random.shuffle
-        self._guarded(self.host.open)
-        self._next(True)
-
-    def _turn(self) -> None:
-        assert self.host is not None
-        worked = self._guarded(self.host.poll)
-        if self.host.how:
-            self._guarded(self.host.close)
-            self._over(self.host.how)
-        self._next(bool(worked))
-
-    def _next(self, worked: bool) -> None:
-        self._idle = 0 if worked else self._idle + 1
-        longest_s = self._world.turn_s if worked else idle_s(self._idle)
-        pause_s = self._world.scheduler.between(0.0005, longest_s) * self.slowness
-        if not self.is_over:
-            self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
-
-    def _guarded(self, action: Callable[[], object]) -> object:
-        """As an executor does: what a host raises is told as the way it ended."""
-        try:
-            return action()
-        except Exception as error:
-            if not isinstance(error, OperatingError):
-                self._world.bug(self.process, error)
-            assert self.host is not None
-            if not self.host.how:
-                self.host.how = f"{type(error).__name__}: {error}"
-                self.host.close()
-            self._over(self.host.how)
-            return None
-
-    def _over(self, how: str) -> None:
-        """It has ended by itself."""
-        if not self.is_over:
-            self.is_over = True
-            self._report(how)
-            self._world.network.break_lines_of(self.process)
-            self.process.is_dead = True
-
-    def _died(self, reason: str) -> None:
-        self._world.scheduler.note(f"{self.process.name} {reason}")
-        if not self.is_over:
-            self.is_over = True
-            self._report("killed")
-        self._world.network.break_lines_of(self.process)
-
-    def _report(self, how: str) -> None:
-        """The executor, in the job manager's process, sees it end."""
-        world = self._world
-        world.scheduler.note(f"{self.process.name} over: {how}")
-
-        def tell() -> None:
-            self._on_exit(self.spec.host, how)
-            self._manager.wake()
-
-        if self.attempt == 0:
-            late_s = world.scheduler.between(0.0, 1.0)
-            world.scheduler.after(late_s, self._manager.process, tell)
-
-
-class SimExecutor:
-    """Starts hosts (rvertex.host.executor.Executor); sometimes tries one twice, as Spark may."""
-
-    bind = "sim"
-
-    def __init__(self, world: World, manager: ManagerProcess) -> None:
-        self._world, self._manager, self._process = world, manager, manager.process
-        self._mine: list[HostProcess] = []
-
-    @property
-    def hosts(self) -> int:
-        return self._world.workload.hosts
-
-    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
-        world = self._world
-        if spec.host in world.host_names:
-            world.scheduler.violate("no name is given twice", spec.host)
-        world.host_names.add(spec.host)
-        delay_s = world.scheduler.between(0.01, 0.5)
-        self._start_later(delay_s, spec, on_exit, 0)
-        if world.second_attempts and world.scheduler.chance(0.3):
-            self._start_later(delay_s + world.scheduler.between(0, 1.0), spec, on_exit, 1)
-
-    def _start_later(
-        self, delay_s: float, spec: HostSpec, on_exit: Callable[[str, str], None], attempt: int
-    ) -> None:
-        def start() -> None:
-            host = HostProcess(self._manager, self._world, spec, on_exit, attempt)
-            self._mine.append(host)
-
-        self._world.scheduler.after(delay_s, self._process, start)
-
-    def close(self, wait_s: float) -> None:
-        self._world.scheduler.wait(
-            self._process, lambda: all(h.is_over for h in self._mine), wait_s
-        )
-
-
-class World:
+class World(of_query.World):
     """One job, from its start to its end."""
 
-    def __init__(self, seed: int, workload: Workload, disk: Disk, scheduler: Scheduler) -> None:
-        self.seed = seed
-        self.workload = workload
-        self.scheduler = scheduler
-        self.disk = disk
-        self.network = Network(scheduler)
-        #: Of all hosts that any job manager ordered.
-        self.host_names: set[str] = set()
-        scheduler.met.update(f"job with {what}" for what in workload.features())
-        self.hosts: list[HostProcess] = []
-        self.second_attempts = False
-        #: Longest poll of a host that has work, virtual seconds. Where polls are long, a small job
-        #: is still at work when its faults come.
-        self.turn_s = scheduler.random.choice([0.03, 0.1, 0.3])
-        self.slow_store_s = 0.0
-        #: Virtual seconds at which the last fault has passed.
-        self.calm_s = 0.0
-        self.manager_deaths = 0
-        self.state = ""
-        self.error = ""
-        #: Job managers that were refused, that took over from a live one, that were fenced.
-        self.refused = self.takeovers = self.fenced = 0
-        self._names = 0
+    workload: Workload
+
+    def prepare(self) -> None:
+        scheduler, workload = self.scheduler, self.workload
         self.strands = Strands(scheduler)
         self.laws = DeliveryLaws(scheduler, workload)
-        self.destinations = Destinations(scheduler, self.strands, disk, self.laws)
+        self.destinations = Destinations(scheduler, self.strands, self.disk, self.laws)
         #: Processes of their own that deliver, also those that have ended.
         self.deliverers: list[DeliveryProcess] = []
         if workload.deliveries:
-            self._expect_deliveries()
-        self.current = ManagerProcess(self, self._open_executor, is_resumed=False)
+            self.disk.breathe = self.strands.breathe
+            self.laws.sinks = {sink.name: sink for sink in workload.deliveries}
+            self.laws.starts = dict.fromkeys(self.laws.sinks, 0)
+            self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = json_document({"id": JOB_ID})
 
-    def _expect_deliveries(self) -> None:
-        self.disk.breathe = self.strands.breathe
-        self.laws.sinks = {sink.name: sink for sink in self.workload.deliveries}
-        self.laws.starts = dict.fromkeys(self.laws.sinks, 0)
-        self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = json_document({"id": JOB_ID})
+    def begin(self, checkers: laws.Checkers) -> None:
+        assert isinstance(checkers, Checkers)
+        checkers.find_delivered = self.delivered
+        checkers.retention = self.laws.retention
+        if self.workload.finish_s is not None:
+            self.scheduler.after(self.workload.finish_s, None, partial(request_finish, self))
+
+    def open_manager(self, *, is_resumed: bool, is_rival: bool = False) -> ManagerProcess:
+        return ManagerProcess(self, self.open_executor, is_resumed=is_resumed, is_rival=is_rival)
+
+    def open_log(
+        self,
+        wiring: SimWiring,
+        source: SourcePartition,
+        positions: Sequence[int],
+        wake: Callable[[], None],
+    ) -> LogReader:
+        log = self.workload.log
+        assert log is not None
+        given = log, self.scheduler, wiring.process, source, positions, self.disk.fetched
+        if log.files:
+            return LiveFolder(*given, wiring.clock, wake, wiring.background)
+        return LiveReader(*given)
+
+    def let_go(self, process: Process, marks: tuple[Mark, ...]) -> None:
+        looked_s = self.disk.looked_s.get(process.name, self.scheduler.now_s)
+        self.laws.retention.is_let_go(process.name, marks, looked_s)
 
     def delivered(self) -> dict[str, int]:
         """By stream of the output the least position of its deliveries."""
@@ -311,85 +96,12 @@ class World:
     @property
     def delivered_plan(self) -> PhysicalPlan:
         """The plan of a job with deliveries."""
-        assert self.workload.plan is not None
         return self.workload.plan
 
-    def fresh_name(self, name: str) -> str:
-        """A name no process has had."""
-        self._names += 1
-        return f"{name}~{self._names}"
-
-    def background(self, process: Process) -> SimBackground:
-        """The background threads of a process."""
-        return SimBackground(self.scheduler, process, slow_s=self.slow_store_s)
-
-    def bug(self, process: Process, error: Exception) -> None:
-        """Production code raised what it must not."""
-        where = "".join(traceback.format_exception(error)[-4:])
-        self.scheduler.violate("no bug", f"{process.name}: {error!r}\n{where}")
-
-    def live_hosts(self) -> list[HostProcess]:
-        """Those that have not ended."""
-        return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
-
-    def _open_executor(self, manager: ManagerProcess) -> SimExecutor:
-        return SimExecutor(self, manager)
-
-    # ---- job managers
-
-    @property
-    def manager(self) -> Process:
-        """The process of the present job manager."""
-        return self.current.process
-
-    @property
-    def core(self) -> WatchedManager | None:
-        """What the present job manager decides with; None before it has begun."""
-        return self.current.core
-
-    def start_manager(self) -> None:
-        """The first one, or one that takes over from a dead one."""
-        if self.state or not self.manager.is_dead:
-            return
-        self.current = ManagerProcess(self, self._open_executor, is_resumed=True)
-
-    def start_rival(self) -> None:
-        """Another one, on another machine, while the present one may be alive."""
-        ManagerProcess(self, self._open_executor, is_resumed=True, is_rival=True)
-
-    def taken_over_by(self, rival: ManagerProcess) -> None:
-        """The root is its own now; the former one may not know."""
-        self.takeovers += 1
-        self.current = rival
-
-    def ended(self, manager: ManagerProcess, state: str, error: str) -> None:
-        """A job manager says that the job has ended."""
-        self.scheduler.note(f"{manager.process.name} ended: {state} {error}")
-        if manager.is_current and state == "stopped":
-            self.scheduler.met["job stopped"] += 1
-            manager.process.kill("stopped")  # and somebody resumes it
-        elif manager.is_current:
-            self.state, self.error = state, error
-
-    # ---- running
-
-    def run(self) -> None:
-        """Until the job has ended, or a law is broken, or time is up."""
-        world = self.scheduler
-        while not self.state and not world.violations:
-            if world.now_s > self.calm_s + LIMIT_S:
-                world.violate("job ends", f"still running after {world.now_s:.0f} s")
-            elif not world.step():
-                world.violate("job ends", "nothing more will happen")
-        if self.state and self.state != "finished":
-            world.violate("job ends", f"{self.state}: {self.error}")
-        if not world.violations and self.workload.deliveries:
-            self._deliver_rest()
-        if not world.violations:
-            self._all_leave()
-
-    def _deliver_rest(self) -> None:
+    def finish(self) -> None:
         """A user has delivered what nobody has, also where another one has begun to."""
+        if not self.workload.deliveries:
+            return
         limit_s = self.scheduler.now_s + LIMIT_S
         while not self.scheduler.violations:
             left = sorted(
@@ -404,10 +116,17 @@ class World:
                 self.scheduler.violate("deliveries end", f"{left} after {LIMIT_S:.0f} s")
             self.scheduler.step()
 
-    def _all_leave(self) -> None:
-        """No host outlives its job, however it was cut off."""
-        deadline_s = self.scheduler.now_s + LEAVE_S
-        while self.live_hosts() and self.scheduler.now_s < deadline_s and self.scheduler.step():
-            pass
-        for host in self.live_hosts():
-            self.scheduler.violate("the fenced leave", f"{host.process.name} still runs")
+    def is_complete(self) -> None:
+        if self.workload.deliveries:
+            self.laws.all_is_delivered(self.workload.answers, self.disk.blobs)
+
+    def close(self) -> None:
+        self.strands.close()
+
+
+def request_finish(world: World) -> None:
+    """A user has the job finish, again and again until it has."""
+    if world.state:
+        return
+    user_root(world).put(f"{REQUESTS}/{FINISH}", b"")
+    world.scheduler.after(5.0, None, partial(request_finish, world))

@@ -15,14 +15,14 @@ from jobmanager.state.recovery import plan_restarts
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import FENCE, folder_of, parts_in_force
 from rstream import MemoryBlobs
-from tests.sim.growing import vertices_on
-from tests.sim.storage import root_of
-from tests.sim.workload import ROOT
+from streamscope.testing.simulation.storage import root_of
+from streamscope.testing.simulation.workload import ROOT
 
 if TYPE_CHECKING:
     from jobmanager.state.tracker import CheckpointRef
-    from tests.sim.workload import Workload
+    from streamscope.testing.simulation.workload import Workload
 
+VerticesOn = "Callable[[dict[str, bytes]], Sequence[VertexSpec]]"
 SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")
 HOME = root_of(ROOT)
 NOTICES = f"{HOME}notices/"
@@ -31,13 +31,14 @@ NOTICES = f"{HOME}notices/"
 class Shadow:
     """What a job manager that takes over now would know: the durable notices, and no host.
 
-    It reads them as one does, but does not clear up behind the last of them: what it knows after
+    It reads them as one does, but does not clear up behind the last of them. Its knowledge after
     each is compared with the store.
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, vertices_on: VerticesOn) -> None:
+        """``vertices_on``: by the blobs of a store, the vertices by which a successor goes."""
         self.topology = Topology(workload.vertices)
-        self._workload, self._config = workload, workload.config
+        self._vertices_on, self._config = vertices_on, workload.config
         self.core = JobManager(self.topology, workload.config)
         self.chosen: dict[str, CheckpointRef] = {}
         self._fence = ""
@@ -51,9 +52,9 @@ class Shadow:
             return
         self.is_behind = False
         newest = max((n for n in blobs if n.startswith(NOTICES) and n.endswith(FENCE)), default="")
-        if newest != self._fence:  # another job manager has begun, and said what counts
+        if newest != self._fence:  # another job manager has begun, with its own parts in force
             self._fence = newest
-            self.topology = Topology(vertices_on(blobs, self._workload))
+            self.topology = Topology(self._vertices_on(blobs))
             self.core = JobManager(self.topology, self._config)
             self._next_seqs = {}
         for part in parts_in_force(MemoryBlobs(blobs, HOME)):

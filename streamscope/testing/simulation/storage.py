@@ -3,7 +3,7 @@
 Puts are atomic (that is what a BlobStore promises): a torn write leaves a temporary behind and the
 process dead. ``on_put`` and ``on_delete`` let the checkers see everything that becomes durable.
 
-Each process has a machine of its own. Where its power goes, what its puts did not sync is lost: a
+Each process has its own machine. A power loss there loses data that its puts did not sync: a
 name is as it was before, or its content is empty; a deletion may be undone.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rstream.errors import StoreError
 from rstream.store.local_files import TEMPORARY
 from rstream.store.memory_blobs import MemoryBlobs
-from tests.sim.scheduler import CrashedError, Process, Scheduler
+from streamscope.testing.simulation.scheduler import CrashedError, Process, Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEME = "blobs://"
 DELIVERIES = "deliveries"
-#: Of what was not synced so much is lost with the power.
+#: Share of the unsynced blobs that is lost with the power.
 LOST_RATE = 0.7
 
 

@@ -2,7 +2,7 @@
 
 A control line is a pair of pipes. As on a TCP connection, what is lost is mostly lost from some
 message on, together with the line, and the two ends notice at different times. What befalls single
-frames is decided by :mod:`tests.sim.fates`, and met by production's numbers. A data line pushes the
+frames is decided by ``fates``, and met by production's numbers. A data line pushes the
 items of a published stream with the same rules, but loses none while it holds; it is opened again
 by its reader.
 """
@@ -20,16 +20,16 @@ from rstream.errors import (
 )
 from rstream.transport.control import DisconnectedError
 from rstream.transport.receive import PushedReader, error_to_text, loss_from_text
-from tests.sim.fates import Fates
-from tests.sim.pipe import Pipe
-from tests.sim.scheduler import idle_s
+from streamscope.testing.simulation.fates import Fates
+from streamscope.testing.simulation.pipe import Pipe
+from streamscope.testing.simulation.scheduler import idle_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rstream import Items, RStream
     from rstream.store.protocol import BlobStore
-    from tests.sim.scheduler import Process, Scheduler
+    from streamscope.testing.simulation.scheduler import Process, Scheduler
 
 #: A silent line is given up after this long (rstream.transport.control.SILENCE_S and its like).
 SILENCE_S = 20.0
@@ -133,7 +133,8 @@ class ControlLink:
         on_disconnect: Callable[[], None],
     ) -> None:
         self.host, self.manager, self.peer = host, service.process, peer
-        self.network, self._world, self._service = network, network.world, service
+        self.network, self._service = network, service
+        self.world, self.fates = network.world, network.fates
         self._on_message, self._on_disconnect = on_message, on_disconnect
         self._up = Pipe(self, "up", host, self.manager, self._arrive_up, self._broken_up)
         self._down = Pipe(self, "down", self.manager, host, self._arrive_down, self._broken_down)
@@ -157,10 +158,10 @@ class ControlLink:
         self._down.send(message)
 
     def close(self) -> None:
-        """The host leaves; what it sent arrives before the job manager notices."""
+        """The host leaves; its messages arrive before the job manager notices."""
         self._is_closed = True
-        at_s = max(self._up.last_s, self._world.now_s) + self._world.between(0, 0.01)
-        self._world.at(at_s, self.manager, self._end_up)
+        at_s = max(self._up.last_s, self.world.now_s) + self.world.between(0, 0.01)
+        self.world.at(at_s, self.manager, self._end_up)
 
     def cut(self, host_notices_s: float | None = None) -> None:
         """The line breaks now; what is under way is lost, both ends notice sooner or later."""
@@ -169,24 +170,24 @@ class ControlLink:
         self.is_cut = True
         self.network.links.remove(self)
         host_s = self._notice_s() if host_notices_s is None else host_notices_s
-        self._world.after(host_s, self.host, self._end_down)
-        at_s = self._world.now_s + self._notice_s()
-        if self._drains:  # what had arrived is read before the end is noticed
+        self.world.after(host_s, self.host, self._end_down)
+        at_s = self.world.now_s + self._notice_s()
+        if self._drains:  # earlier messages are read before the end is noticed
             at_s = max(at_s, self._up.last_s)
-        self._world.at(at_s, self.manager, self._end_up)
+        self.world.at(at_s, self.manager, self._end_up)
 
     def _notice_s(self) -> float:
         """Mostly at once, sometimes only by silence."""
-        if self._world.chance(0.1):
-            return self._world.between(1.0, SILENCE_S)
-        return self._world.between(0.0, 0.1)
+        if self.world.chance(0.1):
+            return self.world.between(1.0, SILENCE_S)
+        return self.world.between(0.0, 0.1)
 
     def arrival_s(self, last_s: float) -> float:
         """When a frame that is sent now arrives, after the one before it; may cut the line."""
         delay_s = self.network.delay(self.host, self.manager)
         if delay_s > SILENCE_S:
             self.cut()
-        return max(self._world.now_s + delay_s, last_s)
+        return max(self.world.now_s + delay_s, last_s)
 
     def _arrive_up(self, message: bytes) -> None:
         is_lost = self.is_cut and not self._drains

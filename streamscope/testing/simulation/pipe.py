@@ -1,12 +1,12 @@
 """One direction of a control connection: production's numbers over a transport that keeps nothing.
 
-Law: what is taken at its end is what was sent, each message once and in order.
+Law: each message arrives once and in order.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rstream.transport.control import HEARTBEAT_S
 from rstream.transport.frame_order import InOrder, Numbered
@@ -14,8 +14,20 @@ from rstream.transport.frame_order import InOrder, Numbered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.sim.network import ControlLink
-    from tests.sim.scheduler import Process
+    from streamscope.testing.simulation.fates import Fates
+    from streamscope.testing.simulation.scheduler import Process, Scheduler
+
+
+class Line(Protocol):
+    """A connection, whose two directions are pipes."""
+
+    world: Scheduler
+    fates: Fates
+    is_cut: bool
+
+    def arrival_s(self, not_before_s: float) -> float:
+        """When a frame arrives that is sent now."""
+        ...
 
 
 class Pipe:
@@ -26,7 +38,7 @@ class Pipe:
 
     def __init__(
         self,
-        link: ControlLink,
+        link: Line,
         name: str,
         sender: Process,
         receiver: Process,
@@ -35,7 +47,7 @@ class Pipe:
     ) -> None:
         self._link, self._name = link, name
         self._sender, self._receiver = sender, receiver
-        self._world = link.network.world
+        self._world = link.world
         self._take, self._broken = take, broken
         self._numbered, self._order = Numbered(), InOrder()
         self._sent, self._taken = 0, 0
@@ -49,11 +61,11 @@ class Pipe:
         self.last_s = self._link.arrival_s(self.last_s)
         if self._link.is_cut:
             return
-        copies_s = self._link.network.fates.late_s(self._name)
+        copies_s = self._link.fates.late_s(self._name)
         for late_s in copies_s:
             arrive = partial(self._arrive, number, frame)
             self._world.at(self.last_s + late_s, self._receiver, arrive)
-        if not copies_s:  # a connection that says nothing more says a heartbeat
+        if not copies_s:  # a silent connection sends a heartbeat
             heartbeat_s = self._world.between(0.0, HEARTBEAT_S)
             self._world.after(heartbeat_s, self._sender, partial(self.send, b""))
 

@@ -1,26 +1,22 @@
 """Faults at the moments that matter: between a decision and its log, in joins, in takeovers.
 
-What a random time seldom hits: a host with work behind a checkpoint, the one that a newcomer
-learns from, a job manager that has decided and not yet written down why, its successor while it
-reads the log. As in :mod:`tests.sim.strikes` each waits for its moment, and the seed decides.
+A random time seldom hits these: a host with work behind a checkpoint, the instance that a
+newcomer learns from, a job manager that has decided and not yet written down why, its successor
+while it reads the log. As in ``strikes`` each waits for its moment, and the seed decides.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobmanager.storage.root import DRAIN, REQUESTS
-from tests.sim.scheduler import Process
-from tests.sim.storage import FaultyBlobs, root_of
-from tests.sim.strikes import slot_of, strike
-from tests.sim.workload import ROOT
+from streamscope.testing.simulation.faults.strikes import slot_of, strike, user_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.state.records import InstanceState, VertexState
-    from tests.sim.world import HostProcess, World
+    from streamscope.testing.simulation.world import HostProcess, World
 
 #: Notices after which something is started, stopped or deleted.
 DECISIVE = ("CheckpointTaken", "HostLost", "TwinLevel", "VertexFinished", "VertexFailed")
@@ -64,18 +60,18 @@ def crash_behind(world: World) -> None:
         names = [world.scheduler.random.choice(beside)] if beside else []
         rows = [i for name in names for i in core.vertices[name].instances] + vertex.instances
         for host in _hosts_of(world, rows):
-            host.process.kill("killed with what it reads or is read by")
+            host.process.kill("killed with a neighbour")
 
     strike(world, find, kill)
 
 
-def crash_asked(world: World) -> None:
+def crash_source(world: World) -> None:
     """A host dies that a newcomer learns from, or on which one of two instances has just begun."""
 
     def find() -> list[HostProcess]:
         rows = _vertices(world)
-        asked = {j.source for v in rows for j in v.joins if j.source is not None}
-        concerned = [i for v in rows for i in v.instances if i.epoch in asked]
+        sources = {j.source for v in rows for j in v.joins if j.source is not None}
+        concerned = [i for v in rows for i in v.instances if i.epoch in sources]
         concerned += [i for v in rows if len(v.instances) > 1 for i in v.instances]
         return _hosts_of(world, concerned)
 
@@ -83,7 +79,7 @@ def crash_asked(world: World) -> None:
 
 
 def drain_working(world: World) -> None:
-    """A host with work behind a checkpoint is to be empty: its instances get twins."""
+    """A host with work behind a checkpoint is drained: its instances get twins."""
 
     def find() -> list[HostProcess]:
         core = world.core
@@ -93,14 +89,12 @@ def drain_working(world: World) -> None:
         return _hosts_of(world, [i for v in rows for i in v.instances if i.state == "running"])
 
     def ask(host: HostProcess) -> None:
-        user = Process("user", lambda reason: None)
-        root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
-        root.put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
+        user_root(world).put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
 
     strike(world, find, ask)
 
 
-def mine_deciding(world: World) -> None:
+def trap_deciding(world: World) -> None:
     """The job manager dies in one of its next calls of the store after it has decided something."""
     met = world.scheduler.met
 
@@ -114,14 +108,14 @@ def mine_deciding(world: World) -> None:
         former, known = known, decided()
         return [world.manager.name] if known > former and not world.manager.is_dead else []
 
-    def mine(name: str) -> None:
+    def trap(name: str) -> None:
         random = world.scheduler.random
         world.disk.mines[name] = (random.randint(0, 3), random.choice(WAYS_TO_DIE))
 
-    strike(world, find, mine)
+    strike(world, find, trap)
 
 
-def mine_takeover(world: World) -> None:
+def trap_takeover(world: World) -> None:
     """The job manager dies, and its successor in one of its first calls of the store."""
     random, former = world.scheduler.random, world.current
     if former.process.is_dead:
@@ -132,17 +126,17 @@ def mine_takeover(world: World) -> None:
         is_new = world.current is not former and not world.manager.is_dead
         return [world.manager.name] if is_new else []
 
-    def mine(name: str) -> None:
+    def trap(name: str) -> None:
         world.disk.mines[name] = (random.randint(0, 20), random.choice(WAYS_TO_DIE))
 
-    strike(world, find, mine, left=400)
+    strike(world, find, trap, left=400)
 
 
 MOMENTS: tuple[Callable[[World], None], ...] = (
     crash_checkpointed,
     crash_behind,
-    crash_asked,
+    crash_source,
     drain_working,
-    mine_deciding,
-    mine_takeover,
+    trap_deciding,
+    trap_takeover,
 )

@@ -1,4 +1,4 @@
-"""The job manager under watch: laws of what it decides, notice by notice."""
+"""The job manager under watch: laws of its decisions, notice by notice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobmanager.state.messages import (
 )
 from jobmanager.state.topology import Topology
 from rvertex.messages import CheckpointTaken, Collect, StartVertex, VertexFinished
-from tests.sim.decisions import Decision
+from streamscope.testing.simulation.laws.decisions import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Instruction, Notice
     from jobmanager.state.records import InstanceState, VertexState
     from rvertex.vertex.spec import VertexSpec
-    from tests.sim.scheduler import Scheduler
-    from tests.sim.workload import Workload
+    from streamscope.testing.simulation.scheduler import Scheduler
+    from streamscope.testing.simulation.workload import Workload
 
 Position = tuple[int, ...]
 
@@ -42,8 +42,8 @@ class WatchedManager(JobManager):
         self._world = world
         #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
         self._pairs: dict[tuple[int, int], Position] = {}
-        #: (Vertex, instance) that was asked for a checkpoint -> what it had consumed then.
-        self._asked: dict[tuple[str, int], Position] = {}
+        #: (Vertex, instance) that owes a checkpoint to a newcomer -> its position at the request.
+        self._sources: dict[tuple[str, int], Position] = {}
         #: What checkpoints name, and what the last one of each instance does.
         self._parts_of: dict[str, tuple[str, ...]] = {}
         self._last_parts: dict[int, tuple[str, ...]] = {}
@@ -55,7 +55,7 @@ class WatchedManager(JobManager):
     def copy_state(self) -> StateCopied:
         copy = super().copy_state()
         self._world.met["state copied"] += 1
-        self._followed([copy])  # from here on a successor knows what it says
+        self._followed([copy])  # from here on a successor knows its content
         return copy
 
     def recall(self, notices: Iterable[Notice]) -> None:
@@ -100,26 +100,26 @@ class WatchedManager(JobManager):
             if old is not None:
                 self._pairs.setdefault((old.epoch, instance.epoch), old.consumed)
         self.tracker.check()
-        self._note_who_is_asked()
+        self._note_sources()
         if isinstance(notice, CheckpointTaken):
             self._reads_are_in_order(notice.vertex)
         self._is_in_order(newest)
         for instruction in out:
             if isinstance(instruction, Tell) and isinstance(instruction.instruction, Collect):
-                self._nobody_needs(instruction.instruction)
+                self._check_collect(instruction.instruction)
             elif isinstance(instruction, DeleteFiles):
-                self._nobody_names(instruction.names)
+                self._check_deletion(instruction.names)
         return out
 
     def _followed(self, notices: Iterable[Notice]) -> None:
-        """What one that recalls the log keeps is the end of what is kept."""
+        """A successor that recalls the log keeps the newest checkpoints."""
         successor = self._successor
         for notice in notices:
             takeover.recall(successor.job, notice)
         successor.tracker.check()
         # It listens no more, but what still comes is logged, so a successor may know checkpoints
-        # that it does not. Nothing is deleted any more: that their files are there is asked of
-        # every successor (tests.sim.checkers, "the deleted are not taken up").
+        # that it does not. Nothing is deleted any more: that their files exist is checked for
+        # every successor (``checkers``: "the deleted are not taken up").
         if self.state == "stopped":
             return
         for vertex in self.topology.vertices:
@@ -135,27 +135,27 @@ class WatchedManager(JobManager):
             if not all(map(ge, other.reads, one.reads)):
                 self._world.violate("checkpoints read in order", f"{vertex}: {one}, then {other}")
 
-    def _note_who_is_asked(self) -> None:
-        """A newcomer begins at or after where the one was that is asked for its checkpoint."""
-        asked = {
+    def _note_sources(self) -> None:
+        """A newcomer begins at or after the position of the instance that it learns from."""
+        sources = {
             (vertex.shape.id, join.source): self.job.instance(vertex.shape.id, join.source)
             for vertex in self.vertices.values()
             for join in vertex.joins
             if join.source is not None
         }
-        self._asked = {
-            one: self._asked.get(one, source.consumed)
-            for one, source in asked.items()
+        self._sources = {
+            one: self._sources.get(one, source.consumed)
+            for one, source in sources.items()
             if source is not None
         }
 
     def _is_in_order(self, newest: int) -> None:
-        """Who is there, who joins, and what those that are new will read."""
+        """Instances, joins, and the inputs of new instances."""
         for vertex in self.vertices.values():
             name, there = vertex.shape.id, {i.epoch for i in vertex.instances}
             slots = [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]
             if len(slots) != len(set(slots)):
-                self._world.violate("each instance on a slot of its own", f"{name}: {slots}")
+                self._world.violate("one slot per instance", f"{name}: {slots}")
             slots = [i.checkpoint_slot for i in vertex.instances if i.replaces is None]
             if len(slots) != len(set(slots)):
                 self._world.violate("each instance has its checkpoint slot", f"{name}: {slots}")
@@ -170,15 +170,17 @@ class WatchedManager(JobManager):
         """It counts as where it will read from, and that is in memory or will be written."""
         name, known = vertex.shape.id, {r.name: r for r in self.tracker.refs(vertex.shape.id)}
         if new.checkpoint not in known:
-            self._world.violate("instances begin from what is kept", f"{name}: {new.checkpoint}")
+            self._world.violate(
+                "instances begin from kept checkpoints", f"{name}: {new.checkpoint}"
+            )
             return
         reads = known[new.checkpoint].reads
         if new.consumed != reads:
             self._world.violate("memory is held for a replay", f"{name}: {new.consumed}, {reads}")
         log = self._successor.job
         if log.vertices[name].is_finished and not log.is_retired(name):
-            self._reopened.add(name)  # somebody still asks for what it had in memory
-        elif log.is_retired(name) and not self._is_asked_for(name):
+            self._reopened.add(name)  # a reader still needs its memory
+        elif log.is_retired(name) and not self._is_needed(name):
             self._world.violate("a retired vertex does not run again", name)
         for seq, stream in zip(reads, vertex.shape.inputs, strict=False):  # a source reads more
             writers = self.vertices[stream.writer.vertex].instances
@@ -187,14 +189,14 @@ class WatchedManager(JobManager):
                 detail = f"{name} begins at {seq} of {stream.id}, which is there from {kept}"
                 self._world.violate("what one begins with is there", detail)
 
-    def _is_asked_for(self, name: str) -> bool:
+    def _is_needed(self, name: str) -> bool:
         """Whether it was begun again for its readers, or what one reads that was and still runs.
 
-        Such a one goes on to its end though its own readers finish meanwhile.
+        Such a vertex runs to its end though its own readers finish meanwhile.
         """
         memory = [s.reader for s in self.vertices[name].shape.outputs if not s.is_durable]
         readers = (reader.vertex for reader in memory if reader is not None)
-        return name in self._reopened or any(map(self._is_asked_for, readers))
+        return name in self._reopened or any(map(self._is_needed, readers))
 
     def _count(self, notice: Notice, out: list[Instruction], *, is_stale: bool) -> None:
         met, kind = self._world.met, type(notice).__name__
@@ -206,7 +208,7 @@ class WatchedManager(JobManager):
                 strategy = self.vertices[order.vertex].shape.recovery.strategy
                 met[f"instance from a checkpoint by {strategy}"] += 1
 
-    def _nobody_names(self, names: tuple[str, ...]) -> None:
+    def _check_deletion(self, names: tuple[str, ...]) -> None:
         """The next checkpoint of an instance may name what the one before it did."""
         for vertex, instance in self.job.instances():
             begun = self._parts_of.get(instance.checkpoint, ())
@@ -216,13 +218,13 @@ class WatchedManager(JobManager):
                 self._world.violate("nothing live collected", detail)
 
     def _is_level(self, notice: TwinLevel) -> None:
-        """An instance goes only when its twin has come as far as it was when that began."""
+        """An instance ends only when its twin has reached its position at the twin's start."""
         new = self.job.instance(notice.vertex, notice.new_epoch)
         goal = self._pairs.get((notice.old_epoch, notice.new_epoch))
         if new is not None and goal is not None and not all(map(ge, new.consumed, goal)):
             self._world.violate("twins are level", f"{notice}: {new.consumed}, not {goal}")
 
-    def _nobody_needs(self, collect: Collect) -> None:
+    def _check_collect(self, collect: Collect) -> None:
         """What hosts may forget is below all that any reader, however recovered, may ask for."""
         for mark in collect.marks:
             stream = self.job.topology.streams[mark.stream]
@@ -231,8 +233,8 @@ class WatchedManager(JobManager):
             reader, k = self.vertices[stream.reader.vertex], stream.reader.index
             refs = self.tracker.refs(reader.shape.id)
             needs = [i.consumed[k] for i in reader.instances]
-            asked = [(reader.shape.id, j.source) for j in reader.joins if j.source is not None]
-            needs += [self._asked[one][k] for one in asked if one in self._asked]
+            sources = [(reader.shape.id, j.source) for j in reader.joins if j.source is not None]
+            needs += [self._sources[one][k] for one in sources if one in self._sources]
             if stream.is_durable:
                 needs.append(refs[0].reads[k])
             elif reader.shape.recovery.strategy == "replay":

@@ -1,24 +1,27 @@
-"""Faults that wait for their moment: each looks at the world until what it is after is there.
+"""Faults that wait for their moment: each waits until its target exists.
 
 A fault at a random time seldom meets what is rare: memory that was forgotten but is not covered by
-a checkpoint, an instance nobody has heard of, a job manager that wakes beside its successor. These
-look at the state of the job manager and at the files; which of several moments they take, and whom
-they hit, the seed decides.
+a checkpoint, an instance that no log names, a job manager that wakes beside its successor. These
+read the state of the job manager and the files. The seed decides which moment they take, and whom
+they hit.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tests.sim.storage import root_of
+from streamscope.testing.simulation.scheduler import Process
+from streamscope.testing.simulation.storage import FaultyBlobs, root_of
+from streamscope.testing.simulation.workload import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jobmanager.state.records import VertexState
-    from tests.sim.world import HostProcess, World
+    from streamscope.testing.simulation.world import HostProcess, World
 
 LOOKS_MAX = 200
 LOOK_S = 0.01
@@ -29,6 +32,12 @@ Target = TypeVar("Target")
 def slot_of(host: HostProcess) -> int:
     """The slot that a host was started for."""
     return int(host.spec.host.removeprefix("h").split(".")[0])
+
+
+def user_root(world: World) -> FaultyBlobs:
+    """The root of the job as its user has it, whose store does not fail."""
+    user = Process("user", lambda reason: None)
+    return FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
 
 
 def volatile_streams(world: World) -> dict[str, str]:
@@ -94,8 +103,8 @@ def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
 
 
 def crash_spilled(world: World) -> None:
-    """A slow host lets its writers spill; a host dies when that is gone but may be asked for."""
-    seen = spilled(world)
+    """A slow host lets its writers spill; a host dies when these items are gone but needed."""
+    known = spilled(world)
     hosts = world.live_hosts()
     if hosts:
         slow = world.scheduler.random.choice(hosts)
@@ -105,8 +114,8 @@ def crash_spilled(world: World) -> None:
 
     def find() -> list[HostProcess]:
         there = spilled(world)
-        gone = sorted(seen - there)
-        seen.update(there)
+        gone = sorted(known - there)
+        known.update(there)
         slots = {slot for name in gone for slot in _slots_that_may_ask(world, name)}
         return [host for host in world.live_hosts() if slot_of(host) in slots]
 

@@ -1,59 +1,65 @@
 """What goes wrong, when: one small function per kind of fault, all driven by the seed.
 
-Those that wait for their moment are in :mod:`tests.sim.strikes` and :mod:`tests.sim.moments`.
+Those that wait for their moment are in ``strikes`` and ``moments``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobmanager.storage.root import DRAIN, FINISH, REQUESTS, STOP
-from tests.sim.delivery_faults import DELIVERY_KINDS
-from tests.sim.moments import MOMENTS
-from tests.sim.scheduler import Process
-from tests.sim.storage import FaultyBlobs, root_of
-from tests.sim.strikes import STRIKES, slot_of, spilled, volatile_streams
-from tests.sim.workload import ROOT
+from jobmanager.storage.root import DRAIN, REQUESTS, STOP
+from streamscope.testing.simulation.faults.moments import MOMENTS
+from streamscope.testing.simulation.faults.strikes import (
+    STRIKES,
+    slot_of,
+    spilled,
+    user_root,
+    volatile_streams,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
 
-    from tests.sim.world import HostProcess, World
+    from streamscope.testing.simulation.world import HostProcess, World
 
 #: Hosts are there after half a second, and an undisturbed job takes one or two.
 FIRST_BY_S = 0.8
 PAUSE_S = 0.4
-#: Deliveries go on for as long as the job does, and some seconds longer.
-DELIVERIES_BY_S, DELIVERIES_PAUSE_S = 8.0, 2.0
-#: Of the runs, how many have a given fault of tests.sim.moments.
+#: Of the runs, how many have a given fault of streamscope.testing.simulation.faults.moments.
 MOMENTS_SHARE = 0.4
 WAYS_TO_DIE = ("before", "torn", "after")
 
 
-def inject(world: World, kinds: Sequence[str]) -> list[str]:
+class Kind(NamedTuple):
+    """A kind of fault: what happens, by when it begins, and the mean pause until the next one."""
+
+    happen: Callable[[Any], None]
+    by_s: float = FIRST_BY_S
+    pause_s: float = PAUSE_S
+
+
+def inject(world: World, kinds: Mapping[str, Kind]) -> list[str]:
     """Choose some of these kinds and let each happen a few times; gives the chosen ones."""
     random = world.scheduler.random
     share = max(0.2, min(1.0, 2 / len(kinds)))
     moments = {f.__name__ for f in MOMENTS}
     chosen = [k for k in kinds if random.random() < (MOMENTS_SHARE if k in moments else share)]
-    for kind in chosen:
-        is_of_deliveries = kind in DELIVERY_KINDS
-        pause_s = DELIVERIES_PAUSE_S if is_of_deliveries else PAUSE_S
-        at_s = random.uniform(0.0, DELIVERIES_BY_S if is_of_deliveries else FIRST_BY_S)
+    for name in chosen:
+        kind = kinds[name]
+        at_s = random.uniform(0.0, kind.by_s)
         for _ in range(random.randint(1, 4)):
-            at_s += random.expovariate(1 / pause_s)
+            at_s += random.expovariate(1 / kind.pause_s)
             world.calm_s = max(world.calm_s, at_s + 60)
-            world.scheduler.after(at_s, None, partial(_happen, world, kind))
+            world.scheduler.after(at_s, None, partial(_happen, world, name, kind))
     return chosen
 
 
-def _happen(world: World, kind: str) -> None:
+def _happen(world: World, name: str, kind: Kind) -> None:
     if not world.state:
-        world.scheduler.note(f"fault {kind}")
-        world.scheduler.met[f"fault {kind}"] += 1
-        (KINDS.get(kind) or DELIVERY_KINDS[kind])(world)
+        world.scheduler.note(f"fault {name}")
+        world.scheduler.met[f"fault {name}"] += 1
+        kind.happen(world)
 
 
 def _some_host(world: World) -> HostProcess | None:
@@ -74,7 +80,7 @@ def crash_all(world: World) -> None:
 
 
 def power_loss(world: World) -> None:
-    """The power of one machine goes, with what was not synced there; now and then of all."""
+    """One machine, now and then each, loses its power and its data that is not synced."""
     random = world.scheduler.random
     hosts = world.live_hosts()
     processes = [world.manager, *(host.process for host in hosts)]
@@ -94,7 +100,7 @@ def crash_manager(world: World) -> None:
         world.manager.kill("killed")
 
 
-def mine_host(world: World) -> None:
+def trap_host(world: World) -> None:
     """A host dies inside an operation of the store: before it, after it, or with a torn write."""
     if (host := _some_host(world)) is not None:
         random = world.scheduler.random
@@ -102,7 +108,7 @@ def mine_host(world: World) -> None:
         world.disk.mines[host.process.name] = (random.randint(0, 30), how)
 
 
-def mine_manager(world: World) -> None:
+def trap_manager(world: World) -> None:
     """The job manager dies inside an operation of the store."""
     random = world.scheduler.random
     how = random.choice(WAYS_TO_DIE)
@@ -178,7 +184,7 @@ def slow_store(world: World) -> None:
 
 
 def zombie(world: World) -> None:
-    """A host sleeps, is replaced, wakes and goes on until it notices."""
+    """A host sleeps, is replaced, wakes and works until it notices."""
     host = _some_host(world)
     if host is None:
         return
@@ -228,26 +234,12 @@ def second_attempt(world: World) -> None:
 def drain(world: World) -> None:
     """A user asks for a host to be drained; he may ask again, or for one that is gone."""
     if (host := _some_host(world)) is not None:
-        user = Process("user", lambda reason: None)
-        root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
-        root.put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
+        user_root(world).put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
 
 
 def stop(world: World) -> None:
     """A user has the job stop, and resumes it."""
-    user = Process("user", lambda reason: None)
-    root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
-    root.put(f"{REQUESTS}/{STOP}", b"")
-
-
-def request_finish(world: World) -> None:
-    """A user has the job finish, again and again until it has."""
-    if world.state:
-        return
-    user = Process("user", lambda reason: None)
-    root = FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
-    root.put(f"{REQUESTS}/{FINISH}", b"")
-    world.scheduler.after(5.0, None, partial(request_finish, world))
+    user_root(world).put(f"{REQUESTS}/{STOP}", b"")
 
 
 def straggler(world: World) -> None:
@@ -280,15 +272,15 @@ def crash_joining(world: World) -> None:
 
 
 def _slots_of_joins(world: World) -> list[int]:
-    """Where those are that join or have just begun to, and those that they learn from."""
+    """Slots of instances that join or have just begun to, and of the instances they learn from."""
     core = world.core
     rows = [] if core is None else list(core.vertices.values())
-    asked = [v for v in rows if any(j.source is not None for j in v.joins)]
+    sources = [v for v in rows if any(j.source is not None for j in v.joins)]
     begun = [
         v for v in rows if len(v.instances) > 1 and any(i.state == "starting" for i in v.instances)
     ]
-    slots = [j.slot for v in asked for j in v.joins]
-    return slots + [i.slot for v in [*asked, *begun] for i in v.instances]
+    slots = [j.slot for v in sources for j in v.joins]
+    return slots + [i.slot for v in [*sources, *begun] for i in v.instances]
 
 
 def second_manager(world: World) -> None:
@@ -308,15 +300,15 @@ def second_manager(world: World) -> None:
     again(6, world.takeovers)
 
 
-KINDS: dict[str, Callable[[World], None]] = {
-    f.__name__: f
+KINDS: dict[str, Kind] = {
+    f.__name__: Kind(f)
     for f in (
         crash_host,
         crash_all,
         power_loss,
         crash_manager,
-        mine_host,
-        mine_manager,
+        trap_host,
+        trap_manager,
         cut_control,
         cut_data,
         partition,

@@ -1,8 +1,8 @@
-"""One thread, one seed: virtual time, processes and what they do next.
+"""One thread, one seed: virtual time, processes and their next steps.
 
 A process is what can die by itself: a host, a job manager. Every event belongs to one. Time jumps
 from event to event; ties cannot matter because delays are drawn from the seed. While a process
-waits for its own background work the others go on (:meth:`Scheduler.wait`).
+waits for its own background work the others continue (:meth:`Scheduler.wait`).
 
 Invariants: (1) nothing of a dead process ever runs; (2) a paused process runs nothing until it
 wakes; (3) the trace of a seed is the same in every run and on every machine.
@@ -31,12 +31,12 @@ START_US = 1_700_000_000_000_000
 WAITS_MAX = 12
 
 
-#: What polls in vain looks again after at most so long, and less and less often.
+#: Longest pause after a poll in vain; pauses grow.
 IDLE_S, IDLE_MAX_S = 0.05, 0.5
 
 
 def idle_s(times: int) -> float:
-    """The longest pause of what found nothing to do so many times in a row."""
+    """The longest pause after ``times`` polls in vain."""
     return min(IDLE_S * max(1.0, times / 10), IDLE_MAX_S)
 
 
@@ -50,7 +50,7 @@ class Process:
     def __init__(self, name: str, on_death: Callable[[str], None]) -> None:
         self.name = name
         self.is_dead = False
-        #: Its main thread is inside a wait: only its background and its lines go on.
+        #: Its main thread is inside a wait: only its background and its lines work.
         self.waits = 0
         self.deferred: list[Callable[[], object]] = []
         self.paused_until_s = 0.0
@@ -162,7 +162,7 @@ class Scheduler:
             assert owner.is_dead, f"{owner.name} crashed alive"
 
     def wait(self, owner: Process, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """The main thread of ``owner`` waits; the world goes on. Raises CrashedError if it dies."""
+        """The main thread of ``owner`` waits, others work. Raises CrashedError if it dies."""
         deadline_s = self.now_s + timeout_s
         owner.waits += 1
         assert owner.waits <= WAITS_MAX, owner.name
@@ -193,7 +193,7 @@ class SimClock:
 
 
 class SimBackground:
-    """The background threads of one process: tasks start in order and end when the seed says."""
+    """The background threads of one process: tasks start in order, and the seed ends them."""
 
     def __init__(self, world: Scheduler, process: Process, *, slow_s: float) -> None:
         self._world, self._process = world, process
@@ -241,7 +241,7 @@ class SimBackground:
     def _run(self, future: Future[Any], task: Callable[[], Any]) -> None:
         try:
             result = task()
-        except Exception as error:  # the future carries it to whoever waits
+        except Exception as error:  # the future carries it to the waiting thread
             future.set_exception(error)
         else:
             future.set_result(result)

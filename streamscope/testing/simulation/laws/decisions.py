@@ -33,12 +33,12 @@ class Decision:
         self._answered = self._joins_answered()
 
     def broken(self, out: Iterable[Instruction]) -> Iterator[Broken]:
-        """The laws that the decision broke, each with what was seen."""
+        """The laws that the decision broke, each with details."""
         notice = self._notice
         if isinstance(notice, HostReady) and self._is_refused:
             host = self._core.job.current(notice.host)
             if host is not None and host.state == "ready":
-                yield "second attempts are refused", notice.host
+                yield "second attempts do not start", notice.host
         if isinstance(notice, ItemsLost) and self._is_early:
             writer = self._core.vertices[self._core.topology.writer(notice.stream)]
             if any(i.epoch > self._newest for i in writer.instances):
@@ -56,7 +56,7 @@ class Decision:
         gone = {name for i in out if isinstance(i, DeleteFiles) for name in i.names}
         for vertex, instance in self._core.job.instances() if gone else ():
             if instance.state in ("waiting", "starting") and instance.checkpoint in gone:
-                yield "what is to be loaded is kept", f"{vertex.shape.id} {instance.checkpoint}"
+                yield "checkpoints to load are kept", f"{vertex.shape.id} {instance.checkpoint}"
 
     def _is_second_attempt(self) -> bool:
         notice = self._notice
@@ -104,10 +104,10 @@ class Decision:
             there = min(i.released.get(stream.id, 0) for i in vertex.instances)
             if there > max(needed, elder.released.get(stream.id, 0)):
                 detail = f"{stream.id} from {needed}, there from {there}"
-                yield "no memory that is asked for is retired", detail
+                yield "no memory that readers need is retired", detail
 
     def _memory_of(self, vertex: VertexState, new: InstanceState) -> Iterator[Broken]:
-        """A new instance has in memory what it writes from its checkpoint on, nothing before."""
+        """A new instance has in memory its items from its checkpoint on, and none before."""
         known = {r.name: r for r in self._core.tracker.refs(vertex.shape.id)}
         ref = known.get(new.checkpoint)
         for stream in vertex.shape.outputs if ref is not None else ():

@@ -1,7 +1,7 @@
 """What befalls single frames of lines that hold: a copy, an overtaking, a loss.
 
 A transport that keeps the order does none of this; the ends of a line must not rest on it. Frames
-that are lost together with their line are the matter of :mod:`tests.sim.network`.
+that are lost together with their line are the matter of ``network``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.sim.scheduler import Scheduler
+    from streamscope.testing.simulation.scheduler import Scheduler
 
-#: A frame or a copy is later than it should be by at most so much.
+#: Greatest delay of a frame or a copy.
 LATE_S = 2.0
 #: Of the frames that are sent while a fate is due, it befalls this share.
 SHARE = 0.5
@@ -29,7 +29,7 @@ class Fates:
         self._due: Counter[str] = Counter()
 
     def expect(self, fate: str, frames: int) -> None:
-        """This is to befall so many frames more: ``up copy``, ``data late`` and the like."""
+        """Let this happen to more ``frames``: ``up copy``, ``data late`` and the like."""
         self._due[fate] += frames
 
     def late_s(self, line: str) -> list[float]:
@@ -40,7 +40,7 @@ class Fates:
         return [first_s, self._some_s()] if self._befalls(f"{line} copy") else [first_s]
 
     def _befalls(self, fate: str) -> bool:
-        """Draws nothing while none is due: runs without these faults stay what they were."""
+        """Draws nothing while none is due: runs without these faults keep their trace."""
         if not self._due[fate] or not self._world.chance(SHARE):
             return False
         self._due[fate] -= 1

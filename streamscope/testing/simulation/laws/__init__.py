@@ -1,0 +1,1 @@
+"""Laws that hold in simulated jobs under all faults."""

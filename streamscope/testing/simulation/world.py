@@ -1,0 +1,395 @@
+"""The world of one job: its hosts, its job manager, its store and its network, in one thread.
+
+Everything that decides anything is production code: ``Driver`` with its ``JobManager``, ``Host``
+with its runners, ``RStream``, ``DurableLog``, the notice log. Only their surroundings
+(:class:`rvertex.host.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``,
+``Clock``, ``BlobStore``) is simulated.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING
+
+from rstream.errors import OperatingError
+from rvertex.host.host import Host, HostSpec
+from streamscope.testing.simulation.network import ControlLink, Network, SimReader, StreamService
+from streamscope.testing.simulation.scheduler import (
+    Process,
+    Scheduler,
+    SimBackground,
+    SimClock,
+    idle_s,
+)
+from streamscope.testing.simulation.storage import Disk, FaultyBlobs, root_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rstream.clock import Clock
+    from rstream.log.background import Background
+    from rstream.store.protocol import BlobStore
+    from rvertex.messages import Mark
+    from rvertex.sources.logs.protocol import LogReader
+    from rvertex.sources.spec import SourcePartition
+    from streamscope.testing.simulation.laws.checkers import Checkers
+    from streamscope.testing.simulation.laws.watched import WatchedManager
+    from streamscope.testing.simulation.protocols import AnyManager
+    from streamscope.testing.simulation.workload import Workload
+
+#: Virtual seconds from the last fault to the end of the job.
+LIMIT_S = 900.0
+#: Virtual seconds in which every host, also a zombie, has left after the end of its job.
+LEAVE_S = 120.0
+
+
+class SimWiring:
+    """What a simulated host asks of its surroundings (rvertex.host.wiring.Wiring)."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world, self.process = world, process
+        self.clock: Clock = SimClock(world.scheduler, process)
+        self.background: Background = world.background(process)
+
+    def open_store(self, uri: str) -> BlobStore:
+        return FaultyBlobs(self._world.disk, self.process, root_of(uri))
+
+    def serve(self, bind: str, secret: str) -> StreamService:
+        return StreamService(self._world.network, self.process)
+
+    def connect(
+        self,
+        address: str,
+        secret: str,
+        peer: str,
+        on_message: Callable[[bytes], None],
+        on_disconnect: Callable[[], None],
+    ) -> ControlLink:
+        service = self._world.network.controls.get(address)
+        if service is None or service.is_closed or service.process.is_dead:
+            raise OperatingError(f"{address}: no process answers")
+        return ControlLink(
+            self._world.network, self.process, service, peer, on_message, on_disconnect
+        )
+
+    def read_remote(
+        self,
+        address: str,
+        secret: str,
+        stream_id: str,
+        epoch: int,
+        seq: int,
+        store: BlobStore,
+        on_change: Callable[[], None],
+        *,
+        durable_first: bool,
+    ) -> SimReader:
+        return SimReader(
+            self._world.network,
+            self.process,
+            address,
+            stream_id,
+            epoch,
+            seq,
+            store=store,
+            on_change=on_change,
+            durable_first=durable_first,
+        )
+
+    def open_log(
+        self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
+    ) -> LogReader:
+        return self._world.open_log(self, source, positions, wake)
+
+    def close(self) -> None:
+        self.background.close()
+
+
+class SimHost(Host):
+    """A host whose runners are polled in no promised order."""
+
+    shuffle: Callable[[list[str]], None]
+
+    def poll(self) -> bool:
+        names = list(self._runners)
+        self.shuffle(names)
+        self._runners = {name: self._runners[name] for name in names}
+        return super().poll()
+
+
+class HostProcess:
+    """A host from its start to its end, however that comes."""
+
+    def __init__(
+        self,
+        manager: AnyManager,
+        world: World,
+        spec: HostSpec,
+        on_exit: Callable[[str, str], None],
+        attempt: int,
+    ) -> None:
+        self.spec, self.attempt = spec, attempt
+        self._world = world
+        self._on_exit = on_exit
+        self._manager = manager
+        self.is_over = False
+        #: Turns without work, in a row.
+        self._idle = 0
+        #: How many times longer than usual it takes for a poll.
+        self.slowness = 1.0
+        self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
+        self.host: SimHost | None = None
+        world.hosts.append(self)
+        world.scheduler.after(0.0, self.process, self._start, is_main=True)
+
+    def _start(self) -> None:
+        world = self._world
+        wiring = SimWiring(world, self.process)
+        self.host = SimHost(self.spec, self._manager.vertices, wiring, attempt=self.attempt)
+        self.host.shuffle = world.scheduler.random.shuffle
+        self._guarded(self.host.open)
+        self._next(True)
+
+    def _turn(self) -> None:
+        assert self.host is not None
+        worked = self._guarded(self.host.poll)
+        if self.host.how:
+            self._guarded(self.host.close)
+            self._over(self.host.how)
+        self._next(bool(worked))
+
+    def _next(self, worked: bool) -> None:
+        self._idle = 0 if worked else self._idle + 1
+        longest_s = self._world.turn_s if worked else idle_s(self._idle)
+        pause_s = self._world.scheduler.between(0.0005, longest_s) * self.slowness
+        if not self.is_over:
+            self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
+
+    def _guarded(self, action: Callable[[], object]) -> object:
+        """As an executor does: an error of a host is reported as the way it ended."""
+        try:
+            return action()
+        except Exception as error:
+            if not isinstance(error, OperatingError):
+                self._world.bug(self.process, error)
+            assert self.host is not None
+            if not self.host.how:
+                self.host.how = f"{type(error).__name__}: {error}"
+                self.host.close()
+            self._over(self.host.how)
+            return None
+
+    def _over(self, how: str) -> None:
+        """It has ended by itself."""
+        if not self.is_over:
+            self.is_over = True
+            self._report(how)
+            self._world.network.break_lines_of(self.process)
+            self.process.is_dead = True
+
+    def _died(self, reason: str) -> None:
+        self._world.scheduler.note(f"{self.process.name} {reason}")
+        if not self.is_over:
+            self.is_over = True
+            self._report("killed")
+        self._world.network.break_lines_of(self.process)
+
+    def _report(self, how: str) -> None:
+        """The executor, in the job manager's process, sees it end."""
+        world = self._world
+        world.scheduler.note(f"{self.process.name} over: {how}")
+
+        def tell() -> None:
+            self._on_exit(self.spec.host, how)
+            self._manager.wake()
+
+        if self.attempt == 0:
+            late_s = world.scheduler.between(0.0, 1.0)
+            world.scheduler.after(late_s, self._manager.process, tell)
+
+
+class SimExecutor:
+    """Starts hosts (rvertex.host.executor.Executor); sometimes tries one twice, as Spark may."""
+
+    bind = "sim"
+
+    def __init__(self, world: World, manager: AnyManager) -> None:
+        self._world, self._manager, self._process = world, manager, manager.process
+        self._hosts: list[HostProcess] = []
+
+    @property
+    def hosts(self) -> int:
+        return self._world.workload.hosts
+
+    def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
+        world = self._world
+        if spec.host in world.host_names:
+            world.scheduler.violate("no name is given twice", spec.host)
+        world.host_names.add(spec.host)
+        delay_s = world.scheduler.between(0.01, 0.5)
+        self._start_later(delay_s, spec, on_exit, 0)
+        if world.second_attempts and world.scheduler.chance(0.3):
+            self._start_later(delay_s + world.scheduler.between(0, 1.0), spec, on_exit, 1)
+
+    def _start_later(
+        self, delay_s: float, spec: HostSpec, on_exit: Callable[[str, str], None], attempt: int
+    ) -> None:
+        def start() -> None:
+            host = HostProcess(self._manager, self._world, spec, on_exit, attempt)
+            self._hosts.append(host)
+
+        self._world.scheduler.after(delay_s, self._process, start)
+
+    def close(self, wait_s: float) -> None:
+        self._world.scheduler.wait(
+            self._process, lambda: all(h.is_over for h in self._hosts), wait_s
+        )
+
+
+class World:
+    """One job, from its start to its end."""
+
+    def __init__(self, seed: int, workload: Workload, disk: Disk, scheduler: Scheduler) -> None:
+        self.seed = seed
+        self.workload = workload
+        self.scheduler = scheduler
+        self.disk = disk
+        self.network = Network(scheduler)
+        #: Of all hosts that any job manager ordered.
+        self.host_names: set[str] = set()
+        scheduler.met.update(f"job with {what}" for what in workload.features())
+        self.hosts: list[HostProcess] = []
+        self.second_attempts = False
+        #: Longest poll of a host that has work, virtual seconds. Where polls are long, a small job
+        #: is still at work when its faults come.
+        self.turn_s = scheduler.random.choice([0.03, 0.1, 0.3])
+        self.slow_store_s = 0.0
+        #: Virtual seconds at which the last fault has passed.
+        self.calm_s = 0.0
+        self.manager_deaths = 0
+        self.state = ""
+        self.error = ""
+        #: Job managers that were refused, that took over from a live one, that were fenced.
+        self.refused = self.takeovers = self.fenced = 0
+        self._names = 0
+        self.prepare()
+        self.current = self.open_manager(is_resumed=False)
+
+    # ---- what jobs have that read logs or deliver
+
+    def prepare(self) -> None:
+        """Called before the first job manager begins."""
+
+    def begin(self, checkers: Checkers) -> None:
+        """Called when the faults are chosen."""
+
+    def open_log(
+        self,
+        wiring: SimWiring,
+        source: SourcePartition,
+        positions: Sequence[int],
+        wake: Callable[[], None],
+    ) -> LogReader:
+        """A reader of a live log."""
+        raise AssertionError("this job reads no live log")
+
+    def let_go(self, process: Process, marks: tuple[Mark, ...]) -> None:
+        """A job manager no longer needs the output below these marks."""
+
+    def finish(self) -> None:
+        """Called when the job has ended."""
+
+    def is_complete(self) -> None:
+        """Called when the output is complete and no law is broken."""
+
+    def close(self) -> None:
+        """Called when the run is over."""
+
+    # ---- processes
+
+    def fresh_name(self, name: str) -> str:
+        """A name no process has had."""
+        self._names += 1
+        return f"{name}~{self._names}"
+
+    def background(self, process: Process) -> SimBackground:
+        """The background threads of a process."""
+        return SimBackground(self.scheduler, process, slow_s=self.slow_store_s)
+
+    def bug(self, process: Process, error: Exception) -> None:
+        """Production code raised an unexpected error."""
+        where = "".join(traceback.format_exception(error)[-4:])
+        self.scheduler.violate("no bug", f"{process.name}: {error!r}\n{where}")
+
+    def live_hosts(self) -> list[HostProcess]:
+        """Those that have not ended."""
+        return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
+
+    def open_manager(self, *, is_resumed: bool, is_rival: bool = False) -> AnyManager:
+        """A job manager."""
+        raise NotImplementedError
+
+    def open_executor(self, manager: AnyManager) -> SimExecutor:
+        """What starts the hosts of a job manager."""
+        return SimExecutor(self, manager)
+
+    # ---- job managers
+
+    @property
+    def manager(self) -> Process:
+        """The process of the present job manager."""
+        return self.current.process
+
+    @property
+    def core(self) -> WatchedManager | None:
+        """What the present job manager decides with; None before it has begun."""
+        return self.current.core
+
+    def start_manager(self) -> None:
+        """A job manager that replaces a dead one."""
+        if self.state or not self.manager.is_dead:
+            return
+        self.current = self.open_manager(is_resumed=True)
+
+    def start_rival(self) -> None:
+        """Another one, on another machine, while the present one may be alive."""
+        self.open_manager(is_resumed=True, is_rival=True)
+
+    def taken_over_by(self, rival: AnyManager) -> None:
+        """The root is its own now; the former one may not know."""
+        self.takeovers += 1
+        self.current = rival
+
+    def ended(self, manager: AnyManager, state: str, error: str) -> None:
+        """A job manager reports that the job has ended."""
+        self.scheduler.note(f"{manager.process.name} ended: {state} {error}")
+        if manager.is_current and state == "stopped":
+            self.scheduler.met["job stopped"] += 1
+            manager.process.kill("stopped")  # and somebody resumes it
+        elif manager.is_current:
+            self.state, self.error = state, error
+
+    # ---- running
+
+    def run(self) -> None:
+        """Until the job has ended, or a law is broken, or time is up."""
+        world = self.scheduler
+        while not self.state and not world.violations:
+            if world.now_s > self.calm_s + LIMIT_S:
+                world.violate("job ends", f"still running after {world.now_s:.0f} s")
+            elif not world.step():
+                world.violate("job ends", "nothing more will happen")
+        if self.state and self.state != "finished":
+            world.violate("job ends", f"{self.state}: {self.error}")
+        if not world.violations:
+            self.finish()
+        if not world.violations:
+            self._all_leave()
+
+    def _all_leave(self) -> None:
+        """No host outlives its job, however it was cut off."""
+        deadline_s = self.scheduler.now_s + LEAVE_S
+        while self.live_hosts() and self.scheduler.now_s < deadline_s and self.scheduler.step():
+            pass
+        for host in self.live_hosts():
+            self.scheduler.violate("the fenced leave", f"{host.process.name} still runs")

@@ -1,0 +1,1 @@
+"""Ways to run a query that need more than a schedule."""
