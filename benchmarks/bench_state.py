@@ -27,19 +27,21 @@ import pyarrow as pa
 
 from planner import KeyedContext, KeyedProcess
 from planner.api.stream import Stream
+from rstream.store.blobs import open_store
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
-from rvertex.checkpoint.codec import CheckpointWriter, load_checkpoint
+from rvertex.checkpoint.checkpointer import read_checkpoint
+from rvertex.checkpoint.codec import CheckpointWriter
 from rvertex.events.run import Run
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.protocol import in_pieces
 from rvertex.operators.windows.hopping import WindowAggregate
 from rvertex.state.memory import StateMemory, give_memory
 from rvertex.state.scratch import Scratch
-from rvertex.vertex.spec import Snapshot, VertexId
+from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 ROWS, STEP_ROWS = 20_000_000, 131_072
 KEYS = (10, 10_000, 1_000_000, 5_000_000)
@@ -50,6 +52,7 @@ MB = 1e6
 #: DuckDB does not start with less.
 DUCKDB_MIN = 60_000_000
 PAYLOAD = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("x", pa.float64())])
+SPEC = VertexSpec(VertexId("v.0"), "v", 0, (), None, (), (), pa.schema([]), "s")
 AGGREGATES = (
     AggregateSpec("count", None, "rows"),
     AggregateSpec("sum", "n", "n"),
@@ -197,34 +200,25 @@ def keys_point(operator: Any, rows: int, keys: int, budget: int | None) -> dict[
 def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
     """A checkpoint of ``keys`` keys in a folder, from the first byte read to the first output."""
     with tempfile.TemporaryDirectory() as folder:
-        operator, given = _process(Noted), list(batches(keys, keys))
-        give_memory(operator, StateMemory(keys * 200))
-        for batch in given:
+        operator, given = _process(Noted), next(batches(keys, keys))
+        give_memory(operator, StateMemory(keys * 40))
+        for batch in batches(keys, keys):
             operator.process([Run(batch, np.array([batch.column(0)[-1].as_py()]))])
-        snapshot = Snapshot(VertexId("v"), "s", (0,), (0,), (b"",), (operator.snapshot(),))
+        snapshot = Snapshot(SPEC.id, "s", (0,), (0,), (b"",), (operator.snapshot(),))
 
-        def put(name: str, data: Any) -> None:
-            (Path(folder) / name.replace("/", "-")).write_bytes(data)
-
-        def fetch(names: Sequence[str]) -> list[bytes | None]:
-            return [(Path(folder) / name.replace("/", "-")).read_bytes() for name in names]
-
-        for _ in CheckpointWriter("c", 1, inline_bytes_max=100).write(snapshot, 1, put):
+        store = open_store(f"file://{folder}")
+        for _ in CheckpointWriter("c", 1).write(snapshot, 1, store.put):
             pass
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         memory = StateMemory(2**50 if budget is None else budget)
         begun, wall = time.process_time(), time.perf_counter()
-        (manifest,) = fetch(["c/00000001-000001.ckpt"])
-        assert manifest is not None
-        loaded = load_checkpoint(
-            manifest, name="c", state_schema="s", fetch=fetch, place=memory.placed
-        )
+        loaded = read_checkpoint(store, "c/00000001-000001.ckpt", SPEC, memory)
         read_s = time.process_time() - begun
         again = _process(Noted)
         give_memory(again, memory)
         again.load(loaded.snapshot.states[0])
         loaded_s = time.process_time() - begun
-        again.process([Run(given[0].slice(0, 1_000), np.array([INF_TIME]))])
+        again.process([Run(given.slice(0, 1_000), np.array([INF_TIME]))])
         spent, wall_s = time.process_time() - begun, time.perf_counter() - wall
     return {
         "state_bytes": size,

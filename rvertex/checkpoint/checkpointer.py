@@ -23,13 +23,16 @@ from rvertex.checkpoint.codec import (
     WrittenCheckpoint,
     checkpoint_path,
     load_checkpoint,
+    parts_bytes,
 )
 from rvertex.errors import CorruptCheckpointError
 from rvertex.messages import CheckpointTaken
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
+
+    import pyarrow as pa
 
     from rstream.clock import Clock
     from rstream.log.background import Background
@@ -267,7 +270,8 @@ def read_checkpoint(
 ) -> LoadedCheckpoint:
     """The checkpoint ``name`` of a vertex, its parts read several at once.
 
-    If they exceed the budget of ``memory``, they are on scratch.
+    If they exceed the budget of ``memory``, parts on the disk of the scratch folder are mapped
+    where they are, and others are on scratch.
 
     Raises:
         CorruptCheckpointError: it, or a part of it, is gone or not what was written.
@@ -277,7 +281,14 @@ def read_checkpoint(
         data = store.get(name)
     except FileNotFoundError as error:
         raise CorruptCheckpointError(name, "the file is gone") from error
+    root = store.uri.removeprefix("file://") if store.uri.startswith("file://") else None
+    state_bytes = parts_bytes(data, name) if root else 0
+
+    def fetch(paths: Sequence[str]) -> Sequence[bytes | pa.Buffer | None]:
+        mapped = [memory.mapped(f"{root}/{path}", state_bytes) for path in paths]
+        if root is None or any(part is None for part in mapped):
+            return store.get_many(paths)
+        return mapped
+
     schema = spec.state_schema
-    return load_checkpoint(
-        data, name=name, state_schema=schema, fetch=store.get_many, place=memory.placed
-    )
+    return load_checkpoint(data, name=name, state_schema=schema, fetch=fetch, place=memory.placed)

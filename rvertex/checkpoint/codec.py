@@ -18,6 +18,7 @@ ignored.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +113,10 @@ class CheckpointWriter:
                         if data.size <= self._inline_bytes_max:
                             body.add_inline(data)
                             continue
-                        part = self._known_part(data)
+                        digest = _checksum(data)
+                        part = self._parts.get(digest) or self._spare.get(digest)
                         if part is None:
-                            part = self._put(data, count, put)
+                            part = self._put(data, digest, count, put)
                             uploaded += part.size_bytes
                         yield
                     body.add_part(part)
@@ -129,17 +131,16 @@ class CheckpointWriter:
         paths = tuple(p.path for p in named.values())
         return WrittenCheckpoint(paths, size, uploaded + len(manifest), obsolete)
 
-    def _known_part(self, data: pa.Buffer) -> Part | None:
-        digest = _checksum(data)
-        return self._parts.get(digest) or self._spare.get(digest)
-
     def _put(
-        self, data: pa.Buffer, count: int, put: Callable[[str, pa.Buffer | bytes], None]
+        self,
+        data: pa.Buffer,
+        digest: bytes,
+        count: int,
+        put: Callable[[str, pa.Buffer | bytes], None],
     ) -> Part:
-        digest = _checksum(data)
         path = f"{self._folder}/parts/{self._epoch:08d}-{count:06d}-{digest.hex()}"
         put(path, data)
-        part = self._spare[digest] = Part(path, data.size, digest)
+        part = self._spare[digest] = Part(path, data.size, digest, zlib.crc32(data))
         return part
 
 
@@ -184,8 +185,8 @@ def load_checkpoint(
     *,
     name: str,
     state_schema: str,
-    fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
-    place: Callable[[bytes, int], bytes | pa.Buffer] = lambda blob, _: blob,
+    fetch: Callable[[Sequence[str]], Sequence[bytes | pa.Buffer | None]],
+    place: Callable[[bytes | pa.Buffer, int], bytes | pa.Buffer] = lambda blob, _: blob,
 ) -> LoadedCheckpoint:
     """The snapshot whose manifest is ``data``, read from the checkpoint ``name``.
 
@@ -232,6 +233,11 @@ def read_header(data: bytes, name: str) -> Header:
     return _open(data, name)[0]
 
 
+def parts_bytes(data: bytes, name: str) -> int:
+    """Bytes of all parts of a checkpoint. Raises as :func:`read_header`."""
+    return sum(part.size_bytes for part in _parts_of(read_header(data, name)).values())
+
+
 class _Body:
     """A manifest as it comes into being."""
 
@@ -270,7 +276,7 @@ class _Body:
         self._offset += data.size
 
     def add_part(self, part: Part) -> None:
-        self._entries.append(Stored(part.path, part.size_bytes, part.digest))
+        self._entries.append(Stored(part.path, part.size_bytes, part.digest, part.crc))
 
     def manifest(self) -> bytes:
         header = ENCODER.encode(self._header)
@@ -307,16 +313,10 @@ def _is_read(magic: bytes) -> bool:
 def _fetch_parts(
     header: Header,
     name: str,
-    fetch: Callable[[Sequence[str]], Sequence[bytes | None]],
-    place: Callable[[bytes, int], bytes | pa.Buffer],
+    fetch: Callable[[Sequence[str]], Sequence[bytes | pa.Buffer | None]],
+    place: Callable[[bytes | pa.Buffer, int], bytes | pa.Buffer],
 ) -> dict[str, tuple[Part, bytes | pa.Buffer]]:
-    wanted = {
-        entry.path: entry.part
-        for state in header.states
-        for _, entries in state.tables.values()
-        for entry in entries
-        if isinstance(entry, Stored)
-    }
+    wanted = _parts_of(header)
     found: dict[str, tuple[Part, bytes | pa.Buffer]] = {}
     size, paths = sum(part.size_bytes for part in wanted.values()), list(wanted)
     for at in range(0, len(paths), _FETCHED_PARTS):
@@ -325,11 +325,21 @@ def _fetch_parts(
             part = wanted[path]
             if blob is None:
                 raise CorruptCheckpointError(name, f"its part {path} is gone")
-            if len(blob) != part.size_bytes or _checksum(blob) != part.digest:
+            if len(blob) != part.size_bytes or not _is_whole(blob, part):
                 reason = f"the checksum of its part {path} does not match"
                 raise CorruptCheckpointError(name, reason)
             found[path] = part, place(blob, size)
     return found
+
+
+def _parts_of(header: Header) -> dict[str, Part]:
+    return {
+        entry.path: entry.part
+        for state in header.states
+        for _, entries in state.tables.values()
+        for entry in entries
+        if isinstance(entry, Stored)
+    }
 
 
 def _snapshot(header: Header, states: tuple[OperatorState, ...]) -> Snapshot:
@@ -372,6 +382,12 @@ def aligned(data: pa.Buffer) -> pa.Buffer:
 
 def _batch(data: memoryview) -> pa.RecordBatch:
     return pa.ipc.open_stream(aligned(pa.py_buffer(data))).read_next_batch()
+
+
+def _is_whole(data: bytes | pa.Buffer, part: Part) -> bool:
+    if part.crc is None:
+        return _checksum(data) == part.digest
+    return zlib.crc32(data) == part.crc
 
 
 def _checksum(data: bytes | memoryview | pa.Buffer) -> bytes:

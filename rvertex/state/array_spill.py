@@ -1,10 +1,10 @@
 """Arrays of operators on scratch: an operator keeps its arrays, their bytes leave memory.
 
 Most operators keep arrays by code of key, and immutable Arrow data. None of them knows of scratch.
-Over the memory budget the vertex looks through its operators, writes large arrays to scratch and
-puts the mapped ones in their place, largest first. The system then keeps the pages in use in memory
-and drops or writes back the others. Arrays that grow or are made anew are in memory until the next
-look. An operator that has a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
+Over the memory budget the vertex searches its operators, writes large arrays to scratch and puts
+the mapped ones in their place, largest first. The system then keeps the pages in use in memory and
+drops or writes back the others. Arrays that grow are in memory until the next search. An object
+that has a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
 
 Invariants: (1) an array in its new place has the same values, type and shape; (2) an array that may
 be written to is moved only if nothing else refers to it: no view, no snapshot, no local variable;
@@ -28,9 +28,9 @@ from rvertex.state.scratch import Scratch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: The operators are looked through after so much input.
+#: Bytes of input after which the operators are searched.
 LOOK_BYTES = 8 << 20
-#: What a call adds to its input, for what comes of CTIs alone.
+#: Bytes that count for a call without rows, which may emit rows.
 _CALL_BYTES = 1 << 12
 #: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
 _ITEMS_MAX = 1 << 10
@@ -120,21 +120,21 @@ class ArraySpill:
 
 
 class _Look:
-    """One look through operators: what they have in memory, and which arrays may be moved."""
+    """One search of operators: their bytes in memory, and the arrays that may be moved."""
 
     def __init__(self, scratch: Scratch, ends_at: type = Holder) -> None:
-        """``ends_at``: objects of this type are listed, not looked into."""
+        """``ends_at``: objects of this type are listed, not entered."""
         self._scratch, self._ends_at = scratch, ends_at
-        self._seen: set[int] = set()
+        self._entered: set[int] = set()
         self.nbytes = 0
         #: Bytes in memory and the place of each array.
         self.arrays: list[tuple[int, _Place]] = []
         self.ends: list[object] = []
 
     def through(self, operators: Sequence[object]) -> None:
-        """Look at all that operators refer to."""
+        """Find all arrays that operators refer to."""
         todo: list[tuple[object, _Place | None]] = [(operator, None) for operator in operators]
-        while todo:  # ends: nothing is looked at twice
+        while todo:  # ends: no object is entered twice
             value, place = todo.pop()
             if isinstance(value, np.ndarray | _ARROW):
                 if place is not None:
@@ -142,8 +142,10 @@ class _Look:
             elif isinstance(value, tuple):
                 if place is not None and sys.getrefcount(value) <= _OWN_REFERENCES:
                     todo += [(item, place.item(i)) for i, item in enumerate(value)]
-            elif not isinstance(value, str | bytes | int | float) and id(value) not in self._seen:
-                self._seen.add(id(value))
+            elif (
+                not isinstance(value, str | bytes | int | float) and id(value) not in self._entered
+            ):
+                self._entered.add(id(value))
                 if isinstance(value, self._ends_at):
                     self.ends.append(value)
                 else:

@@ -87,11 +87,18 @@ class StateMemory:
         self.spilled_bytes += stored.nbytes
         return stored
 
-    def placed(self, part: bytes, total_bytes: int) -> bytes | pa.Buffer:
+    def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if that exceeds the budget."""
-        if self.budget_bytes is None or total_bytes <= self.budget_bytes:
+        if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
         return self.scratch.store_bytes(part)
+
+    def mapped(self, path: str, total_bytes: int) -> pa.Buffer | None:
+        """A file with a part of a state of ``total_bytes``, mapped if that exceeds the budget."""
+        return self.scratch.map_file(path) if self._exceeds(total_bytes) else None
+
+    def _exceeds(self, total_bytes: int) -> bool:
+        return self.budget_bytes is not None and total_bytes > self.budget_bytes
 
     def added_to(self, memory: Memory) -> Memory:
         """What a host reports, with what its state takes."""

@@ -87,8 +87,26 @@ class Scratch:
         mapped = self._write(data.size, lambda file: file.write(data), writes=writes)
         return np.frombuffer(mapped, array.dtype).reshape(array.shape)
 
+    def map_file(self, path: str) -> pa.Buffer | None:
+        """A file of others, mapped; None if it is empty, not there or on another disk.
+
+        It may be deleted while it is mapped, which a disk of another machine may not allow.
+        """
+        try:
+            with open(path, "rb") as file:
+                found = os.fstat(file.fileno())
+                is_near = found.st_dev == os.stat(self.folder).st_dev
+                if not is_near or not found.st_size or self._is_over(found.st_size):
+                    return None
+                return self._mapped(file.fileno(), found.st_size)
+        except OSError:
+            return None
+
+    def _is_over(self, nbytes: int) -> bool:
+        return self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes
+
     def holds(self, address: int) -> bool:
-        """Whether the byte at an address is of a file."""
+        """Whether an address belongs to a file."""
         with self._lock:
             at = bisect.bisect_right(self._starts, address) - 1
             return at >= 0 and address < self._ends[self._starts[at]]
@@ -96,7 +114,7 @@ class Scratch:
     def _write(
         self, nbytes: int, write: Callable[[BinaryIO], object], *, writes: bool = False
     ) -> pa.Buffer:
-        if self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes:
+        if self._is_over(nbytes):
             raise ScratchFullError(self.folder, nbytes, f"its limit is {self.limit_bytes} bytes")
         try:
             number, path = tempfile.mkstemp(prefix=_PREFIX, dir=self.folder)
@@ -104,7 +122,9 @@ class Scratch:
                 with os.fdopen(number, "wb") as file:
                     write(file)
                 with open(path, "r+b" if writes else "rb") as file:
-                    return self._mapped(file.fileno(), os.path.getsize(path), writes=writes)
+                    size = os.path.getsize(path)
+                    self._written_bytes += size
+                    return self._mapped(file.fileno(), size, writes=writes)
             finally:
                 os.unlink(path)
         except OSError as error:
@@ -112,14 +132,13 @@ class Scratch:
                 raise ScratchFullError(self.folder, nbytes, "its disk is full") from error
             raise ScratchUnusableError(self.folder, str(error)) from error
 
-    def _mapped(self, number: int, size: int, *, writes: bool) -> pa.Buffer:
+    def _mapped(self, number: int, size: int, *, writes: bool = False) -> pa.Buffer:
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writes else 0)
         pages = mmap.mmap(number, size, prot=prot)
         buffer = pa.py_buffer(pages)
         start = buffer.address
         with self._lock:
             self._used_bytes += size
-            self._written_bytes += size
             bisect.insort(self._starts, start)
             self._ends[start] = start + size
         weakref.finalize(pages, self._free, start, size)

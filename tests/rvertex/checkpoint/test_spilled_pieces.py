@@ -11,18 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rstream.store.blobs import open_store
 from rvertex.aggregates.spec import AggregateSpec
+from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.checkpoint.codec import CheckpointWriter, load_checkpoint
+from rvertex.errors import CorruptCheckpointError
 from rvertex.events.run import NO_CTIS, Run
 from rvertex.operators.windows.hopping import PartialAggregate
 from rvertex.state.memory import StateMemory, give_memory
-from rvertex.vertex.spec import Snapshot, VertexId
+from rvertex.state.scratch import Scratch
+from rvertex.vertex.spec import Snapshot, VertexId, VertexSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from rvertex.operators.protocol import OperatorState
 
+SPEC = VertexSpec(VertexId("v"), "v", 0, (), None, (), (), pa.schema([]), "schema")
+NAME = "c/00000001-000001.ckpt"
 ROWS, SIZE = 4_000, 1 << 40
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.float64())])
 
@@ -105,3 +112,42 @@ def test_runs_are_uploaded_once() -> None:
         np.array([SIZE]),
     )
     assert restored.process([end]).events.equals(operator.process([end]).events)
+
+
+def written(root: Path) -> Any:
+    """An operator whose checkpoint is in a folder."""
+    operator = opened(StateMemory(0))
+    for step in range(6):
+        feed(operator, step * ROWS)
+    writer = CheckpointWriter("c", 1, inline_bytes_max=100)
+    steps = writer.write(snapshot(operator.snapshot()), 1, open_store(f"file://{root}").put)
+    assert all(step is None for step in steps)
+    return operator
+
+
+def test_a_restore_maps_the_parts_where_they_are(tmp_path: Path) -> None:
+    operator = written(tmp_path)
+    memory = StateMemory(0, Scratch(str(tmp_path)))
+    state = read_checkpoint(open_store(f"file://{tmp_path}"), NAME, SPEC, memory).snapshot.states[0]
+    assert memory.scratch.written_bytes == 0
+    assert memory.scratch.used_bytes > 400_000
+    for part in (tmp_path / "c" / "parts").iterdir():
+        part.unlink()
+    restored = opened(memory)
+    restored.load(state)
+    feed(restored, 7 * ROWS)
+    feed(operator, 7 * ROWS)
+    schema = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), *PAYLOAD])
+    end = Run(pa.RecordBatch.from_pylist([], schema=schema), np.array([SIZE]))
+    assert restored.process([end]).events.equals(operator.process([end]).events)
+
+
+def test_a_part_that_has_changed_is_not_mapped(tmp_path: Path) -> None:
+    written(tmp_path)
+    part = max((tmp_path / "c" / "parts").iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    memory = StateMemory(0, Scratch(str(tmp_path)))
+    with pytest.raises(CorruptCheckpointError, match=part.name):
+        read_checkpoint(open_store(f"file://{tmp_path}"), NAME, SPEC, memory)

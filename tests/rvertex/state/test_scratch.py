@@ -66,3 +66,24 @@ def test_a_full_disk_is_an_error_with_what_to_do(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ScratchUnusableError, match="name a folder that can be written to"):
         Scratch(str(tmp_path / "missing")).store([rows()])
+
+
+def test_a_file_on_the_same_disk_is_mapped_where_it_is(tmp_path: Path) -> None:
+    scratch, file = Scratch(str(tmp_path)), tmp_path / "part"
+    file.write_bytes(b"12345678")
+    found = scratch.map_file(str(file))
+    assert found is not None
+    file.unlink()
+    assert (found.to_pybytes(), scratch.used_bytes, scratch.written_bytes) == (b"12345678", 8, 0)
+    assert scratch.holds(found.address)
+    assert not scratch.holds(found.address + 8)
+    del found
+    assert (scratch.used_bytes, scratch.files) == (0, 0)
+
+
+def test_a_file_elsewhere_or_beyond_the_limit_is_not_mapped(tmp_path: Path) -> None:
+    file = tmp_path / "part"
+    file.write_bytes(b"12345678")
+    assert Scratch(str(tmp_path), 7).map_file(str(file)) is None
+    assert Scratch("/proc").map_file(str(file)) is None
+    assert Scratch(str(tmp_path)).map_file(str(tmp_path / "none")) is None
