@@ -116,6 +116,7 @@ def main() -> int:
     parser.add_argument("--kinds", default="", help="of the faults, with commas between")
     parser.add_argument("--log", type=Path, help="a file; lines are added")
     parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--customers", type=int, default=0, help="keys that come once, or nearly")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     log = Log(options.log)
@@ -139,7 +140,8 @@ def main() -> int:
             kinds = CLUSTER_KINDS if options.cluster else KINDS
             if options.kinds:
                 kinds = {kind: kinds[kind] for kind in options.kinds.split(",")}
-            if run_job(spec, place, f"{options.seed}-{number}", kinds, kills, log):
+            seed = f"{options.seed}-{number}"
+            if run_job(spec, place, seed, kinds, kills, log, options.customers):
                 shutil.rmtree(place)
             number += 1
     print(log.summary())
@@ -150,7 +152,13 @@ def main() -> int:
 
 
 def run_job(
-    spec: JobSpec, folder: Path, seed: str, kinds: dict[str, Any], kills: int, log: Log
+    spec: JobSpec,
+    folder: Path,
+    seed: str,
+    kinds: dict[str, Any],
+    kills: int,
+    log: Log,
+    customers: int = 0,
 ) -> bool:
     """Run one job under ``kills`` faults, and compare; False if something was wrong."""
     dice = random.Random(seed)
@@ -171,7 +179,8 @@ def run_job(
         try:
             scene.begin_life()
             silent = spec.idle == "follow"
-            feed = Feed(broker.servers, topics, dice.randrange(1 << 30), silent=silent)
+            number = dice.randrange(1 << 30)
+            feed = Feed(broker.servers, topics, number, silent=silent, customers=customers)
             scene.feed = feed
             scene.life.until(is_whole, START_S_MAX, "all at work")
             scene.wait_delivered(time.time_ns() // 1000)

@@ -74,8 +74,9 @@ def _check_living(
     alive = twin.filter(pc.equal(twin[VE], INF_TIME)).drop_columns([VE])
     expected = Counter(_rows_of(alive))
     newest: dict[Any, Row] = {}
+    key = columns.index(LIVING[scene.spec.query])
     for rows in _topic_rows(scene, columns):
-        newest |= {row[1]: row for row in rows}
+        newest |= {row[key]: row for row in rows}
     _compare("topic", Counter(newest.values()), expected)
     _compare("table", Counter(_table_rows(scene, columns)), expected)
     return Checked(events, late, expected.total(), False)

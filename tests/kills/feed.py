@@ -16,6 +16,8 @@ from tests.support.brokers import QUIET, Record, send
 PARTITIONS = {EVENTS: 4, SIDES: 2}
 RATES_PER_S = {EVENTS: 120, SIDES: 30}
 KEYS = 20
+#: Of the later events so many have the key of a customer.
+CUSTOMERS_SHARE = 0.2
 #: An event is written up to this long after its time, so events are out of order.
 LATENESS_MS_MAX = 300
 #: The last partition of the events is silent in every second one of these, if any is.
@@ -27,9 +29,15 @@ _FLUSH_S_MAX = 120.0
 class Feed:
     """Writes until it is stopped; what a broker does not take meanwhile waits."""
 
-    def __init__(self, servers: str, topics: dict[str, str], seed: int, *, silent: bool) -> None:
-        """``topics``: where "events" and "sides" go."""
-        self._topics, self._silent = topics, silent
+    def __init__(
+        self, servers: str, topics: dict[str, str], seed: int, *, silent: bool, customers: int = 0
+    ) -> None:
+        """``topics``: where "events" and "sides" go.
+
+        ``customers``: keys that get one event and one side at the beginning. A share of the later
+        events have such a key, so most of them come once.
+        """
+        self._topics, self._silent, self._customers = topics, silent, customers
         #: How many of each topic get events.
         self.partitions = dict(PARTITIONS)
         self._dice = random.Random(seed)
@@ -62,6 +70,9 @@ class Feed:
 
     def _run(self) -> None:
         try:
+            for name in reversed(self._topics):  # an event finds its side
+                for customer in range(self._customers):
+                    self._send(name, -1 - customer, 0.0)
             started_s, sent = time.monotonic(), dict.fromkeys(self._topics, 0)
             while not self._stopped.wait(_TICK_S):
                 elapsed_s = time.monotonic() - started_s
@@ -79,7 +90,7 @@ class Feed:
             partitions -= 1
         # In milliseconds: many events have the same time.
         at_ms = time.time_ns() // 1_000_000 - dice.randrange(LATENESS_MS_MAX)
-        event = {"id": number, "at": at_ms * 1_000, "key": dice.randrange(KEYS)}
+        event = {"id": number, "at": at_ms * 1_000, "key": self._key(number)}
         value = json.dumps({**event, "value": dice.randrange(1_000)}).encode()
         record = Record(value, partition=dice.randrange(partitions))
         try:
@@ -88,3 +99,11 @@ class Feed:
             if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
             send(self._producer, self._topics[name], replace(record, partition=0))
+
+    def _key(self, number: int) -> int:
+        """One of a few that are in use; the customers' are behind them."""
+        if number < 0:
+            return KEYS - 1 - number
+        if self._customers and self._dice.random() < CUSTOMERS_SHARE:
+            return KEYS + self._dice.randrange(self._customers)
+        return self._dice.randrange(KEYS)

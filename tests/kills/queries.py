@@ -62,6 +62,12 @@ def totals(events: Stream, _: Stream) -> Stream:
     return found.agg(n=agg.count(), ids=agg.sum("id"), last=agg.max("at"))
 
 
+def paid(events: Stream, sides: Stream) -> Stream:
+    """Events with the side that has their number, so far: first alone, then with it."""
+    others = sides.select("id", side=col("value")).for_ever()
+    return events.for_ever().join(others, on="id", how="left")
+
+
 QUERIES: dict[str, Callable[[Stream, Stream], Stream]] = {
     "filter": filtered,
     "windows": windows,
@@ -70,18 +76,20 @@ QUERIES: dict[str, Callable[[Stream, Stream], Stream]] = {
     "sessions": sessions,
     "priced": priced,
     "totals": totals,
+    "paid": paid,
 }
-#: Rows of these end later than they come: the places keep the one of each key that is alive.
-LIVING = ("totals",)
+#: Rows of these end later than they come: the places keep the one that is alive of each value of
+#: this column.
+LIVING = {"totals": "key", "paid": "id"}
 #: Which column of an answer's rows says which events they are of.
 TIME_OF = {"filter": "at", "windows": "last", "join": "at", "near": "at", "sessions": "last"}
-TIME_OF |= {"priced": "at", "totals": "last"}
+TIME_OF |= {"priced": "at", "totals": "last", "paid": "at"}
 #: A filter is one stage, and how far back a session or a row without an end reaches nobody says.
 REFUSED = (
     *(("filter", "mixed"), ("sessions", "replay")),
-    *(("priced", "replay"), ("totals", "replay")),
+    *(("priced", "replay"), ("totals", "replay"), ("paid", "replay")),
 )
-#: Any seven in a row have all queries and all strategies, but for what is refused.
+#: Any eight in a row have all queries and all strategies, but for what is refused.
 PAIRS = [
     (query, strategy)
     for turn in range(len(STRATEGIES))
@@ -120,10 +128,10 @@ class JobSpec:
     def live(self) -> Query:
         """It, delivered to both places."""
         topic, table = self.topic("answer"), self.table
-        if self.query in LIVING:
+        if key := LIVING.get(self.query):
             places = (
-                sinks.kafka(topic, servers=self.servers, key="key", upsert=True),
-                sinks.postgres(self.dsn, table, mode="upsert", key="key"),
+                sinks.kafka(topic, servers=self.servers, key=key, upsert=True),
+                sinks.postgres(self.dsn, table, mode="upsert", key=key),
             )
             return self.answer().deliver(*places, start=START, end=END)
         places = (
