@@ -62,7 +62,10 @@ FENCES = {
     "starlette": ("jobmanager/intake/app.py", "jobmanager/cli/page/app.py"),
     "uvicorn": ("jobmanager/intake/listening.py",),
     "prometheus_client": ("jobmanager/cli/page/metrics.py",),
-    "pyarrow.flight": ("rstream/transport/flight.py", "jobmanager/intake/flight.py"),
+    "pyarrow.flight": (
+        *("rstream/transport/flight.py", "jobmanager/intake/flight.py"),
+        "jobmanager/cli/page/export/tables.py",
+    ),
     "pyarrow.parquet": (
         *("rstream/format/codec.py", "rstream/format/segment_file.py"),
         *("rvertex/sources/*", "rvertex/sinks/parquet.py", "streamscope/testing/golden.py"),

@@ -50,7 +50,7 @@ _ACTIONS = (
     (POSITION, "The last acknowledged number of a producer. Body: stream, producer."),
 )
 _ONLY_TAKES = "the intake only accepts rows: read a log with Stream.from_rstream or open_log"
-_FAILED = "the intake failed; its log has the reason"
+_FAILED = "the server failed; its log has the reason"
 
 
 class FlightDoor:
@@ -97,11 +97,11 @@ def _refuse(error: StreamEngineError) -> flight.FlightError:
     return flight.FlightServerError(str(error), told)
 
 
-def _told(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
-    """The handler, whose errors are told to who calls; nobody is told our stack."""
+def with_flight_errors(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
+    """The handler; its errors become those of Flight, without our stack."""
 
     @functools.wraps(handler)
-    def told(*given: _Given.args, **named: _Given.kwargs) -> _Told:
+    def call(*given: _Given.args, **named: _Given.kwargs) -> _Told:
         try:
             return handler(*given, **named)
         except StreamEngineError as error:
@@ -112,17 +112,17 @@ def _told(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
             _log.exception(_FAILED)
             raise flight.FlightInternalError(_FAILED) from error
 
-    return told
+    return call
 
 
-class _TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Refuses every call that does not carry a token."""
 
     def __init__(self, tokens: list[bytes]) -> None:
         super().__init__()
         self._tokens = tokens
 
-    @_told
+    @with_flight_errors
     def start_call(self, info: Any, headers: dict[str, list[Any]]) -> None:
         given = headers.get("authorization") or [""]
         if not isinstance(given[0], str):  # bytes, where it is no ASCII
@@ -137,31 +137,31 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         self, location: str, service: IntakeService, tokens: list[bytes], calls: OpenCalls
     ) -> None:
         keys = [server_keys()] if is_on() else None
-        middleware = {"token": _TokenMiddleware(tokens)}
+        middleware = {"token": TokenMiddleware(tokens)}
         super().__init__(location, tls_certificates=keys, middleware=middleware)
         self._service, self._calls = service, calls
 
-    @_told
+    @with_flight_errors
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         put = Put(self._service, _stream(descriptor), lambda told: writer.write(pa.py_buffer(told)))
         with self._calls.open(put, context.peer()), put:
             while (chunk := _next(reader, context)) is not None:
                 put.take(*chunk)
 
-    @_told
+    @with_flight_errors
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
         return iter([_info(*found) for found in self._service.schemas.items()])
 
-    @_told
+    @with_flight_errors
     def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
         name = _stream(descriptor)
         return _info(name, self._service.find(name).schema)
 
-    @_told
+    @with_flight_errors
     def get_schema(self, context: Any, descriptor: Any) -> flight.SchemaResult:
         return flight.SchemaResult(self._service.find(_stream(descriptor)).schema)
 
-    @_told
+    @with_flight_errors
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         name, producer = _asked(action)
         if action.type == OPEN_PRODUCER:

@@ -21,6 +21,7 @@ from jobmanager.cli.page import answers
 from jobmanager.cli.page.doctor import findings
 from jobmanager.cli.page.looking import case_of, log_of, look_at
 from jobmanager.delivery.answer import CurrentTable, read_table
+from jobmanager.delivery.deliveries import clean_rows
 from jobmanager.errors import CannotListError, NoJobError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import PLAN, JobRoot
@@ -240,8 +241,7 @@ class Board:
 
         ``output``: the name of an output; empty: the first.
         """
-        root, plans = self.job(name).root, self._physical(name)
-        plan = plans.output_named(output or plans.of_outputs[0].name)
+        root, plan = self.job(name).root, self._of_output(name, output)
         if at is not None:
             return read_table(root, at, output=plan.name)
         # The claim has the id of the job: another may have had this root before.
@@ -250,6 +250,14 @@ class Board:
         if known is None or known[0] != claim:
             known = self._tables[root, plan.name] = claim, CurrentTable(plan)
         return known[1].read()
+
+    def schema(self, name: str, output: str = "") -> pa.Schema:
+        """The columns of :meth:`current`."""
+        return clean_rows(self._of_output(name, output)).schema
+
+    def _of_output(self, name: str, output: str) -> PhysicalPlan:
+        plans = self._physical(name)
+        return plans.output_named(output or plans.of_outputs[0].name)
 
     def _physical(self, name: str) -> PhysicalPlan:
         job = self.job(name)

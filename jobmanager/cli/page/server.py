@@ -8,6 +8,7 @@ from jobmanager.cli.page.app import VIEWERS_MAX, Export, make_app
 from jobmanager.cli.page.board import Board
 from jobmanager.cli.page.bundle import BundledJobs
 from jobmanager.cli.page.export.lineage import LineageExport
+from jobmanager.cli.page.export.tables import TableServer
 from jobmanager.intake.errors import IntakeConfigError
 from jobmanager.intake.listening import Server, is_loopback, listen, server_options, url_of
 from jobmanager.intake.tokens import read_tokens
@@ -50,16 +51,18 @@ def serve_page(
     *,
     host: str,
     port: int,
+    flight_port: int | None,
     token_file: str | None,
     as_json: bool,
     otlp: str | None = None,
     lineage: str | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT. ``flight_port`` None: over HTTP alone.
 
     Raises:
         CannotListError: the folder cannot be read.
         IntakeConfigError: anybody could read the jobs, or the address cannot be had.
+        UsageError: tables of a bundle are requested.
         TlsError: the folder with the keys cannot be used.
     """
     check_tls()
@@ -72,10 +75,18 @@ def serve_page(
     board = BundledJobs(folder) if is_bundle else Board(folder, SystemClock())
     board.look()
     exports = exports_of(board, otlp, lineage)
-    listener = listen(host, port, "--port")
+    listener, tables = listen(host, port, "--port"), None
     try:
-        url = url_of(host, listener.getsockname()[1])
-        print(json.dumps({"listening": url}) if as_json else f"page: {url}", flush=True)
+        urls = {"listening": url_of(host, listener.getsockname()[1])}
+        if flight_port is not None:
+            if isinstance(board, BundledJobs):
+                raise UsageError("a bundle has no tables: leave out --flight-port")
+            if flight_port:  # says why an address cannot be had; Flight does not
+                listen(host, flight_port, "--flight-port").close()
+            tables = TableServer(board, [] if is_local else tokens, host, flight_port)
+            urls["flight"] = tables.url
+        shown = (f"{'page' if k == 'listening' else 'tables'}: {url}" for k, url in urls.items())
+        print(json.dumps(urls) if as_json else "\n".join(shown), flush=True)
         app = make_app(board, tokens, exports, is_local=is_local)
         options = server_options(
             app, connections_max=_CONNECTIONS_MAX, shutdown_wait_s=_SHUTDOWN_WAIT_S
@@ -83,3 +94,5 @@ def serve_page(
         Server(options).run(sockets=[listener])
     finally:
         listener.close()
+        if tables is not None:
+            tables.shutdown()

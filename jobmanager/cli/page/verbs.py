@@ -38,6 +38,12 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")
     ] = DEFAULT_PORT,
+    flight_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Serve current tables over Arrow Flight; 0: a free port."
+        ),
+    ] = None,
     token_file: Annotated[
         str | None,
         typer.Option(help="Bearer tokens, one a line, of those who may change jobs."),
@@ -57,8 +63,16 @@ def serve(
     except ModuleNotFoundError as error:
         reason = f"{error.name} is not installed: pip install starlette uvicorn prometheus-client"
         raise UsageError(reason) from error
-    exports = {"otlp": otlp, "lineage": lineage}
-    serve_page(folder, host=host, port=port, token_file=token_file, as_json=as_json, **exports)
+    serve_page(
+        folder,
+        host=host,
+        port=port,
+        flight_port=flight_port,
+        token_file=token_file,
+        as_json=as_json,
+        otlp=otlp,
+        lineage=lineage,
+    )
 
 
 def doctor(

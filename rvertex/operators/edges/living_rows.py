@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _GROWTH = 3
 _SLACK = 1 << 12
-#: The index of a run has at most so many entries for each of its rows.
+#: Greatest number of index entries for each row of a run.
 _SPARSE = 4
 #: Of a row in a snapshot: when it ended. A reserved name, so no payload column can have it.
 _ENDED = SEQ

@@ -33,7 +33,8 @@ class Served:
             text=True,
         )
         assert self.process.stdout is not None
-        self.url = json.loads(self.process.stdout.readline())["listening"]
+        self.urls = json.loads(self.process.stdout.readline())
+        self.url = self.urls["listening"]
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         place = urlsplit(self.url)

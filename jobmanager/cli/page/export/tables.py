@@ -1,0 +1,117 @@
+"""Arrow Flight in front of the current tables of jobs, for dashboards and programs.
+
+A flight is an output of a job: its descriptor is a path, the name of the job and, for a job with
+several outputs, that of the output. A ticket is JSON: ``{"job", "output", "at"}``, of which only
+the job is needed; ``at`` asks for an earlier time. A call reads the rows that are alive, as
+``table.arrow`` does over HTTP: the server reads on from where the last call ended.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from jobmanager.intake.errors import IntakeConfigError
+from jobmanager.intake.flight import TokenMiddleware, with_flight_errors
+from rstream.errors import StreamEngineError, UsageError
+from rstream.transport.tls import is_on, server_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_NAMES = frozenset({"job", "output", "at"})
+_ONLY_READS = "this server only shows tables: push rows to jobmanager intake"
+
+
+class Tables(Protocol):
+    """Where tables come from: a board."""
+
+    @property
+    def jobs(self) -> Mapping[str, object]: ...
+    def outputs(self, name: str) -> list[str]: ...
+    def schema(self, name: str, output: str) -> pa.Schema: ...
+    def current(self, name: str, at: str | None = None, output: str = "") -> pa.Table: ...
+
+
+class TableServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves from the moment it is made until ``shutdown``."""
+
+    def __init__(self, tables: Tables, tokens: list[bytes], host: str, port: int) -> None:
+        """``tokens``: one of them is needed to read; none: anybody reads. Port 0: a free one.
+
+        Raises:
+            IntakeConfigError: the address cannot be had.
+        """
+        scheme = "grpc+tls" if is_on() else "grpc"
+        shown = f"[{host}]" if ":" in host else host
+        keys = [server_keys()] if is_on() else None
+        middleware = {"token": TokenMiddleware(tokens)} if tokens else None
+        try:
+            super().__init__(
+                f"{scheme}://{shown}:{port}", tls_certificates=keys, middleware=middleware
+            )
+        except (pa.ArrowException, OSError) as error:
+            raise IntakeConfigError(f"--host {host} --flight-port {port}", str(error)) from error
+        self._tables = tables
+        self.url = f"{scheme}://{shown}:{self.port}"
+
+    @with_flight_errors
+    def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        return iter(list(self._infos()))
+
+    @with_flight_errors
+    def get_flight_info(self, context: Any, descriptor: Any) -> flight.FlightInfo:
+        return self._info(*_parts(descriptor))
+
+    @with_flight_errors
+    def get_schema(self, context: Any, descriptor: Any) -> flight.SchemaResult:
+        return flight.SchemaResult(self._tables.schema(*_parts(descriptor)))
+
+    @with_flight_errors
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:
+        request = _request(ticket.ticket)
+        table = self._tables.current(request["job"], request.get("at"), request.get("output", ""))
+        return flight.RecordBatchStream(table)
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        raise flight.FlightServerError(_ONLY_READS)
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        raise flight.FlightServerError(_ONLY_READS)
+
+    def _infos(self) -> Iterator[flight.FlightInfo]:
+        for name in list(self._tables.jobs):
+            try:
+                found = [self._info(name, output) for output in self._tables.outputs(name)]
+            except StreamEngineError:
+                continue  # a job of another version has no table that can be read
+            yield from found
+
+    def _info(self, name: str, output: str) -> flight.FlightInfo:
+        schema = self._tables.schema(name, output)
+        ticket = json.dumps({"job": name, **({"output": output} if output else {})})
+        path = flight.FlightDescriptor.for_path(*filter(None, (name, output)))
+        return flight.FlightInfo(schema, path, [flight.FlightEndpoint(ticket, [])], -1, -1)
+
+
+def _parts(descriptor: flight.FlightDescriptor) -> tuple[str, str]:
+    """Job and output that a descriptor names."""
+    is_path = descriptor.descriptor_type == flight.DescriptorType.PATH
+    if not is_path or len(descriptor.path) not in (1, 2):
+        raise UsageError("the descriptor is a path: the name of the job, and of its output")
+    parts = [part.decode(errors="replace") for part in descriptor.path]
+    return parts[0], parts[1] if len(parts) > 1 else ""
+
+
+def _request(ticket: bytes) -> dict[str, str]:
+    try:
+        found = json.loads(ticket)
+    except (ValueError, RecursionError):
+        found = None
+    is_fit = isinstance(found, dict) and "job" in found and _NAMES.issuperset(found)
+    if not is_fit or not all(isinstance(value, str) for value in found.values()):
+        raise UsageError('a ticket is JSON: {"job": "NAME", "output": "NAME", "at": "TIME"}')
+    return dict(found)

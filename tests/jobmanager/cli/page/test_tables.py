@@ -1,0 +1,112 @@
+"""Current tables over Arrow Flight, with any client of Flight.
+
+Cannot catch: TLS, which the tests of the intake's Flight have.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow.flight as flight
+import pytest
+
+import streamscope as ss
+from jobmanager.cli.page.board import Board
+from jobmanager.cli.page.export.tables import TableServer
+from rstream.clock import SystemClock
+from tests.jobmanager.cli.page.served import Served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+TOKEN = "a token of the tests"
+AT = "1970-01-01T00:00:00.000005Z"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished job: a total for each key."""
+    path = tmp_path_factory.mktemp("tables")
+    rows = [ss.event(t, k="ab"[t % 2]) for t in range(10)]
+    totals = ss.Stream.from_items({"k": "string"}, rows).group_by("k").agg(n=ss.agg.count())
+    ss.run(totals, root=str(path / "totals"), executor="local").wait()
+    return path
+
+
+def served(folder: Path, *tokens: bytes) -> TableServer:
+    board = Board(str(folder), SystemClock())
+    board.look()
+    return TableServer(board, list(tokens), "127.0.0.1", 0)
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[flight.FlightClient]:
+    server = served(folder)
+    with flight.connect(server.url) as found:
+        yield found
+    server.shutdown()
+
+
+def test_a_dashboard_finds_a_table_and_reads_it(client: flight.FlightClient, folder: Path) -> None:
+    (info,) = client.list_flights()
+    assert info.schema.equals(client.do_get(info.endpoints[0].ticket).schema)
+    named = client.get_flight_info(flight.FlightDescriptor.for_path("totals"))
+    assert client.get_schema(named.descriptor).schema.equals(info.schema)
+    table = client.do_get(named.endpoints[0].ticket).read_all()
+    assert table.equals(ss.read_table(str(folder / "totals")))
+    assert sorted(table["n"].to_pylist()) == [5, 5]
+
+
+def test_an_earlier_time(client: flight.FlightClient, folder: Path) -> None:
+    ticket = flight.Ticket(json.dumps({"job": "totals", "at": AT}))
+    table = client.do_get(ticket).read_all()
+    assert table.equals(ss.read_table(str(folder / "totals"), at=AT))
+    assert sorted(table["n"].to_pylist()) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("ticket", "words"),
+    [
+        ('{"job": "other"}', "other"),
+        ('{"job": "totals", "at": "never"}', "never"),
+        ('{"job": "totals", "output": "none"}', "none"),
+        ('{"job": 1}', "a ticket is JSON"),
+        ('{"job": "totals", "where": "1"}', "a ticket is JSON"),
+        ("totals", "a ticket is JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_said(client: flight.FlightClient, ticket: str, words: str) -> None:
+    with pytest.raises(flight.FlightServerError, match=words) as raised:
+        client.do_get(flight.Ticket(ticket)).read_all()
+    assert "Traceback" not in str(raised.value)
+
+
+def test_rows_cannot_be_put(client: flight.FlightClient) -> None:
+    schema = client.get_schema(flight.FlightDescriptor.for_path("totals")).schema
+    writer, _ = client.do_put(flight.FlightDescriptor.for_path("totals"), schema)
+    with pytest.raises(flight.FlightServerError, match="jobmanager intake"):
+        writer.close()
+
+
+def test_who_has_no_token_reads_nothing(folder: Path) -> None:
+    server = served(folder, TOKEN.encode())
+    with flight.connect(server.url) as found:
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            list(found.list_flights())
+        header = (b"authorization", f"Bearer {TOKEN}".encode())
+        (info,) = found.list_flights(options=flight.FlightCallOptions(headers=[header]))
+    assert [part.decode() for part in info.descriptor.path] == ["totals", "output"]
+    server.shutdown()
+
+
+def test_the_page_serves_them_on_a_second_port(folder: Path) -> None:
+    running = Served(folder, "--flight-port", "0")
+    try:
+        with flight.connect(running.urls["flight"]) as found:
+            ticket = flight.Ticket('{"job": "totals"}')
+            assert found.do_get(ticket).read_all().num_rows == 2
+    finally:
+        running.close()
