@@ -7,11 +7,12 @@ A sink is an rStream with a ``TableForm``: :mod:`rvertex.host.environment` opens
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from planner.api import sinks
+from planner.api.inputs.keywords import delivers
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.logical.nodes import LogicalNode, Sink
@@ -22,15 +23,10 @@ from rvertex.sinks.spec import check_names, rows_of
 from rvertex.sources.versions import absolute, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from rstream.format.table import TableForm
     from rvertex.sinks.spec import (
-        Deletes,
-        KafkaFormat,
-        KafkaMode,
-        OnRefused,
-        PostgresMode,
         SinkSpec,
     )
 
@@ -104,67 +100,11 @@ class Outputs:
         check_names(destinations)
         return replace(self._query(None, cti_every, form), deliveries=destinations)
 
-    def to_kafka(
-        self,
-        topic: str,
-        *,
-        servers: str,
-        key: str | Sequence[str] = (),
-        format: KafkaFormat = "json",
-        mode: KafkaMode = "transactions",
-        upsert: bool = False,
-        on_bad_row: OnRefused = "fail",
-        changes: bool = False,
-        config: Mapping[str, Any] | None = None,
-    ) -> Query:
-        """Deliver the answer to a topic; see :func:`planner.api.sinks.kafka`."""
-        return self.deliver(
-            sinks.kafka(
-                topic,
-                servers=servers,
-                key=key,
-                format=format,
-                mode=mode,
-                upsert=upsert,
-                on_bad_row=on_bad_row,
-                changes=changes,
-                config=config,
-            )
-        )
-
-    def to_postgres(
-        self,
-        dsn: str,
-        table: str,
-        *,
-        mode: PostgresMode = "append",
-        key: str | Sequence[str] = (),
-        deletes: Deletes = "delete",
-        on_bad_row: OnRefused = "fail",
-        changes: bool = False,
-    ) -> Query:
-        """Deliver the answer to a table; see :func:`planner.api.sinks.postgres`."""
-        return self.deliver(
-            sinks.postgres(
-                dsn,
-                table,
-                mode=mode,
-                key=key,
-                deletes=deletes,
-                on_bad_row=on_bad_row,
-                changes=changes,
-            )
-        )
-
-    def to_function(
-        self, fn: Callable[[int, pa.RecordBatch], None], *, on_bad_row: OnRefused = "fail"
-    ) -> Query:
-        """Deliver the answer to Python; see :func:`planner.api.sinks.function`."""
-        return self.deliver(sinks.function(fn, on_bad_row=on_bad_row))
-
-    def to_console(self) -> Query:
-        """Print the answer where the job manager runs."""
-        return self.deliver(sinks.console())
+    # A destination of :mod:`planner.api.sinks` is a method of a stream, with the same options.
+    to_kafka = delivers(sinks.kafka)
+    to_postgres = delivers(sinks.postgres)
+    to_function = delivers(sinks.function)
+    to_console = delivers(sinks.console)
 
     def _beside(
         self,

@@ -66,50 +66,76 @@ AUTO = "auto"
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
 
-@dataclass(frozen=True, slots=True)
-class FileOptions:
-    """The options of files, for Python (:meth:`planner.Stream.from_parquet`) and SQL."""
+@dataclass(frozen=True, kw_only=True)
+class EventOptions:
+    """How rows become events; its fields are keywords of every source whose rows have times."""
 
-    #: None only for text, whose times are line numbers.
+    #: The column (or expression) of the start; None only for text, whose times are line numbers.
     vs: TimeColumn | None
     ve: TimeColumn | Duration | None = None
     delay: Duration = AUTO
     late: LatePolicy = "drop"
     #: None: the plan's parallelism.
     partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(EventOptions):
+    """The options of files, for Python (:meth:`planner.Stream.from_parquet`) and SQL."""
+
     #: Types that override those of the files.
     schema: SchemaLike | None = None
+    #: What becomes of rows that cannot become events.
+    on_bad_row: OnBadRow = "fail"
+    #: How far ahead of the clock a row may start; None: no limit.
+    max_ahead: Duration | None = None
     #: Whether files that come later are read too, as they come.
     follow: bool = False
     #: What a partition that has fallen silent promises, and after how long.
     idle: Idle = "follow"
     idle_after: Duration = "2s"
-    #: How often a folder is looked at.
+    #: How often a folder is listed.
     poll_every: Duration = "1s"
-    #: What becomes of rows that cannot become events.
-    on_bad_row: OnBadRow = "fail"
-    #: How far ahead of the clock a row may start; None: as far as it likes.
-    max_ahead: Duration | None = None
-    #: CSV only.
-    delimiter: str = ","
-    null_values: Sequence[str] = ("",)
-    #: CSV and JSON only: of their text, as Python calls it.
-    encoding: str = UTF_8
 
-    def reader_options(self, format: Format) -> tuple[tuple[str, OptionValue], ...]:
-        """The options of the format's reader, sorted by name."""
+    def reader_options(self, format: Format) -> dict[str, OptionValue]:
+        """The options of the format's reader."""
+        del format
         options: dict[str, OptionValue] = {}
-        if format == "csv":
-            checked_delimiter(self.delimiter)
-            options = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
-        encoding = checked_encoding(self.encoding)
-        if encoding != UTF_8:
-            options[ENCODING] = encoding
         if self.on_bad_row != "fail":
             options[ON_BAD_ROW] = self.on_bad_row
         if self.max_ahead is not None and not self.follow:
             options[MAX_AHEAD_US] = max_ahead_us(self.max_ahead) or 0
-        return tuple(sorted(options.items()))
+        return options
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonOptions(FileOptions):
+    """The options of files of text."""
+
+    #: As Python calls it.
+    encoding: str = UTF_8
+
+    def reader_options(self, format: Format) -> dict[str, OptionValue]:
+        """See FileOptions."""
+        encoding = checked_encoding(self.encoding)
+        own: dict[str, OptionValue] = {} if encoding == UTF_8 else {ENCODING: encoding}
+        return own | super().reader_options(format)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions(JsonOptions):
+    """The options of CSV files; those of the format are ignored if files are of another."""
+
+    delimiter: str = ","
+    null_values: Sequence[str] = ("",)
+
+    def reader_options(self, format: Format) -> dict[str, OptionValue]:
+        """See FileOptions."""
+        own: dict[str, OptionValue] = {}
+        if format == "csv":
+            checked_delimiter(self.delimiter)
+            own = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
+        return own | super().reader_options(format)
 
 
 #: Of lines of text: they are in order.
@@ -119,7 +145,8 @@ TEXT = FileOptions(vs=None, delay="0s")
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     """A source node over files; reads the first file's columns."""
     path, shown = _path_of(paths)
-    options = tuple(sorted((*given.reader_options(format), *not_null_option(given.schema))))
+    found_options = given.reader_options(format).items()
+    options = tuple(sorted((*found_options, *not_null_option(given.schema))))
     log = _log_spec(given) if given.follow else None
     found, folders = infer_columns(format, path, options)
     columns = _overridden(found, given.schema, path)
@@ -302,7 +329,7 @@ def stream_source(uri: str, given: FileOptions) -> Source:
                 'is the start of an event, as vs="time" (or vs="received_at", when it came)'
             )
         return file_source("log", uri, given)
-    if given != FileOptions(None, follow=given.follow):
+    if given != FileOptions(vs=None, follow=given.follow):
         raise InvalidPlanError(
             f"{uri} is what a job has written: its rows have their times and its CTIs say how far "
             "it is, so vs=, ve=, delay=, late=, idle=, on_bad_row= and max_ahead= are for logs of "

@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from planner.api.inputs.items import Cti, Event, items_source
+from planner.api.inputs.keywords import keywords_of
 from planner.api.inputs.tables import table_file, table_rows
 from planner.api.sources import (
     TEXT,
+    CsvOptions,
     FileOptions,
+    JsonOptions,
     Paths,
     SchemaLike,
     TimeColumn,
@@ -37,23 +40,8 @@ class FileInputs:
         def __init__(self, plan: Source) -> None: ...
 
     @classmethod
-    def from_parquet(
-        cls,
-        path: Paths,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        schema: SchemaLike | None = None,
-        on_bad_row: OnBadRow = "fail",
-        max_ahead: Duration | None = None,
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        poll_every: Duration = "1s",
-    ) -> Self:
+    @keywords_of(FileOptions)
+    def from_parquet(cls, path: Paths, given: FileOptions) -> Self:
         """Rows of a Parquet file or of a folder of such files.
 
         ``path`` may be a pattern, such as ``"data/2026-*/*.parquet"``, and a list of all these.
@@ -83,75 +71,22 @@ class FileInputs:
         time back: it promises what the others have reached (``idle="follow"``), or the wall clock
         less the delay (``"clock"``), or nothing (``"wait"``).
         """
-        live = follow, idle, idle_after, poll_every
-        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row, max_ahead)
         return cls(file_source("parquet", path, given))
 
     @classmethod
-    def from_csv(
-        cls,
-        path: Paths,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        schema: SchemaLike | None = None,
-        on_bad_row: OnBadRow = "fail",
-        max_ahead: Duration | None = None,
-        delimiter: str = ",",
-        null_values: Sequence[str] = ("",),
-        encoding: str = "utf-8",
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        poll_every: Duration = "1s",
-    ) -> Self:
+    @keywords_of(CsvOptions)
+    def from_csv(cls, path: Paths, given: CsvOptions) -> Self:
         """Rows of CSV files with a header line; see :meth:`from_parquet`.
 
         ``encoding``: of their text, as Python calls it, such as ``"utf-16"`` or ``"latin-1"``.
         """
-        live = follow, idle, idle_after, poll_every
-        csv = FileOptions(
-            vs,
-            ve,
-            delay,
-            late,
-            partitions,
-            schema,
-            *live,
-            on_bad_row,
-            max_ahead,
-            delimiter,
-            null_values,
-            encoding,
-        )
-        return cls(file_source("csv", path, csv))
+        return cls(file_source("csv", path, given))
 
     @classmethod
-    def from_json(
-        cls,
-        path: Paths,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        schema: SchemaLike | None = None,
-        on_bad_row: OnBadRow = "fail",
-        max_ahead: Duration | None = None,
-        encoding: str = "utf-8",
-        follow: bool = False,
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        poll_every: Duration = "1s",
-    ) -> Self:
+    @keywords_of(JsonOptions)
+    def from_json(cls, path: Paths, given: JsonOptions) -> Self:
         """Objects of JSON-lines files; see :meth:`from_parquet` and :meth:`from_csv`."""
-        live = follow, idle, idle_after, poll_every
-        given = FileOptions(vs, ve, delay, late, partitions, schema, *live, on_bad_row, max_ahead)
-        return cls(file_source("json", path, replace(given, encoding=encoding)))
+        return cls(file_source("json", path, given))
 
     @classmethod
     def table(
@@ -172,7 +107,7 @@ class FileInputs:
         """
         if isinstance(data, str | os.PathLike):
             path = os.fspath(data)
-            given = FileOptions(
+            given = CsvOptions(
                 vs=None,
                 schema=schema,
                 on_bad_row=on_bad_row,
@@ -224,7 +159,7 @@ class FileInputs:
         arrival.
         """
         given = FileOptions(
-            vs, ve, delay, late, None, None, follow, idle, idle_after,
+            vs=vs, ve=ve, delay=delay, late=late, follow=follow, idle=idle, idle_after=idle_after,
             on_bad_row=on_bad_row, max_ahead=max_ahead,
         )  # fmt: skip
         return cls(stream_source(str(uri), given))

@@ -6,31 +6,37 @@ They are written once, when the stream is made, and then read as Parquet files a
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from planner.api.sources import FileOptions, file_source
+from planner.api.inputs.keywords import keywords_of
+from planner.api.sources import EventOptions, FileOptions, file_source
 from planner.errors import InvalidPlanError
 from rvertex.sources.formats.given_tables import stored_table, temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.api.sources import TimeColumn
-    from planner.durations import Duration
     from planner.logical.nodes import Source
-    from rvertex.sources.spec import Given, LatePolicy
+    from rvertex.sources.spec import Given
 
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(EventOptions):
+    """The options of tables that the caller has."""
+
+    #: Where the rows are written; None: a temporary folder.
+    folder: str | None = None
 
 
 def arrow_source(
     table: Any,
     what: str,
-    given: FileOptions,
-    folder: str | None,
+    given: TableOptions,
 ) -> Source:
     """A source over a table of Arrow, which is stored once.
 
@@ -47,10 +53,10 @@ def arrow_source(
         if table.schema.names.count(name) > 1:
             raise InvalidPlanError(f"{what}(): the table has the column {name!r} more than once")
     try:
-        path = stored_table(table, folder)
+        path = stored_table(table, given.folder)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidPlanError(f"{what}(): {error}") from None
-    return _given(path, given, folder=folder)
+    return _given(path, given)
 
 
 def pandas_table(frame: Any) -> pa.Table:
@@ -83,8 +89,7 @@ def polars_table(frame: Any) -> pa.Table:
 
 def spark_source(
     frame: Any,
-    given: FileOptions,
-    folder: str | None,
+    given: TableOptions,
 ) -> Source:
     """A source over a DataFrame of Spark, which is computed and written once, here.
 
@@ -96,16 +101,16 @@ def spark_source(
     if frame.isStreaming:
         raise InvalidPlanError("from_spark() takes a DataFrame with an end: readStream has none")
     master = frame.sparkSession.conf.get("spark.master", "local")
-    if folder is None and not master.startswith("local"):
+    if given.folder is None and not master.startswith("local"):
         raise InvalidPlanError(
             f"from_spark() on {master}: give folder=, a place that all workers and the job can "
             "reach, where the rows are written once"
         )
-    path = folder or f"{temporary_folder()}/spark-{len(_written)}"
+    path = given.folder or f"{temporary_folder()}/spark-{len(_written)}"
     _written.append(path)
     with _plain_timestamps(frame.sparkSession):
         frame.write.mode("errorifexists").parquet(path)
-    return _given(path, given, folder=folder)
+    return _given(path, given)
 
 
 #: What this process has written for Spark, so that each has a folder of its own.
@@ -126,10 +131,11 @@ def _plain_timestamps(session: Any) -> Iterator[None]:
             session.conf.set(_TIMESTAMPS, before)
 
 
-def _given(path: str, options: FileOptions, *, folder: str | None) -> Source:
-    source = file_source("parquet", path, options)
-    given: Given = "copy" if folder is None else "here"
-    return replace(source, spec=replace(source.spec, given=given), label="table")
+def _given(path: str, given: TableOptions) -> Source:
+    times = {f.name: getattr(given, f.name) for f in fields(EventOptions)}
+    source = file_source("parquet", path, FileOptions(**times))
+    place: Given = "copy" if given.folder is None else "here"
+    return replace(source, spec=replace(source.spec, given=place), label="table")
 
 
 class FrameInputs:
@@ -142,17 +148,8 @@ class FrameInputs:
         def __init__(self, plan: Source) -> None: ...
 
     @classmethod
-    def from_arrow(
-        cls,
-        table: Any,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        folder: str | None = None,
-    ) -> Self:
+    @keywords_of(TableOptions)
+    def from_arrow(cls, table: Any, given: TableOptions) -> Self:
         """The rows of a ``pyarrow.Table`` or RecordBatch.
 
         ``vs``, ``ve``, ``delay``, ``late`` and ``partitions`` are as for :meth:`from_parquet`. What
@@ -160,59 +157,28 @@ class FrameInputs:
         once, as Parquet: to ``folder``, where it has to stay as long as the job may be resumed, or
         without it to a temporary one, of which each job keeps a copy below its root (``inputs``).
         """
-        given = FileOptions(vs, ve, delay, late, partitions)
-        return cls(arrow_source(table, "from_arrow", given, folder))
+        return cls(arrow_source(table, "from_arrow", given))
 
     @classmethod
-    def from_pandas(
-        cls,
-        frame: Any,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        folder: str | None = None,
-    ) -> Self:
+    @keywords_of(TableOptions)
+    def from_pandas(cls, frame: Any, given: TableOptions) -> Self:
         """The rows of a DataFrame of pandas; see :meth:`from_arrow`.
 
         An index that is not just row numbers is a column under its name, or ``index``.
         """
-        given = FileOptions(vs, ve, delay, late, partitions)
-        return cls(arrow_source(pandas_table(frame), "from_pandas", given, folder))
+        return cls(arrow_source(pandas_table(frame), "from_pandas", given))
 
     @classmethod
-    def from_polars(
-        cls,
-        frame: Any,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        folder: str | None = None,
-    ) -> Self:
+    @keywords_of(TableOptions)
+    def from_polars(cls, frame: Any, given: TableOptions) -> Self:
         """The rows of a DataFrame of Polars; see :meth:`from_arrow`. A LazyFrame is collected."""
-        given = FileOptions(vs, ve, delay, late, partitions)
-        return cls(arrow_source(polars_table(frame), "from_polars", given, folder))
+        return cls(arrow_source(polars_table(frame), "from_polars", given))
 
     @classmethod
-    def from_spark(
-        cls,
-        frame: Any,
-        *,
-        vs: TimeColumn,
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration = "auto",
-        late: LatePolicy = "drop",
-        partitions: int | None = None,
-        folder: str | None = None,
-    ) -> Self:
+    @keywords_of(TableOptions)
+    def from_spark(cls, frame: Any, given: TableOptions) -> Self:
         """The rows of a DataFrame of Spark, which is computed here, once; see :meth:`from_arrow`.
 
         On a cluster give ``folder``, which all workers and the job have to reach.
         """
-        given = FileOptions(vs, ve, delay, late, partitions)
-        return cls(spark_source(frame, given, folder))
+        return cls(spark_source(frame, given))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 import pyarrow as pa
 
 from planner.api.expressions import col
+from planner.api.inputs.keywords import keywords_of
 from planner.api.sources import (
     AUTO,
     SchemaLike,
@@ -77,7 +78,7 @@ _METADATA_PREFIX = "kafka_"
 _NAMES_OF_METADATA = tuple(name.removeprefix(_METADATA_PREFIX) for name in METADATA.names)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
     """The options of a topic, for Python (:meth:`planner.Stream.from_kafka`) and SQL."""
 
@@ -88,7 +89,7 @@ class KafkaOptions:
     schema: SchemaLike | None = None
     format: MessageFormat = "json"
     #: Columns by which messages change a table: a message is the new row of its key, or its end.
-    key: Sequence[str] = ()
+    key: str | Sequence[str] = ()
     ve: TimeColumn | Duration | None = None
     delay: Duration | None = None
     late: LatePolicy = "drop"
@@ -106,7 +107,17 @@ class KafkaOptions:
     #: How long the brokers may be away; None: for ever.
     away_max: Duration | None = None
     partitions: int | None = None
-    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    config: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return (self.key,) if isinstance(self.key, str) else tuple(self.key)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Those of the client."""
+        return self.config or {}
 
 
 class KafkaTopics:
@@ -123,31 +134,8 @@ class KafkaTopics:
         def drop(self, *columns: str) -> Self: ...
 
     @classmethod
-    def from_kafka(
-        cls,
-        topic: str,
-        *,
-        servers: str,
-        vs: TimeColumn,
-        schema: SchemaLike | None = None,
-        format: MessageFormat = "json",
-        key: str | Sequence[str] = (),
-        ve: TimeColumn | Duration | None = None,
-        delay: Duration | None = None,
-        late: LatePolicy = "drop",
-        idle: Idle = "follow",
-        idle_after: Duration = "2s",
-        start: Place = "earliest",
-        until: Place | None = None,
-        on_bad_row: OnBadRow = "fail",
-        on_lost: OnLost = "fail",
-        metadata: Sequence[str] = (),
-        skew: Duration | None = None,
-        max_ahead: Duration | None = None,
-        away_max: Duration | None = None,
-        partitions: int | None = None,
-        config: Mapping[str, str] | None = None,
-    ) -> Self:
+    @keywords_of(KafkaOptions)
+    def from_kafka(cls, topic: str, given: KafkaOptions) -> Self:
         """Committed records of a Kafka topic as they come.
 
         ``schema``: the columns of a message. A missing field is null (a bad message if a schema of
@@ -174,13 +162,8 @@ class KafkaTopics:
         share the topic's partitions. ``config``: options of librdkafka; ``"env:NAME"`` and
         ``"file:/PATH"`` name secrets; with ``group.id``, offsets are committed for monitoring only.
         """
-        keys = (key,) if isinstance(key, str) else tuple(key)
-        given = KafkaOptions(
-            servers, vs, schema, format, keys, ve, delay, late, idle, idle_after, start, until,
-            on_bad_row, on_lost, metadata, skew, max_ahead, away_max, partitions, config or {},
-        )  # fmt: skip
         made = cls(kafka_source(topic, given))
-        return made.upserts(given.key, deleted=col(DELETED)).drop(DELETED) if given.key else made
+        return made.upserts(given.keys, deleted=col(DELETED)).drop(DELETED) if given.keys else made
 
 
 def kafka_source(topic: str, given: KafkaOptions) -> Source:
@@ -190,7 +173,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
     values = nullable(values)
     _check_key(topic, given, values)
     names = [_METADATA_PREFIX + name for name in given.metadata]
-    deleted = [CHANGE_COLUMNS.field(DELETED)] if given.key else []
+    deleted = [CHANGE_COLUMNS.field(DELETED)] if given.keys else []
     payload = pa.schema([*values, *deleted, *(METADATA.field(name) for name in names)])
     vs: TimeColumn = given.vs
     if given.format in _DEBEZIUM:
@@ -239,7 +222,7 @@ def _check(topic: str, given: KafkaOptions) -> None:
     _check_choice("on_lost", given.on_lost, get_args(OnLost))
     for name in given.metadata:
         _check_choice("metadata", name, _NAMES_OF_METADATA)
-    for name, value in given.config.items():
+    for name, value in given.settings.items():
         reason = owned(name)
         if reason is not None:
             raise InvalidPlanError(f"config={{{name!r}: ...}}: {reason}")
@@ -254,14 +237,14 @@ def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
         InvalidPlanError: it is missing or wrong.
     """
     is_debezium = given.format in _DEBEZIUM
-    if not given.key:
+    if not given.keys:
         if is_debezium:
             raise InvalidPlanError(
                 f"from_kafka({topic!r}, format={given.format!r}): set key= to the columns of "
                 "the primary key, as each event changes the row of its key"
             )
         return
-    for name in given.key:
+    for name in given.keys:
         if name not in values.names:
             known = ", ".join(values.names)
             raise InvalidPlanError(f"key=: there is no column {name!r}; there are {known}")
@@ -298,14 +281,14 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
         values = schema_of(given.schema)
     elif given.format == "bytes":
         values = _VALUE
-    elif is_avro and REGISTRY_URL in given.config:
-        values = registered_columns(topic, given.config)
+    elif is_avro and REGISTRY_URL in given.settings:
+        values = registered_columns(topic, given.settings)
     else:
         raise InvalidPlanError(
             f"from_kafka({topic!r}, format={given.format!r}): give schema=, the columns of its "
             "messages; others that they have are not read"
         )
-    if is_avro and not avro_schema and REGISTRY_URL not in given.config:
+    if is_avro and not avro_schema and REGISTRY_URL not in given.settings:
         raise InvalidPlanError(
             f'format="{given.format}": give the Avro schema of all messages as schema=, or the '
             f"registry that their headers refer to as config={{{REGISTRY_URL!r}: ...}}"
@@ -345,8 +328,8 @@ def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionVa
         options[AWAY_MAX_US] = positive_duration_us(given.away_max, what="away_max")
     if avro_schema:
         options[AVRO_SCHEMA] = avro_schema
-    if given.key:
-        options[KEY] = "\n".join(given.key)
+    if given.keys:
+        options[KEY] = "\n".join(given.keys)
     return tuple(sorted((*options.items(), *not_null_option(given.schema))))
 
 
@@ -367,7 +350,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _log_spec(given: KafkaOptions) -> LogSpec:
-    config = {SERVERS: given.servers, **{k: str(v) for k, v in given.config.items()}}
+    config = {SERVERS: given.servers, **{k: str(v) for k, v in given.settings.items()}}
     return LogSpec(
         idle=checked_idle(given.idle),
         idle_after_us=idle_after_us(given.idle_after),

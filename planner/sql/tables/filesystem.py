@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.api.inputs.tables import always_alive
-from planner.api.sources import AUTO, FileOptions, file_source
+from planner.api.sources import AUTO, CsvOptions, file_source
 from planner.api.stream import Stream
 from planner.logical.table_form import DEFAULT
 from planner.sql.tables.lasting import (
@@ -118,7 +118,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
         csv["delimiter"] = said.delimiter
     if said.null_values is not None:
         csv["null_values"] = said.null_values.split(",")
-    plain = FileOptions(
+    plain = CsvOptions(
         vs=None,
         delay=said.delay,
         late=said.late,
@@ -129,7 +129,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
         **csv,
     )
     with table.text.located(table.given.values["path"]):
-        found = infer_schema(format_, said.path, plain.reader_options(format_))
+        found = infer_schema(format_, said.path, tuple(plain.reader_options(format_).items()))
     table.check_columns(found)
     types = table.columns.types
     if table.word != STREAM:
