@@ -83,7 +83,7 @@ class EventOptions:
 class FileOptions(EventOptions):
     """The options of files, for Python (:meth:`planner.Stream.from_parquet`) and SQL."""
 
-    #: Types that override those of the files.
+    #: Types that override the types in the files.
     schema: SchemaLike | None = None
     #: What becomes of rows that cannot become events.
     on_bad_row: OnBadRow = "fail"
@@ -124,7 +124,7 @@ class JsonOptions(FileOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions(JsonOptions):
-    """The options of CSV files; those of the format are ignored if files are of another."""
+    """The options of CSV files; other formats ignore the delimiter and the null values."""
 
     delimiter: str = ","
     null_values: Sequence[str] = ("",)
@@ -207,7 +207,7 @@ def _log_spec(given: FileOptions) -> LogSpec:
     if given.delay == AUTO:
         raise InvalidPlanError(
             f"follow=True with delay={given.delay!r}: live sources need an explicit delay; "
-            'say how far rows may be out of order, such as delay="10s"'
+            'set how far rows may be out of order, such as delay="10s"'
         )
     return LogSpec(
         idle=checked_idle(given.idle),
@@ -218,7 +218,7 @@ def _log_spec(given: FileOptions) -> LogSpec:
 
 
 def not_null_option(schema: SchemaLike | None) -> tuple[tuple[str, OptionValue], ...]:
-    """The option of a source that says which columns of a schema are not nullable, if any is."""
+    """The option with the columns of a schema that are not nullable; empty if all are."""
     names = [f.name for f in schema if not f.nullable] if isinstance(schema, pa.Schema) else []
     return ((NOT_NULL, json.dumps(names)),) if names else ()
 
@@ -300,7 +300,7 @@ def _folder_options(given: FileOptions) -> tuple[tuple[str, OptionValue], ...]:
 def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
     """Where it comes from; a fixed one, us, or 0; the quantile of an estimated one: "p99" is 0.99.
 
-    Only a source with an end can be looked at whole: the delay of others is to be given.
+    Only a source with an end can be scanned for its delay; live sources need an explicit one.
     """
     if delay == AUTO:
         return "auto", 0, None
@@ -316,7 +316,7 @@ def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The columns as streams have them: where a null is refused is said by the source."""
+    """The columns as nullable; the source checks which of them must have values."""
     return pa.schema([pa.field(f.name, f.type) for f in schema])
 
 

@@ -70,7 +70,7 @@ class LargeSteps:
 
 
 def give_back() -> None:
-    """Let go of all that nobody uses; takes milliseconds."""
+    """Release unused memory; takes milliseconds."""
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(AttributeError):  # only glibc has to be asked
         ctypes.CDLL(None).malloc_trim(0)

@@ -191,7 +191,7 @@ class HostEnvironment:
         """Open the output streams of an instance at its output seqs. May run in any thread.
 
         Raises:
-            OutputLostError: what it wrote before is not there any more.
+            OutputLostError: files that it wrote before are missing.
             StreamEngineError: one could not be opened; then none is.
         """
         streams: list[RStream] = []
@@ -207,7 +207,7 @@ class HostEnvironment:
     def _open_output(
         self, spec: VertexSpec, edge: OutputEdge, stream_id: str, uri: str, seq: int
     ) -> RStream:
-        """One stream at ``seq``; what a user will read is looked at from its beginning."""
+        """One stream at ``seq``; an output for users is verified from its beginning."""
         store = self._open_store(uri)
         if edge.is_sink or edge.side:
             lost = first_hole(store, stream_id, seq)

@@ -36,7 +36,7 @@ class Executor(Protocol):
         """Start a host; returns at once. ``on_exit`` is called when it has ended."""
 
     def close(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` for hosts that were told to stop, then abandon them."""
+        """Wait at most ``wait_s`` for hosts that are stopping, then abandon them."""
 
 
 class LocalExecutor:

@@ -69,7 +69,7 @@ EPOCH_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class HostSpec:
-    """What a host is told at birth; it travels inside Spark's closure."""
+    """The configuration of a new host; it travels inside Spark's closure."""
 
     host: str
     job: str
@@ -86,7 +86,7 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True)
 class HostExit:
-    """How a host ended: "stopped" as told, "fenced" by the job manager, or "orphaned"."""
+    """How a host ended: "stopped" on request, "fenced" by the job manager, or "orphaned"."""
 
     host: str
     how: str
@@ -145,7 +145,7 @@ class Host:
         self.how = ""
 
     def run(self) -> HostExit:
-        """Serve until told to stop, fenced or orphaned."""
+        """Serve until stopped, fenced or orphaned."""
         try:
             self.open()
             with self._watch.watching(self._notify):
@@ -222,7 +222,7 @@ class Host:
             self._flushing.clear()
 
     def _idle_s(self) -> float:
-        """How long to sleep: whatever arrives wakes the host, only the clock does not."""
+        """How long to sleep: messages and rows wake the host, the clock does not."""
         waits = [w for r in self._runners.values() if (w := r.wait_s) is not None]
         idle_s = min([self.spec.limits.idle_wait_s, *waits])
         return max(idle_s, SLEEP_MIN_S)
@@ -372,7 +372,7 @@ class Host:
             self._stop(vertex, EPOCH_MAX, flush=flush)
 
     def _guard(self, action: Callable[[], bool | None], vertex: str, epoch: int) -> bool:
-        """Run ``action``; what it raises becomes a notice and ends only this instance."""
+        """Run ``action``; an exception becomes a notice and ends only this instance."""
         try:
             return bool(action())
         except Exception as error:
@@ -380,7 +380,7 @@ class Host:
             return True
 
     def _report_failure(self, vertex: str, epoch: int, error: Exception) -> None:
-        """An instance cannot go on: close it, whatever that raises, and say why."""
+        """Close an instance that failed, even if closing raises, and report why."""
         detail = "".join(traceback.format_exception(error))
         runner = self._runners.get(vertex)
         if runner is not None and runner.epoch == epoch:

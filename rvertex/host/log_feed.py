@@ -200,7 +200,7 @@ class LogFeed:
         return rows
 
     def _is_over(self, k: int) -> bool:
-        """Whether the partition is read no further: it is to be read up to its end, and was."""
+        """Whether the partition was read up to its end and is read no further."""
         return self._partitions[k].was_at_end and self._finish_s is None
 
     def _note_ends(self) -> None:
@@ -240,7 +240,7 @@ class LogFeed:
     # ---- decisions
 
     def _decide(self) -> None:
-        """Write down what is to be decided now, if anything."""
+        """Record the decisions that are due now, if any."""
         entries = self._files()
         now_s = self._env.clock.monotonic_s()
         if not entries and now_s >= self._alone_s and self._has_lease():
@@ -318,7 +318,7 @@ class LogFeed:
         return entries
 
     def _clocks(self) -> list[LogEntry]:
-        """What the clock says, where rows wait for it that are ahead of the last one."""
+        """The time of the clock, if early rows wait for it."""
         now_us, made = self._env.clock.now_us(), self._log.channels
         ahead = [(k, p.clock_until) for k, p in enumerate(self._partitions)]
         return [
@@ -365,7 +365,7 @@ class LogFeed:
         ]
 
     def progress(self) -> tuple[LogProgress, ...]:
-        """Where each partition stands."""
+        """The position of each partition."""
         now_s, idle_after_s = self._env.clock.monotonic_s(), self._rules.idle_after_us / 1e6
         assert self._vertex.spec.source is not None
         units = self._vertex.spec.source.log_units

@@ -1,7 +1,7 @@
 """Prepares an instance for its first poll, away from the host's thread.
 
 A store may be slow and a state large. So the background reads and loads the checkpoint and opens
-the output streams, while the other vertices of the host go on.
+the output streams, while the other vertices of the host continue.
 
 Invariant: exactly one closes a prepared instance: the runner that takes it over, or
 :meth:`PreparedInstance.close`.

@@ -163,7 +163,7 @@ class VertexRunner:
         """Write what was held, if it may be.
 
         Raises:
-            OvertakenError: another instance has made this step; this one must not go on.
+            OvertakenError: another instance has made this step; this one must stop.
             OperatingError: the store failed.
         """
         assert self._held is not None
@@ -208,7 +208,7 @@ class VertexRunner:
         self.last_checkpoint.request(order.inputs) if order.holds else self.checkpoints.request()
 
     def end_source(self) -> None:
-        """End its live logs at what was read of them."""
+        """End its live logs at the positions that were read."""
         if self._feed is not None:
             self._feed.finish()
 
@@ -305,7 +305,7 @@ class VertexRunner:
         return True
 
     def progress(self) -> VertexProgress:
-        """Where this instance stands."""
+        """The progress of this instance."""
         v = self.vertex
         return VertexProgress(
             vertex=self.spec.id,
@@ -335,7 +335,7 @@ class VertexRunner:
 
     @property
     def wait_s(self) -> float | None:
-        """How long until the next row of its source is due; None: that is not what it waits for.
+        """How long until the next row of its source is due; None: it waits for something else.
 
         A step that is held wakes the host by itself; while there is something to write again, no
         row was read.
@@ -346,7 +346,7 @@ class VertexRunner:
         return None if self._held is not None else wait_s
 
     def begin_flush(self) -> None:
-        """Read and store nothing more; what was written is made durable, see ``is_flushed``."""
+        """Stop reading and storing; written items become durable, see ``is_flushed``."""
         self._close_inputs()
         self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
 

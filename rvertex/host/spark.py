@@ -1,8 +1,8 @@
 """Spark as the engine: an instance host is the body of a ``mapPartitions`` over one partition.
 
-Every host is a Spark job of its own, submitted from its own thread in its own job group, with one
+Every host is one Spark job, submitted from its own thread in its own job group, with one
 attempt per task: a lost worker fails just that job. The body drains its input first (a task that
-does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until told to stop.
+does not loses its Python worker) and then runs :class:`rvertex.host.host.Host` until it is stopped.
 
 A process has one SparkContext, started at the first use and left running for the next job.
 """
@@ -382,7 +382,7 @@ class SparkHostBody:
 
 
 def _give_memory_back() -> None:
-    """Spark keeps the worker for the next task, perhaps for long: what it had used is freed."""
+    """Free the memory of a worker, which Spark may keep for long until the next task."""
     forget()
     gc.collect()
     give_back()

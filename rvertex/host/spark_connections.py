@@ -31,7 +31,7 @@ ENCRYPTING = (
 
 @error_class
 class PlainSparkError(UsageError):
-    """Spark sends tasks over connections in the clear, though ours are to be encrypted."""
+    """Spark sends tasks in the clear, even if our own connections are encrypted."""
 
     master: str
 
@@ -46,7 +46,7 @@ class PlainSparkError(UsageError):
 def silence_dead_java() -> None:
     """Have Py4J not print a traceback when Java dies within a call: the call raises, too.
 
-    It logs by the root logger, which prints to standard error unless a program says otherwise.
+    It logs by the root logger, which prints to standard error by default.
     """
     logging.getLogger().addFilter(_is_said_by_nobody_else)
 
@@ -61,7 +61,7 @@ def is_local(master: str) -> bool:
 
 
 def loopback_settings(master: str, is_set: Callable[[str], bool]) -> dict[str, str]:
-    """Settings that keep a local Java off the network, unless the user has said where it listens.
+    """Settings that keep a local Java off the network, unless the user has set its address.
 
     By default it listens at the address of the machine's name, where others reach it.
     """

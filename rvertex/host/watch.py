@@ -58,7 +58,7 @@ class Watch:
         self._poll = (vertex, epoch, self._clock.monotonic_s())
 
     def end(self) -> None:
-        """No poll goes on."""
+        """No poll is running."""
         self._poll = None
 
     def sample(self, elapsed_s: float) -> None:
@@ -84,7 +84,7 @@ class Watch:
         return Timing(int(busy_s * 1e6), int(user_s * 1e6), function, *used)
 
     def look(self) -> HostBusy | None:
-        """What the poll that goes on is busy with, if it lasts long."""
+        """The work of the running poll, if it lasts long."""
         poll = self._poll
         if poll is None:
             return None

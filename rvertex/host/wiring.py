@@ -1,7 +1,7 @@
 """Wiring: connects a host to its clock, its threads, its peers and its store.
 
 :class:`FlightWiring` is the real one. The simulation gives a host another wiring, in which time,
-messages and storage belong to a seeded scheduler; the host cannot tell.
+messages and storage belong to a seeded scheduler; the host is the same.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DistantReader(Protocol):
         """Why."""
 
     def read_received(self, max_items: int) -> Items | None:
-        """Of what was received before; None if nothing is left of it."""
+        """Items that were received earlier; None if all were read."""
 
 
 class Wiring(Protocol):
