@@ -144,9 +144,12 @@ class CheckedOutput:
 
     def _whole_instants(self, items: Items) -> Items:
         """These items and those held, up to the last instant; that is held unless a CTI ends it."""
-        if self._held is not None:
-            batch = join_batches([self._held.batch, items.batch])
-            items, self._held = Items(self._held.first_seq, batch), None
+        held, self._held = self._held, None
+        if held is not None and not held.batch.schema.equals(items.batch.schema):
+            self._rest = self._whole_instants(items)  # a deployed query writes more columns
+            return held
+        if held is not None:
+            items = Items(held.first_seq, join_batches([held.batch, items.batch]))
         if kinds(items.batch)[-1] == CTI:
             return items
         times = int64_column(items.batch, VS)

@@ -1,7 +1,8 @@
 """Stop: ends a job whose state is to be kept, so that ``resume`` goes on where it was. Pure.
 
-Theory of operation. The job manager requests a checkpoint from one running instance of every vertex
-that has not finished, writers before readers. After the request a source reads nothing more. A
+Theory of operation. Once all vertices have caught up with what was written before a failure, the
+job manager requests a checkpoint from one running instance of every vertex that has not finished,
+writers before readers. After the request a source reads nothing more. A
 reader gets its request after its writers have answered, and first reads their output up to their
 checkpoints. So the checkpoints are a *cut*: each reader has read all output of its writers, and has
 consumed it, except items that MERGE holds back for other inputs. When all have answered the job
@@ -39,12 +40,43 @@ def stop_requested(job: JobState) -> None:
 
 def ask(job: JobState) -> None:
     """Ask vertices whose turn it is, if nobody of theirs was asked who is still there."""
+    if not _have_caught_up(job):
+        return
     for name, asked in job.unanswered.items():
         if job.instance(name, asked) is None and _is_due(job, name):
-            running = [i for i in job.vertices[name].instances if job.is_running(i)]
-            for instance in running[:1]:
+            instance = _furthest(job, name)
+            if instance is not None:
                 job.unanswered[name] = instance.epoch
                 _hold(job, name, instance)
+
+
+def _furthest(job: JobState, name: str) -> InstanceState | None:
+    running = [i for i in job.vertices[name].instances if job.is_running(i)]
+    return max(running, key=lambda i: i.position, default=None)
+
+
+def _have_caught_up(job: JobState) -> bool:
+    """Whether all vertices that were not asked yet have written again what was written before.
+
+    After a restart a source reads again. If it held too early, its readers would wait for items
+    that they, or their checkpoints, had before.
+    """
+    for name, asked in job.unanswered.items():
+        if job.instance(name, asked) is not None:
+            continue
+        instance, vertex = _furthest(job, name), job.vertices[name]
+        if instance is None:
+            return False
+        known = [job.tracker.newest(name).outputs, vertex.durable]
+        known.append(vertex.best[len(vertex.best) - len(vertex.shape.outputs) :])
+        for stream in vertex.shape.outputs:
+            at, reader = stream.writer.index, stream.reader
+            needed = [outputs[at] for outputs in known if outputs]
+            if reader is not None and not job.vertices[reader.vertex].is_finished:
+                needed.append(job.tracker.newest(reader.vertex).inputs[reader.index])
+            if instance.outputs[at] < max(needed):
+                return False
+    return True
 
 
 def _hold(job: JobState, name: str, instance: InstanceState) -> None:

@@ -69,8 +69,9 @@ class StreamDigest:
         makes it in less time than it takes to add up many.
         """
         assert first_seq >= 0, first_seq
-        if first_seq != self._waiting_seq + self._waiting_rows:
-            self._flush_pending()
+        is_next = first_seq == self._waiting_seq + self._waiting_rows
+        if self._waiting and not (is_next and batch.schema.equals(self._waiting[0].schema)):
+            self._flush_pending()  # a deployed query may write more columns
         if batch.num_rows >= _SMALL_ROWS or has_dictionaries(batch.schema):
             self._flush_pending()
             added = self._add(first_seq, batch)

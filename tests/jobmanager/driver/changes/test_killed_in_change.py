@@ -1,0 +1,102 @@
+"""SIGKILL of the driver in each phase of a change: `resume` finishes or undoes it, never half.
+
+Cannot catch: a death within one call of the store (test_crash_in_change.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes.apply import GENERATION
+from jobmanager.driver.running.deploying import deploy, rescale
+from jobmanager.storage.root import JobRoot
+from tests.rooms import ROOT
+from tests.support.budget import scaled
+from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
+from tests.support.killed_change import FIRST_COMMITTED, PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
+VERBS = ("rescale", "deploy")
+TRIES = [(verb, phase) for phase in PHASES for verb in VERBS]
+#: Of these a run without DEPTH tries every so many.
+EVERY = 5
+NAMES = ("window_start", "key", "n", "m")
+
+
+def rows_by_name(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    return sorted(tuple(str(row[name]) for name in NAMES) for row in rows)
+
+
+def ask(change: Callable[[], object], into: list[object]) -> threading.Thread:
+    """Request a change from another thread; ``into`` gets its outcome or error."""
+
+    def body() -> None:
+        try:
+            into.append(change())
+        except Exception as error:
+            into.append(error)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    return thread
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("verb", "phase"), TRIES[:: max(1, EVERY // scaled(1))])
+def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -> None:
+    changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
+    to = f'.deliver(ss.sinks.parquet({folder!r}, roll="0s"))'
+    changed.append(2)
+    path = changed.query("counts", f"{COUNTS}{to}")
+    new = changed.query("totals", f"{TOTALS}{to}")
+    command = [sys.executable, "-m", "tests.support.killed_change", changed.root, path, phase]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+        root = JobRoot(changed.root)
+        while root.read_status().get("state") != "running":
+            assert process.poll() is None
+            threading.Event().wait(0.05)
+
+        def change() -> object:
+            if verb == "rescale":
+                return rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+            return deploy(new, changed.root, yes=True, wait_s=WAIT_S)
+
+        found: list[object] = []
+        asking = ask(change, found)
+        assert process.wait(WAIT_S) == -signal.SIGKILL
+    changed.append()
+    changed.resume()
+    asking.join(WAIT_S)
+    assert found, "the request got no outcome"
+    assert pending.pending(root.store) is None
+    assert pending.committed(root.store) is None
+    number = int(root.settings().get(GENERATION, 0))
+    is_done = not isinstance(found[0], Exception)
+    assert number == is_done, found
+    order = list(PHASES)
+    if order.index(phase) >= order.index(FIRST_COMMITTED):
+        assert is_done, found
+    assert changed.job is not None
+    changed.append()
+    changed.has_read_all()
+    rows = changed.finish()
+    width = sum(v.stage == "s02-agg" for v in changed.job.plan.vertices)
+    assert width == (3 if is_done and verb == "rescale" else 2)
+    assert rows_by_name(rows) == rows_by_name(whole_answer(changed, COUNTS))
+    delivered = [r for f in Path(folder).rglob("*.parquet") for r in pq.read_table(f).to_pylist()]
+    assert rows_by_name(delivered) == rows_by_name(rows)

@@ -1,0 +1,71 @@
+"""A job in a process of its own that kills itself in one phase of a change.
+
+``python -m tests.support.killed_change ROOT QUERY_FILE PHASE``
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import jobmanager
+from jobmanager.driver.driver import Driver
+from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.running import legs, run
+from jobmanager.driver.running.changes import apply, pending
+from jobmanager.storage.query_file import load_query, query_file
+from tests.support.changed_jobs import QUICK
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: By phase: the owner and the name of a function, and whether the process dies before or after it.
+PHASES: dict[str, tuple[Any, str, str]] = {
+    "asked to stop": (Driver, "stop", "after"),
+    "stopped": (run, "leg_after", "before"),
+    "delivering the rest": (JobDeliveries, "drain", "before"),
+    "all delivered": (JobDeliveries, "drain", "after"),
+    "reading the cut": (apply, "read_cut", "before"),
+    "saving": (apply, "save_cut", "before"),
+    "saved": (apply, "save_cut", "after"),
+    "built": (apply, "_commit", "before"),
+    "committed": (apply, "roll_forward", "before"),
+    "plan replaced": (apply, "renew_claim", "before"),
+    "new log": (apply, "begin_log", "before"),
+    "log begun": (apply, "begin_log", "after"),
+    "channels deleted": (apply, "_delete_channels", "after"),
+    "closed": (pending, "close", "after"),
+    "before the next leg": (legs, "open_for_job", "before"),
+    "next leg": (run, "leg_after", "after"),
+}
+#: From this phase on the change is committed, so it must be finished.
+FIRST_COMMITTED = "committed"
+
+
+def plant(phase: str) -> None:
+    """Have this process die in the phase."""
+    owner, name, when = PHASES[phase]
+    inner: Callable[..., Any] = getattr(owner, name)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        if when == "after":
+            inner(*arguments, **named)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, dying)
+
+
+def main(root: str, path: str, phase: str) -> None:
+    """Run the job until it dies."""
+    plant(phase)
+    query = load_query(path)
+    file = query_file(path)
+    job = jobmanager.run(query, root=root, query_file=file, executor="local", config=QUICK)
+    job.wait(WAIT_S)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
