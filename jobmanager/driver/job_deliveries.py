@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
 
+#: States of deliveries that do not know yet whether the output has all that they delivered.
+_BEHIND = ("opening", "checking")
+
 
 @dataclass(frozen=True)
 class _Opening:
@@ -125,6 +128,11 @@ class JobDeliveries:
         """Wait until all is delivered of an output that is not complete, and goes on later."""
         self._drains = True
         self.finish(report)
+
+    @property
+    def have_caught_up(self) -> bool:
+        """Whether the output has all that the destinations have had of it before."""
+        return not any(row["state"] in _BEHIND for row in self._deliveries.rows())
 
     def stop(self) -> None:
         """End them: the output will not be complete."""

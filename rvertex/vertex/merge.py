@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 PENDING_BYTES_MAX = 16 << 20
 #: Begins the names of the tables of carried items; the port follows.
 CARRIED = "carried."
+#: In the header: no item before the channels, carried or in the state, is later.
+REACHED = "reached"
 #: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2
 _ROWS_PER_SLICE = 4096
@@ -81,6 +83,8 @@ class Merge:
         self._carried: dict[int, _Channel] = {}
         #: The greatest CTI released.
         self._last_cti: int = MIN_TIME
+        #: The greatest time of what was released and lies in no channel.
+        self._reached: int = MIN_TIME
 
     @property
     def consumed(self) -> tuple[int, ...]:
@@ -130,6 +134,8 @@ class Merge:
             for chunk in channel.take(bound, with_events=i < released):
                 taken[port].append(chunk)
                 times.append(chunk.cti_times())
+                if channel is self._carried.get(port):
+                    self._reached = max(self._reached, int(chunk.vs[-1]))
         self._carried = {port: c for port, c in self._carried.items() if c.pending_rows}
         if not times:
             return None
@@ -145,6 +151,8 @@ class Merge:
         times = [c.consumed_time for c in self._channels]
         kinds = [c.consumed_kind for c in self._channels]
         header = {"times": times, "kinds": kinds, "last_cti": self._last_cti}
+        if self._reached > MIN_TIME:
+            header[REACHED] = self._reached
         tables = {f"{CARRIED}{port}": c.table() for port, c in self._carried.items()}
         return OperatorState(header, tables)
 
@@ -165,12 +173,13 @@ class Merge:
             for batch in table.to_batches():
                 lane.append(Items(lane.next_seq, batch))
         self._last_cti = int(state.header["last_cti"])
+        self._reached = int(state.header.get(REACHED, MIN_TIME))
 
     @property
     def position(self) -> Position:
         """Where it stands: what was released is exactly what lies below."""
         times = [c.consumed_time for c in self._channels]
-        return Position(self.consumed, max(times), self._last_cti)
+        return Position(self.consumed, max(self._reached, *times), self._last_cti)
 
     def scalars(self) -> OperatorState:
         """The state at :attr:`position`; of a MERGE that is all there is."""

@@ -26,7 +26,7 @@ from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
-    from jobmanager.driver.job import Job
+    from jobmanager.driver.job import Beside, Job
     from jobmanager.state.messages import PartitionsAdded
     from planner.physical.plan import PhysicalPlan
     from rvertex.host.executor import Executor
@@ -51,8 +51,7 @@ def leg_of(
 
     topics = GrowingTopics(plan, job._root, SystemClock(), take_in)
     columns = NewColumns(plan, SystemClock())
-    changing = Changing(job._root, job._begin_change)
-    beside = (inputs, topics, columns, changing)
+    beside: list[Beside] = [inputs, topics, columns]
     driver = Driver(
         root=job._root,
         manager=JobManager(Topology(plan.vertices), config, checks_output=True),
@@ -63,6 +62,9 @@ def leg_of(
         check_outputs=OutputCheck(plan),
         on_tick=lambda manager: [one.note(manager) for one in beside],
     )
+    deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
+    changing = Changing(job._root, deliveries, job._begin_change)
+    beside.append(changing)
     changing.watch(driver)
     if former is not None:  # subscriptions keep these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
@@ -74,7 +76,6 @@ def leg_of(
             ended_s = driver.ended_s or SystemClock().monotonic_s()
             note_ends(plan, job._root, leases_end_s=ended_s + config.host.lease_s)
 
-    deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
     return Leg(plan, driver, deliveries, beside, resumed, at_end)
 
 

@@ -12,12 +12,10 @@ from rstream.items.hashing import slots_of
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.arrays import as_one_array
 from rvertex.operators.protocol import OperatorState
-from rvertex.vertex.merge import CARRIED
+from rvertex.vertex.merge import REACHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from rvertex.vertex.spec import VertexSpec
 
 
 def items_of_slots(
@@ -43,10 +41,12 @@ def lane_of(table: pa.Table) -> pa.Table:
 
 
 def merge_state(
-    vertex: VertexSpec, time: int, lanes: Mapping[int, pa.Table]
+    channels: int, time: int, reached: int, lanes: Mapping[str, pa.Table]
 ) -> tuple[OperatorState, tuple[int, ...]]:
-    """The state of MERGE at a cut, and its positions: of each channel the beginning."""
-    n = len(vertex.inputs)
-    header = {"times": [MIN_TIME] * n, "kinds": [CTI] * n, "last_cti": time}
-    tables = {f"{CARRIED}{port}": lane for port, lane in sorted(lanes.items())}
-    return OperatorState(header, tables), (0,) * n
+    """The state of MERGE at a cut, and its positions: of each channel the beginning.
+
+    Later items outside ``lanes`` do not precede ``time``. No item released before is later than
+    ``reached``, so a replay cannot begin before that time has passed.
+    """
+    header = {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
+    return OperatorState({**header, REACHED: reached}, dict(lanes)), (0,) * channels

@@ -106,3 +106,19 @@ def test_a_reader_is_asked_to_read_what_its_writers_had_written() -> None:
     assert len(orders) == 2
     assert "vertex='b'" in orders[1]
     assert "holds=True, inputs=(10,)" in orders[1]
+
+
+def test_a_source_holds_once_it_has_written_again_what_others_have() -> None:
+    """Else its reader would wait for items that it had before the failure."""
+    scene = Scene(hosts=1)
+    scene.start_all()
+    scene.progress("a", 50, 40)
+    scene.lose("h0.0")
+    scene.ready("h0.1")
+    scene.progress("a", 10, 8)
+    scene.answers = False
+    assert asked(list(scene.tell(StopRequested()))) == []
+    scene.progress("a", 49, 39)
+    assert asked(list(scene.pass_time(1.0))) == []
+    scene.progress("a", 50, 40)
+    assert asked(list(scene.pass_time(2.0))) == ["a"]

@@ -180,3 +180,15 @@ def test_a_dictionary_counts_as_its_values() -> None:
     assert content_hashes(b)[1:].tolist() == content_hashes(c).tolist()
     assert digest_of(a) == digest_of(b)
     assert len({*content_hashes(a).tolist()}) == 3
+
+
+def test_few_items_with_more_columns_follow_few() -> None:
+    """As a reader finds them behind a deployed query."""
+    more = items(10, 14).append_column("more", pa.array(range(4)))
+    digest = StreamDigest()
+    digest.update(0, items(0, 10))
+    digest.update(10, more)
+    both = StreamDigest()
+    both.add(StreamDigest.from_bytes(bytes.fromhex(digest_of(items(0, 10)))))
+    both.add(StreamDigest.from_bytes(bytes.fromhex(digest_of(more, 10))))
+    assert digest == both

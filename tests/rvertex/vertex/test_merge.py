@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from rstream.items.batch import CTI, EVENT, VE, VS, Items
 from rstream.types import INF_TIME, MIN_TIME
+from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.errors import ChannelOrderError
 from rvertex.events.run import Run, concat
-from rvertex.vertex.merge import Merge
+from rvertex.vertex.merge import CARRIED, Merge
 from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_items, table_of
 
@@ -298,3 +299,17 @@ def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
     merge.offer(1, Items(0, channel_batch(1, [(5, CTI)])))
     assert merge.release() is not None
     assert merge.wants(0)
+
+
+def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
+    """Of a generation that begins: a state of positions would not contain older rows."""
+    lane = pa.Table.from_batches([make_items([ev(7, x=1), ev(30, x=2)], PAYLOAD)])
+    state, inputs = merge_state(1, 5, 12, {f"{CARRIED}0": lane})
+    merge = new_merge([0])
+    merge.load(state, inputs)
+    assert merge.position.time == 12
+    merge.offer(0, Items(0, make_items([cti(40)], PAYLOAD)))
+    assert merge.release() is not None
+    again = new_merge([0])
+    again.load(merge.snapshot(), merge.consumed)
+    assert again.position.time == merge.position.time == 40

@@ -25,21 +25,25 @@ from jobmanager.driver.running.changes.copies import (
 )
 from jobmanager.driver.running.changes.cut import Rest
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
-from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
+from jobmanager.driver.running.changes.snapshots import (
+    reached_by,
+    read_snapshot,
+    rest_items,
+    time_of_input,
+)
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, sealed
-from rstream.items.batch import CTI, Items, item_schema
+from rstream.items.batch import Items, item_schema
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
-from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.conversion import converted_operators, converted_source, reshaped
 from rvertex.checkpoint.ranges.converted import converted_shards
+from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.operators.protocol import OperatorState
 from rvertex.vertex.merge import CARRIED
 from rvertex.vertex.rvertex import RVertex
 
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from jobmanager.storage.savepoints import SavedVertex, Savepoint
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
+    from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import InputChannel, OutputEdge, Snapshot, VertexSpec
 
 
@@ -214,8 +219,9 @@ class Builder:
         time = time_of_input(old)
         operators = self._operators(origin, vertex, old, time)
         if vertex.source is None:
-            state = _merge_state(len(vertex.inputs), time, self._lanes(vertex, old))
-            inputs: tuple[int, ...] = (0,) * len(vertex.inputs)
+            lanes, reached = self._lanes(vertex, old), reached_by(old)
+            inputs: tuple[int, ...]
+            state, inputs = merge_state(len(vertex.inputs), time, reached, lanes)
         else:
             found = converted_source(old.states[0], vertex)
             if found is None:
@@ -388,9 +394,3 @@ def _streams(vertex: VertexSpec) -> list[tuple[int, OutputEdge, str, str]]:
 
 def _outputs(vertex: VertexSpec) -> list[tuple[int, OutputEdge, str]]:
     return [(at, edge, uri) for at, edge, uri, _ in _streams(vertex)]
-
-
-def _merge_state(channels: int, time: int, lanes: dict[str, pa.Table]) -> OperatorState:
-    """The state of MERGE at a cut: later items outside ``lanes`` do not precede ``time``."""
-    header = {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
-    return OperatorState(header, lanes)

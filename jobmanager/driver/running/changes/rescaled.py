@@ -30,7 +30,12 @@ from jobmanager.driver.running.changes.copies import (
 from jobmanager.driver.running.changes.cut import Rest
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Generation
-from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
+from jobmanager.driver.running.changes.snapshots import (
+    reached_by,
+    read_snapshot,
+    rest_items,
+    time_of_input,
+)
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import folder_of
@@ -218,7 +223,8 @@ class Rescaler:
         state, inputs = old.states[0], old.inputs
         if vertex.source is None:
             lanes = self._lanes(vertex, [self._old.vertex(vertex.id)], None)
-            state, inputs = merge_state(vertex, time_of_input(old), lanes)
+            time, reached = time_of_input(old), reached_by(old)
+            state, inputs = merge_state(len(vertex.inputs), time, reached, lanes)
         elif vertex.source.spec.log is not None:
             state, inputs = with_own_journal(self._store, vertex, state, inputs)
         made = replace(fresh, inputs=inputs, states=(state, *old.states[1:]))
@@ -243,11 +249,12 @@ class Rescaler:
             spec = Sharded(chain_of(vertex), keys, tuple(s.slots for s in shards))
             recovery = replace(vertex.recovery, strategy="checkpoint", horizon_us=None)
             vertex = sealed(replace(vertex, operators=(spec,), recovery=recovery))
-            reached, pending = [s.reached for s in shards], [s.pending for s in shards]
-            states = (spec.beginning(ports, [s.states for s in shards], reached, after, pending),)
+            ctis, pending = [s.reached for s in shards], [s.pending for s in shards]
+            states = (spec.beginning(ports, [s.states for s in shards], ctis, after, pending),)
         fresh = RVertex(vertex, pending_rows_max=1).get_snapshot(whole=True)
         lanes = self._lanes(vertex, old, slots)
-        state, inputs = merge_state(vertex, time, lanes)
+        reached = max(reached_by(self._of(one.id)) for one in old)
+        state, inputs = merge_state(len(vertex.inputs), time, reached, lanes)
         made = replace(fresh, inputs=inputs, states=(state, *states))
         if vertex.index < len(old):
             was = self._of(old[vertex.index].id)
@@ -341,8 +348,8 @@ class Rescaler:
 
     def _lanes(
         self, vertex: VertexSpec, old: Sequence[VertexSpec], slots: Sequence[Slots] | None
-    ) -> dict[int, pa.Table]:
-        """By port the unconsumed items that the vertex gets; ``slots``: None for all."""
+    ) -> dict[str, pa.Table]:
+        """By name the unconsumed items that the vertex gets; ``slots``: None for all."""
         found: dict[int, list[pa.Table]] = {}
         for was in old:
             waiting = self._of(was.id).states[0].tables
@@ -360,7 +367,7 @@ class Rescaler:
                     table = items_of_slots(table, keys[port], slots)
                 found.setdefault(port, []).append(table)
         lanes = {port: lane_of(pa.concat_tables(tables)) for port, tables in found.items()}
-        return {port: lane for port, lane in sorted(lanes.items()) if lane.num_rows}
+        return {f"{CARRIED}{port}": lane for port, lane in sorted(lanes.items()) if lane.num_rows}
 
     def _rest(self, channel: InputChannel) -> list[pa.RecordBatch]:
         """What was not consumed of an old channel."""

@@ -14,6 +14,7 @@ from rstream.items.batch import Items, event_schema
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.checkpointer import read_checkpoint
 from rvertex.events.run import Run, to_items
+from rvertex.vertex.merge import REACHED
 
 if TYPE_CHECKING:
     from jobmanager.driver.running.changes.cut import Rest
@@ -39,11 +40,18 @@ def time_of_input(snapshot: Snapshot) -> int:
     return int(snapshot.states[0].header.get("last_cti", MIN_TIME))
 
 
+def reached_by(snapshot: Snapshot) -> int:
+    """The greatest time of any item that MERGE has released."""
+    header = snapshot.states[0].header
+    return int(max(header["last_cti"], header.get(REACHED, MIN_TIME), *header["times"]))
+
+
 def rest_items(rest: Rest) -> list[Items]:
     """What the reader of a channel had not consumed.
 
     Raises:
-        ChangeRefusedError: it is gone.
+        NotACutError: it was lost with its host.
+        ChangeRefusedError: its file is damaged.
     """
     if rest.is_ended and rest.hi - rest.lo == 1:
         empty = pa.RecordBatch.from_pylist([], schema=event_schema(rest.payload))
@@ -55,8 +63,10 @@ def rest_items(rest: Rest) -> list[Items]:
             if items is None:
                 raise SequenceLostError(rest.stream, reader.next_seq)
             found.append(items)
-    except (SequenceLostError, SequenceDiscardedError, CorruptSegmentError) as error:
-        reason = f"rows on their way in channel {rest.stream} are gone ({error})"
+    except (SequenceLostError, SequenceDiscardedError) as error:
+        raise NotACutError(rest.uri, f"rows on their way are gone ({error})") from error
+    except CorruptSegmentError as error:
+        reason = f"rows on their way in channel {rest.stream} are damaged ({error})"
         raise ChangeRefusedError(rest.uri, reason) from error
     finally:
         reader.close()

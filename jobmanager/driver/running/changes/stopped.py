@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.driver.driver import Driver
+    from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.manager.manager import JobManager
     from jobmanager.storage.root import JobRoot
@@ -38,9 +39,15 @@ class Changing:
     #: What users are to know of it.
     notes: tuple[str, ...] = ()
 
-    def __init__(self, root: JobRoot, on_begin: Callable[[], None]) -> None:
-        """``on_begin``: called before the driver is stopped."""
-        self._root, self._on_begin = root, on_begin
+    def __init__(
+        self, root: JobRoot, deliveries: JobDeliveries, on_begin: Callable[[], None]
+    ) -> None:
+        """``on_begin``: called before the driver is stopped.
+
+        A change waits until the output has all that ``deliveries`` delivered before a restart:
+        another query would compute other items in its place.
+        """
+        self._root, self._deliveries, self._on_begin = root, deliveries, on_begin
         self._driver: Driver | None = None
         #: The change to carry out at the next cut.
         self.change: Change | None = None
@@ -61,7 +68,8 @@ class Changing:
         if self.change is None or self._has_begun or manager.state != "running":
             return
         at_us = self.change.at_us
-        if at_us is None or at_us <= _reached(manager):
+        is_due = at_us is None or at_us <= _reached(manager)
+        if is_due and self._deliveries.have_caught_up:
             assert self._driver is not None
             self._has_begun = True
             self._on_begin()
