@@ -1,7 +1,7 @@
 """Stop: ends a job whose state is to be kept, so that ``resume`` goes on where it was. Pure.
 
-Theory of operation. Once all vertices have caught up with what was written before a failure, the
-job manager requests a checkpoint from one running instance of every vertex that has not finished,
+Theory of operation. Once all vertices have written as many items as before a failure, the job
+manager requests a checkpoint from one running instance of every vertex that has not finished,
 writers before readers. After the request a source reads nothing more. A
 reader gets its request after its writers have answered, and first reads their output up to their
 checkpoints. So the checkpoints are a *cut*: each reader has read all output of its writers, and has
@@ -56,13 +56,13 @@ def _furthest(job: JobState, name: str) -> InstanceState | None:
 
 
 def _have_caught_up(job: JobState) -> bool:
-    """Whether all vertices that were not asked yet have written again what was written before.
+    """Whether all vertices without a request have written as many items as before a failure.
 
     After a restart a source reads again. If it held too early, its readers would wait for items
     that they, or their checkpoints, had before.
     """
-    for name, asked in job.unanswered.items():
-        if job.instance(name, asked) is not None:
+    for name, epoch in job.unanswered.items():
+        if job.instance(name, epoch) is not None:
             continue
         instance, vertex = _furthest(job, name), job.vertices[name]
         if instance is None:

@@ -83,7 +83,7 @@ class Merge:
         self._carried: dict[int, _Channel] = {}
         #: The greatest CTI released.
         self._last_cti: int = MIN_TIME
-        #: The greatest time of what was released and lies in no channel.
+        #: The greatest time of the released items that are in no channel.
         self._reached: int = MIN_TIME
 
     @property

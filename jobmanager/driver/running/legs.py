@@ -26,7 +26,7 @@ from rstream.clock import SystemClock
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
-    from jobmanager.driver.job import Beside, Job
+    from jobmanager.driver.job import Job
     from jobmanager.state.messages import PartitionsAdded
     from planner.physical.plan import PhysicalPlan
     from rvertex.host.executor import Executor
@@ -51,7 +51,7 @@ def leg_of(
 
     topics = GrowingTopics(plan, job._root, SystemClock(), take_in)
     columns = NewColumns(plan, SystemClock())
-    beside: list[Beside] = [inputs, topics, columns]
+    beside = (inputs, topics, columns)
     driver = Driver(
         root=job._root,
         manager=JobManager(Topology(plan.vertices), config, checks_output=True),
@@ -60,11 +60,10 @@ def leg_of(
         clock=SystemClock(),
         on_status=job._take_status,
         check_outputs=OutputCheck(plan),
-        on_tick=lambda manager: [one.note(manager) for one in beside],
+        on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
     )
     deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
     changing = Changing(job._root, deliveries, job._begin_change)
-    beside.append(changing)
     changing.watch(driver)
     if former is not None:  # subscriptions keep these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
@@ -76,7 +75,7 @@ def leg_of(
             ended_s = driver.ended_s or SystemClock().monotonic_s()
             note_ends(plan, job._root, leases_end_s=ended_s + config.host.lease_s)
 
-    return Leg(plan, driver, deliveries, beside, resumed, at_end)
+    return Leg(plan, driver, deliveries, (*beside, changing), resumed, at_end)
 
 
 def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
