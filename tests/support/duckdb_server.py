@@ -26,6 +26,7 @@ _SAID_OTHERWISE = (
     (r"'\\x([0-9a-f]*)'::bytea", r"unhex('\1')"),
     (r"pg_terminate_backend\(pid, \d+\)", "pid"),
     (r"pg_stat_activity", "backends"),
+    (r"EXISTS \(SELECT FROM", "EXISTS (SELECT 1 FROM"),
 )
 _COLUMN = re.compile(r'"([^"]+)" ([^,()]+(?:\([^)]*\))?)')
 

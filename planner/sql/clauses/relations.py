@@ -73,10 +73,8 @@ def joined(
     assert scope is not None
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
-    outer = [at for at, clause in enumerate(clauses) if clause.side.upper() in ("RIGHT", "FULL")]
     for at, (clause, right) in enumerate(zip(clauses, rights, strict=True)):
-        # Before a RIGHT or FULL join WHERE loses none: it sees the rows that these add.
-        asked = conditions if not outer or at > outer[-1] else list(conditions)
+        asked = _of_where(conditions, clauses[at:])
         if right is None:
             scope = unnested(clause, _with_all(scope, waiting, asked, names), names)
             waiting = []
@@ -115,6 +113,12 @@ def joined(
         order.append(scope.columns[-1].relation)
     columns = sorted(scope.columns, key=lambda c: order.index(c.relation))
     return replace(scope, columns=tuple(columns))
+
+
+def _of_where(conditions: list[exp.Expr], clauses: list[exp.Join]) -> list[exp.Expr]:
+    """The conditions that joins may take out: a copy before those that add rows for WHERE."""
+    adds = any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses)
+    return list(conditions) if adds else conditions
 
 
 def _lasting(

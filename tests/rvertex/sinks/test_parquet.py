@@ -85,6 +85,16 @@ def test_metadata_tells_who_wrote_a_file(tmp_path: Path) -> None:
     assert f'"digest": "{progress(1, 4).digest.hex()}"' in told
 
 
+def test_a_note_goes_with_the_file_that_follows_it(tmp_path: Path) -> None:
+    writer = ParquetPlace(str(tmp_path)).destination(0)
+    writer.open(1)
+    for seq in (1, 4, 7):  # each time a CTI alone, then rows
+        writer.commit(progress(0, seq))
+        assert len([*tmp_path.glob("_part-*")]) == 1
+        deliver(writer, 0, seq, seq + 2)
+        assert not [*tmp_path.glob("_part-*")]
+
+
 def test_large_commits_have_several_row_groups(tmp_path: Path) -> None:
     writer = ParquetPlace(str(tmp_path)).destination(0)
     writer.open(1)

@@ -5,28 +5,36 @@ Cannot catch: what only the server knows, see test_postgres.py, which runs the s
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from rstream.errors import OperatingError
 from rvertex.sinks.errors import (
     DeliveryFencedError,
     DeliveryUnknownError,
+    DestinationError,
+    DestinationGoneError,
     RowsRefusedError,
 )
 from rvertex.sinks.postgres import PostgresDestination
+from rvertex.sinks.postgres_columns import columns_of
 from rvertex.sinks.postgres_sql import Statements
+from rvertex.sinks.protocol import DeliveredRows
 from rvertex.sinks.spec import DeliveryPlace, PostgresSink
 from tests.rvertex.sinks.conformance import Conformance
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
 from tests.support.duckdb_server import Server
 
+
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from rvertex.sinks.spec import Deletes
 
 
 @dataclass(frozen=True)
@@ -203,3 +211,98 @@ def test_the_last_row_of_a_key_wins(server: Server) -> None:
         keyed.commit(progress(0, end))
         assert place.rows() == expected(0, end)[-1:]
     keyed.close()
+
+
+def test_a_table_that_is_gone_is_not_made_anew(server: Server) -> None:
+    """The new one would lack the rows that any partition has delivered."""
+    place = LocalPlace(server, PostgresSink("dsn", "rows"))
+    for partition in (0, 1):
+        writer = place.destination(partition)
+        writer.open(1)
+        writer.close()
+    server.query('DROP TABLE "rows"')
+    writer = place.destination(0)
+    assert writer.open(2) is None, "nothing was delivered"
+    writer.write(items(0, 0, 4))
+    writer.commit(progress(0, 4))
+    writer.close()
+    server.query('DROP TABLE "rows"')
+    for partition in (0, 1):
+        with pytest.raises(DestinationGoneError):
+            place.destination(partition).open(3)
+
+
+def test_a_server_that_does_not_answer_gets_a_new_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one is not asked for its end: a call is in it still."""
+    writer = LocalPlace(server, PostgresSink("dsn", "rows")).destination(0)
+    writer.open(1)
+    monkeypatch.setattr("rvertex.sinks.postgres.ANSWER_WAIT_S", 0.05)
+    stuck, answers = writer._connection, threading.Event()
+    asked: list[str] = []
+    monkeypatch.setattr(stuck, "execute", lambda _: answers.wait(60))
+    monkeypatch.setattr(stuck, "close", lambda: asked.append("close"))
+    writer.write(items(0, 0, 4))
+    with pytest.raises(DestinationError):
+        writer.commit(progress(0, 4))
+    answers.set()
+    assert (asked, writer._connection) == ([], None)
+
+
+def test_rows_are_sent_when_they_are_many_and_not_before(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = LocalPlace(server, PostgresSink("dsn", "rows")).destination(0)
+    writer.open(1)
+    sent: list[int] = []
+    monkeypatch.setattr(writer, "_ingest", lambda table: sent.append(table.num_rows))
+    one = items(0, 1, 2)
+    monkeypatch.setattr("rvertex.sinks.postgres.BUFFER_BYTES_MAX", int(2.5 * one.table.nbytes))
+    for seq in (1, 2, 4, 5, 7, 8, 10):
+        writer.write(items(0, seq, seq + 1))
+    assert sent == [3, 3]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("sign", ["", "u"])
+def test_a_column_of_whole_numbers_holds_all_of_them(bits: int, sign: str) -> None:
+    kind = pa.type_for_alias(f"{sign}int{bits}")
+    limits = np.iinfo(f"{sign}int{bits}")
+    ends = pa.array([int(limits.min), int(limits.max)], kind)
+    (column,) = columns_of("t", pa.schema([("n", kind)]))
+    assert [int(v) for v in column.convert(ends).to_pylist()] == [int(limits.min), int(limits.max)]
+    digits = {"smallint": 16, "integer": 32, "bigint": 64, "numeric(20,0)": 65}
+    assert digits[column.kind] >= bits + (sign == "u")
+
+
+LIVING = pa.schema(
+    [("k", pa.string()), ("v", pa.int64()), ("since", pa.int64()), ("until", pa.int64())]
+)
+
+
+@pytest.mark.parametrize("deletes", ["delete", "mark", "ignore"])
+def test_a_row_that_begins_and_ends_in_one_commit(deletes: Deletes, server: Server) -> None:
+    """The row that ends is the one that began, whatever its end; its key may begin again."""
+    sink = PostgresSink("dsn", "rows", "upsert", ("k",), deletes=deletes)
+    place = DeliveryPlace("job", "d", 0, 1, LIVING, end="until")
+    writer = PostgresDestination(sink, place)
+    writer.open(1)
+    rows = [
+        ("a", 1, 1, None), ("c", 3, 1, None), ("a", 1, 1, 9), ("b", 2, 1, None), ("b", 2, 1, 9),
+        ("b", 2, 9, None),
+    ]  # fmt: skip
+    for first, end in ((0, 2), (2, 6)) if deletes == "mark" else ((0, 6),):
+        some = rows[first:end]
+        columns = [pa.array(column) for column in zip(*some, strict=True)]
+        columns = [column.cast(field.type) for column, field in zip(columns, LIVING, strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=LIVING)
+        ends = np.array([row[3] is not None for row in some])
+        at = np.array([row[3] or row[2] for row in some])
+        writer.write(DeliveredRows(first, end, np.arange(first, end), batch, ends, at))
+        writer.commit(progress(0, end))
+    found = server.query('SELECT k, v, since, until FROM "rows" ORDER BY k')
+    alive = [("b", 2, 9, None), ("c", 3, 1, None)]
+    ended = {"delete": [], "mark": [("a", 1, 1, 9)], "ignore": [("a", 1, 1, None)]}
+    assert found == [*ended[deletes], *alive]
+    writer.close()

@@ -190,6 +190,17 @@ def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, b
         found.until(20)
 
 
+def test_where_a_partition_ends_nothing_is_lost_and_it_is_no_other_topic(kafka: Kafka) -> None:
+    """A broker may say that there is no such place, before it knows of its newest record."""
+    kafka.produce([value(i) for i in range(3)])
+    with kafka.reading([3, 0]) as found:
+        (buffer, _) = found.log._buffers
+        assert found.log._out_of_range(buffer, "no such offset") is None
+        assert found.log._client.trouble == "no such offset"
+        kafka.produce([value(3)])
+        found.until(4)
+
+
 def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
     kafka.produce([value(i) for i in range(20)])
     with kafka.reading([5, 0], until=20) as found:
@@ -228,9 +239,11 @@ def test_a_full_buffer_is_fetched_no_further(kafka: Kafka, monkeypatch: pytest.M
         found.log.skip_to(0, 5)
         found.next[0] = 5
         found.wait(lambda: first.is_full and second.is_full)
-        assert second.fetched <= 50 + 20
+        found.until(200, rows_max=13)
+        assert second.fetched <= 50 + 20, "it stays paused while the other one is read on"
+        first_had = first.fetched
         found.until(rows, partition=1, rows_max=7)  # while the other one stays full
-        assert first.fetched <= 5 + 50 + 20
+        assert first.fetched <= first_had + 50 + 20
         assert [at for at, _ in found.rows[1]] == [*range(rows)]
         found.until(rows, rows_max=13)
         assert [at for at, _ in found.rows[0]] == [*range(5, rows)]

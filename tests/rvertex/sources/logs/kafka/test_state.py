@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from rstream.clock import ManualClock
-from rvertex.sources.logs.errors import LogReplacedError
-from rvertex.sources.logs.kafka.client import Client
-from rvertex.sources.logs.kafka.state import SHRUNK_TIMES, TopicState
+from rvertex.sources.logs.errors import LogNotFoundError, LogReplacedError
+from rvertex.sources.logs.kafka.client import NO_ID, Client, Failure
+from rvertex.sources.logs.kafka.state import MISSING_S_MAX, SHRUNK_TIMES, TopicState
 from rvertex.sources.logs.protocol import LogEnd
 from tests.support.mock_cluster import MockCluster
 from tests.support.topics import POLL_S, WAIT_S, value
@@ -81,3 +81,43 @@ def test_partitions_with_records_that_are_not_committed_are_open() -> None:
     assert asking.state.open == {0}
     asking.state._take_ends(written, written, 62.0)
     assert asking.state.open == set()
+
+
+def identity(topic_id: str, partitions: int = 2) -> dict[int, SimpleNamespace]:
+    return {0: SimpleNamespace(topic_id=topic_id, partitions=[None] * partitions)}
+
+
+def test_a_topic_that_is_known_again_is_not_missing() -> None:
+    """As after a change of leaders; the time until it counts as gone begins anew."""
+    asking = Asking()
+    missing = Failure("unknown", is_missing=True)
+    for _ in range(2):
+        asking.state._take_identity(missing, asking.clock.monotonic_s())
+        assert "does not know it at present" in asking.state.waiting
+        asking.clock.advance(int(0.7e6 * MISSING_S_MAX))
+        asking.state._take_identity(identity(NO_ID), asking.clock.monotonic_s())
+        assert asking.state.waiting == ""
+        asking.state._check_limits(asking.clock.monotonic_s())
+    assert (asking.state.error, asking.state.log_partitions) == (None, 2)
+    asking.state._take_identity(missing, asking.clock.monotonic_s())
+    asking.state._check_limits(asking.clock.monotonic_s() + MISSING_S_MAX + 1)
+    assert isinstance(asking.state.error, LogNotFoundError)
+
+
+def test_a_topic_with_another_id_is_another_one() -> None:
+    """A broker that gives no ids says nothing of it, nor does a plan that has none."""
+    for planned, now, is_other in (("", "b", False), ("a", NO_ID, False), ("a", "a", False)):
+        state = Asking().state
+        state._topic_id = planned
+        state._take_identity(identity(now), 61.0)
+        assert (state.error is not None) is is_other
+    state._take_identity(identity("b"), 62.0)
+    assert isinstance(state.error, LogReplacedError)
+
+
+def test_a_refusal_is_over_when_something_is_answered() -> None:
+    asking = Asking()
+    asking.state._client._said.refusal = Failure("no", is_refused=True)
+    asking.until(0, lambda: asking.state.ends)
+    assert asking.state._client.refusal is None
+    assert asking.state.error is None

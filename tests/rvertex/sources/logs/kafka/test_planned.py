@@ -1,0 +1,91 @@
+"""Units of a topic, as planned from what a broker in this process answers.
+
+Its library does not ask it for topics, so the test says what they are. Cannot catch: what a broker
+of its own says of times (test_positions.py).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rvertex.sources.logs.kafka.client import NO_ID, Client, Pending
+from rvertex.sources.logs.kafka.positions import added_units, topic_units
+from tests.support.mock_cluster import MockCluster
+from tests.support.topics import topic_spec, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 5
+
+
+@pytest.fixture(scope="module")
+def mock() -> MockCluster:
+    made = MockCluster()
+    made.produce("t", [value(i) for i in range(ROWS)])
+    return made
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Say which partitions the topic has, and its id."""
+
+    def say(*partitions: int, topic_id: str = "one") -> None:
+        def ask(_: Client) -> Pending:
+            future: Future[Any] = Future()
+            numbers = [SimpleNamespace(id=p) for p in partitions]
+            future.set_result(SimpleNamespace(partitions=numbers, topic_id=topic_id))
+            return Pending({0: future})
+
+        monkeypatch.setattr(Client, "ask_topic", ask)
+
+    return say
+
+
+def test_each_partition_has_a_unit_with_its_bounds(mock: MockCluster, topic: Any) -> None:
+    """One that ends before it begins is read to where it begins: nothing."""
+    topic(1, 0)
+    early = 'offsets:{"0": 2, "1": 0}'
+    first, second = topic_units(topic_spec(mock, "t", start="latest", until=early))
+    assert (first.stream, first.first_seq, first.until) == (0, ROWS, ROWS)
+    assert (second.stream, second.first_seq, second.until) == (1, 0, 0)
+    assert {(u.log_id, u.log_partitions) for u in (first, second)} == {("one", 2)}
+    topic(0, 1, topic_id=NO_ID)
+    assert {unit.log_id for unit in topic_units(topic_spec(mock, "t"))} == {""}
+
+
+def test_partitions_that_were_not_planned_are_added_from_their_beginning(
+    mock: MockCluster, topic: Any
+) -> None:
+    topic(0, 1)
+    spec = topic_spec(mock, "t", start="latest")
+    known = topic_units(spec)
+    assert added_units(spec, known) == ()
+    topic(2, 0, 1)
+    (added,) = added_units(spec, known)
+    assert (added.stream, added.first_seq, added.until, added.log_partitions) == (2, 0, None, 3)
+    topic(2, 0, 1, topic_id="another")
+    assert added_units(spec, known) == ()
+
+
+@pytest.mark.parametrize(("us", "ms"), [(1_000, 1), (1_001, 2), (-1, 0), (-1_001, 0), (0, 0)])
+def test_a_time_between_milliseconds_is_the_next_one(
+    us: int, ms: int, mock: MockCluster, topic: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of the one before are older; where there is none that late, it is the end."""
+    asked: list[object] = []
+    ask = Client.ask_offsets
+
+    def noted(client: Client, partitions: Any, at: Any, **given: Any) -> Pending:
+        asked.append(at)
+        return ask(client, partitions, at, **given)
+
+    monkeypatch.setattr(Client, "ask_offsets", noted)
+    topic(0)
+    (unit,) = topic_units(topic_spec(mock, "t", start=f"time:{us}"))
+    assert [at for at in asked if isinstance(at, int)] == [ms]
+    assert unit.first_seq == ROWS, "this broker has no record of a time"
