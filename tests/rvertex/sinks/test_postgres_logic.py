@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import adbc_driver_manager
 import adbc_driver_postgresql.dbapi as adbc
@@ -31,7 +31,6 @@ from rvertex.sinks.spec import DeliveryPlace, PostgresSink
 from tests.rvertex.sinks.conformance import Conformance
 from tests.rvertex.sinks.places import SCHEMA, Row, expected, items, progress
 from tests.support.duckdb_server import Server
-
 
 if TYPE_CHECKING:
     from rvertex.sinks.spec import Deletes
