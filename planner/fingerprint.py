@@ -6,10 +6,12 @@ stable form (a function, an object with an address in its ``repr``) is refused.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import fields, is_dataclass
 from datetime import date, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,12 +23,13 @@ def fingerprint(value: object) -> str:
 
 def canonical(value: object) -> str:
     """``value`` as text, without anything that varies between runs."""
-    if is_dataclass(value) and not isinstance(value, type):
-        told = [f.name for f in fields(value) if f.metadata.get("fingerprint", True)]
-        inner = ",".join(f"{name}={canonical(getattr(value, name))}" for name in told)
-        return f"{type(value).__name__}({inner})"
+    kind: type[Any] = type(value)
+    names = _field_names(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
+    if names is not None:
+        inner = ",".join([f"{name}={canonical(getattr(value, name))}" for name in names])
+        return f"{kind.__name__}({inner})"
     if isinstance(value, tuple | list):
-        return "[" + ",".join(canonical(v) for v in value) + "]"
+        return "[" + ",".join([canonical(v) for v in value]) + "]"
     if isinstance(value, pa.Schema):
         return "schema[" + ",".join(f"{f.name!r}:{f.type}" for f in value) + "]"
     if isinstance(value, pa.DataType):
@@ -38,6 +41,14 @@ def canonical(value: object) -> str:
     ):
         return f"{type(value).__name__}:{value!r}"
     raise TypeError(f"{type(value).__name__} has no canonical form")
+
+
+@functools.cache
+def _field_names(kind: type[Any]) -> tuple[str, ...] | None:
+    """The fields of a dataclass that its fingerprint depends on; None for other classes."""
+    if not is_dataclass(kind):
+        return None
+    return tuple(f.name for f in fields(kind) if f.metadata.get("fingerprint", True))
 
 
 def _content(batch: pa.RecordBatch) -> str:

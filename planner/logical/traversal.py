@@ -94,16 +94,23 @@ def shared_nodes(root: LogicalNode) -> Shared:
     return shared
 
 
-def share(root: LogicalNode) -> LogicalNode:
-    """The plan with equal subplans made one."""
+def share(root: LogicalNode, contents: NodeMap[str] | None = None) -> LogicalNode:
+    """The plan with equal subplans made one.
+
+    ``contents`` keeps the text of each node from one call to the next.
+    """
+    contents = NodeMap() if contents is None else contents
     names: NodeMap[str] = NodeMap()
     mine: NodeMap[LogicalNode] = NodeMap()
     first: dict[str, LogicalNode] = {}
     for node in topological(root):
         inputs = [mine[child] for child in node.inputs]
-        name = fingerprint(([names[child] for child in inputs], _alone(node)))
+        if node not in contents:
+            contents[node] = _alone(node)
+        name = fingerprint(([names[child] for child in inputs], contents[node]))
         if name not in first:
             first[name] = rebuilt(node, inputs)
+            contents[first[name]] = contents[node]
         mine[node] = first[name]
         names[first[name]] = name
     return mine[root]

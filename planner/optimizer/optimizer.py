@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.cost.options import PlanOptions
 from planner.logical.nodes import LogicalNode, Sink, Sinks
 from planner.logical.text import logical_text
+from planner.logical.traversal import NodeMap, share
 from planner.optimizer.rules import (
     exchange_once,
     fold_constants,
@@ -59,11 +60,12 @@ def optimize_step_by_step(
     root: LogicalNode = plan
     text = logical_text(root)
     steps: list[RuleStep] = []
+    contents: NodeMap[str] = NodeMap()
     for rule in rules:
         before = root
         root = rule(root, options)
         if share_subplans in rules and root is not before:
-            root = share_subplans(root, options)
+            root = share(root, contents)
         assert root.schema.equals(before.schema), (rule.__name__, before.schema, root.schema)
         former, text = text, text if root is before else logical_text(root)
         if text != former:

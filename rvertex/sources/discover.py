@@ -107,11 +107,10 @@ def infer_columns(
             break
         with contextlib.suppress(CorruptSourceError, SourceVanishedError):  # its reader will say
             schema = _with_types_of(_columns(format, file, options), schema)
-    written = folder_types(there[0]) if format == "parquet" else {}
+    folders = folder_columns(format, path, there)
+    written = folder_types(there[0]) if format == "parquet" and folders.names else {}
     named = [
-        pa.field(f.name, written.get(f.name, f.type))
-        for f in folder_columns(format, path, there)
-        if f.name not in schema.names
+        pa.field(f.name, written.get(f.name, f.type)) for f in folders if f.name not in schema.names
     ]
     columns = pa.schema([pa.field(f.name, plain_type(f.type)) for f in (*schema, *named)])
     return columns, tuple(f.name for f in named)

@@ -13,6 +13,7 @@ Pickles name :func:`rebuilt` by its module: neither may move.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,12 @@ RETIRED: set[tuple[str, str]] = set()
 
 def is_record(value: object) -> bool:
     """Whether ``value`` is a dataclass of ours that leaves pickling to Python."""
-    kind = type(value)
+    kind: type[Any] = type(value)
+    return _is_record_class(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
+
+
+@functools.cache
+def _is_record_class(kind: type[Any]) -> bool:
     is_ours = kind.__module__.partition(".")[0] in PACKAGES
     return is_ours and is_dataclass(kind) and kind.__reduce__ is object.__reduce__
 

@@ -36,13 +36,14 @@ from rvertex.events.run import NO_CTIS, Run, to_items
 from rvertex.operators.cti_forwarding import ForwardCtis
 from rvertex.operators.horizon import horizon_of, output_duration_of
 from rvertex.state.memory import SpillsState
+from tests.support.budget import DEPTH
 from tests.support.cut_runs import MergedOrder, Ports, merged_order, reopened, run_cut
 from tests.support.divided import assert_divisible
 from tests.support.exact import assert_same_items
 from tests.support.small_limits import small_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
@@ -144,10 +145,10 @@ def _assert_budgets(
 ) -> None:
     """What lies in memory and what on scratch changes nothing; small limits make it spill."""
     payload = spec.output_schema(schemas)
-    ways = list(itertools.product(BUDGETS, splits, (False, True)))
+    ways = list(_ways_to_spill(splits))
     if not isinstance(spec.open(schemas), SpillsState):
         ways = ways[:1]
-    for budget_bytes, cuts, restore in ways:
+    for cuts, restore, budget_bytes in ways:
         with small_limits():
             outputs = run_cut(
                 spec, inputs, schemas, cuts, restore=restore, budget_bytes=budget_bytes
@@ -156,6 +157,23 @@ def _assert_budgets(
         label = f"cut at {list(cuts)}, a budget of {budget_bytes} bytes"
         label += ", restored at each" if restore else ""
         assert_same_items(items_of(outputs, payload), expected, label)
+
+
+def _ways_to_spill(splits: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], bool, int]]:
+    """Cuts, whether to restore at each, and the budget.
+
+    Item by item is most of the cost, so each combination of cuts and restores gets one budget, and
+    item by item is restored or not where other cuts follow. Which one follows from the number of
+    items, so random inputs of several lengths meet every way. ``make deep`` takes all of them.
+    """
+    every = splits[0]
+    turn = len(every)
+    for k, (cuts, restore) in enumerate(itertools.product(splits, (False, True))):
+        is_left_out = cuts is every and len(splits) > 1 and restore == bool(turn // 2 % 2)
+        if DEPTH > 1 or not is_left_out:
+            budget_bytes = BUDGETS[(k + k // 2 + turn) % len(BUDGETS)]
+            for budget in BUDGETS if DEPTH > 1 else (budget_bytes,):
+                yield cuts, restore, budget
 
 
 def durations_of(inputs: Sequence[Run]) -> Durations:

@@ -198,7 +198,8 @@ def row_groups(path: str, version: FileVersion | None = None) -> list[Unit]:
 
 def leaf_of(file: pq.ParquetFile, column: str) -> int | None:
     """The leaf that a flat column is; a field of a struct may have the same path."""
-    leaves = (file.schema.column(k) for k in range(len(file.schema)))
+    schema = file.schema
+    leaves = (schema.column(k) for k in range(len(schema)))
     found = (k for k, leaf in enumerate(leaves) if leaf.path == leaf.name == column)
     return next(found, None)
 

@@ -41,7 +41,7 @@ AGGREGATES = (
 
 
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
-@examples(30)
+@examples(12)
 @given(data=st.data())
 def test_edges_mean_the_results_over_whole_rows(keys: tuple[str, ...], data: st.DataObject) -> None:
     rows, ctis = data.draw(some_rows()), ending(data.draw(some_ctis))

@@ -84,7 +84,7 @@ def test_a_process_is_called_when_events_end() -> None:
     ]
 
 
-@examples(20)
+@examples(8)
 @given(some_rows(), some_ctis)
 def test_edges_and_intervals_give_the_same_rows(rows: list[Any], ctis: list[int]) -> None:
     runs = [edge_run(rows, ending(ctis)), closed_run(rows, ending(ctis))]
