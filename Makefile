@@ -98,7 +98,7 @@ mutants: $(STAMP)  ## plant small mistakes by machine and test each: make mutant
 
 .PHONY: live-kills
 live-kills: setup  ## kill and freeze live jobs on Spark at random: make live-kills KILLS=300 SEED=0; half an hour
-	$(BIN)/python -m tests.kills --kills $(KILLS) --seed $(SEED) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster)
+	$(BIN)/python -m tests.kills --kills $(KILLS) --seed $(SEED) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster) $(if $(CHANGES),--changes)
 
 sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
 	$(BIN)/python -m tests.sim.mutants

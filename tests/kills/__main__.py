@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kills.check import check
-from tests.kills.faults import CLUSTER_KINDS, KINDS
+from tests.kills.faults import CHANGES, CLUSTER_KINDS, KINDS
 from tests.kills.feed import PARTITIONS, Feed
 from tests.kills.queries import EVENTS, PAIRS, SIDES, JobSpec
 from tests.kills.scene import START_S_MAX, Scene, is_whole
@@ -116,6 +116,7 @@ def main() -> int:
     parser.add_argument("--kinds", default="", help="of the faults, with commas between")
     parser.add_argument("--log", type=Path, help="a file; lines are added")
     parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--changes", action="store_true", help="also rescale the jobs")
     parser.add_argument("--customers", type=int, default=0, help="keys that come once, or nearly")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
@@ -138,6 +139,8 @@ def main() -> int:
             place.mkdir()
             spec = JobSpec(name, query, strategy, idle, str(place / "job"), "", "", master)
             kinds = CLUSTER_KINDS if options.cluster else KINDS
+            if options.changes:
+                kinds = {**kinds, **CHANGES}
             if options.kinds:
                 kinds = {kind: kinds[kind] for kind in options.kinds.split(",")}
             seed = f"{options.seed}-{number}"

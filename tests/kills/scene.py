@@ -139,6 +139,8 @@ class Scene:
         self.spec, self.broker, self.server, self.folder = spec, broker, server, folder
         #: Workers that were killed; a status may still name them.
         self.killed: set[int] = set()
+        #: How often the number of vertices changed: rows of equal time have another order then.
+        self.rescales = 0
         self._lives: list[Life] = []
         self._asleep: list[Frozen] = []
         self._restart: threading.Timer | None = None

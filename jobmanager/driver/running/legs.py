@@ -62,12 +62,12 @@ def leg_of(
         check_outputs=OutputCheck(plan),
         on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
     )
-    deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
-    changing = Changing(job._root, deliveries, job._begin_change)
-    changing.watch(driver)
     if former is not None:  # subscriptions keep these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
         driver.endpoints.forget()
+    deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
+    changing = Changing(job._root, deliveries, job._begin_change)
+    changing.watch(driver)
 
     def at_end(state: str) -> None:
         topics.stop(state)

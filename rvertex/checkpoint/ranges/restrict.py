@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.errors import UsageError, error_class
+from rstream.items.batch import KIND, SEQ
 from rstream.items.hashing import SLOTS, slots_of
 from rvertex.events.arrays import as_one_array
 from rvertex.operators.composite_state import joined_states, part_state
@@ -29,6 +30,7 @@ from rvertex.operators.edges.of_begins import NUMBER, EdgeOfBegins
 from rvertex.operators.edges.spread import EdgeSpread
 from rvertex.operators.edges.windows import EdgeWindows
 from rvertex.operators.joins.anti import AntiJoin
+from rvertex.operators.joins.as_of import AsOfJoin
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.joins.interval import IntervalJoin
 from rvertex.operators.joins.left import LeftJoin
@@ -200,6 +202,19 @@ def _interval(
     return replace(state, tables=tables)
 
 
+def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
+    """Rows that wait name their matches, which have the same key, by place."""
+    tables = _rows(slots, state.tables, spec)
+    kept = slots.of_table(state.tables["matches"], 1)
+    numbers = np.append(np.cumsum(kept) - 1, -1)  # -1, for no match, stays
+    waiting = tables["waiting"]
+    for name in (SEQ, KIND):
+        at = waiting.schema.names.index(name)
+        named = as_one_array(waiting.column(at)).to_numpy()
+        waiting = waiting.set_column(at, waiting.schema.field(at), pa.array(numbers[named]))
+    return replace(state, tables={**tables, "waiting": waiting})
+
+
 def _edge_join(
     spec: EdgeJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
@@ -335,6 +350,7 @@ def _process(
 #: By class of the specification.
 _RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorState]] = {
     AntiJoin: _by_rows,
+    AsOfJoin: _as_of,
     Chop: _by_rows,
     Clip: _by_rows,
     CountWindowAggregate: _single_window,

@@ -247,7 +247,9 @@ class Rescaler:
             if keys is None:
                 raise NotByKeyError(vertex.stage, "the column that it is divided by is gone there")
             spec = Sharded(chain_of(vertex), keys, tuple(s.slots for s in shards))
-            recovery = replace(vertex.recovery, strategy="checkpoint", horizon_us=None)
+            recovery = replace(vertex.recovery, horizon_us=None)
+            if recovery.strategy == "replay":
+                recovery = replace(recovery, strategy="checkpoint")
             vertex = sealed(replace(vertex, operators=(spec,), recovery=recovery))
             ctis, pending = [s.reached for s in shards], [s.pending for s in shards]
             states = (spec.beginning(ports, [s.states for s in shards], ctis, after, pending),)
