@@ -118,5 +118,5 @@ def test_what_needs_an_end_refuses_a_growing_folder(tmp_path: Path) -> None:
         jobmanager.collect(stream)
     with pytest.raises(InvalidPlanError, match="grows while it is read"):
         jobmanager.collect_batch(stream)
-    with pytest.raises(InvalidPlanError, match="say how far rows may be out of order"):
+    with pytest.raises(InvalidPlanError, match="set how far rows may be out of order"):
         Stream.from_json(str(tmp_path), vs="t", follow=True)
