@@ -28,7 +28,7 @@ FUNCTION_LINES_MAX = 60
 
 TOP_LEVEL = {
     *PACKAGES,
-    *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE"),
+    *("setup.cfg", "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "changes", "LICENSE"),
     "SECURITY.md",
     *(
         "streamscope.py",
