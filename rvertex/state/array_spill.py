@@ -15,7 +15,9 @@ Cannot move: Python objects, such as dictionaries of keys that are text.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from functools import partial
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,18 +186,28 @@ class _Look:
             for key in keys:
                 get, put = partial(value.__getitem__, key), partial(value.__setitem__, key)
                 yield value[key], _Place(get, put)
-        elif type(value).__module__.startswith("rvertex.") and not isinstance(value, type):
-            names = [name for name in _attributes(value) if hasattr(value, name)]
-            if any(isinstance(getattr(value, name), Holder) for name in names):
-                return
-            for name in names:
-                get, put = partial(getattr, value, name), partial(object.__setattr__, value, name)
-                yield get(), _Place(get, put)
+        elif _is_state(value):
+            found = list(_attributes(value))
+            if not any(isinstance(attribute, Holder) for attribute, _ in found):
+                yield from found
 
 
-def _attributes(value: object) -> list[str]:
-    """The names of what an object itself refers to; memory and scratch are not of its state."""
-    if isinstance(value, Holder | StateMemory | Scratch):
-        return []
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    return [*slots, *getattr(value, "__dict__", ())]
+def _is_state(value: object) -> bool:
+    """Whether an object is an operator's own; those of user code have Python objects."""
+    module = type(value).__module__
+    is_own = module.startswith("rvertex.") and not module.startswith("rvertex.user_code.")
+    return is_own and not isinstance(value, type | Holder | StateMemory | Scratch)
+
+
+def _attributes(value: object) -> Iterator[tuple[object, _Place]]:
+    """The slots and the dictionary of an object; no property is called."""
+    for kind in type(value).__mro__:
+        for member in vars(kind).values():
+            if isinstance(member, MemberDescriptorType):
+                get, put = partial(member.__get__, value), partial(member.__set__, value)
+                with suppress(AttributeError):  # never set
+                    yield get(), _Place(get, put)
+    if isinstance(attributes := getattr(value, "__dict__", None), dict):
+        for name, attribute in list(attributes.items()):
+            at = partial(attributes.__getitem__, name), partial(attributes.__setitem__, name)
+            yield attribute, _Place(*at)

@@ -11,13 +11,17 @@ the run has. Source: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from rvertex.events.group_scan import heads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 #: Hashes per 64-bit word of the filter, which is 16 bits for each.
 _PER_WORD = 4
@@ -39,25 +43,29 @@ class BloomFilter:
     Vertices own ranges of the upper half of a hash, so the word follows from the lower half.
     """
 
-    def __init__(self, hashes: np.ndarray) -> None:
-        self._words = np.zeros(len(hashes) // _PER_WORD + 1, np.uint64)
+    def __init__(self, hashes: np.ndarray, words: np.ndarray | None = None) -> None:
+        """``words``: what a filter of the same hashes had; ``hashes`` are not read then."""
+        if words is not None:
+            self.words = words
+            return
+        self.words = np.zeros(len(hashes) // _PER_WORD + 1, np.uint64)
         for lo in range(0, len(hashes), _BLOCK):  # temporaries stay small
             some = hashes[lo : lo + _BLOCK]
-            np.bitwise_or.at(self._words, self._places(some), _bits(some))
+            np.bitwise_or.at(self.words, self._places(some), _bits(some))
 
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return int(self._words.nbytes)
+        return int(self.words.nbytes)
 
     def may_have(self, hashes: np.ndarray) -> np.ndarray:
         """False for hashes that were not added, bool[n]."""
         bits = _bits(hashes)
-        found: np.ndarray = (self._words.take(self._places(hashes)) & bits) == bits
+        found: np.ndarray = (self.words.take(self._places(hashes)) & bits) == bits
         return found
 
     def _places(self, hashes: np.ndarray) -> np.ndarray:
-        places: np.ndarray = (hashes & _LOW) * np.uint64(len(self._words)) >> _HALF
+        places: np.ndarray = (hashes & _LOW) * np.uint64(len(self.words)) >> _HALF
         return places.view(np.int64)
 
 
@@ -71,34 +79,82 @@ def _bits(hashes: np.ndarray) -> np.ndarray:
 class HashIndex:
     """The rows of a run by hash, uint64[rows]."""
 
-    def __init__(
-        self,
+    def __init__(self, blocks: Sequence[np.ndarray], bloom: BloomFilter) -> None:
+        """``blocks``: entries that rise from block to block, each block uint64[n > 0]."""
+        #: Sorted entries, and the first entry and row of each block.
+        self.blocks, self.bloom = blocks, bloom
+        self._fences = np.array([block[0] for block in blocks], np.uint64)
+        self._starts = np.cumsum([0, *(len(block) for block in blocks)])
+
+    @classmethod
+    def of(
+        cls,
         hashes: np.ndarray,
         store: Callable[[Sequence[pa.RecordBatch]], list[pa.RecordBatch]],
-    ) -> None:
-        """``store``: writes batches to scratch, or returns them as they are."""
-        assert len(hashes) <= _ROW_MASK, len(hashes)
-        self._filter = BloomFilter(hashes)
+    ) -> HashIndex:
+        """An index of these hashes. ``store``: writes batches to scratch, or returns them."""
+        assert 0 < len(hashes) <= _ROW_MASK, len(hashes)
         entries = hashes << _ROW_BITS
         entries |= np.arange(len(hashes), dtype=np.uint64)
         entries.sort()
         (stored,) = store([pa.RecordBatch.from_arrays([pa.array(entries)], names=["entry"])])
-        self._entries: np.ndarray = stored.column(0).to_numpy()
+        return cls([stored.column(0).to_numpy()], BloomFilter(hashes))
 
     @property
     def filter_bytes(self) -> int:
         """Bytes of the filter, which stays in memory."""
-        return self._filter.nbytes
+        return self.bloom.nbytes
 
     def candidates(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pairs of a position in ``hashes`` and a row that may have that hash, int64[m] each."""
-        needles = np.flatnonzero(self._filter.may_have(hashes))
+        needles = np.flatnonzero(self.bloom.may_have(hashes))
         wanted = hashes[needles] << _ROW_BITS
         order = np.argsort(wanted)  # neighbours are found in neighbouring memory
         needles, wanted = needles[order], wanted[order]
-        first = np.searchsorted(self._entries, wanted)
-        count = np.searchsorted(self._entries, wanted | _ROW_MASK, side="right") - first
+        first = self._first_at(wanted)
+        count = self._first_at(wanted + _ROW_MASK) - first  # no row has the number of the mask
         pairs = np.repeat(np.arange(len(needles)), count)
         offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-        rows = self._entries[first[pairs] + offset] & _ROW_MASK
+        rows = self._entries(first[pairs] + offset) & _ROW_MASK
         return needles[pairs], rows.view(np.int64)
+
+    def _first_at(self, wanted: np.ndarray) -> np.ndarray:
+        """The number of the first entry at or after each of sorted values."""
+        block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
+        found = self._starts[block]
+        for k, at in by_block(block):
+            found[at] += self.blocks[k].searchsorted(wanted[at])
+        return found
+
+    def _entries(self, numbers: np.ndarray) -> np.ndarray:
+        """The entries with these sorted numbers."""
+        block = self._starts.searchsorted(numbers, side="right") - 1
+        parts = [self.blocks[k][numbers[at] - self._starts[k]] for k, at in by_block(block)]
+        return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Each block in an array of blocks that do not fall, and where it is there."""
+    starts = np.flatnonzero(heads_of(blocks)).tolist()
+    for lo, hi in itertools.pairwise([*starts, len(blocks)]):
+        yield int(blocks[lo]), slice(lo, hi)
+
+
+def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
+    """Whether keys are equal row by row, bool[n]. Null equals null, NaN equals NaN."""
+    same = np.ones(len(left[0]), bool)
+    for a, b in zip(left, right, strict=True):
+        both = _both(pc.is_null(a), pc.is_null(b))
+        if pa.types.is_floating(a.type):
+            a, b = a.cast(pa.float64()), b.cast(pa.float64())
+            both |= _both(pc.is_nan(a), pc.is_nan(b))
+        if not pa.types.is_null(a.type):
+            both |= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
+        same &= both
+    return same
+
+
+def _both(left: pa.Array, right: pa.Array) -> np.ndarray:
+    masks = [m.fill_null(False).to_numpy(zero_copy_only=False) for m in (left, right)]
+    both: np.ndarray = masks[0] & masks[1]
+    return both

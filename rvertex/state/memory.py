@@ -169,6 +169,11 @@ class Holder:
         """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
         return self._memory.store(batches)
 
+    def is_stored(self, batch: pa.RecordBatch) -> bool:
+        """Whether the bytes of a batch with columns are on scratch."""
+        buffers = [b for column in batch.columns for b in column.buffers() if b is not None]
+        return all(self._memory.scratch.holds(b.address) for b in buffers if b.size)
+
 
 #: For operators outside of a host: nothing is spilled.
 UNLIMITED = StateMemory(None)

@@ -17,123 +17,30 @@ Source: log-structured merge trees (O'Neil et al. 1996).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rstream.items.dictionaries import plain_array
 from rstream.items.hashing import hash_rows
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import MIN_TIME
 from rvertex.events.group_scan import heads_of
-from rvertex.state.hash_index import HashIndex
+from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
+from rvertex.state.log_part import LogPart
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rvertex.state.memory import Holder
 
 NUMBER = "number"
+#: Saved tables of the indexes, which hold for the saved rows alone; a log is loaded without them.
+INDEX_TABLES = frozenset({"parts", "entries", "words"})
 #: Parts are not merged into larger ones: an index is sorted at once.
 PART_ROWS_MAX = 1 << 21
 _MASK = pa.schema([("is_current", pa.bool_())])
-
-
-@dataclass(slots=True)
-class _Part:
-    """Blocks of rows, and which of them are current and held (the masks change in place)."""
-
-    blocks: list[pa.RecordBatch]
-    current: np.ndarray
-    held: np.ndarray
-    #: The column of expiry times, and the greatest of them.
-    until: str | None = None
-    last: int = field(init=False, default=INF_TIME)
-    is_stored: bool = False
-    index: HashIndex | None = None
-    #: The number of the first row of each block.
-    firsts: np.ndarray = field(init=False)
-    #: The position of the first row of each block, and the end of the last.
-    starts: np.ndarray = field(init=False)
-    #: How many rows are current and not held.
-    free: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.firsts = np.array([block.column(0)[0].as_py() for block in self.blocks], np.int64)
-        self.starts = np.cumsum([0, *(block.num_rows for block in self.blocks)])
-        if self.until is not None:
-            self.last = max(int(times.max()) for times in self.times())
-        self.count()
-
-    @property
-    def rows(self) -> int:
-        return len(self.current)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(block.nbytes for block in self.blocks)
-
-    def move(self, blocks: list[pa.RecordBatch]) -> None:
-        """Replace the blocks by equal rows on scratch; the next lookup builds the index again."""
-        self.blocks, self.index, self.is_stored = blocks, None, True
-        self.__post_init__()
-
-    def times(self) -> list[np.ndarray]:
-        """The expiry times of each block."""
-        return [block.column(self.until).to_numpy() for block in self.blocks]
-
-    def count(self) -> None:
-        """Count the free rows after a mask was changed."""
-        self.free = int((self.current & ~self.held).sum())
-
-    def positions(self, numbers: np.ndarray) -> np.ndarray:
-        """The positions of the rows with these sorted numbers; other numbers are skipped.
-
-        No number may be before the first of the part.
-        """
-        at = self.firsts.searchsorted(numbers, side="right") - 1
-        found = []
-        for k, local in _by_block(at):
-            known = self.blocks[k].column(0).to_numpy()
-            inside = known.searchsorted(numbers[local])
-            is_row = known.take(inside, mode="clip") == numbers[local]
-            found.append(self.starts[k] + inside[is_row])
-        return np.concatenate(found)
-
-    def take(self, at: np.ndarray) -> pa.RecordBatch:
-        """The rows at positions that rise."""
-        block = self.starts.searchsorted(at, side="right") - 1
-        parts = [
-            self.blocks[k].take(pa.array(at[local] - self.starts[k]))
-            for k, local in _by_block(block)
-        ]
-        return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-
-    def numbers(self, at: np.ndarray) -> np.ndarray:
-        """The numbers of the rows at positions that rise."""
-        block = self.starts.searchsorted(at, side="right") - 1
-        parts = [
-            self.blocks[k].column(0).to_numpy()[at[local] - self.starts[k]]
-            for k, local in _by_block(block)
-        ]
-        return np.concatenate([np.empty(0, np.int64), *parts])
-
-    def rest(self, columns: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-        """The current rows, block by block, with these columns or all."""
-        for block, lo, hi in zip(self.blocks, self.starts[:-1], self.starts[1:], strict=True):
-            block = block.select(columns) if columns else block
-            mask = self.current[lo:hi]
-            kept = block if mask.all() else block.filter(pa.array(mask))
-            if kept.num_rows:
-                yield kept
-
-    def hashes(self, keys: Sequence[str]) -> np.ndarray:
-        """The hashes of all rows by their keys, uint64[rows]."""
-        each = [hash_rows([block.column(name) for name in keys]) for block in self.blocks]
-        return np.concatenate(each)
 
 
 class RowLog:
@@ -153,7 +60,7 @@ class RowLog:
         assert schema.names[0] == NUMBER, schema.names
         self._schema, self._keys, self._until = schema, tuple(keys), until
         self.holder = holder or UNLIMITED.holder()
-        self._parts: list[_Part] = []
+        self._parts: list[LogPart] = []
         #: Whether new parts go to scratch.
         self._is_stored = False
         #: Of the next row.
@@ -247,18 +154,39 @@ class RowLog:
 
     def save(self) -> dict[str, pa.Table]:
         """All rows, by reference, and which of them are current."""
-        masks = [pa.record_batch([pa.array(p.current)], schema=_MASK) for p in self._parts]
-        blocks = [block for part in self._parts for block in part.blocks]
-        return {
+        parts = self._parts
+        masks = [pa.record_batch([pa.array(p.current)], schema=_MASK) for p in parts]
+        blocks = [block for part in parts for block in part.blocks]
+        tables = {
             "keys": pa.Table.from_batches(blocks, self._schema),
             "current": pa.Table.from_batches(masks, _MASK),
         }
+        if not any(part.is_stored and part.index for part in parts):
+            return tables
+        indexes = [part.index if part.is_stored else None for part in parts]
+        entries = [block for index in indexes if index for block in index.blocks]
+        words = [index.bloom.words for index in indexes if index]
+        of_part = {
+            "rows": [part.rows for part in parts],
+            "words": [0 if index is None else len(index.bloom.words) for index in indexes],
+            "last": [int(part.last) for part in parts],
+        }
+        columns = {name: pa.array(values, pa.int64()) for name, values in of_part.items()}
+        return tables | {
+            "parts": pa.table(columns),
+            "entries": pa.table({"entry": pa.chunked_array(entries, pa.uint64())}),
+            "words": pa.table({"word": pa.chunked_array(words, pa.uint64())}),
+        }
 
-    def load(self, rows: pa.Table, current: pa.Table) -> None:
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; no row is held. Only called on a new log."""
         assert not self._parts, len(self._parts)
-        mask = current.column(0).to_numpy()
-        blocks = [block for block in rows.cast(self._schema).to_batches() if block.num_rows]
+        mask = tables["current"].column(0).to_numpy()
+        rows = tables["keys"].cast(self._schema)
+        if "parts" in tables:
+            self._load_parts(tables, rows, mask)
+            return
+        blocks = [block for block in rows.to_batches() if block.num_rows]
         if blocks:
             self.next_number = int(blocks[-1].column(0)[-1].as_py()) + 1
         start = end = first = 0
@@ -267,19 +195,51 @@ class RowLog:
             if k + 1 == len(blocks) or end - start >= PART_ROWS_MAX:
                 held = np.zeros(end - start, bool)
                 current = mask[start:end].copy()
-                part = _Part(blocks[first : k + 1], current, held, self._until)
+                part = self._loaded(blocks[first : k + 1], current, held)
                 self._parts += self._compacted(part)
                 start, first = end, k + 1
 
+    def _loaded(
+        self,
+        blocks: list[pa.RecordBatch],
+        current: np.ndarray,
+        held: np.ndarray,
+        last: int | None = None,
+    ) -> LogPart:
+        """A restored part; large blocks may be on scratch, or mapped where the checkpoint is."""
+        large = [block for block in blocks if block.nbytes >= self.holder.run_bytes_min]
+        is_stored = bool(large) and all(map(self.holder.is_stored, large))
+        return LogPart(blocks, current, held, self._until, last, is_stored)
+
+    def _load_parts(self, tables: Mapping[str, pa.Table], rows: pa.Table, mask: np.ndarray) -> None:
+        """Parts as they were, with their indexes: no row is read."""
+        row = entry = word = 0
+        for part in tables["parts"].to_pylist():
+            count, words = part["rows"], part["words"]
+            blocks = [b for b in rows.slice(row, count).to_batches() if b.num_rows]
+            current = mask[row : row + count].copy()
+            held = np.zeros(count, bool)
+            loaded = self._loaded(blocks, current, held, part["last"])
+            row += count
+            if words:
+                chunks = tables["entries"].column(0).slice(entry, count).chunks
+                bits = tables["words"].column(0).slice(word, words).to_numpy()
+                bloom = BloomFilter(np.empty(0, np.uint64), bits)
+                loaded.index = HashIndex([c.to_numpy() for c in chunks if len(c)], bloom)
+                entry, word = entry + count, word + words
+            self._parts.append(loaded)
+        if self._parts:
+            self.next_number = int(self._parts[-1].numbers(np.array([count - 1]))[0]) + 1
+
     def _find(
-        self, part: _Part, columns: Sequence[pa.Array], hashes: np.ndarray
+        self, part: LogPart, columns: Sequence[pa.Array], hashes: np.ndarray
     ) -> Iterator[pa.RecordBatch]:
         """The free rows of a part; ``hashes``: of the rows of ``columns``."""
         if not part.free:
             return
         if part.index is None:
             store = self.holder.store if part.is_stored else list
-            part.index = HashIndex(part.hashes(self._keys), store)
+            part.index = HashIndex.of(part.hashes(self._keys), store)
         needle, at = part.index.candidates(hashes)
         is_free = part.current[at] & ~part.held[at]
         needle, at = needle[is_free], at[is_free]
@@ -297,14 +257,14 @@ class RowLog:
             part.count()
             yield candidates if len(found) == len(at) else candidates.take(pa.array(found))
 
-    def _free(self, numbers: np.ndarray) -> Iterator[tuple[_Part, np.ndarray]]:
+    def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
         """Each part, and the positions of its free rows with these numbers."""
         for part, here in self._split(np.unique(numbers)):
             at = part.positions(here)
             yield part, at[part.current[at] & ~part.held[at]]
 
     def _end(self, gone: np.ndarray) -> None:
-        parts: list[_Part] = []
+        parts: list[LogPart] = []
         ended = {id(part): here for part, here in self._split(np.unique(gone))}
         for part in self._parts:
             if id(part) not in ended:
@@ -315,7 +275,7 @@ class RowLog:
             parts += self._compacted(part)
         self._parts = parts
 
-    def _split(self, numbers: np.ndarray) -> Iterator[tuple[_Part, np.ndarray]]:
+    def _split(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
         """Each part that has some of these sorted numbers, and which."""
         if not self._parts:
             return
@@ -325,11 +285,11 @@ class RowLog:
             if hi > lo:
                 yield part, numbers[lo:hi]
 
-    def _compacted(self, part: _Part) -> list[_Part]:
+    def _compacted(self, part: LogPart) -> list[LogPart]:
         """The part, or its current rows where they are less than half; none without any."""
         return self._merged([part]) if 2 * int(part.current.sum()) < part.rows else [part]
 
-    def _merged(self, parts: Sequence[_Part]) -> list[_Part]:
+    def _merged(self, parts: Sequence[LogPart]) -> list[LogPart]:
         """The current rows of parts as one, or none."""
         for part in parts:
             if part.until is not None:
@@ -339,11 +299,11 @@ class RowLog:
             return []
         return [self._part((rows for part in parts for rows in part.rest()), held)]
 
-    def _part(self, batches: Iterable[pa.RecordBatch], held: np.ndarray) -> _Part:
+    def _part(self, batches: Iterable[pa.RecordBatch], held: np.ndarray) -> LogPart:
         current = np.ones(len(held), bool)
         if not self._is_stored:
-            return _Part([pa.concat_batches(batches)], current, held, self._until)
-        return _Part(self._stored(batches), current, held, self._until, is_stored=True)
+            return LogPart([pa.concat_batches(batches)], current, held, self._until)
+        return LogPart(self._stored(batches), current, held, self._until, is_stored=True)
 
     def _stored(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The batches on scratch, in few files; what is gathered at once is limited."""
@@ -359,30 +319,3 @@ class RowLog:
         if gathered:
             stored += self.holder.store([pa.concat_batches(gathered)])
         return stored
-
-
-def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:
-    """Whether keys are equal row by row, bool[n]. Null equals null, NaN equals NaN."""
-    same = np.ones(len(left[0]), bool)
-    for a, b in zip(left, right, strict=True):
-        both = _both(pc.is_null(a), pc.is_null(b))
-        if pa.types.is_floating(a.type):
-            a, b = a.cast(pa.float64()), b.cast(pa.float64())
-            both |= _both(pc.is_nan(a), pc.is_nan(b))
-        if not pa.types.is_null(a.type):
-            both |= pc.equal(a, b).fill_null(False).to_numpy(zero_copy_only=False)
-        same &= both
-    return same
-
-
-def _both(left: pa.Array, right: pa.Array) -> np.ndarray:
-    masks = [m.fill_null(False).to_numpy(zero_copy_only=False) for m in (left, right)]
-    both: np.ndarray = masks[0] & masks[1]
-    return both
-
-
-def _by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Each block in an array of blocks that do not fall, and where it is there."""
-    starts = np.flatnonzero(heads_of(blocks)).tolist()
-    for lo, hi in itertools.pairwise([*starts, len(blocks)]):
-        yield int(blocks[lo]), slice(lo, hi)

@@ -14,7 +14,7 @@ from rstream.items.batch import VS, int64_column
 from rvertex.events.run import Run
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.state.array_spill import ArraySpill
-from rvertex.state.memory import UNLIMITED, StateMemory
+from rvertex.state.memory import StateMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +78,10 @@ def run_cut(
     outputs: list[Run] = []
     for lo, hi in itertools.pairwise(cuts):
         if restore:
-            operator = reopened(spec, schemas, operator.snapshot(), memory)
-            arrays = ArraySpill([operator], memory)
+            state = through_bytes(operator.snapshot())
+            operator = spec.open(schemas)
+            arrays = ArraySpill([operator], memory)  # before the load, as a vertex does
+            operator.load(state)
         arrays.fit(0)
         outputs.append(operator.process(order.piece(inputs, lo, hi)))
     return outputs
@@ -89,11 +91,9 @@ def reopened(
     spec: OperatorSpec,
     schemas: Sequence[pa.Schema],
     state: OperatorState,
-    memory: StateMemory = UNLIMITED,
 ) -> Operator:
     """A new operator loaded from ``state`` after a trip through bytes, as a checkpoint makes it."""
     operator = spec.open(schemas)
-    ArraySpill([operator], memory)
     operator.load(through_bytes(state))
     return operator
 

@@ -48,6 +48,7 @@ from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, 
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.operators.windows.snapshots.points import SnapshotPoints
+from rvertex.state.row_log import INDEX_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -341,7 +342,7 @@ def _process(
     columns = [as_one_array(log.column(f"key{i}")) for i in at]
     mask = slots.mask([c.cast(kind) for c, kind in zip(columns, types, strict=True)])
     tables = {"keys": _filtered(log, mask), "current": _filtered(own["current"], mask)}
-    for name in own.keys() - tables.keys():
+    for name in own.keys() - tables.keys() - INDEX_TABLES:
         tables[name] = _filtered(own[name], slots.of_table(own[name], 0))
     count = {} if slots.is_first else {"poisoned": 0}
     return OperatorState({**state.header, **count}, tables)

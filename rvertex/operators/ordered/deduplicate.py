@@ -149,7 +149,10 @@ class _Deduplicator:
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
         if LOG + "keys" in state.tables:
-            self._log.load(state.tables[LOG + "keys"], state.tables[LOG + "current"])
+            logged = {
+                n.removeprefix(LOG): t for n, t in state.tables.items() if n[: len(LOG)] == LOG
+            }
+            self._log.load(logged)
 
     def _recall(self, columns: list[pa.Array]) -> None:
         """Move keys from the log to memory, where they have codes already."""

@@ -226,7 +226,7 @@ class KeyedProcessOperator:
         self._frontier, self._events.seq = header["frontier"], header["seq"]
         self._poison.count = header["poisoned"]
         self.context.load(header["drawn"])
-        self._state.load(state.tables["keys"], state.tables["current"])
+        self._state.load(state.tables)
         self._emitted.load(state.tables["waiting"])
         if self._spread is not None:
             tables = {name.removeprefix("spread."): t for name, t in state.tables.items()}

@@ -36,7 +36,7 @@ from rvertex.user_code.keyed.timers import TimerQueue, timers_of
 from rvertex.user_code.plain_values import plain_keys, raw_column, raw_list
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rvertex.state.memory import StateMemory
     from rvertex.user_code.keyed.state_fields import SlotCode
@@ -167,10 +167,10 @@ class KeyedState:
         self._write()
         return self._log.save()
 
-    def load(self, keys: pa.Table, current: pa.Table) -> None:
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Take over what ``save`` returned; only called on a new state."""
         assert not self.slots, len(self.slots)
-        self._log.load(keys, current)
+        self._log.load(tables)
         if self._key_types and self._log.free_rows > LOADED_MAX:
             for rows in self._log.current([NUMBER, TIMES]):
                 self._stored_timers.add(*_least_timers(rows))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rvertex.state.row_log import NUMBER
+from rvertex.state.row_log import INDEX_TABLES, NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,8 @@ def with_row(
     changed = row | {f"field {name}": value for name, value in values.items()}
     rows = [{**each, NUMBER: n} for n, each in enumerate([*others, changed])]
     masks = pa.table([pa.array([True] * len(rows))], schema=tables[CURRENT].schema)
-    return {**tables, KEYS: pa.Table.from_pylist(rows, schema), CURRENT: masks}
+    kept = {name: table for name, table in tables.items() if name not in INDEX_TABLES}
+    return {**kept, KEYS: pa.Table.from_pylist(rows, schema), CURRENT: masks}
 
 
 def _current(tables: Tables) -> pa.Table:

@@ -54,6 +54,26 @@ class Owner:
         self.any_values = np.array([{}, None], object)
 
 
+class Lazy:
+    """A property in the place of a slot, as events of keyed processes have."""
+
+    __module__ = "rvertex.tests"
+    __slots__ = ("_value", "never_set")
+    _value: np.ndarray
+
+    @property
+    def value(self) -> int:
+        raise AssertionError("a property was called")
+
+
+def test_no_property_is_called() -> None:
+    lazy = Lazy()
+    lazy._value = np.arange(9)
+    with small_limits():
+        ArraySpill([lazy], StateMemory(0)).fit(1)
+    assert lazy._value.tolist() == list(range(9))
+
+
 def plain(owner: Owner) -> list[Any]:
     (first, (second, (third,))) = owner.runs
     arrays = [owner.values, first[0], second, third, owner.group.read()]

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rvertex.state.hash_index import BloomFilter, HashIndex
-from rvertex.state.row_log import equal_keys
+from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
 
 
 def drawn(rows: int, hashes: int, seed: int = 0, vertices: int = 1) -> np.ndarray:
@@ -31,7 +30,7 @@ def test_an_empty_filter_has_nothing() -> None:
 
 def test_every_pair_of_one_hash_is_a_candidate() -> None:
     rows, wanted = drawn(500, 60), np.append(drawn(80, 60), drawn(80, 60, seed=3))
-    positions, found = HashIndex(rows, list).candidates(wanted)
+    positions, found = HashIndex.of(rows, list).candidates(wanted)
     expected = [(i, k) for i, h in enumerate(wanted) for k in np.flatnonzero(rows == h)]
     assert sorted(zip(positions.tolist(), found.tolist(), strict=True)) == expected
     assert expected

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from unittest import mock
+
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rvertex.state.hash_index import HashIndex
+from rvertex.state.memory import StateMemory
 from rvertex.state.row_log import NUMBER, RowLog
 from tests.support.budget import examples
+from tests.support.small_limits import small_limits
 
 SCHEMA = pa.schema([(NUMBER, pa.int64()), ("value", pa.int64())])
 
@@ -28,7 +35,7 @@ def write(log: RowLog, rows: int, gone: list[int]) -> list[int]:
 def restored(log: RowLog, rows_max: int) -> RowLog:
     saved, again = log.save(), RowLog(SCHEMA)
     pieces = saved["keys"].to_batches(max_chunksize=rows_max)
-    again.load(pa.Table.from_batches(pieces, SCHEMA), saved["current"])
+    again.load({**saved, "keys": pa.Table.from_batches(pieces, SCHEMA)})
     loaded = again.current()
     assert pa.Table.from_batches(loaded, SCHEMA).equals(current_rows(log))
     return again
@@ -75,3 +82,31 @@ def test_no_number_is_given_again_while_its_batch_is_there() -> None:
     write(log, 10, [])
     write(log, 0, [5, 6, 7, 8, 9])
     assert restored(log, 5).next_number == 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_index_on_scratch_is_restored_without_reading_rows(seed: int) -> None:
+    draw, memory = random.Random(seed), StateMemory(0)
+    with small_limits():
+        log = RowLog(SCHEMA, ["value"], holder=memory.holder())
+        for rows in (9, 4, 7, 1):
+            write(log, rows, draw.sample(range(log.next_number), log.next_number // 4))
+        log.release()
+        log.find([pa.array([10, 20, 30, 777])])
+        write(log, 3, [])
+        log.release()
+        saved = log.save()
+        cut = {n: pa.Table.from_batches(t.to_batches(max_chunksize=2)) for n, t in saved.items()}
+        expected = pa.Table.from_batches(log.current(), SCHEMA)
+        again = RowLog(SCHEMA, ["value"], holder=memory.holder())
+        with mock.patch.object(HashIndex, "of", side_effect=AssertionError) as made:
+            again.load(cut)
+            indexed = sum(part.rows for part in log._parts if part.index is not None)
+            assert again._parts[0].index is not None
+        assert made.call_count == 0
+        assert indexed > 0
+        assert pa.Table.from_batches(again.current(), SCHEMA).equals(expected)
+        wanted = [*expected.column("value").to_pylist(), 5, 15]
+        found = pa.Table.from_batches(again.find([pa.array(wanted)]), SCHEMA)
+        assert found.sort_by(NUMBER).equals(expected)
+        assert again.next_number == log.next_number
