@@ -118,7 +118,10 @@ class Link:
 
     def shown(self, error: KafkaError) -> str:
         """What the client says, which may repeat its options."""
-        return without_secrets(error.str(), self.secrets)
+        text = error.str().rstrip()
+        if text.endswith(":"):  # the broker sent no words
+            text += f" {KafkaError(error.code()).str()}"
+        return without_secrets(text, self.secrets)
 
     def refused(self, error: KafkaException) -> InvalidSinkError:
         """The client does not take its options."""
@@ -129,7 +132,8 @@ class Link:
         found: KafkaError = error.args[0]
         if found.code() in _SILENT:
             with contextlib.suppress(KafkaException):
-                client.poll(0)
+                while isinstance(message := client.poll(0), Message):  # consumers report errors so
+                    self.note_record(message.error(), message)
             found = self._refused or found
         return self.meaning(found)
 

@@ -36,7 +36,6 @@ COMMIT_S_MAX = 10.0
 def test_broker_frozen_at_any_moment_of_a_commit(
     own_broker: Broker, mode: KafkaMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "ANSWER_WAIT_S", 1.0)
     BROKERS[own_broker.servers] = own_broker
     topic = own_broker.create_topic("t", 2)
     place = KafkaPlace(KafkaSink(topic, own_broker.servers, mode=mode))
@@ -45,6 +44,7 @@ def test_broker_frozen_at_any_moment_of_a_commit(
     next_seq, unknown = 0, 0
     for number in range(ROUNDS):
         destination.write(items(0, next_seq, next_seq + STEP))
+        monkeypatch.setattr(client, "ANSWER_WAIT_S", 1.0)
         timer = threading.Timer(number * 4e-4, own_broker.freeze)
         limit = threading.Timer(FROZEN_S_MAX, own_broker.thaw)
         timer.start()
@@ -59,6 +59,7 @@ def test_broker_frozen_at_any_moment_of_a_commit(
         timer.join()
         limit.cancel()
         own_broker.thaw()
+        monkeypatch.setattr(client, "ANSWER_WAIT_S", FROZEN_S_MAX)
         found = destination.open(1)
         assert found in (None, progress(0, next_seq), progress(0, next_seq + STEP))
         next_seq = 0 if found is None else found.next_seq

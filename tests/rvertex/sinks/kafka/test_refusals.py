@@ -1,11 +1,13 @@
 """Which errors of a real broker end a delivery, and that others are tried again.
 
-Cannot catch: what a broker with users and permissions answers; the one here has neither, so a wrong
-password is one for a mechanism that it does not know.
+The broker here has no users: a wrong password is one for a mechanism that it does not know, and
+what it denies is written into its answers on their way. Cannot catch: an error that a broker with
+permissions gives elsewhere.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,15 @@ from rvertex.sinks.kafka.refusals import REFUSALS, refusal_of
 from rvertex.sinks.protocol import DeliveredRows, DeliveryProgress
 from rvertex.sinks.spec import DeliveryPlace, KafkaSink, destination
 from tests.support.brokers import free_port
+from tests.support.denying_proxy import (
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    NO_GROUP,
+    NO_TOPIC,
+    NO_TRANSACTION,
+    PRODUCE,
+    DenyingProxy,
+)
 
 if TYPE_CHECKING:
     from rvertex.sinks.protocol import Destination
@@ -124,6 +135,39 @@ def test_user_that_the_broker_refuses(broker: Broker, topic: str, mode: str) -> 
         place.open(1)
     assert "hush" not in str(found.value)
     place.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "key", "code"),
+    [
+        ("transactions", PRODUCE, NO_TOPIC),
+        ("headers", PRODUCE, NO_TOPIC),
+        ("headers", FIND_COORDINATOR, NO_GROUP),
+        ("transactions", FIND_COORDINATOR, NO_TRANSACTION),
+        ("transactions", INIT_PRODUCER_ID, NO_TRANSACTION),
+    ],
+)
+def test_what_the_user_may_not_do_ends_the_delivery(
+    mode: str, key: int, code: int, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is granted, the same delivery goes on."""
+    monkeypatch.setattr(client, "ANSWER_WAIT_S", 5.0)
+    with DenyingProxy(broker.servers) as proxy:
+        proxy.denied = {key: code}
+        place = opened(topic, proxy.servers, mode)
+        with pytest.raises(DestinationRefusedError, match=r"authorization failed.*grant the user"):
+            open_and_deliver(place)
+        proxy.denied = {}
+        open_and_deliver(place)
+        place.close()
+    records = broker.read_committed(topic)
+    assert [json.loads(record.value or b"")["text"] for record in records] == ["xxxxx"]
+
+
+def open_and_deliver(place: Destination) -> None:
+    place.open(1)
+    write_and_commit(place, texts(0, 5))
 
 
 @pytest.mark.slow
