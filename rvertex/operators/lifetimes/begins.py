@@ -12,7 +12,7 @@ edge adds nothing. CTIs pass.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,44 +20,22 @@ from rstream.items.batch import VE, VS, int64_column
 from rstream.items.edges import is_end
 from rvertex.events.lifetime import after, with_times
 from rvertex.events.run import Run
-from rvertex.operators.protocol import Stateless
+from rvertex.operators.lifetimes.template import ChangesLifetimes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rvertex.operators.horizon import Durations
 
 
 @dataclass(frozen=True, slots=True)
-class Begins:
+class Begins(ChangesLifetimes):
     """Turns every row into a point at its begin."""
-
-    holds_ctis: ClassVar[bool] = False
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """Nothing is kept."""
-        return 0
 
     def output_duration(self, durations: Durations) -> int | None:
         """Points."""
         return 1
 
-    def open(self, inputs: Sequence[pa.Schema]) -> BeginsOperator:
-        """The operator; it has no state."""
-        return BeginsOperator()
-
-
-class BeginsOperator(Stateless):
-    """See :class:`Begins`."""
-
-    def process(self, ports: Sequence[Run]) -> Run:
+    def change(self, run: Run) -> Run:
         """Drop end edges and shorten all other rows."""
-        (run,) = ports
         events = run.events
         ends = is_end(int64_column(events, VS), int64_column(events, VE))
         if ends.any():

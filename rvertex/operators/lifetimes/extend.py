@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -22,30 +22,17 @@ from rstream.types import INF_TIME
 from rvertex.events.lifetime import lasting, with_times
 from rvertex.events.run import Run
 from rvertex.operators.horizon import sum_us
-from rvertex.operators.protocol import Stateless
+from rvertex.operators.lifetimes.template import ChangesLifetimes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rvertex.operators.horizon import Durations
 
 
 @dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(ChangesLifetimes):
     """Moves every end by ``duration_us``; INF_TIME is for ever."""
 
-    holds_ctis: ClassVar[bool] = False
-
     duration_us: int
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """Nothing is kept."""
-        return 0
 
     def output_duration(self, durations: Durations) -> int | None:
         """That of the input and the duration; an event that stays lives for an instant at least."""
@@ -54,22 +41,10 @@ class Extend:
         total = sum_us(durations[0], self.duration_us)
         return None if total is None else max(total, 1)
 
-    def open(self, inputs: Sequence[pa.Schema]) -> ExtendOperator:
-        """The operator; it has no state."""
-        return ExtendOperator(self.duration_us)
-
-
-class ExtendOperator(Stateless):
-    """See :class:`Extend`."""
-
-    def __init__(self, duration_us: int) -> None:
-        self._duration_us = duration_us
-
-    def process(self, ports: Sequence[Run]) -> Run:
+    def change(self, run: Run) -> Run:
         """Move every end and leave out what is empty."""
-        (run,) = ports
-        ve = lasting(int64_column(run.events, VE), self._duration_us)
+        ve = lasting(int64_column(run.events, VE), self.duration_us)
         events = with_times(run.events, ve=ve)
-        if self._duration_us < 0:
+        if self.duration_us < 0:
             events = events.filter(pa.array(ve > int64_column(events, VS)))
         return Run(events, run.ctis)

@@ -12,7 +12,7 @@ after its last instant. An end past the time axis is INF_TIME. CTIs pass, as no 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,52 +20,25 @@ from rstream.items.batch import VE, int64_column
 from rstream.types import INF_TIME
 from rvertex.events.lifetime import with_times
 from rvertex.events.run import Run
-from rvertex.operators.protocol import Stateless
+from rvertex.operators.lifetimes.template import ChangesLifetimes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
-
     from rvertex.operators.horizon import Durations
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendBy:
+class ExtendBy(ChangesLifetimes):
     """Moves every end by what an int64 column says, which is at least 1 and never null."""
-
-    holds_ctis: ClassVar[bool] = False
 
     column: str
 
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def horizon_us(self, durations: Durations) -> int | None:
-        """Nothing is kept."""
-        return 0
-
     def output_duration(self, durations: Durations) -> int | None:
-        """The rows say it."""
+        """The rows decide."""
         return None
 
-    def open(self, inputs: Sequence[pa.Schema]) -> ExtendByOperator:
-        """The operator; it has no state."""
-        return ExtendByOperator(self.column)
-
-
-class ExtendByOperator(Stateless):
-    """See :class:`ExtendBy`."""
-
-    def __init__(self, column: str) -> None:
-        self._column = column
-
-    def process(self, ports: Sequence[Run]) -> Run:
+    def change(self, run: Run) -> Run:
         """Move every end."""
-        (run,) = ports
-        by = int64_column(run.events, self._column)
+        by = int64_column(run.events, self.column)
         last = int64_column(run.events, VE) - 1
         ve = np.where(last > INF_TIME - by, INF_TIME, last + by)
         return Run(with_times(run.events, ve=ve), run.ctis)

@@ -14,7 +14,6 @@ the time axis is INF_TIME; a start that would leave it is an error; a CTI that w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 from rstream.items.batch import VE, VS, int64_column
 from rstream.types import INF_TIME, MIN_TIME
@@ -22,55 +21,28 @@ from rvertex.errors import TimeAxisError
 from rvertex.events.lifetime import moved, with_times
 from rvertex.events.run import Run
 from rvertex.operators.horizon import RowByRow
-from rvertex.operators.protocol import Stateless
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
+from rvertex.operators.lifetimes.template import ChangesLifetimes
 
 
 @dataclass(frozen=True, slots=True)
-class Shift(RowByRow):
+class Shift(ChangesLifetimes, RowByRow):
     """Moves lifetimes and CTIs by ``duration_us``."""
-
-    holds_ctis: ClassVar[bool] = False
 
     duration_us: int
 
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema."""
-        (payload,) = inputs
-        return payload
-
-    def open(self, inputs: Sequence[pa.Schema]) -> ShiftOperator:
-        """A shift; it has no state."""
-        return ShiftOperator(self.duration_us)
-
-
-class ShiftOperator(Stateless):
-    """See :class:`Shift`."""
-
-    def __init__(self, duration_us: int) -> None:
-        self._duration_us = duration_us
-        #: The times that may start an event, or be a CTI, after the shift.
-        self._low = max(MIN_TIME, MIN_TIME - duration_us)
-        self._high = min(INF_TIME - 1, INF_TIME - 1 - duration_us)
-
-    def process(self, ports: Sequence[Run]) -> Run:
+    def change(self, run: Run) -> Run:
         """Move everything.
 
         Raises:
             TimeAxisError: an event would start outside the time axis.
         """
-        (run,) = ports
+        by = self.duration_us
+        # The times that may start an event, or be a CTI, after the shift.
+        low, high = max(MIN_TIME, MIN_TIME - by), min(INF_TIME - 1, INF_TIME - 1 - by)
         vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
-        if len(vs) and not (self._low <= vs[0] and vs[-1] <= self._high):
-            bad = int(vs[0] if vs[0] < self._low else vs[-1])
-            raise TimeAxisError("shift", bad, self._duration_us)
+        if len(vs) and not (low <= vs[0] and vs[-1] <= high):
+            raise TimeAxisError("shift", int(vs[0] if vs[0] < low else vs[-1]), by)
         ctis = run.ctis
-        kept = ((ctis >= self._low) & (ctis <= self._high)) | (ctis == INF_TIME)
-        events = with_times(
-            run.events, vs=moved(vs, self._duration_us), ve=moved(ve, self._duration_us)
-        )
-        return Run(events, moved(ctis[kept], self._duration_us))
+        kept = ((ctis >= low) & (ctis <= high)) | (ctis == INF_TIME)
+        events = with_times(run.events, vs=moved(vs, by), ve=moved(ve, by))
+        return Run(events, moved(ctis[kept], by))

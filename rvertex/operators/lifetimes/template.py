@@ -1,0 +1,54 @@
+"""The template of operators that change the lifetimes of single rows: a specification is all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from rvertex.operators.protocol import Stateless
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from rvertex.events.run import Run
+    from rvertex.operators.horizon import Durations
+
+
+class Changed(Protocol):
+    """What a specification adds to the template."""
+
+    def change(self, run: Run) -> Run:
+        """The run with other lifetimes."""
+
+
+class ChangesLifetimes:
+    """Base of specifications whose rows keep their columns and which hold no CTI back."""
+
+    __slots__ = ()
+    holds_ctis: ClassVar[bool] = False
+
+    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
+        """The input's schema."""
+        (payload,) = inputs
+        return payload
+
+    def horizon_us(self, durations: Durations) -> int | None:
+        """Nothing is kept."""
+        return 0
+
+    def open(self: Changed, inputs: Sequence[pa.Schema]) -> LifetimeOperator:
+        """The operator; it has no state."""
+        return LifetimeOperator(self)
+
+
+class LifetimeOperator(Stateless):
+    """Applies the change of a specification to each run."""
+
+    def __init__(self, spec: Changed) -> None:
+        self._change = spec.change
+
+    def process(self, ports: Sequence[Run]) -> Run:
+        """Change the run."""
+        (run,) = ports
+        return self._change(run)
