@@ -16,7 +16,11 @@ def test_every_file_has_a_room() -> None:
     assert [room for room in PURE if not (ROOT / room).exists()] == []
 
 
-def test_a_room_imports_rooms_below_it() -> None:
+def test_imports_lead_to_rooms_below_and_in_no_circle() -> None:
+    """A package's ``__init__.py`` gathers names for its users; its own files do not import it.
+
+    Both laws in one test, as reading the imports of all files is what they cost.
+    """
     rank = {file: ROOMS.index(room_of(file)) for file in FILES}
     above = [
         f"{file} must not import {f}: its room is above (tests/rooms.py)"
@@ -25,10 +29,6 @@ def test_a_room_imports_rooms_below_it() -> None:
         if rank[f] > rank[file]
     ]
     assert not above, "\n".join(above)
-
-
-def test_there_is_no_circle_of_files() -> None:
-    """A package's ``__init__.py`` gathers names for its users; its own files do not import it."""
     left = {file: {f for f in imported_files(file) if not is_init(f)} for file in FILES}
     while free := [file for file, found in left.items() if not found & left.keys()]:
         for file in free:
