@@ -9,7 +9,7 @@ asks that of every operator. Every operator emits in ``vs`` order and keeps back
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 from rvertex.events.run import Run, concat
 from rvertex.state.doing import doing
@@ -103,6 +103,11 @@ class EmitsInPieces(Protocol):
         """
 
 
+def emits_in_pieces(operator: Operator) -> TypeGuard[EmitsInPieces]:
+    """Whether an operator does; ``isinstance`` takes 0.1 ms for one that does not."""
+    return issubclass(type(operator), EmitsInPieces)
+
+
 def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run | None]:
     """What a chain of operators emits, in as many pieces as the operators make of it."""
     if not operators:
@@ -111,7 +116,7 @@ def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[R
     first, *rest = operators
     now = doing()
     now.operator = first
-    if not isinstance(first, EmitsInPieces):
+    if not emits_in_pieces(first):
         yield from in_pieces(rest, [first.process(ports)])
         return
     for run in first.process_in_pieces(ports):

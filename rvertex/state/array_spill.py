@@ -148,7 +148,7 @@ class _Look:
                 not isinstance(value, str | bytes | int | float) and id(value) not in self._entered
             ):
                 self._entered.add(id(value))
-                if isinstance(value, self._ends_at):
+                if issubclass(type(value), self._ends_at):  # isinstance: 0.1 ms if it is not
                     self.ends.append(value)
                 else:
                     todo += self._inside(value)
