@@ -236,8 +236,9 @@ def test_a_full_buffer_is_fetched_no_further(kafka: Kafka, monkeypatch: pytest.M
     with kafka.reading() as found:
         first, second = found.log._buffers
         found.wait(lambda: first.is_full and second.is_full)
+        found.wait(lambda: found.step(rows_max=13) and second.is_paused)
         found.log.skip_to(0, 5)
-        found.next[0] = 5
+        found.next[0], found.rows[0] = 5, []
         found.wait(lambda: first.is_full and second.is_full)
         found.until(200, rows_max=13)
         assert second.fetched <= 50 + 20, "it stays paused while the other one is read on"
