@@ -74,9 +74,9 @@ def joined(
     order = list(scope.relations)
     waiting: list[tuple[exp.Join, Scope]] = []
     for at, (clause, right) in enumerate(zip(clauses, rights, strict=True)):
-        asked = _of_where(conditions, clauses[at:])
+        where = _of_where(conditions, clauses[at:])
         if right is None:
-            scope = unnested(clause, _with_all(scope, waiting, asked, names), names)
+            scope = unnested(clause, _with_all(scope, waiting, where, names), names)
             waiting = []
             order.append(clause.this.alias)
             continue
@@ -92,7 +92,7 @@ def joined(
             continue
         if clause.side.upper() in ("RIGHT", "FULL") and any(map(_is_comma, clauses[:at])):
             raise names.text.error(clause, _COMMA.format(clause.side.upper()))
-        scope = _with_all(scope, waiting, asked, names)
+        scope = _with_all(scope, waiting, where, names)
         waiting = []
         if clause.kind.upper() == "SEMI":
             scope = semi(clause, scope, names)
@@ -101,7 +101,7 @@ def joined(
         if clause.side or clause.kind.upper() == "ANTI":
             scope, right = in_whole_windows(scope, right, _conditions_of(clause))
         clause, scope, right = _lasting(clause, scope, right, conditions, names)
-        pairs = join(clause, scope, right, names, asked)
+        pairs = join(clause, scope, right, names, where)
         if clause.method.upper() == "ASOF":
             scope = replace(with_nearest(pairs, scope), window=scope.window)
             continue

@@ -102,3 +102,13 @@ def test_a_reader_that_is_behind_takes_many_pieces_at_once() -> None:
     assert sizes == [300, 300, 300, 100]
     assert not buffer.is_full
     assert buffer.is_half_empty
+
+
+def test_rows_of_one_message_stay_together_in_steps_that_are_smaller() -> None:
+    buffer = PartitionBuffer(0, 0, None)
+    buffer.put(piece([5, 5, 5, 6, 8, 8], 9, []))
+    found = [buffer.take(1) for _ in range(4)]
+    given = [
+        None if rows is None else (rows.positions.tolist(), rows.next_position) for rows in found
+    ]
+    assert given == [([5, 5, 5], 6), ([6], 8), ([8, 8], 9), None]
