@@ -23,11 +23,12 @@ class LogPart:
     blocks: list[pa.RecordBatch]
     current: np.ndarray
     held: np.ndarray
-    #: The column of expiry times, and the greatest of them.
+    #: The column of expiry times, and the greatest of them if it is known.
     until: str | None = None
-    last: int | None = None
+    known_last: int | None = None
     is_stored: bool = False
     index: HashIndex | None = None
+    last: int = field(init=False, default=INF_TIME)
     #: The number of the first row of each block.
     firsts: np.ndarray = field(init=False)
     #: The position of the first row of each block, and the end of the last.
@@ -38,9 +39,9 @@ class LogPart:
     def __post_init__(self) -> None:
         self.firsts = np.array([block.column(0)[0].as_py() for block in self.blocks], np.int64)
         self.starts = np.cumsum([0, *(block.num_rows for block in self.blocks)])
-        if self.until is None:
-            self.last = INF_TIME
-        elif self.last is None:
+        if self.known_last is not None:
+            self.last = self.known_last
+        elif self.until is not None:
             self.last = max(int(times.max()) for times in self.times())
         self.count()
 
