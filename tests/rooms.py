@@ -73,7 +73,12 @@ ROOMS = (
     *("planner/api/grouped/user_aggregate.py", "planner/api/agg.py"),
     *("planner/api/joining", "planner/api/grouped"),
     *("planner/api/joining/by_id.py", "planner/api/grouped/matching"),
-    *("planner/api", "planner/sql/reading", "planner/sql/expressions/engines"),
+    *(
+        "planner/api",
+        "planner/sql/reading/forms",
+        "planner/sql/reading",
+        "planner/sql/expressions/engines",
+    ),
     *("planner/sql/expressions", "planner/sql/windows"),
     "planner/sql/clauses",
     "planner/sql/tables",

@@ -10,6 +10,7 @@ from planner.expressions.entries.family import E, Functions
 from planner.expressions.functions.calendar import UNITS
 from planner.expressions.functions.of_rows.lambdas import lambda_call
 from planner.expressions.functions.texts.codes import Codes
+from planner.expressions.functions.texts.encodings import Encodings
 from planner.expressions.functions.texts.json_paths import JsonPaths
 from planner.expressions.functions.texts.likeness import Likeness
 from planner.expressions.functions.texts.parsing import Parsing
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
 
 
 class StringFunctions(
-    Texts[E], Words[E], Codes[E], Likeness[E], Parsing[E], Places[E], Urls[E], JsonPaths[E]
+    Texts[E],
+    Words[E],
+    Codes[E],
+    Encodings[E],
+    Likeness[E],
+    Parsing[E],
+    Places[E],
+    Urls[E],
+    JsonPaths[E],
 ):
     """Functions of strings; lengths and positions count characters."""
 

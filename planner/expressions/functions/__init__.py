@@ -20,6 +20,7 @@ from planner.expressions.functions import (
 from planner.expressions.functions.of_rows import frames, lambdas, list_calls, ranked, row_patterns
 from planner.expressions.functions.texts import (
     codes,
+    encodings,
     json_paths,
     likeness,
     parsing,
@@ -44,6 +45,7 @@ FUNCTIONS: dict[str, Function] = {
     **numbers.FUNCTIONS,
     **words.FUNCTIONS,
     **codes.FUNCTIONS,
+    **encodings.FUNCTIONS,
     **calendar.FUNCTIONS,
     **containers.FUNCTIONS,
     **lambdas.FUNCTIONS,

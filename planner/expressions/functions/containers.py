@@ -238,7 +238,37 @@ def _field(values: Sequence[Value], call: Call) -> Value:
     return pc.struct_field(value, at)
 
 
+def _resolve_map(call: Call) -> Node | None:
+    keys, values = arg_types(call)
+    if not is_list(keys) or not is_list(values) or pa.types.is_nested(keys.value_type):
+        return None
+    return replace(call, type=pa.map_(keys.value_type, values.value_type))
+
+
+def _map(arrays: list[pa.Array], call: Call) -> pa.Array:
+    """A map of each list of keys and list of values; null where either list is.
+
+    Raises:
+        pa.ArrowInvalid: a key is null or there twice, or the lists differ in length.
+    """
+    keys, values = (as_list(array) for array in arrays)
+    is_null = null_mask(keys) | null_mask(values)
+    mask = pa.array(is_null)
+    keys, values = (pc.if_else(mask, pa.scalar(None, part.type), part) for part in (keys, values))
+    lengths = lengths_of(keys)
+    if (lengths != lengths_of(values)).any():
+        raise pa.ArrowInvalid("a map has a value for each key: the lists differ in length")
+    (names, rows), (items, _) = flat(keys), flat(values)
+    pairs = pa.table({"row": rows, "key": names})
+    if names.null_count or pairs.group_by(["row", "key"]).aggregate([]).num_rows < len(rows):
+        raise pa.ArrowInvalid("a key of a map is null, or is there twice")
+    offsets = pa.array(np.append(0, np.cumsum(lengths)), pa.int32())
+    made = pa.MapArray.from_arrays(offsets, names, items)
+    return pc.if_else(mask, pa.scalar(None, call.type), made.cast(call.type))
+
+
 FUNCTIONS = {
+    "map": Function("map", _resolve_map, with_rows(_map), plain_call("map_of"), may_fail=True),
     "struct": Function("struct", _resolve_struct, _struct, plain_call("struct")),
     "field": Function("field", _resolve_field, _field, method("field", "name")),
     "item": Function("item", _resolve_item, with_rows(_item), method("item")),

@@ -96,9 +96,14 @@ def _nth(at: Expr, *values: Expr) -> Expr:
 
 
 def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
-    if whole(count) != 1:
-        raise InvalidPlanError("SUBSTRING_INDEX takes 1 here; SPLIT_PART(s, ',', n) the n-th part")
-    return text.str.split(words(separator, "a separator")).item(0)
+    """Up to the n-th separator, or from the n-th last on below 0."""
+    by, n = words(separator, "a separator"), whole(count)
+    parts = text.str.split(by)
+    size = parts.list.length()
+    if n >= 0:
+        return parts.list.slice(0, n).list.join(by)
+    first = when(size + n > 0).then(size + n).otherwise(0)
+    return parts.list.slice(first, size).list.join(by)
 
 
 #: Parts of the node, compiled -> the expression.

@@ -164,6 +164,7 @@ NAMED: dict[str, Callable[..., Expr]] = {
     "list_contains": lambda items, x: items.list.contains(x),
     "@list_zip": lambda *lists: call("list_zip", *lists),
     "@list_over": _over,
+    "as_map": lambda keys, values: call("map", keys, values),
     "@list_frames": _frames,
     "@list_item": nth,
     "list_value": list_of,

@@ -17,9 +17,9 @@ from sqlglot import exp
 from planner.api.choices import when
 from planner.api.expressions import Expr, as_node, coalesce, col, list_of, lit
 from planner.expressions.nodes import Literal
-from planner.expressions.types import is_list, is_number, is_text
+from planner.expressions.types import is_list, is_number
 from planner.sql.expressions import functions, patterns, times
-from planner.sql.expressions.containers import nth
+from planner.sql.expressions.containers import between, nth
 from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.engines.lambdas import with_lambda
 from planner.sql.expressions.engines.shapes import shaped
@@ -267,20 +267,6 @@ class Expressions:
         value = self.compile(node.args["expression"])
         return functions.extract(node.this.name, value, node, self.text)
 
-    def _concat(self, node: exp.Expr) -> Expr:
-        is_operator = isinstance(node, exp.DPipe)
-        parts = [node.this, node.args["expression"]] if is_operator else node.expressions
-        values = []
-        for part in parts:
-            value = self.compile(part)
-            kind = value.output_type(self.schema)
-            if not (is_text(kind) or pa.types.is_null(kind)):
-                of = sql_type(str(kind))
-                reason = f"{self.text.spelled(node)} takes text, not {of}; write CAST(x AS VARCHAR)"
-                raise self.text.error(part, reason)
-            values.append(value.cast(str) if pa.types.is_null(kind) else value)
-        return functions.concat(values)
-
     def _escape(self, node: exp.Escape) -> Expr:
         like, escape = node.this, plain_value(node.args["expression"], self.text)
         if type(like) is not exp.Like or not isinstance(escape, str) or len(escape) > 1:
@@ -301,6 +287,8 @@ class Expressions:
         """``s ->> '$.a'`` as text, ``s -> '$.a'`` as JSON."""
         asked, value = node.args["expression"], self.compile(node.this)
         path = asked.sql().strip("'")
+        if pa.types.is_struct(value.output_type(self.schema)):
+            return value.field(path.removeprefix("$."))
         with self.text.located(node):
             is_text = type(node) is exp.JSONExtractScalar
             return (value.str.json_value if is_text else value.str.json_extract)(path)
@@ -315,7 +303,12 @@ class Expressions:
 
     def _bracket(self, node: exp.Bracket) -> Expr:
         """``list[1]``, counted from 1 or from the end, and ``map['key']``."""
-        if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
+        part = node.expressions[0] if len(node.expressions) == 1 else None
+        if isinstance(part, exp.Slice) and not self.text.engine.lists_from_zero:
+            ends = [None if end is None else self.compile(end) for end in _ends_of(part)]
+            with self.text.located(node):
+                return between(self.compile(node.this), *ends)
+        if part is None or isinstance(part, exp.Slice):
             raise self.text.error(node, _PLACES)
         held, asked = self.compile(node.this), self.compile(node.expressions[0])
         kind, of = held.output_type(self.schema), asked.output_type(self.schema)
@@ -326,7 +319,8 @@ class Expressions:
         with self.text.located(node):
             if pa.types.is_map(kind):
                 return held.item(asked)
-            return nth(held, asked + 1 if self.text.engine.lists_from_zero else asked)
+            is_from_zero = self.text.engine.lists_from_zero and not node.args.get("offset")
+            return nth(held, asked + 1 if is_from_zero else asked)
 
     def _dot(self, node: exp.Dot) -> Expr:
         """``list[1].field``."""
@@ -380,8 +374,6 @@ class Expressions:
         exp.Between: _between,
         exp.Extract: _extract,
         exp.Coalesce: lambda self, node: coalesce(*map(self.compile, functions.arguments(node))),
-        exp.Concat: _concat,
-        exp.DPipe: _concat,
         exp.Escape: _escape,
         exp.TryCast: _cast,
         exp.Trim: _trim,
@@ -396,3 +388,7 @@ class Expressions:
         exp.Dot: _dot,
         exp.Array: lambda self, node: self._list(node),
     }
+
+
+def _ends_of(part: exp.Slice) -> tuple[exp.Expr | None, exp.Expr | None]:
+    return part.this, part.args.get("expression")

@@ -31,6 +31,7 @@ _LENGTHS = {
     "DAY": timedelta(days=1),
     "WEEK": timedelta(weeks=1),
 }
+_WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 #: What Java's letters in a format of times are in ours.
 _JAVA = {
@@ -172,6 +173,30 @@ def _last_day(time: Expr) -> Expr:
     return (time.dt.floor("month").dt.add_months(1) - lit(_LENGTHS["DAY"])).cast("date")
 
 
+def _next_day(time: Expr, name: Expr) -> Expr:
+    """The first day of that name behind a date."""
+    word = words(name, "a day of the week").upper()[:3]
+    if word[:2] not in _WEEKDAYS:
+        raise InvalidPlanError(f"no day of the week {words(name)!r}; write 'Monday' or 'Mon'")
+    wanted = _WEEKDAYS.index(word[:2])
+    return _days_later(time, (lit(wanted + 6) - time.dt.weekday()) % 7 + 1)
+
+
+def _months_between(later: Expr, earlier: Expr) -> Expr:
+    """Months of 31 days, whole between equal days of months or their last days, as in Spark."""
+
+    def parts(time: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+        months = time.dt.year() * 12 + time.dt.month()
+        is_last = _last_day(time) == time.cast("timestamp").cast("date")
+        return months, time.dt.day(), is_last, time.dt.epoch_us() % _DAY_US
+
+    (months, day, is_last, us), (others, other, both, us2) = parts(later), parts(earlier)
+    whole_months = (months - others).cast("float64")
+    rest = ((day - other) * _DAY_US + us - us2) / (31.0 * _DAY_US)
+    is_whole = (day == other) | (is_last & both)
+    return when(is_whole).then(whole_months).otherwise((whole_months + rest).round(8))
+
+
 def date_part(part: str, time: Expr) -> Expr:
     """``DATE_PART('week', t)``."""
     known = {
@@ -200,6 +225,8 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.DayOfWeek: (("this",), lambda t: t.dt.day_of_week() + 1),
     exp.DayOfMonth: (("this",), lambda t: t.dt.day()),
     exp.LastDay: (("this",), _last_day),
+    exp.NextDay: (("this", "expression"), _next_day),
+    exp.MonthsBetween: (("this", "expression"), _months_between),
     exp.AddMonths: (
         ("this", "expression"),
         lambda t, n: t.dt.add_months(whole(n, "a number of months")),

@@ -16,7 +16,7 @@ from planner.logical.windows import (
     snapshot,
     tumbling,
 )
-from planner.sql.expressions.calendar_lengths import by_calendar, in_zone
+from planner.sql.expressions.engines.calendar_lengths import by_calendar, in_zone
 from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.literals import interval_us, plain_value
 

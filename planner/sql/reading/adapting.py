@@ -22,9 +22,10 @@ _WINDOWS = {"TUMBLING": "TUMBLE", "HOPPING": "HOP", "SESSION": "SESSION"}
 _KEPT = ("RETENTION", "GRACE")
 
 
-def adapted(tokens: Sequence[Token]) -> Iterator[Token]:
+def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
     """The tokens, with our words after ``CREATE``, and windows as keys."""
-    words = _created(_with_bounds(_with_windows(list(tokens))))
+    given = _of_ksqldb(tokens) if engine == "ksqldb" else list(tokens)
+    words = _created(_with_bounds(_with_windows(given)))
     for at, token in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else None
         kind = token.token_type
@@ -35,6 +36,27 @@ def adapted(tokens: Sequence[Token]) -> Iterator[Token]:
         if kind is TokenType.ROW and after and after.token_type is TokenType.LT:
             kind = TokenType.STRUCT
         yield _like(token, kind, token.text)
+
+
+def _of_ksqldb(tokens: Sequence[Token]) -> list[Token]:
+    """Lambdas with ``=>``, fields with ``->``; PARTITION BY does not change the rows."""
+    found: list[Token] = []
+    depth = 0
+    is_left_out = False
+    for token in tokens:
+        kind = token.token_type
+        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
+        if depth == 0 and kind is TokenType.PARTITION_BY:
+            is_left_out = True
+        elif kind is TokenType.SEMICOLON or token.text.upper() == "EMIT":
+            is_left_out = False
+        if kind is TokenType.FARROW:
+            token = _like(token, TokenType.ARROW, "->")
+        elif kind is TokenType.ARROW:
+            token = _like(token, TokenType.DOT, ".")
+        if not is_left_out:
+            found.append(token)
+    return found
 
 
 def _like(token: Token, kind: TokenType, text: str) -> Token:

@@ -58,6 +58,8 @@ class Engine:
     varchar_column: Literal["refuse", "ignore"] = "refuse"
     #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
     replaces_first: bool = False
+    #: ``CAST(2.5 AS INT)`` is 3, of a decimal; of a float the even neighbour.
+    rounds_to_whole: bool = False
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
 
@@ -122,6 +124,7 @@ _POSTGRES = Engine(
     timestamp_cast="round",
     zero_time_us=946_684_800_000_000,  # 2000-01-01
     replaces_first=True,
+    rounds_to_whole=True,
 )
 _DUCKDB = Engine(
     name="duckdb",
@@ -137,6 +140,7 @@ _DUCKDB = Engine(
     timestamp_cast="round",
     varchar_column="ignore",
     replaces_first=True,
+    rounds_to_whole=True,
 )
 _KSQLDB = Engine(
     name="ksqldb",

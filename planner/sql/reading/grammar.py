@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.generator import Generator as PlainGenerator
-from sqlglot.parser import Parser
+from sqlglot.parser import Parser, binary_range_parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.reading.forms.calls import json_value
 from planner.sql.reading.hints import CLAUSES
 from planner.sql.reading.pasted import CLAUSES_OF_TABLES, client_statement, dotted_name, option_of
 from planner.sql.reading.row_patterns import MatchTable, RowOf, RowPatterns, Semantics
@@ -35,7 +36,7 @@ WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 _BY_PLACE = (
     *("TIMESTAMPDIFF", "DATEDIFF", "DATE_ADD", "DATE_SUB", "DATE_PART", "REGEXP_EXTRACT"),
     *("REGEXP_SUBSTR", "LPAD", "RPAD", "LTRIM", "RTRIM", "LISTAGG", "STRING_AGG"),
-    *("GROUP_CONCAT", "PERCENTILE"),
+    *("GROUP_CONCAT", "PERCENTILE", "MAP"),
 )
 #: Of these the first is a unit, which is no column.
 _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
@@ -44,7 +45,7 @@ _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
 def _bracket(arguments: list[exp.Expr]) -> exp.Expr:
     """``ELEMENT_AT(a, b)`` is ``a[b]``."""
     held, asked = arguments
-    return exp.Bracket(this=held, expressions=[asked])
+    return exp.Bracket(this=held, expressions=[asked], offset=1)
 
 
 class Watermark(exp.Expression):
@@ -162,10 +163,15 @@ class StreamParser(RowPatterns):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
-    } | {"ELEMENT_AT": _bracket}
+    } | {"ELEMENT_AT": _bracket, "LIST_AGG": lambda given: exp.ArrayAgg(this=given[0])}
     #: Of INITCAP sqlglot's own would say characters that nobody wrote.
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
+    } | {"JSON_VALUE": json_value}
+
+    RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **Parser.RANGE_PARSERS,
+        TokenType.TILDE: binary_range_parser(exp.RegexpLike),
     }
 
     def _warn_unsupported(self) -> None:

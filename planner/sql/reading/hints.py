@@ -57,6 +57,8 @@ HINTS: dict[str, str] = {
     "**": "write POWER(x, 2)",
     **dict.fromkeys(("TO_NUMBER", "TO_DECIMAL"), "write CAST(x AS DECIMAL(10, 2))"),
     # Text.
+    "REGEXP_MATCH": "write REGEXP_EXTRACT(s, pattern, group)",
+    **dict.fromkeys(("CONV", "UNHEX", "FROM_HEX"), "HEX(x) and BIN(x) write numbers so"),
     "CHARINDEX": "write POSITION('x' IN s)",
     "GLOB": "write s LIKE 'a%' or REGEXP_LIKE(s, 'a.*')",
     "REGEXP_MATCHES": "write REGEXP_LIKE(s, 'a.*')",
@@ -89,6 +91,7 @@ HINTS: dict[str, str] = {
         ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP", "LOCALTIME"),
         _NOW,
     ),
+    "MZ_NOW": "give rows a lifetime: ve = ts + INTERVAL '5' MINUTE in the declaration",
     **dict.fromkeys(("PROCTIME", "CURRENT_WATERMARK", "SYSDATE", "GETDATE", "TODAY"), _NOW),
     **dict.fromkeys(("RANDOM", "RAND", "RANDN", "UUID", "GEN_RANDOM_UUID"), _CHANCE),
     # Windows.

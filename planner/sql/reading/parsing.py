@@ -224,7 +224,7 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
     """
     dialect = dialect_of(engine)
     try:
-        tokens = tuple(adapted(dialect.tokenize(text)))
+        tokens = tuple(adapted(dialect.tokenize(text), engine.name))
     except TokenError as error:
         _raise_token_error(SqlText(text, ()), error)
     source = SqlText(text, tokens, engine)
@@ -287,7 +287,15 @@ _OPERATORS = {
     "!~": "write NOT s RLIKE 'a.*'",
     "~": "write s RLIKE 'a.*'",
 }
-_TOP = re.compile(r"\bSELECT\s+TOP\s+\d", re.IGNORECASE)
+#: What other engines write, and the hint for it.
+_CLAUSES = {
+    re.compile(r"\bSELECT\s+TOP\s+\d", re.IGNORECASE): "write ORDER BY x LIMIT n",
+    re.compile(r"\bMUTUALLY\s+RECURSIVE\b", re.IGNORECASE): "write a query for each level",
+    re.compile(
+        r"\bSESSION\s+WITH\s+GAP\b", re.IGNORECASE
+    ): "write GROUP BY k, SESSION('5 minutes')",
+    re.compile(r"@>|<@"): "write JSON_EXISTS(s, '$.a') or JSON_VALUE(s, '$.a') = 'x'",
+}
 
 
 def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
@@ -315,8 +323,9 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
 
 def _other_spelling(source: SqlText, start: int) -> str:
     """The hint for another engine's operator, or TOP, at the place of an error or around it."""
-    if any(found.start() <= start < found.end() for found in _TOP.finditer(source.text)):
-        return "; write ORDER BY x LIMIT n"
+    for clause, hint in _CLAUSES.items():
+        if any(found.start() <= start < found.end() for found in clause.finditer(source.text)):
+            return f"; {hint}"
     at = next((t for t in source.tokens if t.start <= start <= t.end), None)
     if at is None:
         return ""
@@ -325,3 +334,14 @@ def _other_spelling(source: SqlText, start: int) -> str:
         if any(source.text.endswith(operator, 0, end) for end in ends):
             return f"; {here}"
     return ""
+
+
+def expression_of(text: str) -> exp.Expr:
+    """The tree of an expression, without places in a text of a user."""
+    _, (statement,) = parse(f"SELECT {text}")
+    made: exp.Expr = statement.expressions[0]
+    made.parent = None
+    for part in made.walk():
+        part.meta.pop("start", None)
+        part.meta.pop("end", None)
+    return made

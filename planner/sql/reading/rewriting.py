@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.composed import composed
+from planner.sql.reading.forms.composed import composed
+from planner.sql.reading.forms.scalars import with_forms
+from planner.sql.reading.forms.spellings import spelled
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
+from planner.sql.reading.parsing import expression_of
 
 if TYPE_CHECKING:
-    from planner.sql.reading.errors import SqlError
     from planner.sql.reading.parsing import SqlText
 
 #: The name of REGEXP_REPLACE of the first match, which no text can have.
@@ -46,6 +48,8 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         SqlError: a spelling is used for what has no other.
     """
     whole = exp.Paren(this=statement)
+    spelled(whole, text.engine.name, text.error)
+    with_forms(whole, text.engine.name, expression_of)
     for select in list(whole.find_all(exp.Select)):
         _name_windows(select, text)
         _group_windows(select, text)
@@ -86,7 +90,11 @@ def _ksqldb(select: exp.Select) -> None:
         named = _MILLISECONDS.get(node.name.upper())
         if named is None or node.find_ancestor(exp.Select) is not select:
             continue
-        time = exp.Anonymous(this="vs") if named == "vs" else exp.column(named)
+        time: exp.Expr = exp.Anonymous(this="vs") if named == "vs" else exp.column(named)
+        if _with_text(node):
+            _place(time, node.this)
+            node.replace(exp.cast(time, "TIMESTAMP"))
+            continue
         made: exp.Expr = exp.IntDiv(
             this=exp.Anonymous(this="EPOCH_US", expressions=[time]),
             expression=exp.Literal.number(1000),
@@ -95,6 +103,21 @@ def _ksqldb(select: exp.Select) -> None:
         if isinstance(node.parent, exp.Select):
             made = exp.alias_(made, node.name)
         node.replace(made)
+
+
+def _with_text(node: exp.Expr) -> bool:
+    """Whether ROWTIME is compared with a text, which is then read as a time."""
+    around = node.parent
+    sides = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+    if type(around) not in sides:
+        return False
+    assert around is not None, node
+    texts = [p for p in around.iter_expressions() if isinstance(p, exp.Literal) and p.is_string]
+    for part in texts:
+        made = exp.cast(part.copy(), "TIMESTAMP")
+        _place(made, part)
+        part.replace(made)
+    return bool(texts)
 
 
 def is_window_call(node: exp.Expr) -> bool:
@@ -170,6 +193,12 @@ def _quantified(node: exp.Expr) -> None:
     """``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null and false are the same."""
     around, query = node.parent, node.this
     query = query.this if isinstance(query, exp.Subquery) else query
+    is_list = isinstance(node, exp.Any) and not isinstance(query, exp.Query)
+    if isinstance(around, exp.EQ) and is_list:
+        made: exp.Expr = exp.ArrayContains(this=query.unnest(), expression=around.this)
+        made.meta.update(around.meta)
+        around.replace(made)
+        return
     if not isinstance(around, exp.Binary) or not isinstance(query, exp.Query):
         return
     if around.args.get("expression") is not node:
@@ -178,7 +207,7 @@ def _quantified(node: exp.Expr) -> None:
     if not isinstance(around.find_ancestor(exp.Where, exp.Select), exp.Where):
         return
     if is_any and type(around) is exp.EQ:
-        made: exp.Expr = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
+        made = exp.In(this=value.copy(), query=exp.Subquery(this=query.copy()))
     elif not is_any and type(around) is exp.NEQ:
         made = exp.Not(this=exp.In(this=value.copy(), query=exp.Subquery(this=query.copy())))
     elif _is_asked_alone(around):
@@ -289,7 +318,10 @@ def _name_bounds(part: exp.Expr, window: exp.Expr, text: SqlText) -> None:
     for node in list(part.walk()):
         named = _bound_named(node, window, own)
         if named == "":
-            raise _refused(node, text)
+            if not isinstance(node.parent, exp.Select | exp.Alias):
+                raise text.error(node, _WHOLE)
+            node.replace(_struct_of(node, own))
+            continue
         if named is None:
             continue
         made: exp.Expr = exp.column(named)
@@ -299,8 +331,17 @@ def _name_bounds(part: exp.Expr, window: exp.Expr, text: SqlText) -> None:
         node.replace(made)
 
 
-def _refused(node: exp.Expr, text: SqlText) -> SqlError:
-    return text.error(node, _WHOLE)
+def _struct_of(node: exp.Expr, own: str) -> exp.Expr:
+    """Spark's window as a struct of its bounds."""
+    fields = [
+        exp.PropertyEQ(this=exp.to_identifier(name), expression=exp.column(f"window_{name}"))
+        for name in ("start", "end")
+    ]
+    made: exp.Expr = exp.Struct(expressions=fields)
+    if isinstance(node.parent, exp.Select):
+        made = exp.alias_(made, own)
+    _place(made, node)
+    return made
 
 
 def _bound_named(node: exp.Expr, window: exp.Expr, own: str) -> str | None:

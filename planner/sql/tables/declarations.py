@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
     from planner.sql.tables.columns import Columns
 
-_CONNECTOR, _TIME = "connector", "timestamp"
+_CONNECTOR, _TIME, _TOPIC = "connector", "timestamp", "kafka_topic"
+#: By dialect, options of other engines that say how a topic is kept or a sink is written.
+_WITHOUT_EFFECT = {
+    "ksqldb": ("partitions", "replicas", "key_format", "retention_ms", "wrap_single_value"),
+    "postgres": ("force_append_only", "snapshot", "primary_key", "sink_decouple"),
+}
 #: By the name in ``WITH (connector = '...')``; one that is not named is the first.
 CONNECTORS: dict[str, Connector] = {
     connector.name: connector
@@ -131,6 +136,7 @@ def declared(
         of = like.table.columns
         columns = columns_with(of, columns_of(schema, text, of.names))
         options = {**like.table.given.values, **options}
+    _translate(options, places, text)
     is_table = str(node.args["kind"]).upper() == "TABLE" and text.engine.name == "ksqldb"
     if is_table and columns.primary_key:
         options.setdefault(CHANGELOG, exp.Literal.string("upsert"))
@@ -144,6 +150,21 @@ def declared(
             names = (_CONNECTOR, *(s for record in records for s in spellings(record)))
             raise text.error(part, unknown_option(key, names))
     return Declaration(Table(str(node.args["kind"]), given, columns), connector)
+
+
+def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: SqlText) -> None:
+    """Options of ksqlDB and RisingWave: the topic, and options that do not change the rows."""
+    for name in _WITHOUT_EFFECT.get(text.engine.name, ()):
+        options.pop(name, None)
+        places.pop(name, None)
+    if text.engine.name == "ksqldb" and _TOPIC in options:
+        topic, place = options.pop(_TOPIC), places.pop(_TOPIC)
+        if "path" not in options and _CONNECTOR not in options:
+            options["topic"], places["topic"] = topic, place
+            options[_CONNECTOR] = exp.Literal.string("kafka")
+            for other in ("value_format", "format"):
+                if other in options:
+                    options["format"], places["format"] = options.pop(other), places.pop(other)
 
 
 def _time_of(written: exp.Expr, columns: Columns) -> exp.Expr:

@@ -31,7 +31,7 @@ from planner.logical.windows import (
     session,
     tumbling,
 )
-from planner.sql.expressions.calendar_lengths import by_calendar, in_zone
+from planner.sql.expressions.engines.calendar_lengths import by_calendar, in_zone
 from planner.sql.expressions.scope import (
     Bound,
     InWindows,

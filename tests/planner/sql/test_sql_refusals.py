@@ -119,7 +119,6 @@ def test_functions_are_refused_by_the_name_that_was_written(group: str) -> None:
         ("?", "?"),
         (":a", ":a"),
         ("@a", "@a"),
-        ("k IS JSON", "IS takes NULL, TRUE or FALSE"),
         ("x OVERLAPS f", "OVERLAPS"),
     ],
 )

@@ -54,6 +54,9 @@ def with_lambda(node: exp.Expr, compiler: Compiler) -> Expr | None:
     if len(given) < wanted or any(isinstance(part, exp.Lambda) for part in given[: wanted - 1]):
         raise text.error(node, f"write {_WRITE[kind]}")
     *values, body = given[:wanted]
+    finish = given[wanted] if len(given) == wanted + 1 and function == "reduce" else None
+    if isinstance(finish, exp.Lambda) and len(finish.expressions) == 1:
+        given = given[:wanted]
     if not isinstance(body, exp.Lambda) or len(body.expressions) not in counts:
         raise text.error(body, f"write {_WRITE[kind]}")
     if len(given) > wanted:
@@ -66,10 +69,23 @@ def with_lambda(node: exp.Expr, compiler: Compiler) -> Expr | None:
     made = _compiled(body, compiler, schema, type_, others)
     with text.located(node):
         if function == "reduce":
-            return listed.list.reduce(others[0], made)
+            result = listed.list.reduce(others[0], made)
+            return result if finish is None else _finished(finish, result, compiler)
         if function == "filter":
             return listed.list.filter(made)
         return listed.list.transform(made, with_place=len(body.expressions) > 1)
+
+
+def _finished(finish: exp.Expr, result: Expr, compiler: Compiler) -> Expr:
+    """The last lambda of REDUCE, of its result."""
+    name = finish.expressions[0].name
+
+    def special(node: exp.Expr) -> Expr | None:
+        return (
+            result if isinstance(node, exp.Identifier | exp.Column) and node.name == name else None
+        )
+
+    return compiler.knowing({}, special).compile(finish.this)
 
 
 def _compiled(

@@ -23,6 +23,7 @@ _NO_EPOCH = (
     "EXTRACT(EPOCH FROM t), and TO_TIMESTAMP(n) of seconds"
 )
 
+_HALF = 0.5
 #: Digits behind the seconds of a time.
 _DIGITS_MAX = 6
 
@@ -32,7 +33,19 @@ def arithmetic(
 ) -> Expr | None:
     """What an operator makes of both; None: it is as without a dialect."""
     found = _divided(node, left, right, schema, engine)
+    found = _days_later(node, left, right, schema) if found is None else found
     return _times_interval(node, left, right, schema) if found is None else found
+
+
+def _days_later(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
+    """``day + 30`` and ``day - 30``; None: it is another sum."""
+    if type(node) not in (exp.Add, exp.Sub):
+        return None
+    kinds = (left.output_type(schema), right.output_type(schema))
+    if not (pa.types.is_date(kinds[0]) and pa.types.is_integer(kinds[1])):
+        return None
+    days = right if type(node) is exp.Add else -right
+    return (left.cast("timestamp") + days * lit(timedelta(days=1))).cast("date")
 
 
 def _times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
@@ -82,10 +95,27 @@ def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: 
         if engine.epoch_us is None:
             raise text.error(node, _NO_EPOCH.format(engine.name))
         return _plain(node, value * engine.epoch_us, to)
+    if engine.rounds_to_whole and types.is_integer(to) and not types.is_integer(kind):
+        value = _rounded(value, kind)
     made = _plain(node, value, to)
     if is_text(to) and types.is_timestamp(kind) and engine.plain_times:
         made = made.str.replace(r"\.?0*Z$", "", regex=True)
     return shortened(node.to, made, engine)
+
+
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether engines agree how such a value is written as text."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def _rounded(value: Expr, kind: pa.DataType) -> Expr:
+    """To the nearest whole number: halves of decimals away from zero, of floats to the even one."""
+    if pa.types.is_decimal(kind):
+        return value.round(0)
+    if not pa.types.is_floating(kind):
+        return value
+    even = (value * 0.5).round(0) * 2.0
+    return when(value - value.floor() == _HALF).then(even).otherwise(value.round(0))
 
 
 def _plain(node: exp.Cast, value: Expr, to: pa.DataType) -> Expr:

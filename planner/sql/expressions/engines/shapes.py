@@ -5,20 +5,23 @@ Each is compiled from its parts.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
 from sqlglot import exp
 
 from planner.api.choices import when
-from planner.api.expressions import Expr, call, struct
-from planner.expressions.types import TIMESTAMP_UTC
+from planner.api.expressions import Expr, call, lit, struct
+from planner.expressions.types import TIMESTAMP_UTC, is_list, is_text
+from planner.sql.expressions.engines import of_engine
 from planner.sql.expressions.engines.settings import json_value
+from planner.sql.reading.errors import sql_type
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from planner.sql.reading.parsing import SqlText
 
 
@@ -40,6 +43,8 @@ class Compiler(Protocol):
 
 #: The expression of a node, or None for a node that it does not know.
 Special = Callable[[exp.Expr], Expr | None]
+_PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
+_FORMAT = "write a format with %s, %d or %03d, one for each value"
 _JSON_NULLS = "JSON_OBJECT keeps nulls: leave ABSENT ON NULL out"
 #: A Monday, from which windows of whole days and weeks count.
 _ORIGIN_US = 946_857_600_000_000
@@ -164,7 +169,81 @@ def _path(node: exp.Expr, compiler: Compiler) -> Expr:
         return (value.str.json_value if is_text else value.str.json_extract)(f"${steps}")
 
 
+def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``CONCAT(a, b)`` and ``a || b`` of texts, and of lists."""
+    is_operator = isinstance(node, exp.DPipe)
+    parts = [node.this, node.args["expression"]] if is_operator else node.expressions
+    values = [compiler.compile(part) for part in parts]
+    kinds = [value.output_type(compiler.schema) for value in values]
+    with compiler.text.located(node):
+        if is_operator and is_list(kinds[0]):
+            return values[0].list.concat(values[1])
+    made: list[Expr] = []
+    for part, value, kind in zip(parts, values, kinds, strict=True):
+        is_cast = bool(compiler.text.engine.name) and of_engine.is_plain(kind)
+        if not (is_text(kind) or pa.types.is_null(kind) or is_cast):
+            of = sql_type(str(kind))
+            reason = f"{compiler.text.spelled(node)} takes text, not {of}; write CAST(x AS VARCHAR)"
+            raise compiler.text.error(part, reason)
+        made.append(value if is_text(kind) else value.cast(str))
+    if not is_operator and compiler.text.engine.name in ("postgres", "duckdb"):
+        made = [value.fill_null("") for value in made]
+    return functools.reduce(Expr.__add__, made)
+
+
+def _hexadecimal(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``HEX(x)`` of a text or a whole number; ``TO_HEX`` of PostgreSQL has small letters."""
+    value = compiler.compile(node.this)
+    with compiler.text.located(node):
+        if is_text(value.output_type(compiler.schema)):
+            return value.str.to_hex()
+        made = call("digits", value, base=16)
+        return made.str.lower() if compiler.text.engine.name == "postgres" else made
+
+
+def _binary_digits(node: exp.Expr, compiler: Compiler) -> Expr:
+    (value,) = node.expressions
+    with compiler.text.located(node):
+        return call("digits", compiler.compile(value), base=2)
+
+
+def _formatted(node: exp.Expr, compiler: Compiler) -> Expr:
+    """``FORMAT_STRING('%s-%03d', a, n)``: the format is a literal."""
+    format_, *given = (
+        node.expressions
+        if isinstance(node, exp.Anonymous)
+        else [
+            node.this,
+            *node.expressions,
+        ]
+    )
+    written = plain_value(format_, compiler.text)
+    pieces = _PLACE.split(written) if isinstance(written, str) else []
+    if len(pieces[1::2]) - pieces[1::2].count("%%") != len(given):
+        raise compiler.text.error(format_, _FORMAT)
+    made: Expr = lit("")
+    values = iter(given)
+    for at, piece in enumerate(pieces):
+        if at % 2 == 0 or piece == "%%":
+            made = made + (piece if at % 2 == 0 else "%")
+            continue
+        value = compiler.compile(next(values)).cast(str)
+        width = piece[1:-1]
+        if width and not (width.isdigit() and piece.endswith("d")):
+            raise compiler.text.error(format_, _FORMAT)
+        if width:
+            fill = "0" if width.startswith("0") else " "
+            padded = value.str.pad_left(int(width), fill)
+            value = when(value.str.length() >= int(width)).then(value).otherwise(padded)
+        made = made + value
+    return made
+
+
 _NODES: dict[type[exp.Expr], Callable[[exp.Expr, Compiler], Expr | None]] = {
+    exp.Hex: _hexadecimal,
+    exp.Concat: _concat,
+    exp.DPipe: _concat,
+    exp.Format: _formatted,
     exp.Struct: _struct,
     exp.JSONObject: _json_object,
     exp.Floor: _rounded,
@@ -178,6 +257,8 @@ _NAMED: dict[str, Callable[[exp.Expr, Compiler], Expr | None]] = {
     "ROW": _struct,
     "TIME_BUCKET": _bin,
     "STRUCT_PACK": _struct,
+    "BIN": _binary_digits,
+    **dict.fromkeys(("FORMAT_STRING", "PRINTF", "FORMAT"), _formatted),
     **dict.fromkeys(("ANY_MATCH", "LIST_ANY", "EXISTS"), _any),
     **dict.fromkeys(("ALL_MATCH", "FORALL"), _all),
 }

@@ -29,7 +29,8 @@ from rstream.types import INF_TIME
 from tests.support.plan_runner import answer, answers
 
 HERE = Path(__file__).parent
-DATA = HERE / "data"
+#: Each has files of engines, and ``data``. The second was written before any of it was run.
+SETS = (HERE, HERE / "second")
 DIALECTS = {
     "flink": "flink",
     "spark": "spark",
@@ -40,7 +41,20 @@ DIALECTS = {
 #: Case -> words of the message, which says what to write instead.
 REFUSED: dict[str, str] = {
     "materialize-top-k-lateral": "write ROW_NUMBER",
+    "second-flink-window-semi-join": r"write EXISTS \(SELECT 1",
+    "second-spark-session-dynamic-gap": "is not a duration; write it like",
+    "second-spark-window-time": "window_start and window_end are the bounds",
+    "second-spark-math-builtins": "CONV is not supported",
+    "second-risingwave-session-frame": "write GROUP BY k, SESSION",
+    "second-risingwave-string-functions": "write REGEXP_EXTRACT",
+    "second-materialize-top-k-lateral": "write ROW_NUMBER",
+    "second-materialize-jsonb-each": "FROM takes the name of a stream",
+    "second-materialize-jsonb-cast": "write JSON_EXISTS",
+    "second-materialize-mutually-recursive": "write a query for each level",
+    "second-materialize-temporal-filter": "give rows a lifetime",
 }
+#: Case -> how its answer differs, deliberately.
+DIFFERS = {"second-ksqldb-fraud-tumbling": "* of a windowed table is without its bounds here"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,60 +64,70 @@ class Case:
     kind: str
     text: str
     oracle: str
+    data: Path
 
 
-def cases() -> list[Case]:
+def cases(folder: Path) -> list[Case]:
     found = []
+    prefix = "" if folder == HERE else f"{folder.name}-"
     for engine, dialect in DIALECTS.items():
-        tables, *parts = re.split(r"^=== ", (HERE / f"{engine}.sql").read_text(), flags=re.M)
+        tables, *parts = re.split(r"^=== ", (folder / f"{engine}.sql").read_text(), flags=re.M)
         for part in parts:
             head, _, rest = part.partition("\n")
             text, _, oracle = rest.partition("--- duckdb\n")
             name, kind = head.split()
-            found.append(Case(f"{engine}-{name}", dialect, kind, tables + text, oracle))
+            made = Case(
+                f"{prefix}{engine}-{name}", dialect, kind, tables + text, oracle, folder / "data"
+            )
+            found.append(made)
     return found
 
 
-CASES = cases()
+CASES = [case for folder in SETS for case in cases(folder)]
 
 
 @pytest.fixture(scope="module")
-def oracle() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    for path in sorted(DATA.iterdir()):
-        name = path.stem
-        extra = ", epoch_ms(viewtime) AS ts" if name == "pageviews" else ""
-        connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM '{path}'")
-    return connection
+def oracles() -> dict[Path, duckdb.DuckDBPyConnection]:
+    found = {}
+    for folder in SETS:
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        for path in sorted((folder / "data").iterdir()):
+            name = path.stem
+            extra = ", epoch_ms(viewtime) AS ts" if name == "pageviews" else ""
+            connection.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM '{path}'")
+        found[folder / "data"] = connection
+    return found
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_pasted(case: Case, oracle: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    variables = {"data": str(DATA), "out": str(tmp_path)}
+def test_pasted(case: Case, oracles: dict[Path, duckdb.DuckDBPyConnection], tmp_path: Path) -> None:
+    variables = {"data": str(case.data), "out": str(tmp_path)}
     if case.name in REFUSED:
         with pytest.raises(SqlError, match=REFUSED[case.name]):
             sql(case.text, variables=variables, dialect=case.dialect)
         return
     made = sql(case.text, variables=variables, dialect=case.dialect)
     found = _answers(made, case.kind)
-    wanted = [_plain(row) for row in oracle.execute(case.oracle).fetchall()]
-    assert wanted
+    wanted = [_plain(row) for row in oracles[case.data].execute(case.oracle).fetchall()]
+    assert wanted or "WHERE false" in case.oracle
     if case.kind != "ordered":
         found, wanted = sorted(found, key=repr), sorted(wanted, key=repr)
-    assert found == wanted
+    assert (found == wanted) is (case.name not in DIFFERS)
+    if case.name not in DIFFERS:
+        assert found == wanted
 
 
 def test_most_of_what_is_pasted_runs() -> None:
-    assert len(CASES) >= 100
+    assert len(CASES) >= 250
     assert set(REFUSED) < {case.name for case in CASES}
-    assert len(REFUSED) <= len(CASES) * 7 // 100
+    assert len(REFUSED) + len(DIFFERS) <= len(CASES) * 5 // 100
 
 
 def test_a_target_with_partitions_is_refused(tmp_path: Path) -> None:
     text = f"""
     CREATE TABLE o (order_id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-    PARTITIONED BY (order_id) WITH ('path' = '{DATA}/orders.csv');
+    PARTITIONED BY (order_id) WITH ('path' = '{HERE}/data/orders.csv');
     CREATE TABLE t (order_id BIGINT) PARTITIONED BY (order_id) WITH ('path' = '{tmp_path}/t');
     INSERT INTO t SELECT order_id FROM o"""
     with pytest.raises(SqlError, match="a target has no PARTITIONED BY"):

@@ -9,7 +9,7 @@ CREATE VIEW winning AS SELECT DISTINCT ON (account) account, pid, amount FROM pa
 CREATE INDEX wins_by_account ON winning (account);
 SELECT * FROM winning WHERE amount > 8;
 --- duckdb
-SELECT account, pid, amount FROM payments QUALIFY row_number() OVER (PARTITION BY account ORDER BY amount DESC) = 1
+SELECT account, pid, amount FROM payments QUALIFY row_number() OVER (PARTITION BY account ORDER BY amount DESC) = 1 AND amount > 8
 === top-k-lateral table
 SELECT grp.dept, name, salary FROM
   (SELECT DISTINCT dept FROM staff) grp,
@@ -88,14 +88,14 @@ FROM payments WHERE pid IN (1, 3);
 --- duckdb
 VALUES (1, 'a1-ok', '001', '*k', false, false, 'x', 0, 2, 'ko', NULL, 'ok'), (3, 'a1-failed', '003', 'f**l*d', true, true, 'x', 5, 6, 'deliaf', 'failed', 'fai')
 === numeric-functions rows
-SELECT pid, round(amount, 1) AS r, trunc(amount) AS t, ceil(amount) AS c, mod(pid, 2) AS m, abs(-amount) AS a, power(pid, 2) AS p, amount::int AS i, sqrt(pid * pid) AS s, greatest(pid, 2) AS g
+SELECT pid, round(amount, 1) AS r, trunc(amount) AS t, ceil(amount) AS c, mod(pid, 2) AS m, abs(-amount) AS a, power(pid, 2) AS p, amount::numeric(10, 2)::int AS i, sqrt(pid * pid) AS s, greatest(pid, 2) AS g
 FROM payments WHERE pid IN (1, 3);
 --- duckdb
 VALUES (1, 10.5, 10, 11, 1, 10.5, 1, 11, 1, 2), (3, 100.0, 99, 100, 1, 99.99, 9, 100, 3, 3)
 === extract-and-age table
 SELECT name, extract(year FROM hired) AS y, extract(dow FROM hired) AS dow, hired + 30 AS later, date_trunc('quarter', hired)::date AS q FROM staff;
 --- duckdb
-SELECT name, extract(year FROM hired), extract(dow FROM hired), hired + 30, date_trunc('quarter', hired) FROM staff
+SELECT name, extract(year FROM hired), extract(dow FROM hired), hired + 30, date_trunc('quarter', hired)::DATE FROM staff
 === group-having-or table
 SELECT account, count(*) AS n FROM payments GROUP BY account HAVING count(*) > 2 OR sum(amount) < 20;
 --- duckdb

@@ -1,0 +1,1 @@
+"""Other spellings of what is compiled, tree for tree."""

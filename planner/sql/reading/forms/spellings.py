@@ -1,0 +1,160 @@
+"""Clauses and literals that other engines spell in another way, as those that are compiled.
+
+``GROUP BY a WITH ROLLUP``, lists in SELECT that become rows, GENERATE_SERIES of literals in FROM,
+``x IS JSON``, backslashes in texts of Spark, and ``$1`` in replacements.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    #: The error at a node of the text, with a reason.
+    Error = Callable[[exp.Expr, str], Exception]
+
+_ROWS_MAX = 10_000
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
+_KEPT = "%_"
+_GROUP = re.compile(r"\\\$|\$([0-9])|\\(?![0-9])")
+_TWO_LISTS = "one list becomes rows in a SELECT; write FROM t CROSS JOIN UNNEST(list) AS u (x)"
+_SERIES = "GENERATE_SERIES in FROM takes whole numbers, at most 10,000 of them"
+
+
+def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
+    """Replace these spellings in a statement.
+
+    Raises:
+        SqlError: one of them has no other spelling.
+    """
+    if engine == "spark":
+        for literal in whole.find_all(exp.Literal):
+            if literal.is_string and "\\" in literal.this:
+                literal.set("this", _ESCAPED.sub(_unescaped, literal.this))
+    for call in whole.find_all(exp.RegexpReplace):
+        new = call.args.get("replacement")
+        if engine in ("spark", "flink") and isinstance(new, exp.Literal):
+            new.set("this", _GROUP.sub(_group, str(new.this)))
+    for arrow in list(whole.find_all(exp.Lambda)) if engine == "postgres" else ():
+        body = arrow.this
+        if isinstance(body, exp.Literal) and body.is_string and len(arrow.expressions) == 1:
+            column = exp.column(arrow.expressions[0].copy())
+            made: exp.Expr = exp.JSONExtract(this=column, expression=body.copy())
+            _place(made, arrow)
+            arrow.replace(made)  # inside of a call it is read as a lambda
+    for select in list(whole.find_all(exp.Select)):
+        _rollup(select)
+        _rows_of_list(select, error)
+    for table in list(whole.find_all(exp.Table)):
+        if type(table.this) is exp.GenerateSeries:
+            table.replace(_series(table, error))
+    for node in list(whole.find_all(exp.Is)):
+        if isinstance(node.expression, exp.JSON):
+            given = [node.this.copy(), exp.Literal.string("$")]
+            made = exp.Anonymous(this="JSON_EXISTS", expressions=given)
+            _place(made, node)
+            node.replace(made)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    character = found[1]
+    if character in _KEPT:
+        return found[0]
+    return _CHARACTERS.get(character, character)
+
+
+def _group(found: re.Match[str]) -> str:
+    if found[1] is not None:
+        return f"\\{found[1]}"
+    return "$" if found[0] == "\\$" else "\\\\"
+
+
+def _rollup(select: exp.Select) -> None:
+    """``GROUP BY a, b WITH ROLLUP`` is ``GROUP BY ROLLUP (a, b)``."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    for part, kind in (("rollup", exp.Rollup), ("cube", exp.Cube)):
+        found = group.args.get(part) or []
+        if len(found) == 1 and not found[0].expressions and group.expressions:
+            group.set(part, None)
+            group.set("expressions", [kind(expressions=group.expressions)])
+
+
+def _rows_of_list(select: exp.Select, error: Error) -> None:
+    """``SELECT UNNEST(l) AS x FROM t`` is ``SELECT x FROM t CROSS JOIN UNNEST(l) AS u (x)``."""
+    found = []
+    for part in select.expressions:
+        value = part.this if isinstance(part, exp.Alias) else part
+        if type(value) in (exp.Unnest, exp.Explode):
+            found.append((part, value))
+    if not found or select.args.get("from_") is None:
+        return
+    if len(found) > 1:
+        raise error(found[1][1], _TWO_LISTS)
+    ((part, value),) = found
+    name = part.alias if isinstance(part, exp.Alias) else ""
+    name = name or ("unnest" if isinstance(value, exp.Unnest) else "col")
+    listed = value.expressions[0] if isinstance(value, exp.Unnest) else value.this
+    column = exp.column(exp.to_identifier("@element", quoted=True))
+    unnest = exp.Unnest(
+        expressions=[listed.copy()],
+        alias=exp.TableAlias(
+            this=exp.to_identifier("@elements", quoted=True),
+            columns=[exp.to_identifier("@element", quoted=True)],
+        ),
+    )
+    join = exp.Join(this=unnest, kind="CROSS")
+    made = exp.Alias(this=column, alias=exp.to_identifier(name))
+    for node in (join, made):
+        _place(node, value)
+    part.replace(made)
+    select.set("joins", [*(select.args.get("joins") or []), join])
+
+
+def _series(table: exp.Table, error: Error) -> exp.Expr:
+    """``GENERATE_SERIES(1, 3) AS t (g)`` of literals as VALUES."""
+    call = table.this
+    ends = [call.args.get(part) for part in ("start", "end", "step")]
+    numbers = [_number(end) for end in ends if end is not None]
+    if None in numbers:
+        raise error(table, _SERIES)
+    first, last, step = (*numbers, 1)[:3]
+    assert first is not None
+    assert last is not None
+    if not step or abs(last - first) // abs(step) > _ROWS_MAX:
+        raise error(table, _SERIES)
+    values = range(first, last + (1 if step > 0 else -1), step)
+    alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier("generate_series"))
+    if not alias.args.get("columns"):
+        alias.set("columns", [exp.to_identifier(alias.name)])
+    rows = [exp.Tuple(expressions=[_literal(value)]) for value in values]
+    made = exp.Values(expressions=rows, alias=alias.copy())
+    _place(made, table)
+    return made
+
+
+def _number(node: exp.Expr) -> int | None:
+    value = node.this if isinstance(node, exp.Neg) else node
+    is_whole = isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit()
+    number = int(value.name) if is_whole else None
+    return -number if number is not None and isinstance(node, exp.Neg) else number
+
+
+def _literal(value: int) -> exp.Expr:
+    literal = exp.Literal.number(abs(value))
+    return exp.Neg(this=literal) if value < 0 else literal
+
+
+def _place(made: exp.Expr, at: exp.Expr) -> None:
+    """Messages show a new tree at the place of a node of the text."""
+    place = next((n.meta for n in at.walk() if "start" in n.meta), {})
+    for part in made.walk():
+        for key in ("start", "end"):
+            if key in place:
+                part.meta.setdefault(key, place[key])
