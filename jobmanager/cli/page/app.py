@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -104,6 +105,7 @@ def make_app(
         f"{one}/rows/{{kind}}": page.rows,
         f"{one}/table.arrow": page.table,
         f"{one}/why": page.why,
+        f"{one}/capsule.zip": page.capsule,
         f"{one}/at": page.at,
         "/metrics": page.metrics,
     }
@@ -254,6 +256,16 @@ class _Page:
         row = request.query_params.get("row", "")
         (line, *_) = await run_in_threadpool(run_verb, "why", root, f"--row={row}")
         return Response(line, headers=_HEADERS, media_type="application/json")
+
+    async def capsule(self, request: Request) -> Response:
+        """The capsule of one row of the answer, by ``row``, a SQL condition."""
+        root = self._recomputing(request)
+        row = request.query_params.get("row", "")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "capsule.zip")
+            await run_in_threadpool(run_verb, "capsule", root, f"--row={row}", f"--out={path}")
+            body = path.read_bytes()
+        return Response(body, headers=_HEADERS, media_type="application/zip")
 
     async def at(self, request: Request) -> Response:
         """The rows alive at ``us``, or with ``stage`` the state of a stage then."""

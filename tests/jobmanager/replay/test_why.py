@@ -92,12 +92,19 @@ def alive(path: Path) -> Query:
     return found.to_parquet()
 
 
+def open_totals(path: Path) -> Query:
+    """Rows whose ends are not known when they begin: the next row of the key ends them."""
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    return events.group_by("key").agg(n=agg.count(), most=agg.max("x")).to_parquet()
+
+
 QUERIES: dict[str, Callable[[Path], Query]] = {
     "windows": windows,
     "joined": joined,
     "processed": processed,
     "maximum": maximum,
     "alive": alive,
+    "open totals": open_totals,
     "exchanges": two_exchanges,
 }
 

@@ -351,10 +351,23 @@ async function why(base, condition, answer) {
       ...Object.entries(found.inputs).map(([vertex, rows]) => rowTable(`Input rows of ${vertex} that make it`, rows.map(text))),
       table("Its way", ["vertex", "events in", "events out"], found.stages),
       make("p", {}, found.smallest ? "These rows alone give the row. Without any one of them it is missing." : "These rows alone give the row; fewer may do."),
+      make("p", {}, make("button", { click: (event) => save(`${base}/capsule.zip?row=${encodeURIComponent(condition)}`, event.target) }, "Save as a capsule"),
+        " with its input, plan and code. To open it anywhere: ", make("code", {}, "jobmanager replay capsule.zip --trust")),
       make("p", { class: "note" }, "In a terminal: ", make("code", {}, `jobmanager why ROOT --row "${condition.replaceAll('"', "")}"`)));
   } catch (error) {
     answer.replaceChildren(make("p", { class: "waiting" }, error.message));
   }
+}
+
+// fetch and not a plain link, which cannot send a token
+async function save(path, button) {
+  button.textContent = "Computing ...";
+  const answer = await ask(path);
+  if (!answer.ok) return button.replaceWith((await answer.json()).error);
+  const href = URL.createObjectURL(await answer.blob());
+  const link = make("a", { href, download: "capsule.zip" }, "capsule.zip");
+  button.replaceWith(link);
+  return link.click();
 }
 
 async function moments(base) {

@@ -9,12 +9,14 @@ import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
 
 import streamscope as ss
+from jobmanager.replay.rows.capsules import open_capsule
 from tests.jobmanager.cli.page.served import WAIT_S, Served, browsing
 
 if TYPE_CHECKING:
@@ -194,6 +196,17 @@ def test_a_page_of_another_site_starts_no_computation(served: Served) -> None:
     assert (status, "other sites" in text) == (409, True)
     status, text = served.ask(row)
     assert (status, "rows satisfy the condition" in text) == (409, True)
+
+
+def test_a_row_is_saved_as_a_capsule_that_opens(served: Served, tmp_path: Path) -> None:
+    (first, *_) = json.loads(served.ask("/api/jobs/counts/rows/output")[1])["conditions"]
+    row = quote(first)
+    status, text = served.ask(f"/api/jobs/counts/capsule.zip?row={row}", **{"Sec-Fetch-Site": "x"})
+    assert (status, "other sites" in text) == (409, True)
+    assert served.ask("/api/jobs/counts/capsule.zip?row=false")[0] == 409
+    with urlopen(f"{served.url}/api/jobs/counts/capsule.zip?row={row}") as answer:
+        (tmp_path / "capsule.zip").write_bytes(answer.read())
+    assert open_capsule(str(tmp_path / "capsule.zip"), trust=True).is_reproduced()
 
 
 def test_a_look_that_fails_is_not_live(tmp_path: Path) -> None:
