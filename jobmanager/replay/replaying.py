@@ -109,12 +109,22 @@ def replay(
     spec = vertex_of(plan, vertex)
     is_recorded = same_meaning(recorded.plan, plan)
     start = newest_before(recorded, spec, begin) if is_recorded(spec) else None
-    rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
     stops = None if break_ is None else Stops(spec, break_)
-    with contextlib.ExitStack() as closing:
-        closing.callback(rerun.close)
+    rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
+    with contextlib.closing(rerun):
         (run,) = rerun.open({spec.id: start}, stops)
         return _Comparing(recorded, spec, start, end, on_rows).follow(run, stops)
+
+
+def replay_range(recorded: Recorded, spec: VertexSpec, number: int) -> Replay:
+    """Run a vertex from its ``number``-th oldest checkpoint to the next one; 0: the beginning."""
+    starts = recorded.checkpoints(spec.id)[::-1]
+    start = starts[number - 1] if number else None
+    end = _input_time(recorded, starts[number], spec) if number < len(starts) else INF_TIME
+    rerun = Rerun(Shape.of(recorded.plan), recorded)
+    with contextlib.closing(rerun):
+        (run,) = rerun.open({spec.id: start})
+        return _Comparing(recorded, spec, start, end, None).follow(run, None)
 
 
 def newest_before(recorded: Recorded, spec: VertexSpec, begin_us: int) -> Retained | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bdb
 import json
+import os
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
@@ -12,15 +13,18 @@ import typer
 from jobmanager.cli import options
 from jobmanager.delivery.answer import print_rows
 from jobmanager.replay import replaying
-from jobmanager.replay.rows import bisecting, capsules, diffing, whys
+from jobmanager.replay.rows import auditing, bisecting, capsules, diffing, whys
 from jobmanager.replay.rows.lineage import RUNS_MAX
 from jobmanager.replay.rows.state_differences import state_difference
 from jobmanager.storage.query_file import load_query
+from planner.durations import duration_us
 from rstream.errors import UsageError
 from rstream.items.json_text import json_text
 
 #: The output differs from the recorded one; the user has left the debugger.
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
+#: Priority of a process that works when others are idle.
+LOWEST = 19
 #: Input rows of one source that are printed; ``--json`` has all.
 ROWS_SHOWN = 20
 
@@ -53,10 +57,20 @@ def replay(
     code: Annotated[
         str | None, typer.Option(metavar="FILE.py[:NAME]", help="Run this query instead.")
     ] = None,
+    audit: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Replay random ranges that long, at low priority."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of --audit: repeats its choices.")] = None,
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
     query = None if code is None else load_query(code)
+    if audit is not None:
+        if any(v is not None for v in (vertex, from_, until, break_, code)):
+            raise UsageError("--audit chooses vertices and times itself; give it a ROOT alone")
+        _audit(root, duration_us(audit, what="--audit") / 1e6, seed, trust=trust, as_json=as_json)
+        return
     try:
         if root.endswith(".zip"):
             _replay_capsule(root, vertex, break_, trust=trust, as_json=as_json)
@@ -190,6 +204,14 @@ def capsule(
         print(json.dumps({"file": str(out), "bytes": size, **made.manifest}))
     else:
         print(f"{out}: {size:,} bytes, {rows:,} input rows; jobmanager replay {out} --trust")
+
+
+def _audit(root: str, limit_s: float, seed: int | None, *, trust: bool, as_json: bool) -> None:
+    os.nice(LOWEST)
+    found = auditing.audit(root, limit_s, seed=seed, trust=trust)
+    print(json.dumps(found.to_json()) if as_json else found)
+    if not found.is_equal:
+        raise typer.Exit(EXIT_DIFFERENT)
 
 
 def _replay_capsule(

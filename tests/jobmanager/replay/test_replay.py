@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import bdb
 import io
+import os
 import pdb
 import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -20,13 +21,18 @@ from typer.testing import CliRunner
 
 from jobmanager.cli.main import app
 from jobmanager.replay.errors import CannotReplayError, InvalidConditionError
-from jobmanager.replay.replaying import replay
+from jobmanager.replay.recorded import Recorded
+from jobmanager.replay.replaying import replay, replay_range
+from jobmanager.replay.rows.auditing import audit
 from jobmanager.replay.rows.state_differences import state_difference
 from jobmanager.storage.root import JobRoot
 from planner import KeyedContext, KeyedProcess, Stream, agg, tumbling
 from rstream.items.batch import VS
 from tests.support.jobs import two_exchanges, write_events
 from tests.support.retained import contents, retained_job
+
+if TYPE_CHECKING:
+    from rvertex.vertex.spec import VertexSpec
 
 SECOND = 1_000_000
 
@@ -120,6 +126,37 @@ def test_a_planted_difference_is_named_by_its_first_item(events: Path, tmp_path:
     run = CliRunner().invoke(app, ["replay", root, vertices(root)[-1]])
     assert run.exit_code == 1
     assert "differs in: mark" in run.stdout
+
+
+def test_an_audit_compares_random_ranges(root: str) -> None:
+    found = audit(root, 0.0, seed=1)
+    assert (found.is_equal, found.ranges, found.skipped) == (True, 1, {})
+    parts = [replay_range(Recorded(JobRoot(root)), spec, k) for spec, k in ranges(root)]
+    assert all(part.is_equal for part in parts)
+    assert all(part.compared_items + part.compared_digests for part in parts)
+    whole = sum(replay(root, vertex).items for vertex in vertices(root))
+    assert whole <= sum(part.items for part in parts) < 2 * whole
+
+
+def ranges(root: str) -> list[tuple[VertexSpec, int]]:
+    recorded = Recorded(JobRoot(root))
+    counts = [(spec, len(recorded.checkpoints(spec.id))) for spec in recorded.plan.vertices]
+    return [(spec, k) for spec, count in counts for k in range(count + 1)]
+
+
+def test_an_audit_finds_a_planted_difference(
+    events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "nice", lambda step: step)  # the other tests keep their priority
+    stream = Stream.from_parquet(str(events), vs="t", delay="1s", partitions=1)
+    schema = {"key": "int64", "x": "float64", "mark": "string"}
+    query = stream.apply(marked, schema, deterministic=True).to_parquet()
+    root = retained_job(query, tmp_path / "job")
+    run = CliRunner().invoke(app, ["replay", root, "--audit", "1m", "--seed", "3"])
+    assert run.exit_code == 1, run.output
+    assert "differs in: mark" in run.stdout
+    run = CliRunner().invoke(app, ["replay", root, vertices(root)[0], "--audit", "1m"])
+    assert "give it a ROOT alone" in str(run.exception) + run.output
 
 
 class Unsteady(KeyedProcess):

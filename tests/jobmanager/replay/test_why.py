@@ -209,6 +209,8 @@ def test_random_rows(name: str, roots: dict[str, str], events: Path, tmp_path: P
     rows, count = rows_of(roots[name]), scaled(3)
     if name == "exchanges":  # a row that hundreds of input rows make takes minutes
         rows, count = sorted(rows, key=lambda row: int(row.event["n"][0].as_py()))[:5], scaled(1)
+    if name == "open totals":  # all earlier rows of a key make a row
+        rows = [row for row in rows if row.event["n"][0].as_py() <= 12]
     for row in random.Random(3).sample(rows, min(count, len(rows))):
         check(name, roots[name], row, events, tmp_path)
 

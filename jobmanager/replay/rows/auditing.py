@@ -1,0 +1,80 @@
+"""Audits: random past ranges of a job run again, and their digests must be the recorded ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from jobmanager.replay.errors import CannotReplayError
+from jobmanager.replay.recorded import Recorded
+from jobmanager.replay.replaying import replay_range
+from jobmanager.storage.root import JobRoot
+
+if TYPE_CHECKING:
+    from jobmanager.replay.replaying import Replay
+
+
+@dataclass(slots=True)
+class Audit:
+    """The result of an audit."""
+
+    ranges: int = 0
+    items: int = 0
+    #: Items and digests that were compared.
+    compared: int = 0
+    #: By vertex why it cannot run again.
+    skipped: dict[str, str] = field(default_factory=dict)
+    #: The range that differs; its ``difference`` has the first item.
+    different: Replay | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no range differs."""
+        return self.different is None
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.ranges:,} ranges with {self.items:,} items replayed, {self.compared:,} compared"
+        )
+        lines = [f"{text}: equal" if self.is_equal else f"{text}\n{self.different}"]
+        lines += [f"skipped {vertex}: {reason}" for vertex, reason in self.skipped.items()]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        different = None if self.different is None else self.different.to_json()
+        counts = {"ranges": self.ranges, "items": self.items, "compared": self.compared}
+        return {"equal": self.is_equal, **counts, "skipped": self.skipped, "different": different}
+
+
+def audit(root: str, limit_s: float, *, seed: int | None = None, trust: bool = False) -> Audit:
+    """Replay random ranges between retained checkpoints for ``limit_s``, at least one.
+
+    It ends at the first difference. Nothing is written to the root. A vertex that cannot run again
+    is skipped, with the reason.
+
+    Raises:
+        CannotReplayError: no vertex can run again.
+    """
+    recorded = Recorded(JobRoot(root, trust=trust))
+    random, found, ends_s = Random(seed), Audit(), monotonic() + limit_s
+    left = list(recorded.plan.vertices)
+    while left and found.is_equal and (not found.ranges or monotonic() < ends_s):
+        spec = random.choice(left)
+        try:
+            ran = replay_range(
+                recorded, spec, random.randint(0, len(recorded.checkpoints(spec.id)))
+            )
+        except CannotReplayError as error:
+            found.skipped[spec.id] = str(error)
+            left.remove(spec)
+            continue
+        found.ranges += 1
+        found.items += ran.items
+        found.compared += ran.compared_items + ran.compared_digests
+        found.different = None if ran.is_equal else ran
+    if not found.ranges:
+        raise CannotReplayError(root, "no vertex can run again", "; ".join(found.skipped.values()))
+    return found
