@@ -49,7 +49,7 @@ def join(
     names: Names,
     conditions: list[exp.Expr] | None = None,
 ) -> Scope:
-    """The pairs of both sides, and what has none, as the clause says.
+    """The pairs of both sides, and the rows without a pair, according to the clause.
 
     A join of points takes the bounds on the time between them out of ``conditions``.
     """

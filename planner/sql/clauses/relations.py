@@ -116,7 +116,7 @@ def joined(
 
 
 def _of_where(conditions: list[exp.Expr], clauses: list[exp.Join]) -> list[exp.Expr]:
-    """The conditions that joins may take out: a copy before those that add rows for WHERE."""
+    """The conditions from which joins remove theirs: a copy if a later join adds rows."""
     adds = any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses)
     return list(conditions) if adds else conditions
 
