@@ -125,6 +125,7 @@ def window_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
         )
         groups = pieces = total = 0
         for run in in_pieces([operator], [Run(end, np.array([size]))]):
+            assert run is not None
             pieces += 1
             groups += run.events.num_rows
             total = (total + _checksum(run.events)) % 2**64

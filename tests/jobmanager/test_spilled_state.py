@@ -14,7 +14,7 @@ import jobmanager
 import streamscope as ss
 from jobmanager import JobConfig
 from jobmanager.errors import JobFailedError
-from planner import Stream, agg, col, hopping, tumbling
+from planner import Stream, agg, col, hopping, session, tumbling
 from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -36,6 +36,7 @@ CONFIG = with_limits(
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 4_000)
+    monkeypatch.setattr("rvertex.state.array_spill.LOOK_BYTES", 1)
     monkeypatch.setattr("rvertex.state.key_runs.BLOCK_ROWS", 50)
     monkeypatch.setattr("rvertex.operators.windows.grouping._MEASURE_ROWS", 10)
     monkeypatch.setattr("rvertex.operators.windows.grouping._TOGETHER_ROWS", 100)
@@ -99,6 +100,15 @@ def keyed(events: Path) -> Query:
     return once.group_by("k").process(Count).to_parquet().recover_with("checkpoint")
 
 
+def sessions(events: Path) -> Query:
+    """An operator that knows nothing of scratch: its arrays are mapped."""
+    rows = Stream.from_parquet(str(events), vs="t", delay="1s").select(
+        "x", k=(col("x") * 1_000).floor().cast("int64")
+    )
+    counted = rows.group_by("k").window(session("20s")).agg(n=agg.count(), last=agg.last("x"))
+    return counted.to_parquet().recover_with("checkpoint")
+
+
 QUERIES = [query, keyed]
 
 
@@ -115,7 +125,7 @@ def has_spilled(status: dict[str, Any]) -> bool:
     return sum(memory["spilled_bytes"] for memory in hosts) > 0 and 0 < spills < written
 
 
-@pytest.mark.parametrize("make", QUERIES)
+@pytest.mark.parametrize("make", [*QUERIES, sessions])
 def test_the_output_does_not_depend_on_the_budget(
     make: Callable[[Path], Query], events: Path, tmp_path: Path, gate: Gate
 ) -> None:
