@@ -110,7 +110,7 @@ def test_hops_of_quarters_with_an_offset(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        (f"SELECT COUNT(*) AS n {SIX}", "do not lie on the wall clock"),
+        (f"SELECT COUNT(*) AS n {SIX}", "do not fit the wall clock"),
         ("SELECT CAST(at AS DATE) AS d FROM t", "the session's time zone is UTC here"),
         ("SELECT EXTRACT(HOUR FROM at) AS d FROM t", "the session's time zone is UTC here"),
         ("SELECT kwh FROM t WHERE at > TIMESTAMP '2026-01-01 00:00:00'", "time zone is UTC here"),

@@ -251,7 +251,7 @@ LISTS = (
     Entry(
         "LIST_CONTAINS", "LIST_CONTAINS(SPLIT(s, ','), k)", "list_contains(str_split(s, ','), k)"
     ),
-    Entry("list[1:2]", "SPLIT(s, ',')[1:2]", hint="write list[1]"),
+    Entry("list[1:2]", "SPLIT(s, ',')[1:2]"),
     Entry("MAP[...]", "MAP['a', i]['a']", hint="a map comes with the rows"),
 )
 TIMES = (

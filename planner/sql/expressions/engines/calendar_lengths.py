@@ -23,7 +23,7 @@ _UNITS = {"m": "mo", "q": "q", "y": "y"}
 #: Years whose offsets from UTC decide whether windows by the clock fit a zone.
 _YEARS = range(1970, 2038)
 _SIZES = (
-    "windows of {0} do not lie on the wall clock of {1}, whose distance from UTC changes: take "
+    "windows of {0} do not fit the wall clock of {1}, whose distance from UTC changes: take "
     "whole days, months or years, or SET the time zone to UTC"
 )
 
@@ -57,7 +57,7 @@ def in_zone(window: AnyWindow, zone: str) -> AnyWindow:
     """Windows by the clock as those by the wall clock of a zone.
 
     Raises:
-        InvalidPlanError: they do not lie on that clock in all years.
+        InvalidPlanError: the windows do not fit the zone in all years.
     """
     if not isinstance(window, Window):
         size_us = getattr(window, "size_us", 0)

@@ -1,4 +1,4 @@
-"""Clauses and literals that other engines spell in another way, as those that are compiled.
+"""Translate clauses and literals of other engines into the spellings that are compiled.
 
 ``GROUP BY a WITH ROLLUP``, lists in SELECT that become rows, GENERATE_SERIES of literals in FROM,
 ``x IS JSON``, backslashes in texts of Spark, and ``$1`` in replacements.
