@@ -44,7 +44,7 @@ def by_calendar(lengths: Sequence[exp.Expr], offset_us: int, zone: str) -> Calen
     Raises:
         InvalidPlanError: one of them is and the other is not.
     """
-    found = [calendar_length(node) for node in lengths]
+    found = [calendar_length(node) for node in lengths] or [None]  # SNAPSHOT() has no length
     size, every = found[0], found[-1]
     if size is None and every is None:
         return None
