@@ -37,7 +37,12 @@ class KafkaPlace:
         records = BROKERS[self.sink.servers].read_committed(self.sink.topic)
         if self.sink.mode == "headers":
             records = without_repeats(records)
-        return [json.loads(record.value or b"") for record in records]
+        return [self.row(record) for record in records]
+
+    def row(self, record: Record) -> Row:
+        """The row of a record with a value."""
+        found: Row = json.loads(record.value or b"")
+        return found
 
     def shown(self, column: str, value: Any) -> Any:
         return as_json(column, value)
