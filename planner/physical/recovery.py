@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from planner.errors import InvalidPlanError
 from rstream.items.batch import VE, VS, int64_column, lifetimes, only_events
+from rvertex.checkpoint.ranges.sharded import Sharded
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.operators.horizon import (
     chain_horizon,
@@ -114,6 +115,9 @@ def checked(
             "before it is made; choose checkpoint"
         )
     if strategy == "replay" and vertex.recovery.horizon_us is None:
+        if any(isinstance(o, Sharded) for v in plan.vertices for o in v.operators):
+            # A rescale put states side by side, which are stored, and so is what reads them.
+            return replace(vertex.recovery, strategy="checkpoint", replicas=1)
         raise InvalidPlanError(
             f"{vertex.id} cannot be recovered by replay: {unbounded(plan, vertex, durations)}; "
             f"{_remedy(plan, vertex, durations)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobmanager.storage.savepoints import Savepoint
+    from planner.physical.plan import PhysicalPlan
     from rstream.items.batch import Items
     from rstream.store.protocol import BlobStore
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import Snapshot, VertexSpec
+
+
+def channels_folder(plan: PhysicalPlan, number: int) -> str:
+    """A new place for the channels of a generation.
+
+    An attempt that died before its commit, or that a replaced driver still makes, has its own: it
+    begins at another cut.
+    """
+    return f"{plan.root}/streams/g{number}-{uuid.uuid4().hex[:8]}"
 
 
 def state_copied(saved: Savepoint, epoch: int, vertices: Sequence[VertexCopy]) -> StateCopied:

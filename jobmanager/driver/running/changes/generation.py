@@ -1,8 +1,8 @@
 """Builds the next generation of a job: a plan, and a checkpoint of each vertex to begin with.
 
-Each change begins a generation. A generation has new channels, below ``streams/g<n>``, which begin
-with the unconsumed items of the former ones. The output and the side outputs continue at their
-ends, source vertices at their positions.
+Each change begins a generation. A generation has new channels, below ``streams/g<n>-<id>``. They
+begin with the unconsumed items of the former ones. The output and the side outputs continue at
+their ends, source vertices at their positions.
 
 Invariants: (1) nothing that the former generation needs is changed or deleted; (2) the first
 checkpoints of a generation fit together: a channel ends exactly at its writer's checkpoint.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobmanager.driver.running.changes.copies import (
+    channels_folder,
     digest_of,
     finished,
     going_on,
@@ -129,7 +130,7 @@ class Builder:
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """The plan with channels of this generation and the log partitions of the former."""
-        folder = f"{plan.root}/streams/g{self._number}"
+        folder = channels_folder(plan, self._number)
         vertices, carrying = [], self._carrying(plan)
         for vertex in plan.vertices:
             inputs = tuple(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobmanager.driver.running.changes.copies import (
+    channels_folder,
     digest_of,
     finished,
     going_on,
@@ -181,7 +182,7 @@ class Rescaler:
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """The plan with channels and new side outputs of this generation."""
-        folder = f"{plan.root}/streams/g{self._number}"
+        folder = channels_folder(plan, self._number)
         known = {uri for v in self._old.vertices for e in v.outputs if e.side for uri in e.uris}
         vertices = []
         for vertex in plan.vertices:

@@ -40,6 +40,9 @@ def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int
     store, folder = root.store, savepoints.folder_of(name)
     if store.exists(f"{folder}/{savepoints.MANIFEST}"):
         savepoints.expire(store, name)
+    root.check_owner()
+    for path in store.list(folder):  # of one that was not completed
+        store.delete(path)
     times = [
         time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))
         for vertex, ref in cut.refs.items()

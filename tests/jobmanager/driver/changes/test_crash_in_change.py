@@ -17,9 +17,11 @@ from jobmanager.driver.running.changes.apply import GENERATION
 from jobmanager.driver.running.deploying import deploy, rescale
 from jobmanager.storage.ownership import give_back
 from jobmanager.storage.root import JobRoot
-from rstream import open_store
+from rstream import Items, open_store
+from rstream.items.batch import cti_batch, item_schema
+from rstream.log.durable import DurableLog
 from tests.support.budget import scaled
-from tests.support.changed_jobs import QUICK, ChangedJob, rows_of
+from tests.support.changed_jobs import QUICK, ChangedJob, rows_of, whole_answer
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
 from tests.support.live import Watch, finish
 
@@ -100,3 +102,26 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
         if verb == "deploy":
             assert ("total" in rows[0]) == (number == 1), (at, how)
     assert seen == {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["deploy", "rescale"])
+def test_the_rest_of_an_attempt_at_another_cut_is_not_read(verb: str, tmp_path: Path) -> None:
+    """It died before its commit, and the job ran on."""
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    for vertex in job.plan.vertices:
+        for channel in vertex.inputs:
+            uri = channel.uri.replace("/streams/", "/streams/g1/")
+            schema = item_schema(channel.payload)
+            log = DurableLog(open_store(uri), channel.stream, schema=schema)
+            log.write(Items(0, cti_batch(9_000_000, schema)))
+    if verb == "rescale":
+        rescale(str(changed.root), parallelism=3)
+    else:
+        deploy(changed.query("totals", TOTALS), str(changed.root), yes=True)
+    changed.append()
+    changed.has_read_all()
+    assert counts(changed.finish()) == counts(whole_answer(changed, COUNTS))

@@ -111,6 +111,24 @@ def test_a_stopped_job_is_resumed_with_another_number_of_vertices(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_rescaled_job_with_replay_is_resumed(tmp_path: Path) -> None:
+    """States side by side reach back without bound, and so does what reads them."""
+    changed, text = ChangedJob(tmp_path), STATEFUL["two_stages"]
+    changed.append(2)
+    job = changed.run(changed.query("first", text), recovery="replay")
+    changed.has_read_all()
+    rescale(changed.root, stages={"s02": 1}, wait_s=60)
+    changed.append()
+    changed.has_read_all()
+    job.cancel()
+    job.wait(60)
+    changed.resume()
+    changed.append()
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, text)
+
+
+@pytest.mark.slow
 def test_a_job_that_reads_the_answer_is_not_left_without_new_partitions(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
