@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from planner.sql.tables.columns import Columns
 
 _CONNECTOR, _TIME, _TOPIC = "connector", "timestamp", "kafka_topic"
-#: By dialect, options of other engines that say how a topic is kept or a sink is written.
+#: By dialect, options of other engines that do not change the rows.
 _WITHOUT_EFFECT = {
     "ksqldb": ("partitions", "replicas", "key_format", "retention_ms", "wrap_single_value"),
     "postgres": ("force_append_only", "snapshot", "primary_key", "sink_decouple"),
