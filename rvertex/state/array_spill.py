@@ -193,7 +193,7 @@ class _Look:
 
 
 def _is_state(value: object) -> bool:
-    """Whether an object is an operator's own; those of user code have Python objects."""
+    """Whether an operator owns an object; objects of user code hold Python objects."""
     module = type(value).__module__
     is_own = module.startswith("rvertex.") and not module.startswith("rvertex.user_code.")
     return is_own and not isinstance(value, type | Holder | StateMemory | Scratch)

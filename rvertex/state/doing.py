@@ -85,7 +85,7 @@ def function_name(function: Any) -> str:
 def line_of_thread(thread: int) -> str:
     """The innermost line of the user's code that a thread is in; empty: none.
 
-    Python stands still while all stacks are written, for about 0.2 ms a thread.
+    No thread runs Python while all stacks are written, for about 0.2 ms a thread.
     """
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file)
