@@ -121,5 +121,6 @@ WRITERS: dict[str, Writer] = {
     "entries": lambda _call, a: a,
     "enumerated": lambda _call, a: f"transform({a}, (element, place) -> {_PAIR})",
     "at_least_one": _at_least_one,
+    "map": lambda _call, keys, values: f"map_from_arrays({keys}, {values})",
     "list": lambda _call, *args: f"array({', '.join(args)})",
 }

@@ -75,7 +75,8 @@ PARTS: tuple[Callable[[], object], ...] = (
 SAYS_NOTHING = {
     ("Limit", "limit_options"), ("Fetch", "limit_options"),
     ("Array", "value_constructor"), ("ArrayAgg", "nulls_excluded"),
-    ("ArrayContains", "ensure_variant"), ("Column", "catalog"), ("Column", "db"),
+    ("ArrayContains", "ensure_variant"), ("Bracket", "offset"),
+    ("Column", "catalog"), ("Column", "db"),
     ("Column", "table"), ("Concat", "safe"), ("ConcatWs", "safe"), ("Count", "big_int"),
     ("Count", "this"), ("DPipe", "safe"), ("DataType", "nested"), ("Distinct", "expressions"),
     ("Except", "with_"), ("Exists", "expression"), ("Fetch", "direction"),

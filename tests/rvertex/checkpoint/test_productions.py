@@ -37,6 +37,7 @@ from rvertex.messages import CheckpointTaken, VertexFinished
 from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.transform import UserOperator
+from rvertex.sources.discover import discover
 from rvertex.sources.spec import SourcePartition, SourceSpec
 from rvertex.user_code.code import UserCode
 from rvertex.user_code.context import Drawn
@@ -111,7 +112,7 @@ def vertex(operators: list[OperatorSpec], recovery: Recovery) -> VertexSpec:
         stage="v",
         index=0,
         inputs=(),
-        source=SourcePartition(source, (), 0),
+        source=SourcePartition(source, discover(source), 0),
         operators=tuple(operators),
         outputs=(
             OutputEdge(("a", "b"), ("out/a", "out/b"), ("k",), "async"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,10 +19,13 @@ from streamscope.testing.simulation.storage import root_of
 from streamscope.testing.simulation.workload import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from jobmanager.state.tracker import CheckpointRef
+    from rvertex.vertex.spec import VertexSpec
     from streamscope.testing.simulation.workload import Workload
 
-VerticesOn = "Callable[[dict[str, bytes]], Sequence[VertexSpec]]"
+VerticesOn: TypeAlias = "Callable[[dict[str, bytes]], Sequence[VertexSpec]]"
 SEGMENT = re.compile(r"(.*/)(\d{20})-(\d{20})\.parquet")
 HOME = root_of(ROOT)
 NOTICES = f"{HOME}notices/"

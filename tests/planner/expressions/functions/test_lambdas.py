@@ -221,7 +221,6 @@ def test_texts_of_spark() -> None:
         ("FILTER(l, e -> e + 1)", "not bool"),
         ("FILTER(l, (e, at) -> TRUE)", "write FILTER"),
         ("LIST_REDUCE(l, (a, e) -> a + e)", "result [+] x, 0"),
-        ("AGGREGATE(l, 0, (a, e) -> a + e, a -> a * 2)", "what follows around it"),
         ("TRANSFORM(l, 1)", "write TRANSFORM"),
     ],
 )
