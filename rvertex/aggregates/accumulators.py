@@ -1,12 +1,13 @@
-"""Accumulators: one value per group, folded over rows in sequence order.
+"""Accumulators: one value per group, updated row by row in row order.
 
-Groups are dense codes; an accumulator is an array indexed by code that grows with the groups.
-``ufunc.at`` applies rows one after another to the carried values, so a float sum has the same bits
+Groups are dense codes. An accumulator is an array indexed by code that grows with the groups.
+``ufunc.at`` applies rows one after another to the stored values, so a float sum has the same bits
 however its rows were cut into updates.
 
-Invariants: (1) the state after a row depends on the rows so far alone; (2) an update costs time in
-its rows, amortised, never in the number of groups (but the first update after ``save`` copies the
-arrays, as what was saved must not change); (3) ``restore(save())`` is the identity.
+Invariants: (1) the state after a row depends only on the rows so far; (2) an update takes amortised
+time in its rows, and never in the number of groups. Exception: the first update after ``save``
+copies the arrays, because the saved arrays must not change; (3) ``restore(save())`` is the
+identity.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ Saved: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 @dataclass(slots=True)
 class Rows:
-    """Rows and their groups: ``codes`` int64[n], all below ``groups``.
+    """Rows and their groups: ``codes`` int64[n], all less than ``groups``.
 
-    ``at`` int64[n] names the row of ``events`` that each code belongs to (a row may be in many
-    groups); None means row i. Columns are decoded once for all accumulators.
+    ``at`` int64[n]: the row of ``events`` that each code belongs to (a row may be in many groups).
+    None: code i belongs to row i. Columns are decoded once for all accumulators.
     """
 
     codes: np.ndarray
     groups: int
     events: pa.RecordBatch
     at: np.ndarray | None = None
-    #: Which groups had rows before, where codes have gaps; None: all that there were.
+    #: Which groups had rows before, if codes have gaps; None: all groups so far.
     occupied: np.ndarray | None = None
     _columns: dict[str, pa.Array] = field(default_factory=dict)
     _valid: dict[str, tuple[np.ndarray, pa.Array]] = field(default_factory=dict)
-    #: What an accumulator found out about these rows and another may need as well.
+    #: A cache: values that one accumulator computed from these rows and another may reuse.
     found: dict[object, object] = field(default_factory=dict)
 
     def column(self, name: str) -> pa.Array:
-        """One value per code, dictionary decoded."""
+        """Return one value per code, dictionaries decoded."""
         if name not in self._columns:
             column = self.events.column(name)
             if pa.types.is_dictionary(column.type):
@@ -58,7 +59,7 @@ class Rows:
         return self._columns[name]
 
     def valid(self, name: str) -> tuple[np.ndarray, pa.Array]:
-        """Codes and values of the rows in which the column is not null."""
+        """Return codes and values of the rows in which the column is not null."""
         if name not in self._valid:
             column = self.column(name)
             codes = self.codes
@@ -69,7 +70,7 @@ class Rows:
         return self._valid[name]
 
     def elements(self, name: str) -> tuple[np.ndarray, pa.Array]:
-        """The elements of a column of lists, each with the code of its row."""
+        """Return the elements of a list column, each with the code of its row."""
         codes, lists = self.valid(name)
         return np.repeat(codes, pc.list_value_length(lists).to_numpy()), lists.flatten()
 
@@ -80,23 +81,23 @@ class Rows:
 
 
 class Accumulator(Protocol):
-    """One lane of the state of all groups."""
+    """One lane, for all groups."""
 
     def update(self, rows: Rows) -> None:
-        """Fold rows in."""
+        """Add rows to the groups."""
 
     def columns(self) -> list[pa.Array]:
-        """The lane's columns, one value per group in code order."""
+        """Return the lane's columns, one value per group in code order."""
 
     def save(self) -> list[Saved]:
-        """The state as columns of any lengths, by reference; later updates do not change it."""
+        """Return the state as columns of any lengths, by reference. Updates do not change it."""
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
 
 
 class CountRows:
-    """Rows per group."""
+    """Count of rows per group."""
 
     takes_gaps: ClassVar[bool] = True
 
@@ -117,7 +118,7 @@ class CountRows:
 
 
 class CountValues(CountRows):
-    """Values of a column per group that are not null."""
+    """Count of non-null values of a column per group."""
 
     def __init__(self, column: str) -> None:
         super().__init__()
@@ -126,13 +127,13 @@ class CountValues(CountRows):
     def update(self, rows: Rows) -> None:
         column = rows.column(self._column)
         one: int | np.ndarray = 1
-        if column.null_count:  # to add zeros costs less than to select
+        if column.null_count:  # adding zeros is faster than filtering
             one = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
         np.add.at(self._counts.writable(rows.groups), rows.codes, one)
 
 
 class MergedCounts(CountRows):
-    """Counts of partial rows, added."""
+    """Sum of the counts of partial rows."""
 
     def __init__(self, column: str) -> None:
         super().__init__()
@@ -145,14 +146,14 @@ class MergedCounts(CountRows):
 
 
 class Seen:
-    """Which groups have seen a value. No array is kept while no column had a null."""
+    """Which groups have a value. No array is allocated until a column has a null."""
 
     def __init__(self) -> None:
         self._groups = 0
         self._flags: GroupArray | None = None
 
     def mark(self, codes: np.ndarray, rows: Rows) -> None:
-        """The groups of ``codes``, a part of ``rows``, have seen a value."""
+        """Mark the groups ``codes``, a part of the codes of ``rows``, as having a value."""
         if self._flags is None and len(codes) < len(rows.codes):
             self._flags = GroupArray(np.bool_, False)
             before = True if rows.occupied is None else rows.occupied[: self._groups]
@@ -162,7 +163,7 @@ class Seen:
         self._groups = rows.groups
 
     def masked(self, values: np.ndarray) -> pa.Array:
-        """``values`` with null for the groups that have seen none."""
+        """Return ``values`` with null for groups that have no value."""
         return pa.array(values, mask=None if self._flags is None else ~self._flags.read())
 
     def restore(self, column: pa.Array) -> None:
@@ -173,7 +174,7 @@ class Seen:
 
 
 class SumFloat:
-    """Sum of doubles in sequence order; null for a group without values."""
+    """Sum of doubles in row order; null for a group without values."""
 
     takes_gaps: ClassVar[bool] = True
 
@@ -202,7 +203,7 @@ class SumFloat:
 
 
 class ProductFloat(SumFloat):
-    """Product of numbers as doubles in sequence order; null for a group without values."""
+    """Product of numbers as doubles, in row order; null for a group without values."""
 
     def __init__(self, column: str) -> None:
         super().__init__(column)
@@ -216,7 +217,7 @@ class ProductFloat(SumFloat):
 
 
 class Extreme:
-    """Least or greatest number, time or boolean; NaN is greater than every number."""
+    """Minimum or maximum of numbers, times or booleans; NaN is greater than every number."""
 
     takes_gaps: ClassVar[bool] = True
 
@@ -239,7 +240,7 @@ class Extreme:
 
     def save(self) -> list[Saved]:
         values = self._values.shared()
-        # A boolean does not tell what a group holds that no row has.
+        # A code without rows holds a fill value, which a boolean cannot store: save the integers.
         is_boolean = pa.types.is_boolean(self._kind)
         return [self._seen.masked(values) if is_boolean else self._typed(values)]
 
@@ -260,12 +261,12 @@ class Extreme:
 
 
 def takes_gaps(accumulator: Accumulator) -> bool:
-    """Whether codes that no row has cost nothing but their place in arrays."""
+    """Whether codes without rows cost the accumulator nothing but array space."""
     return getattr(accumulator, "takes_gaps", False)
 
 
 def fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.ndarray) -> None:
-    """``ufunc.at``; integers of a single group, in whatever order, are reduced at once."""
+    """Apply ``ufunc.at``; if all integers belong to one group, reduce them at once."""
     if len(groups) == 1 and len(values) and values.dtype.kind in "iu":
         groups[0] = ufunc(groups[0], ufunc.reduce(values))
     else:
@@ -273,7 +274,7 @@ def fold_at(ufunc: np.ufunc, groups: np.ndarray, codes: np.ndarray, values: np.n
 
 
 def is_numpy_ordered(kind: pa.DataType) -> bool:
-    """Whether :class:`Extreme` can take the type."""
+    """Whether :class:`Extreme` supports the type."""
     types = pa.types
     is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
     return bool(is_number or (types.is_temporal(kind) and not types.is_interval(kind)))

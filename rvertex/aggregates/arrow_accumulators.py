@@ -1,7 +1,7 @@
-"""Values of any Arrow type: the functions ``first`` and ``last``, ``min`` and ``max``.
+"""Accumulators for values of any Arrow type: ``first``, ``last``, ``min`` and ``max``.
 
-Values that numpy does not know rest in an :class:`~rvertex.events.group_arrays.ArrowStore`. The
-invariants are those of :mod:`rvertex.aggregates.accumulators`.
+Values of types that numpy lacks are stored in an :class:`~rvertex.events.group_arrays.ArrowStore`.
+The invariants are those of :mod:`rvertex.aggregates.accumulators`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ArrowFold:
-    """Min or max of a type that numpy does not know (strings, decimals), by Arrow."""
+    """Minimum or maximum of a type that numpy lacks (strings, decimals), computed by Arrow."""
 
     def __init__(self, column: str, kind: pa.DataType, function: str) -> None:
         self._column = column
@@ -63,8 +63,8 @@ class ArrowFold:
 class Pick:
     """The first or last value of a group, null or not, and its time.
 
-    Rows come in time order, so the first row is the first in time. ``by`` names a time column of
-    partial rows, which do not; they must then all be in one update.
+    Events come in time order, so the first row is the first in time. Partial rows do not: for them
+    ``by`` names their time column, and all of them must be in one update.
     """
 
     def __init__(self, column: str, kind: pa.DataType, *, is_last: bool, by: str | None) -> None:
@@ -102,7 +102,7 @@ class Pick:
 
 
 def _first_rows(codes: np.ndarray, known: int) -> np.ndarray:
-    """The first row of each code of at least ``known``. Codes are given by first appearance."""
+    """The first row of each code from ``known`` on; codes are numbered by first appearance."""
     if len(codes) == 0 or int(codes.max()) < known:
         return np.empty(0, np.int64)
     rows = np.flatnonzero(codes >= known)
@@ -118,7 +118,7 @@ def _last_rows(codes: np.ndarray, groups: int) -> np.ndarray:
     """The last row of each code."""
     if groups <= 4 * len(codes):
         rows = np.full(groups, -1)
-        # Of repeated indices the last assignment stays.
+        # On repeated indices the last assignment wins.
         rows[codes] = np.arange(len(codes))
         picked: np.ndarray = rows[rows >= 0]
         return picked
@@ -134,7 +134,7 @@ def _extreme(name: str, *, is_max: bool) -> AggregateFunction:
         return ArrowFold(column, kind, name)
 
     def fold(kind: pa.DataType) -> np.ufunc | None:
-        # Of doubles, 0.0 and -0.0 are equal, so their order decides.
+        # 0.0 and -0.0 are equal, so row order decides which one is kept: not order-free.
         if not is_numpy_ordered(kind) or pa.types.is_floating(kind):
             return None
         return np.maximum if is_max else np.minimum

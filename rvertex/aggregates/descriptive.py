@@ -1,14 +1,16 @@
 """Statistics: ``corr``, ``covariance``, ``mode``, ``quantile_disc``, ``skewness``, ``kurtosis``.
 
-All need all values at once, and are in float64 but for ``mode``. ``corr`` and ``covariance`` are of
-structs of two doubles; a row in which either is null does not count. Two passes: means, then
-products or powers of deviations, in sequence order. ``covariance`` is over ``n - ddof``, and null
-for ``n <= ddof``; ``corr`` is null where one of the columns does not vary, as are ``skewness`` and
-``kurtosis``, which are those of a whole population; a normal distribution has the kurtosis 0.
-``mode`` is the value that is there most often, of several the least, so that no order of rows has a
-say; NaN is one value and greater than every number.
+All of them need all values of a window at once. All but ``mode`` compute in float64.
 
-``quantile_disc`` returns one of the values; its argument is such as ``0.25 asc`` or ``0.25 desc``.
+``corr`` and ``covariance`` take structs of two doubles, and skip rows in which either is null. They
+take two passes: means, then products of deviations, in row order. ``covariance`` divides by ``n -
+ddof`` and is null if ``n <= ddof``. ``corr`` is null if one of the columns is constant.
+``skewness`` and ``kurtosis`` use powers of deviations, are those of a whole population, and are
+null if all values are equal. The kurtosis of a normal distribution is 0.
+
+``mode`` is the most frequent value. Ties return the smallest value, so row order does not matter.
+NaN is one value, greater than every number. ``quantile_disc`` returns one of the values; its
+argument is a text such as ``0.25 asc`` or ``0.25 desc``.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Rows
     from rvertex.aggregates.function import Lane
 
-#: What the values are.
+#: The input type of ``corr`` and ``covariance``.
 PAIR = pa.struct([("x", pa.float64()), ("y", pa.float64())])
-#: Which power of the deviations a function is made of, and what a normal distribution has of it.
+#: By function: the power of the deviations, and the value of a normal distribution to subtract.
 _POWERS = {"skewness": (3, 0.0), "kurtosis": (4, 3.0)}
 
 
 class Together(Holistic):
-    """``ddof`` None: the correlation, else the covariance."""
+    """Correlation (``ddof`` None) or covariance."""
 
     def __init__(self, column: str, ddof: int | None) -> None:
         super().__init__(column, pa.float64())
@@ -73,7 +75,7 @@ def _sums(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _is_one(values: np.ndarray, codes: np.ndarray, groups: int) -> np.ndarray:
-    """Which groups have one value at most."""
+    """Which groups have at most one distinct value."""
     low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
     np.minimum.at(low, codes, values)
     np.maximum.at(high, codes, values)
@@ -88,7 +90,7 @@ def _opened(lane: Lane) -> Accumulator:
 
 
 class DiscreteQuantile(Holistic):
-    """The first of the sorted values of which a share of at least ``q`` is at or before it."""
+    """The first of the sorted values for which a share of at least ``q`` is at or before it."""
 
     def __init__(self, column: str, kind: pa.DataType, q: float, *, is_descending: bool) -> None:
         super().__init__(column, kind)
@@ -98,7 +100,7 @@ class DiscreteQuantile(Holistic):
         codes, values = rows.valid(self._column)
         by_value = np.lexsort((_ranks(values), codes))
         count = np.bincount(codes, minlength=rows.groups)
-        # As DuckDB does: n * q itself may be above a whole number that it is equal to.
+        # As in DuckDB: rounding may put n * q slightly above the whole number that it should be.
         place = np.maximum(count - np.floor(count - count * self._q), 1).astype(np.int64) - 1
         if self._is_descending:
             place = count - 1 - place
@@ -114,7 +116,7 @@ class Mode(Holistic):
     def made(self, rows: Rows) -> pa.Array:
         codes, values = rows.valid(self._column)
         rank = _ranks(values)
-        # Of each different value of a group its first row, so 0.0 and -0.0 are what came first.
+        # The first row of each distinct value of a group. So of 0.0 and -0.0 the first is kept.
         by_value = np.lexsort((rank, codes))
         sorted_codes, sorted_rank = codes[by_value], rank[by_value]
         is_head = np.ones(len(by_value), bool)
@@ -133,7 +135,7 @@ class Mode(Holistic):
 
 
 def _ranks(values: pa.Array) -> np.ndarray:
-    """The dense ranks of values (int64[n]); NaN is above every number."""
+    """The dense ranks of values (int64[n]); NaN has the greatest rank."""
     ordered = values.cast(pa.float32()) if pa.types.is_float16(values.type) else values
     ranks: np.ndarray = pc.rank(ordered, tiebreaker="dense").to_numpy().astype(np.int64)
     return ranks

@@ -1,17 +1,17 @@
-"""The function ``count_distinct``: distinct values of groups, in eight bytes a value and group.
+"""The function ``count_distinct``: distinct values per group, in 8 bytes per value and group.
 
-Values get codes; what is kept is *words* of group, value code and, where several columns are kept
-together, which of them have the value, packed into 64 bits, in sorted runs of growing length: rows
-cost a sort of their own few, and runs are merged when they are about as long as what came after
-them, so a word is moved a logarithmic number of times. Columns that are one column, filtered in
-several ways, so cost no more than that one: each of their rows is one word.
+Values get codes. A *word* packs the group, the value's code and, if several columns share the lane,
+one bit for each column that has the value, into 64 bits. Words are kept in sorted runs of growing
+length. An update sorts only its own rows. A run is merged with the runs after it when these are
+about as long, so a word is copied a logarithmic number of times. Columns that are one column with
+several filters cost no more than that one: each of their rows is one word.
 
-Invariants: (1) exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair of group and value
-once, ascending, and is never changed; (3) a column depends on the sets of values alone: the lists
-are ascending.
+Invariants: (1) counts are exact: 0.0 equals -0.0, NaN equals NaN; (2) a run has each pair of group
+and value once, in ascending order, and is never changed; (3) a lane column depends only on the sets
+of values, since its lists are ascending.
 
-``sum_distinct`` and ``mean_distinct`` need all values of a window at once: each different value is
-added once, as ``sum`` adds, doubles in the order in which they first came.
+``sum_distinct`` and ``mean_distinct`` need all values of a window at once. Each distinct value is
+added once, as ``sum`` adds it; doubles are added in order of first appearance.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Saved
     from rvertex.aggregates.function import Argument
 
-#: Columns that are kept together: a bit for each in every word.
+#: Most columns that share a lane: every word has a bit for each.
 COLUMNS_MAX = 4
 _WORD_BITS = 63
 _WORD_BYTES = 8
 #: Offsets of lists are int32.
 _LISTED_MAX = 2**31 - 1
-#: What becomes of so many rows at a time is all that an update holds beside the runs.
+#: Rows per piece of an update. It bounds the memory of an update besides the runs.
 _PIECE_MAX_ROWS = 1 << 18
 
 
 def kept_together(kind: pa.DataType) -> pa.DataType:
-    """An element of the lists of several columns: a value, and a bit for each that has it."""
+    """The element type of a shared lane: a value, and a bit for each column that has it."""
     return pa.struct([("value", kind), ("seen", pa.uint8())])
 
 
 def counted(lane: pa.Array, place: int) -> pa.Array:
-    """The number of different values of the ``place``-th column of a lane, int64."""
+    """The number of distinct values of the ``place``-th column of a lane, int64."""
     kind = lane.type
     if pa.types.is_integer(kind):
         return lane
@@ -77,13 +77,13 @@ def counted(lane: pa.Array, place: int) -> pa.Array:
 
 
 class Distinct:
-    """The different values of each group as lists; of lists of them (``lane``) their number.
+    """The distinct values of each group, as lists; if it merges lists (``lane``), their number.
 
-    With several ``columns`` the lists are of :func:`kept_together`, the numbers a struct.
+    With several ``columns`` the list elements are :func:`kept_together`, and the numbers a struct.
     """
 
     def __init__(self, columns: Sequence[str], kind: pa.DataType, lane: str | None = None) -> None:
-        """``kind``: of the values. ``lane``: the column of lists of other such lanes."""
+        """``kind``: the type of the values. ``lane``: the list column to merge; None: events."""
         assert 1 <= len(columns) <= COLUMNS_MAX, columns
         self._columns = tuple(columns)
         self._lane = lane
@@ -107,7 +107,7 @@ class Distinct:
             self._push(_unique([words], self._seen_bits))
 
     def columns(self) -> list[pa.Array]:
-        """The end: what the lists are made of is gone."""
+        """Return the result column and free the state; no update may follow."""
         bounds = np.arange(self._groups + 1) << np.int64(CODE_BITS + self._seen_bits)
         words = self._merged_runs()
         offsets = np.searchsorted(words, bounds)
@@ -129,13 +129,13 @@ class Distinct:
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
         words, values, base, groups = state
         self._codes.restore(values, base)
-        # Chunks need not be the runs that were saved.
+        # Storage may have changed the chunks, so they are not necessarily the runs.
         runs = [numbers(chunk) for chunk in words.chunks]
         self._runs = [_unique(runs, self._seen_bits)] if runs else []
         self._groups = groups[0].as_py()
 
     def _found(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
-        """Groups, values, and the bits of the columns that have them, so many rows at a time."""
+        """Yield groups, values and column bits, piece by piece."""
         if self._lane is not None:
             for codes, elements in _elements(*rows.valid(self._lane)):
                 yield (codes, *_parted(elements, self._seen_bits))
@@ -147,7 +147,10 @@ class Distinct:
                 yield codes[part], piece, None if seen is None else seen[part]
 
     def _given(self, rows: Rows) -> Iterator[tuple[np.ndarray, pa.Array, np.ndarray | None]]:
-        """Groups, values and bits of events; one row each if the columns are one, filtered."""
+        """Yield groups, values and column bits of events.
+
+        If the columns are one column with several filters, each row is yielded once.
+        """
         if not self._seen_bits:
             yield (*rows.valid(self._columns[0]), None)
             return
@@ -181,7 +184,7 @@ class Distinct:
         return self._runs[0] if self._runs else np.empty(0, np.int64)
 
     def _codes_of(self, values: pa.Array) -> np.ndarray:
-        """The codes of values; if they cannot be distances any more, all are from a table."""
+        """Return the codes of values; recode all words if distances no longer fit."""
         codes = self._codes.of(values)
         if codes is None:
             self._codes.give_up_distances()
@@ -202,7 +205,7 @@ class Distinct:
             words.sort()
 
     def _recode(self, words: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Put other codes in place of those in ``words``."""
+        """Replace the value codes in ``words`` by ``change`` of them."""
         bits, codes = np.int64(self._seen_bits), np.int64(((1 << CODE_BITS) - 1) << self._seen_bits)
         for at in range(0, len(words), _PIECE_MAX_ROWS):
             piece = words[at : at + _PIECE_MAX_ROWS]
@@ -211,7 +214,7 @@ class Distinct:
             piece |= changed
 
     def _lists(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
-        """Lists of the values of ``words``, which are used up."""
+        """Return lists of the values of ``words``; overwrites ``words``."""
         seen = np.empty(len(words) if self._seen_bits else 0, np.uint8)
         for at in range(0, len(seen), _PIECE_MAX_ROWS):
             piece = slice(at, at + _PIECE_MAX_ROWS)
@@ -225,7 +228,7 @@ class Distinct:
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
 
     def _counts(self, words: np.ndarray, offsets: np.ndarray) -> pa.Array:
-        """How many words each group has; for several columns a struct of how many each has."""
+        """Count the words of each group; for several columns a struct of one count per column."""
         if not self._seen_bits:
             return pa.array(np.diff(offsets))
         counts = np.zeros((self._seen_bits, self._groups), np.int64)
@@ -241,14 +244,14 @@ class Distinct:
 
 
 def _parted(elements: pa.Array, seen_bits: int) -> tuple[pa.Array, np.ndarray | None]:
-    """Values and bits of the elements of a lane."""
+    """Split the elements of a lane into values and column bits."""
     if not seen_bits:
         return elements, None
     return pc.struct_field(elements, 0), pc.struct_field(elements, 1).to_numpy()
 
 
 def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, pa.Array]]:
-    """The elements of lists, so many at a time, each with the code of its list."""
+    """Yield the elements of lists piece by piece, each with the code of its list."""
     offsets, values = lists.offsets.to_numpy(), lists.values
     for at in range(int(offsets[0]), int(offsets[-1]), _PIECE_MAX_ROWS):
         end = min(at + _PIECE_MAX_ROWS, int(offsets[-1]))
@@ -259,7 +262,7 @@ def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, 
 
 
 def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
-    """Whether ``column`` is null or the value of ``base`` in each row."""
+    """Whether each value of ``column`` is null or equal to that of ``base``."""
     try:
         same = pc.equal(column, base)
     except pa.ArrowNotImplementedError:
@@ -268,9 +271,9 @@ def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
 
 
 def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
-    """Each pair of group and value once with all bits of it, ascending; ``parts`` is emptied.
+    """Merge ``parts`` to ascending words, one per pair of group and value; ``parts`` is emptied.
 
-    In memory of Arrow's pool, which is given back as it is freed.
+    The memory is that of Arrow's pool, so it can be returned to the system when freed.
     """
     memory = pa.allocate_buffer(_WORD_BYTES * sum(map(len, parts)), resizable=True)
     words = np.frombuffer(memory, np.int64)
@@ -278,19 +281,19 @@ def _unique(parts: list[np.ndarray], seen_bits: int) -> np.ndarray:
     parts.clear()
     words.sort()
     kept = _fold_equal(words, seen_bits)
-    del words  # Nobody may look at the memory while it shrinks: it may move.
+    del words  # shrinking may move the memory, so no array may still refer to it
     memory.resize(_WORD_BYTES * kept, shrink_to_fit=True)
     return np.frombuffer(memory, np.int64)
 
 
 def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
-    """Put the different pairs of ascending ``words``, with all bits, first; how many they are."""
+    """Move the distinct words to the front, with merged bits; return their number."""
     kept = 0
     for at in range(0, len(words), _PIECE_MAX_ROWS):
         piece = words[at : at + _PIECE_MAX_ROWS]
         pairs = piece >> np.int64(seen_bits)
         first = heads_of(pairs)
-        # What has been kept ends with the pair before the piece.
+        # The last word that was kept may have the same pair as the first word of this piece.
         first[0] = not kept or words[kept - 1] >> np.int64(seen_bits) != pairs[0]
         if not first.all():
             starts = np.flatnonzero(first)
@@ -304,7 +307,7 @@ def _fold_equal(words: np.ndarray, seen_bits: int) -> int:
 
 
 def _opened(lane: Lane, merged: str | None) -> Accumulator:
-    """The accumulator of a lane; ``merged``: of partial results so named."""
+    """Open the accumulator of a lane; ``merged``: the column of partial results, None: events."""
     value = lane.type.value_type
     return Distinct(lane.columns, value.field(0).type if lane.others else value, merged)
 
@@ -322,7 +325,7 @@ _PLAIN = {function.name: function for function in sums.FUNCTIONS}
 
 
 class OfDistinct(Holistic):
-    """The plain function ``name`` over each different value once."""
+    """The function ``name`` over the distinct values of each group."""
 
     def __init__(self, column: str, kind: pa.DataType, name: str) -> None:
         super().__init__(column, kind)

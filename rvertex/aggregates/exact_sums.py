@@ -1,13 +1,13 @@
-"""Exact sums of integers and decimals, of any size, and the means that follow from them.
+"""Exact sums of integers and decimals of any size, and the means computed from them.
 
-A sum travels as two columns: a value of the type of the result, and a *carry*, which is how many
-times the type's span (2**64 of int64, 10**38 of decimals, 10**76 of wide ones) comes on top. The
-carry is zero unless a sum has no room. So partial sums, and what was added before other values were
-taken away again, may be of any size, and whether a sum fits is asked of the finished one only: the
-answer, the error too, depends neither on the cutting nor on how rows were put together.
+A sum travels as two columns: a value of the result's type, and a *carry*. The carry counts how many
+times the type's span must be added (2**64 for int64, 10**38 for decimals, 10**76 for wide
+decimals). It is zero unless the sum overflows the type. So partial sums, and sums from which values
+are subtracted later, never overflow. Only the finished sum is checked. Hence the result, or the
+overflow error, does not depend on how the input was cut or in which order partial sums were merged.
 
-Theory: a number is words of 64 bits, least first, each signed: ``sum(word[k] * 2**(64 * k))``. The
-words of a group are summed by themselves.
+Theory: a number is a list of signed 64-bit words, least significant first: ``sum(word[k] * 2**(64 *
+k))``. Each word of a group is summed separately.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 _INT64_ABOVE = 2**63
 _HALF_BITS = np.int64(32)
 _HALF_MASK = np.int64(2**32 - 1)
-#: The high words of decimals of 128 bits that certainly have 38 digits at most.
+#: A 128-bit decimal whose high word is below this has at most 38 digits.
 _HIGH_MAX = 10**38 >> 64
-#: Whole numbers up to here are doubles.
+#: Doubles represent all integers up to this number exactly.
 _EXACT_MAX = 2**53
-#: Three words hold a partial sum of decimals of 128 bits; of 256 bits, five.
+#: Words of a partial sum of 128-bit decimals, and of 256-bit decimals.
 _WORDS, _WIDE_WORDS = 3, 5
 
 
 def has_carry(kind: pa.DataType) -> bool:
-    """Whether sums of this type are exact, and so travel with a carry."""
+    """Whether sums of this type are exact, and so have a carry column."""
     return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
 class WordSums:
-    """Sums of int64 per group, exact.
+    """Exact sums of int64 per group.
 
-    While no group can have left int64, one array is enough. After that a sum is kept as
+    One array is enough until a group may exceed int64. After that a sum is stored in two arrays, as
     ``high * 2**32 + low``.
     """
 
     def __init__(self) -> None:
         self._low = GroupArray(np.int64, 0)
         self._high: GroupArray | None = None
-        #: No first array of any rows so far has a larger size.
+        #: Upper bound of the absolute values in the first array.
         self._bound = 0
 
     def add(self, codes: np.ndarray, values: np.ndarray, groups: int) -> None:
-        """Fold ``values`` int64[n] into the groups ``codes``, which are below ``groups``."""
+        """Add ``values`` int64[n] to the groups ``codes``, all below ``groups``."""
         if self._high is None:
             if len(values):
                 self._bound += len(values) * max(abs(int(values.min())), abs(int(values.max())))
@@ -75,7 +75,7 @@ class WordSums:
             np.add.at(self._high.writable(groups), codes, values >> _HALF_BITS)
 
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Each sum as ``value + 2**64 * carry``, both int64."""
+        """Return each sum as ``value + 2**64 * carry``, both int64."""
         low = self._low.shared()
         if self._high is None:
             return low, np.zeros(len(low), np.int64)
@@ -84,13 +84,13 @@ class WordSums:
         return value, (high >> _HALF_BITS) + (value < 0)
 
     def save(self) -> tuple[np.ndarray, pa.Array]:
-        """The low parts, and the high ones or nulls."""
+        """Return the low parts, and the high parts or nulls."""
         low = self._low.shared()
         high = pa.nulls(len(low), pa.int64()) if self._high is None else self._high.shared()
         return low, pa.array(high)
 
     def restore(self, low: np.ndarray, high: pa.Array) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         self._low.adopt(low)
         self._bound = max(abs(int(low.min())), abs(int(low.max()))) if len(low) else 0
         self._high = None
@@ -99,7 +99,7 @@ class WordSums:
             self._high.adopt(numbers(high))
 
     def _carry_up(self) -> None:
-        """Leave 32 bits of each sum in the first array."""
+        """Move all but the low 32 bits of each sum to the second array."""
         low = self._low.shared()
         above = low >> _HALF_BITS
         if self._high is None:
@@ -112,12 +112,12 @@ class WordSums:
 
 
 class ExactSum:
-    """Exact sum per group of type ``kind``; null for a group without values."""
+    """Exact sum per group, of type ``kind``; null for a group without values."""
 
     takes_gaps: ClassVar[bool] = True
 
     def __init__(self, column: str, kind: pa.DataType, carry: str | None = None) -> None:
-        """``carry``: the column of carries, where partial sums are merged."""
+        """``carry``: the column of carries if partial sums are merged; None: events."""
         self._column = column
         self._carry = carry
         self._kind = kind
@@ -126,7 +126,7 @@ class ExactSum:
         self._seen = Seen()
 
     def update(self, rows: Rows) -> None:
-        """Fold rows in."""
+        """Add rows to the groups."""
         codes, column = rows.valid(self._column)
         for k, word in enumerate(_signed_words(column)):
             self._add(k, codes, word, rows.groups)
@@ -149,7 +149,7 @@ class ExactSum:
         return self._of_128_bits()
 
     def save(self) -> list[Saved]:
-        """The words of all groups, by reference."""
+        """Return the words of all groups, by reference."""
         saved: list[Saved] = []
         for k, sums in enumerate(self._sums):
             low, high = (np.empty(0, np.int64), pa.nulls(0, pa.int64()))
@@ -159,7 +159,7 @@ class ExactSum:
         return saved
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         columns = [as_one_array(column) for column in state]
         self._seen.restore(columns[0])
         for k in range(len(self._sums)):
@@ -177,7 +177,7 @@ class ExactSum:
         sums.add(codes, word, groups)
 
     def _part(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k-th word of all groups."""
+        """Return the k-th word of all groups."""
         first = self._sums[0]
         assert first is not None
         value, carry = first.parts()
@@ -189,7 +189,7 @@ class ExactSum:
         return padded[0], padded[1]
 
     def _carried(self, carries: np.ndarray) -> list[np.ndarray]:
-        """The words of carries times the span."""
+        """Return the words of ``carries`` times the type's span."""
         if pa.types.is_integer(self._kind):
             return [np.zeros(len(carries), np.int64), carries]
         span = span_of(self._kind)
@@ -210,7 +210,7 @@ class ExactSum:
         return [made, pa.array(np.zeros(len(low), np.int64))]
 
     def _by_python(self) -> list[pa.Array]:
-        """Group by group; only where a sum has no room, or in 256 bits."""
+        """Compute the columns group by group; for 256 bits, and if a sum overflows."""
         parts = [part.tolist() for k in range(len(self._sums)) for part in self._part(k)]
         weights = [2 ** (64 * k) for n in range(len(self._sums)) for k in (n, n + 1)]
         scale, span = self._kind.scale, span_of(self._kind)
@@ -228,14 +228,14 @@ class ExactSum:
 
 
 def span_of(kind: pa.DataType) -> int:
-    """The value of a carry of one, in units of the last place."""
+    """The weight of a carry of 1, in units of the last decimal place."""
     if pa.types.is_integer(kind):
         return 2**64
     return 10**76 if pa.types.is_decimal256(kind) else 10**38
 
 
 def exact_means(sums: pa.Array, carries: pa.Array, counts: pa.Array) -> pa.Array:
-    """The doubles nearest to the quotients; null where the sum is."""
+    """The doubles nearest to the exact quotients; null where the sum is null."""
     count = np.maximum(counts.to_numpy(zero_copy_only=False), 1)
     carry = numbers(carries)
     scale, kind = getattr(sums.type, "scale", 0), sums.type
@@ -249,11 +249,11 @@ def exact_means(sums: pa.Array, carries: pa.Array, counts: pa.Array) -> pa.Array
         for word in rest:
             is_exact &= word == 0
     empty = sums.is_null().to_numpy(zero_copy_only=False)
-    # Both are exact where it counts, so IEEE division rounds but once.
+    # Both operands are exact up to ``_EXACT_MAX``, so the IEEE division rounds only once.
     mean = total.astype(np.float64) / by
     for i in np.flatnonzero(~is_exact & ~empty).tolist():
         exact = _unscaled(sums[i].as_py(), scale) + int(carry[i]) * span_of(kind)
-        mean[i] = exact / (int(count[i]) * 10**scale)  # Python rounds a quotient but once, too
+        mean[i] = exact / (int(count[i]) * 10**scale)  # Python's division rounds once, too
     return pa.array(mean, mask=empty)
 
 
@@ -264,7 +264,7 @@ def _words_of(kind: pa.DataType) -> int:
 
 
 def _signed_words(column: pa.Array) -> list[np.ndarray]:
-    """The words of integers or decimals; anything where null."""
+    """The words of integers or decimals; arbitrary words for nulls."""
     kind = column.type
     if pa.types.is_decimal256(kind):
         return _carried_up(words(column))
@@ -280,7 +280,7 @@ def _signed_words(column: pa.Array) -> list[np.ndarray]:
 
 
 def _carried_up(unsigned: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Words of which the last has the sign, as words that all have one."""
+    """Convert words of which only the last is signed to words that are all signed."""
     out, carry = [], np.zeros(len(unsigned[0]), np.int64)
     for word in unsigned:
         with np.errstate(over="ignore"):
@@ -291,7 +291,7 @@ def _carried_up(unsigned: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _split(number: int, count: int) -> list[int]:
-    """A number as signed words."""
+    """Split a number into ``count`` signed words."""
     found = []
     for _ in range(count):
         word = (number + 2**63) % 2**64 - 2**63
@@ -302,7 +302,7 @@ def _split(number: int, count: int) -> list[int]:
 
 
 def _decimals(low: np.ndarray, high: np.ndarray, kind: pa.DataType, like: pa.Array) -> pa.Array:
-    """Decimals of two words, null where ``like`` is."""
+    """Build decimals from two words, null where ``like`` is null."""
     pairs = np.empty((len(low), 2), np.int64)
     pairs[:, 0], pairs[:, 1] = low, high
     valid = like.is_valid().buffers()[1] if like.null_count else None

@@ -1,10 +1,10 @@
-"""What an aggregate function is: its lanes, how they are made and merged, and what comes of them.
+"""The definition of an aggregate function: its lanes, how to build and merge them, and its result.
 
 A *lane* is an accumulator column that travels between the two phases of an aggregation. A function
-needs one lane or several (a mean is a sum and a count), and functions share lanes (``variance`` and
-``stddev`` differ in what they make of the same moments). So a :class:`LaneKind` says how values are
-kept, an :class:`AggregateFunction` what is asked of them. The modules of the accumulators define
-both, and :mod:`rvertex.aggregates.registry` has them by name.
+needs one or several lanes (a mean is a sum and a count), and functions share lanes (``variance``
+and ``stddev`` compute different results from the same moments). So a :class:`LaneKind` defines how
+values are accumulated, and an :class:`AggregateFunction` defines the result. The modules of the
+accumulators define both; :mod:`rvertex.aggregates.registry` lists them by name.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ if TYPE_CHECKING:
 
     from rvertex.aggregates.accumulators import Accumulator
 
-#: What a function is told besides its column: ddof, k, q, a separator, or the user's object.
+#: A function's parameter besides its column: ddof, k, q, a separator, or the user's object.
 Argument = int | float | str | Custom | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LaneKind:
-    """How the values of a group are kept. ``name`` stands in the columns of partial rows."""
+    """How the values of a group are accumulated. ``name`` is a part of lane column names."""
 
     name: str
-    #: The lane's type over values of a type that the function takes.
+    #: The lane's type, given the type of the values.
     lane_type: Callable[[pa.DataType, Argument], pa.DataType]
-    #: Makes the lane from events.
+    #: Opens the accumulator that builds the lane from events.
     accumulator: Callable[[Lane], Accumulator]
-    #: Merges the lanes of partial rows; of a holistic function there are none.
+    #: Opens the accumulator that merges lanes of partial rows; raises for holistic functions.
     merger: Callable[[Lane], Accumulator]
-    #: Over lanes of a type: the suffixes of the int64 columns that the lane has besides its own.
+    #: Given the lane's type: suffixes of the names of its additional int64 columns.
     suffixes: Callable[[pa.DataType], tuple[str, ...]] = lambda _: ()
-    #: Over lanes of a type: what folds two lanes into one, exactly and in any order; None: nothing.
+    #: Given the lane's type: the ufunc that merges two lanes exactly in any order; None: none does.
     fold: Callable[[pa.DataType], np.ufunc | None] = lambda _: None
-    #: No result depends on the order of rows, but for those of equal ``vs``, even without a fold.
+    #: True: even without ``fold``, row order matters only among rows of equal ``vs``.
     is_order_free: bool = False
-    #: What lanes merge to is such a lane again, and no longer than its parts make it.
+    #: Merging lanes returns a lane of this kind, no longer than its parts need.
     merges_again: bool = True
-    #: Lanes of one column that differ in the argument are different lanes.
+    #: True: aggregates with different arguments need different lanes.
     keeps_argument: bool = True
-    #: The lanes of so many columns may be kept as one, which then has the type that
-    #: ``shared_type`` makes of their common one.
+    #: Most columns that may share one lane. A shared lane has the type that ``shared_type``
+    #: returns for the lane type of a single column.
     columns_max: int = 1
     shared_type: Callable[[pa.DataType], pa.DataType] | None = None
 
     @property
     def shared_prefix(self) -> str:
-        """How the name of a lane of several columns begins, before their names as JSON."""
+        """The prefix of the name of a shared lane; the column names follow as JSON."""
         return f"@{self.name} of "
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One accumulator: ``kind`` of ``column`` with values of ``type``, kept in column ``name``.
+    """An accumulator of ``kind`` over ``column``; ``type`` and ``name`` are those of its column.
 
-    ``others``: columns whose values are kept together with those of ``column``.
+    ``others``: further columns that share this lane.
     """
 
     kind: LaneKind
@@ -82,19 +82,19 @@ class Lane:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is made of."""
+        """The event columns that the lane accumulates."""
         assert self.column is not None, self
         return (self.column, *self.others)
 
     @property
     def only_column(self) -> str:
-        """The only column of a lane that is not shared."""
+        """The event column of a lane that is not shared."""
         (column,) = self.columns
         return column
 
     @property
     def side_names(self) -> tuple[str, ...]:
-        """Its int64 columns beside ``name``: of times, or of carries."""
+        """The names of the additional int64 columns: times or carries."""
         return tuple(f"{self.name}.{suffix}" for suffix in self.kind.suffixes(self.type))
 
     @property
@@ -105,28 +105,28 @@ class Lane:
 
     @property
     def is_order_free(self) -> bool:
-        """Whether it does not depend on the order of rows, but for those of equal ``vs``."""
+        """Whether row order matters only among rows of equal ``vs``."""
         return self.kind.is_order_free or self.kind.fold(self.type) is not None
 
     def accumulator(self) -> Accumulator:
-        """The accumulator that makes the lane from events."""
+        """Open the accumulator that builds the lane from events."""
         return self.kind.accumulator(self)
 
     def merger(self) -> Accumulator:
-        """The accumulator that merges the lane of partial rows."""
+        """Open the accumulator that merges the lane of partial rows."""
         return self.kind.merger(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The lanes of windows, merged: of each lane of a function its columns, in their order."""
+    """The merged lanes of an aggregate; per lane a tuple of its columns, one value per window."""
 
     lanes: tuple[tuple[pa.Array, ...], ...]
-    #: What was asked for.
+    #: The aggregate's column, output name and argument.
     column: str | None
     output: str
     argument: Argument
-    #: Which of the columns of a shared lane was asked for.
+    #: The index of ``column`` among the columns of a shared lane.
     place: int = 0
 
     @property
@@ -137,42 +137,42 @@ class Merged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregateFunction:
-    """A function by the ``name`` that plans hold and ``explain`` shows."""
+    """An aggregate function; ``name`` is its name in plans and in ``explain``."""
 
     name: str
     lanes: tuple[LaneKind, ...]
-    #: Which types of values it takes, and what error messages call them.
+    #: Whether it accepts a type of values, and how error messages name the accepted types.
     takes: Callable[[pa.DataType], bool] = lambda _: True
     needs: str = "a type that it takes"
-    #: The result's type, given that of the first lane.
+    #: The result's type, given the type of the first lane.
     result_type: Callable[[pa.DataType, Argument], pa.DataType] = lambda kind, _: kind
-    #: The result column.
+    #: Computes the result column from the merged lanes.
     finish: Callable[[Merged], pa.Array] = lambda merged: merged.value
-    #: Whether it needs all values of a window at once; else its lanes merge.
+    #: Whether it needs all values of a window at once. False: partial lanes merge.
     is_holistic: Callable[[Argument], bool] = lambda _: False
-    #: Without a column it counts rows.
+    #: Whether it works without a column, on rows.
     takes_rows: bool = False
-    #: Its values come with ranks, as :func:`rvertex.aggregates.ranked.arg_extremes.ranked_type`.
+    #: Whether its input has ranks: :func:`rvertex.aggregates.ranked.arg_extremes.ranked_type`.
     takes_ranks: bool = False
-    #: True and false count as 1 and 0; the planner converts them.
+    #: Whether booleans count as 1 and 0; the planner converts them.
     adds_booleans: bool = False
-    #: Of rows that tie it takes one by their sequence, which sessions' partial rows do not keep.
+    #: Whether row order decides ties. Partial rows of sessions do not keep that order.
     needs_sequence: bool = False
-    #: Its result shows in which order rows began, as a list does.
+    #: Whether the result shows the order in which rows started, as a list does.
     shows_order: bool = False
 
 
-#: What takes numbers, and what takes values that :func:`has_order` has, for messages.
+#: Accepted types in error messages: numbers, and types for which :func:`has_order` is true.
 A_NUMBER = "a number: cast it"
 AN_ORDER = "a type that has an order: of a list, map or struct take an item"
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Integers, floats and decimals."""
+    """Whether the type is an integer, float or decimal."""
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """Whether values of the type can be compared: no lists, structs or nulls."""
+    """Whether values of the type can be compared: false for lists, structs and nulls."""
     return not (pa.types.is_nested(kind) or pa.types.is_null(kind))

@@ -1,14 +1,13 @@
-"""The functions that need all values of a window at once: ``quantile``, lists, and ``user``.
+"""Functions that need all values of a window at once: ``quantile``, lists, and ``user``.
 
-A :class:`Holistic` lane gets the rows of closed windows in one update, in sequence order, and keeps
-no state between updates. So its result cannot depend on how the input was cut, and sums within it
-run over the whole window in sequence order.
+A :class:`Holistic` lane gets all rows of a closed window in one update, in row order, and keeps no
+state between updates. So its result does not depend on how the input was cut.
 
-``quantile``: exact; the value at place ``q * (n - 1)`` of the sorted values, between two
-places by linear interpolation (type 7 of Hyndman and Fan). ``array_agg`` keeps nulls; ``collect``
-leaves them out, and is null where nothing is left, as is ``string_agg``, whose argument is what
-stands between two texts. ``user``: see :class:`rvertex.aggregates.user_defined.UserAggregate`; with
-``merge`` it is not holistic.
+``quantile`` is exact: the value at position ``q * (n - 1)`` of the sorted values, with linear
+interpolation between positions (type 7 of Hyndman and Fan). ``array_agg`` keeps nulls. ``collect``
+and ``string_agg`` skip nulls, and are null if no value remains; the argument of ``string_agg`` is
+the separator. ``user``: see :class:`rvertex.aggregates.user_defined.UserAggregate`; with ``merge``
+it is not holistic.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Holistic:
-    """A lane that is made of all values of its windows; an accumulator that is updated once."""
+    """Base of accumulators that are updated once, with all values of their windows."""
 
     def __init__(self, column: str, kind: pa.DataType) -> None:
         self._column = column
@@ -45,7 +44,7 @@ class Holistic:
         self._result = self.made(rows)
 
     def made(self, rows: Rows) -> pa.Array:
-        """The column: one value per group."""
+        """Compute the result column, one value per group."""
         raise NotImplementedError
 
     def columns(self) -> list[pa.Array]:
@@ -71,7 +70,7 @@ class Quantile(Holistic):
 
 
 class UserAtOnce(Holistic):
-    """A user's aggregate without ``merge``: one call per group, in sequence order."""
+    """A user's aggregate without ``merge``: one call per group, values in row order."""
 
     def __init__(self, column: str, custom: Custom) -> None:
         super().__init__(column, custom.target.type)
@@ -91,7 +90,7 @@ class UserAtOnce(Holistic):
 
 
 class Listed(Holistic):
-    """The values as a list, in sequence order; ``keeps_nulls``, or null where none is left."""
+    """The values as a list, in row order. ``keeps_nulls`` False: null if no value remains."""
 
     def __init__(self, column: str, kind: pa.DataType, *, keeps_nulls: bool) -> None:
         super().__init__(column, kind)
@@ -112,7 +111,7 @@ class Listed(Holistic):
 
 def _quantile(codes: np.ndarray, column: pa.Array, groups: int, q: float) -> pa.Array:
     values = doubles(column)
-    # NaN sorts last in numpy: above every number.
+    # numpy sorts NaN last, which makes it greater than every number.
     ordered = values[np.lexsort((values, codes))]
     count = np.bincount(codes, minlength=groups)
     if len(values) == 0:
@@ -135,7 +134,7 @@ def _opened_quantile(lane: Lane) -> Accumulator:
 
 
 def no_partial_rows(lane: Lane) -> NoReturn:
-    """The merger of a lane that has none."""
+    """The merger of holistic lanes: raises, since they have no partial rows."""
     raise AssertionError(f"{lane.name} is not merged: it needs all values at once")
 
 

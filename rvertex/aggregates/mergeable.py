@@ -1,17 +1,17 @@
-"""The functions ``variance``, ``stddev`` and ``top_k``: of many values, but they merge.
+"""``variance``, ``stddev`` and ``top_k``: functions of many values whose partial results merge.
 
-A lane keeps the values of its groups as they come and makes its column of them when it is asked: of
-``variance`` and ``stddev`` a struct of count, mean and squared deviations, of ``top_k`` the list of
-values that matter. Lists shrink on the way, when they have become long. So these functions are
-computed in two phases, and over shared panes.
+A lane buffers the values of its groups and computes its column on request. The column is a struct
+of count, mean and squared deviations for ``variance`` and ``stddev``, and the list of the ``k``
+greatest values for ``top_k``. Long buffers are shrunk to the values that can influence the result.
+So these functions can run in two phases and over shared panes.
 
-``variance``, ``stddev``: in float64; within a pane by two passes (the mean, then squared
-deviations, corrected by their sum), then panes by the rule of Chan, Golub and LeVeque, all of a
-window at once; divided by ``n - ddof``, null for ``n <= ddof``. ``top_k``: greatest first, NaN
-above all numbers.
+``variance`` and ``stddev`` compute in float64. Within a pane they take two passes: the mean, then
+squared deviations, corrected by the sum of deviations. All panes of a window are merged at once by
+the rule of Chan, Golub and LeVeque. The result is divided by ``n - ddof``, and null if ``n <=
+ddof``. ``top_k`` sorts descending, NaN first.
 
-Invariant: a column depends on the values and their sequence alone. Equal values of ``top_k`` are in
-sequence order, and shrinking keeps it.
+Invariant: a column depends only on the values and their row order. Equal values of ``top_k`` stay
+in row order, also when the buffer shrinks.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
     from rvertex.aggregates.function import Lane, Merged
 
-#: What ``variance`` and ``stddev`` are made of.
+#: The lane type of ``variance`` and ``stddev``; ``squares``: sum of squared deviations.
 MOMENTS = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("squares", pa.float64())])
 _SHRINK_MIN = 1 << 16
 
 
 class Values:
-    """The values of groups in sequence order. Subclasses say what becomes of them."""
+    """Buffers the values of groups in row order; subclasses compute columns from them."""
 
     def __init__(self, column: str, kind: pa.DataType) -> None:
-        """``kind``: of the values."""
+        """``kind``: the type of the values."""
         self._column = column
         self._kind = kind
         self._groups = 0
@@ -84,11 +84,11 @@ class Values:
         self._groups = groups[0].as_py()
 
     def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-        """The values that matter, which give the same column."""
+        """Drop values that cannot influence the column; by default, none."""
         return codes, values
 
     def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
-        """The column: one value per group."""
+        """Compute the column, one value per group."""
         raise NotImplementedError
 
     def _taken(self, rows: Rows) -> tuple[np.ndarray, pa.Array]:
@@ -106,14 +106,14 @@ class Values:
 
 
 class Moments(Values):
-    """Count, mean and squared deviations of each group; kept as doubles."""
+    """Count, mean and squared deviations of each group; values are buffered as doubles."""
 
     def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
         doubled = doubles(values)
         count = np.bincount(codes, minlength=groups)
         some = np.maximum(count, 1)
         with np.errstate(all="ignore"):
-            # From the first value on, as the sum of large ones is infinite.
+            # Sum differences from the first value: a plain sum of large values may be infinite.
             first = first_values(codes, doubled, groups)
             apart = np.bincount(codes, doubled - first[codes], minlength=groups)
             mean = first + apart / some
@@ -130,7 +130,7 @@ class Moments(Values):
 
 
 class MergedMoments(Values):
-    """Moments of partial results; a single one stays as it is."""
+    """Merges moments of partial results; a single partial result is unchanged."""
 
     def made(self, codes: np.ndarray, values: pa.Array, groups: int) -> pa.Array:
         counts, means, squares = (numbers(pc.struct_field(values, i)) for i in range(3))
@@ -149,7 +149,7 @@ class MergedMoments(Values):
 
 
 class Top(Values):
-    """The ``k`` greatest values of each group, greatest first; null for none."""
+    """The ``k`` greatest values of each group, greatest first; null if there is none."""
 
     def __init__(self, column: str, kind: pa.DataType, k: int, *, merges: bool) -> None:
         super().__init__(column, kind)
@@ -178,14 +178,14 @@ class Top(Values):
 
 
 def first_values(codes: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    """The first value of each group; 0 for none."""
+    """The first value of each group; 0 for an empty group."""
     first = np.zeros(groups)
     first[codes[::-1]] = values[::-1]
     return first
 
 
 def _moments(count: np.ndarray, mean: np.ndarray, squares: np.ndarray) -> pa.Array:
-    # Without any value numpy counts in integers.
+    # numpy returns integers if there is no value at all.
     doubled = (one_nan(values.astype(np.float64)) for values in (mean, squares))
     columns = [pa.array(count.astype(np.int64)), *(pa.array(values) for values in doubled)]
     return pa.StructArray.from_arrays(columns, fields=list(MOMENTS))
@@ -218,7 +218,7 @@ _MOMENT_LANES = LaneKind(
     lane_type=lambda *_: MOMENTS,
     accumulator=lambda lane: Moments(lane.only_column, pa.float64()),
     merger=lambda lane: MergedMoments(lane.name, MOMENTS),
-    # By which count squares are divided matters at the end alone.
+    # ``ddof`` is used in the result only, so aggregates that differ in it share the lane.
     keeps_argument=False,
 )
 _TOP_LANES = LaneKind(

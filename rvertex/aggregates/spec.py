@@ -1,13 +1,13 @@
-"""What an aggregate is, and how it is taken apart into lanes and put together again.
+"""One aggregate of a query: how it is split into lanes, and how its result is computed from lanes.
 
-An :class:`AggregateSpec` names a function of :mod:`rvertex.aggregates.registry`, which says what
-its lanes are; two aggregates may share a lane. Counts are merged by summing and first and last by
-time, most other lanes by the accumulators that make them.
+An :class:`AggregateSpec` names a function of :mod:`rvertex.aggregates.registry`, which defines its
+lanes (accumulator columns). Two aggregates may share a lane. Counts merge by summing, first and
+last by time, and most other lanes by the accumulators that build them.
 
-Semantics: ``count`` without a column counts rows; all others skip nulls and are null where nothing
-is left (``count`` and ``count_distinct``: 0), but ``first``, ``last`` and user aggregates include
-nulls. NaN is greater than every number. Holistic functions see all values of a window at once
-(:mod:`rvertex.aggregates.holistic`), so they are never taken apart into phases or panes.
+Semantics: ``count`` without a column counts rows. All other functions skip nulls, and are null if
+no value remains (``count`` and ``count_distinct``: 0). Exceptions: ``first``, ``last`` and user
+aggregates include nulls. NaN is greater than every number. Holistic functions need all values of a
+window at once (:mod:`rvertex.aggregates.holistic`), so they never run in phases or over panes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """One aggregate: ``output = function(column)``; ``column`` None: rows are counted."""
+    """One aggregate: ``output = function(column)``; ``column`` None: on rows, as ``count(*)``."""
 
     function: str
     column: str | None
@@ -53,9 +53,9 @@ class AggregateSpec:
 
     @property
     def can_run(self) -> bool:
-        """Whether results can be carried on, row by row.
+        """Whether a running result can be updated row by row, without the earlier rows.
 
-        Those of ``count_distinct`` by the values that were seen, which are kept beside.
+        ``count_distinct`` can, with the set of values seen so far as additional state.
         """
         merges = all(lane.merges_again for lane in self.definition.lanes)
         return not self.is_holistic and (merges or self.function == "count_distinct")
@@ -67,11 +67,11 @@ class AggregateSpec:
 
 
 def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[Lane, ...]:
-    """The lanes that ``aggregates`` over events of ``payload`` need, each once.
+    """The distinct lanes that ``aggregates`` over events of ``payload`` need.
 
     Raises:
-        UnknownColumnError: an aggregate over a column that is not there.
-        OperatorTypeError: a column of a type that the function cannot take.
+        UnknownColumnError: an aggregate reads a column that does not exist.
+        OperatorTypeError: a function does not accept the type of its column.
     """
     lanes: dict[str, Lane] = {}
     for spec in aggregates:
@@ -83,7 +83,7 @@ def lanes_of(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> tuple[L
 
 
 def lanes_in(aggregates: Sequence[AggregateSpec], partial: pa.Schema) -> tuple[Lane, ...]:
-    """The lanes of ``aggregates`` as found in the schema of partial rows."""
+    """The lanes of ``aggregates``, with types from the schema of partial rows."""
     lanes: dict[str, Lane] = {}
     for spec, kind in _lane_kinds(aggregates):
         name, members = _place(spec, kind, partial.names)
@@ -107,14 +107,14 @@ def result_fields(aggregates: Sequence[AggregateSpec], lanes: Sequence[Lane]) ->
 
 
 def results(aggregates: Sequence[AggregateSpec], columns: Mapping[str, pa.Array]) -> list[pa.Array]:
-    """The output columns, given the merged lanes by column name."""
+    """Compute the output columns from the merged lanes; ``columns``: by lane column name."""
     return [spec.definition.finish(_merged(spec, columns)) for spec in aggregates]
 
 
 def is_order_free(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bool:
-    """Whether no result depends on the order of rows, but for those of equal ``vs``.
+    """Whether row order matters only among rows of equal ``vs``.
 
-    Sums of doubles do, and so do extremes of doubles: 0.0 and -0.0 are equal.
+    It matters for sums of doubles, and for extremes of doubles, as 0.0 and -0.0 are equal.
     """
     return all(lane.is_order_free for lane in lanes_of(aggregates, payload))
 
@@ -124,7 +124,7 @@ def _lane_kinds(aggregates: Iterable[AggregateSpec]) -> Iterator[tuple[Aggregate
 
 
 def _merged(spec: AggregateSpec, columns: Mapping[str, pa.Array]) -> Merged:
-    """The lanes of an aggregate, with all of their columns."""
+    """Collect the merged lanes of one aggregate, with all of their columns."""
     lanes = []
     place = 0
     for kind in spec.definition.lanes:
@@ -139,7 +139,7 @@ def _merged(spec: AggregateSpec, columns: Mapping[str, pa.Array]) -> Merged:
 
 
 def _together(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
-    """The lanes; those of one type that may be kept together are, so many at a time."""
+    """Merge lanes of equal kind and type into shared lanes of at most ``columns_max`` columns."""
     out: list[Lane] = []
     last: dict[tuple[LaneKind, pa.DataType], int] = {}
     for lane in lanes:
@@ -161,7 +161,7 @@ def _of_shared_type(lane: Lane) -> Lane:
 def _place(
     spec: AggregateSpec, kind: LaneKind, names: Iterable[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """The column in which a lane is kept, and, where it is kept with others, all their columns."""
+    """Find the column that stores a lane; for a shared lane also the columns that share it."""
     if kind.columns_max > 1:
         for name in names:
             if name.startswith(kind.shared_prefix):
@@ -176,7 +176,7 @@ def _lane(spec: AggregateSpec, kind: LaneKind, type_: pa.DataType) -> Lane:
 
 
 def _value_type(spec: AggregateSpec, payload: pa.Schema) -> pa.DataType:
-    """The type of the values of an aggregate; null where it counts rows."""
+    """The type of an aggregate's values; null if it counts rows."""
     if spec.column is None:
         return pa.null()
     kind = _column_type(payload, spec.column)

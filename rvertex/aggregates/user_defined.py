@@ -1,9 +1,10 @@
-"""A user's aggregate that can be merged: a state per group, folded as rows come.
+"""A user's aggregate that can be merged: one state per group, updated as rows arrive.
 
-States rest in an :class:`~rvertex.events.group_arrays.ArrowStore` as values of the type that the
-user declares, and become plain Python values when rows of their group come. So panes can be shared
-and partial results exchanged. The user owes: ``add(add(s, a), b) == add(s, a + b)``, and the same
-of ``merge``, in any order; then the result does not depend on the cutting.
+States are stored in an :class:`~rvertex.events.group_arrays.ArrowStore`, as values of the type that
+the user declares. They become plain Python values when rows of their group arrive. So windows can
+share panes, and partial results can be exchanged. The user must guarantee ``add(add(s, a), b) ==
+add(s, a + b)``, and the same for ``merge`` in any order. Then the result does not depend on how the
+input was cut.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class UserFold:
-    """Folds values, or (``merges``) states of partial rows, in sequence order."""
+    """Adds values, or (``merges``) merges states of partial rows, in row order."""
 
     def __init__(self, column: str, custom: Custom, *, merges: bool) -> None:
         self._column = column
@@ -90,10 +91,10 @@ def user_results(custom: Custom, states: pa.Array) -> pa.Array:
 
 
 def result_column(custom: Custom, found: list[Any]) -> pa.Array:
-    """What ``result`` gave, as the aggregate's type says.
+    """The results of ``result`` as an array of the aggregate's type.
 
     Raises:
-        UserResultError: a value does not fit.
+        UserResultError: a value does not fit the type.
     """
     try:
         return arrow_column(found, custom.target.type)
@@ -106,11 +107,11 @@ def result_column(custom: Custom, found: list[Any]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A user aggregate in a plan. ``identity`` stands for it where plans are compared."""
+    """A user aggregate in a plan. Plans compare it by ``identity``."""
 
     identity: str
     target: UserAggregate = field(compare=False, metadata={"fingerprint": False})
-    #: False: declared as not repeatable.
+    #: False: the user declared that it is not deterministic.
     is_deterministic: bool = True
 
     @property
@@ -120,7 +121,7 @@ class Custom:
 
     @property
     def state_type(self) -> pa.DataType:
-        """The type of states, where they can be merged."""
+        """The type of states, if they can be merged."""
         return self.target.state_type  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
@@ -128,12 +129,13 @@ class Custom:
 
 
 class UserAggregate(Protocol):
-    """What a user aggregate provides; a picklable object, never changed by being called.
+    """The interface of a user aggregate: a picklable object that its calls never change.
 
-    For each group and window: ``result(add(init(), values))``, where ``values`` holds all values in
-    sequence order, nulls too. With ``merge(state, other)`` and ``state_type``, the Arrow type of
-    its states (plain values otherwise), values come in pieces, windows share panes, and partial
-    states are exchanged instead of rows: see :mod:`rvertex.aggregates.user_defined`.
+    For each group and window the result is ``result(add(init(), values))``, where ``values`` has
+    all values in row order, nulls included. An aggregate may also have ``merge(state, other)`` and
+    ``state_type``, the Arrow type of its states (which are then plain values). Then values come in
+    pieces, windows share panes, and partial states are exchanged instead of rows: see
+    :mod:`rvertex.aggregates.user_defined`.
     """
 
     #: Type of the result.

@@ -1,10 +1,11 @@
-"""Codes below 2**31 for the different values of a column, without nulls.
+"""Codes below 2**31 for the distinct values of a column, without nulls.
 
-Integers that lie close together are their own codes: their distance from a base far below the first
-ones. That takes no memory, and their order is that of the codes. All others get codes by first
-appearance from a table.
+Close integers are coded by their distance from a base, which is far below the first values. That
+takes no memory, and codes sort as their values do. All other values get codes from a table, in
+order of first appearance.
 
-Invariant: equal values have one code, different ones different codes; 0.0 equals -0.0, NaN NaN.
+Invariant: equal values have one code, distinct values distinct codes. 0.0 equals -0.0, NaN equals
+NaN.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ _SPAN = 1 << CODE_BITS
 
 
 class ValueCodes:
-    """Values of ``kind`` -> codes."""
+    """Maps values of type ``kind`` to codes."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._table = KeyTable([kind])
         self._range: KeyRange | None = None
-        #: Whether the codes are distances.
+        #: Whether codes are distances from the base; False: from the table.
         self.is_direct = pa.types.is_signed_integer(kind)
 
     def of(self, values: pa.Array) -> np.ndarray | None:
-        """The code of each value, int64[n]; None: they are too far apart, so codes must change."""
+        """The code of each value, int64[n]; None: a distance does not fit.
+
+        After None, the caller must call :meth:`give_up_distances` and recode with :meth:`again`.
+        """
         if not self.is_direct:
             return self._table.codes([values], len(values))
         found = values.to_numpy(zero_copy_only=True)
@@ -52,20 +56,20 @@ class ValueCodes:
         return self._range.distances(codes, out=codes)
 
     def give_up_distances(self) -> None:
-        """From now on codes are from the table; :meth:`again` translates."""
+        """Switch to the table; :meth:`again` converts earlier codes."""
         self.is_direct = False
 
     def again(self, codes: np.ndarray) -> np.ndarray:
-        """The codes from the table of the values that had these distances."""
+        """Convert codes that were distances to codes of the table."""
         values = self._from_distances(codes.copy())
         return self._table.codes([values], len(values))
 
     def values(self, codes: np.ndarray) -> pa.Array:
-        """The values of codes, or of ranks if there are any; ``codes`` is used up."""
+        """The values of codes, or of ranks if :meth:`ranks` is not None; overwrites ``codes``."""
         return self._from_distances(codes) if self.is_direct else self._sorted().take(codes)
 
     def ranks(self) -> np.ndarray | None:
-        """The place of each code among all by value, int64[n]; None: it is that of the codes."""
+        """The rank of each code by value, int64[n]; None: codes sort as their values do."""
         if self.is_direct:
             return None
         order = self._order()
@@ -74,12 +78,12 @@ class ValueCodes:
         return rank
 
     def save(self) -> list[Saved]:
-        """The state, by reference."""
+        """Return the state, by reference."""
         base = self._range.base if self._range is not None and self.is_direct else None
         return [self._table.save()["key0"].column(0), pa.array([base], pa.int64())]
 
     def restore(self, values: pa.ChunkedArray, base: pa.ChunkedArray) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         table = {"groups": pa.table({"code": pa.nulls(len(values))})}
         self._table.restore({**table, "key0": pa.table({"key": values})})
         saved = as_one_array(base)[0].as_py()
@@ -102,11 +106,11 @@ class ValueCodes:
 
 
 def _ascending(values: pa.Array) -> np.ndarray:
-    """The order of different values by size: int64[n]."""
+    """The positions of distinct values in ascending order, int64[n]."""
     if pa.types.is_float16(values.type):
         values = values.cast(pa.float32())
     try:
         return pc.sort_indices(values).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-    except pa.ArrowNotImplementedError:  # Arrow has no order for the type, Python has.
+    except pa.ArrowNotImplementedError:  # Arrow cannot sort the type, Python can
         plain = values.to_pylist()
         return np.array(sorted(range(len(plain)), key=plain.__getitem__), np.int64)

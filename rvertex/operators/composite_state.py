@@ -1,4 +1,4 @@
-"""One state of an operator that is made of others: their states under the names of the parts."""
+"""The state of an operator that consists of parts: their states, with the part's name as prefix."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 def joined_states(
     parts: Mapping[str, OperatorState], header: Mapping[str, Any], tables: Mapping[str, pa.Table]
 ) -> OperatorState:
-    """The states of the parts, and what the whole has of its own."""
+    """Combine the states of the parts with the operator's own header and tables."""
     headers = {name: part.header for name, part in parts.items()}
     inner = {f"{p}.{n}": t for p, part in parts.items() for n, t in part.tables.items()}
     return OperatorState({**headers, **header}, {**inner, **tables})
 
 
 def part_state(state: OperatorState, name: str) -> OperatorState:
-    """The state of the part ``name``."""
+    """Extract the state of the part ``name``."""
     mine = {
         full.removeprefix(f"{name}."): table
         for full, table in state.tables.items()

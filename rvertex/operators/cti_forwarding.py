@@ -1,7 +1,7 @@
-"""CAUGHT UP: an operator that holds CTIs back, with its CTIs let through once its rows have left.
+"""CAUGHT UP: an operator that holds CTIs (watermarks) back, and emits them once its rows have left.
 
-The planner puts it around sessions, left joins and the like where a keyed process with timers
-follows; why is in :mod:`rvertex.operators.cti_hold`. A transform does the same by itself.
+The planner wraps sessions, left joins and similar operators in it if a keyed process with timers
+follows; :mod:`rvertex.operators.cti_hold` explains why. A transform does the same by itself.
 
     session(5)    in                  out              out, caught up
                   [0, 1)
@@ -9,7 +9,7 @@ follows; why is in :mod:`rvertex.operators.cti_hold`. A transform does the same 
                   CTI(INF)            [0, 5)           [0, 5), CTI(3)
                                       CTI(INF)         CTI(INF)
 
-Invariants: as of the operator inside; its rows leave when time has passed their starts.
+Invariants: those of the wrapped operator. Its rows must leave once time has passed their starts.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ _INSIDE = "inside"
 
 @dataclass(frozen=True, slots=True)
 class ForwardCtis:
-    """``operator`` has no side outputs and draws no values."""
+    """Wraps ``operator``, which must have no side outputs and draw no values."""
 
     holds_ctis: ClassVar[bool] = False
 
     operator: OperatorSpec
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """That of the operator."""
+        """The schema of the wrapped operator."""
         return self.operator.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """CTIs that wait are later than the one that the operator owes, and thin by themselves."""
+        """That of the wrapped operator: waiting CTIs are later than the CTI that it emits."""
         return horizon_of(self.operator, durations)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """That of the operator."""
+        """The output duration of the wrapped operator."""
         return output_duration_of(self.operator, durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> CtiForwarder:
-        """The operator, without CTIs that wait."""
+        """Open the wrapped operator, with no waiting CTIs."""
         return CtiForwarder(self.operator.open(inputs))
 
 
@@ -77,11 +77,11 @@ class CtiForwarder:
         return held_tables(self._operator)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """What the operator puts out, and the CTIs that it has come to."""
+        """Return the wrapped operator's output, and the waiting CTIs that it has reached."""
         return self._held.follow(ports, self._operator.process)
 
     def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
-        """That of the operator inside, if it can name one."""
+        """As the wrapped operator, if it can name a row; else None."""
         inside: Any = self._operator
         found: tuple[int, Mapping[str, Any]] | None = None
         if hasattr(inside, "first_held"):
@@ -89,10 +89,10 @@ class CtiForwarder:
         return found
 
     def snapshot(self) -> OperatorState:
-        """The operator's state, and the CTIs that wait."""
+        """The wrapped operator's state, and the waiting CTIs."""
         return joined_states({_INSIDE: self._operator.snapshot()}, {"held": self._held.save()}, {})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._operator.load(part_state(state, _INSIDE))
         self._held.load(state.header["held"])

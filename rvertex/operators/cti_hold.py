@@ -1,20 +1,21 @@
-"""CTIs that an operator holds back on account of rows, let through once these rows have left.
+"""CTIs (watermarks) that an operator holds back for buffered rows, and emits after those rows.
 
-An operator whose rows wait (a session, an anti join) says in CTIs how far its *rows* have come, and
-rows differ from vertex to vertex. With :class:`HeldCtis` behind it the CTIs that it got are in its
-output as well, as soon as the output has come that far, at the end of the stream at the latest. So
-the last finite CTI of its output is that of its input, whichever rows were in its vertex, and what
-a keyed process knows of the end (``ctx.at_end``) is the same at any parallelism.
+An operator that buffers rows (a session, an anti join) emits CTIs that follow its *rows*, and rows
+differ from vertex to vertex. :class:`HeldCtis` behind it also emits the input's CTIs, each as soon
+as the output has reached its time, and at the latest at the end of the stream. So the last finite
+CTI of the output is that of the input, whichever rows were in the vertex. Hence a keyed process
+sees the same end of the stream (``ctx.at_end``) at any parallelism.
 
-Of CTIs that wait long one per cell of time is kept, the newest, as it tells all that those before
-it do. Cells of a width are thinned when the last CTI has left the block of ``_CELLS`` cells that
-they are in, for every width that is a power of two: the longer ago, the wider they are.
+Thinning bounds the number of waiting CTIs. Of old CTIs only the newest per cell of time is kept,
+since it implies the earlier ones. For every power of two there are cells of that width, and
+``_CELLS`` neighbouring cells form a block. Cells of a width are thinned once the last CTI has left
+their block. So the older the CTIs, the wider the cells.
 
-Invariants: (1) the output stays in normal form: a CTI stands where its time puts it, and no row is
-before it that starts at or after its time, as an operator puts out a row only after all CTIs up to
-the row's start; (2) what has been put out, and what waits, follow from the output and from the CTIs
-up to the last one, so nothing depends on how the input was cut: runs are cut at CTIs that thin;
-(3) the last CTI of the input is never thinned; (4) at most :data:`HELD_MAX` wait.
+Invariants: (1) the output is in normal form: each CTI is at its place in time, and no row before it
+starts at or after its time, because a row is emitted only after all CTIs up to its start; (2) the
+emitted and the waiting CTIs depend only on the output and on the CTIs up to the last one, so they
+do not depend on how the input was cut (runs are cut at CTIs that thin); (3) the last CTI of the
+input is never thinned; (4) at most :data:`HELD_MAX` CTIs wait.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ if TYPE_CHECKING:
 _CELLS_BITS = 8
 _CELLS = 1 << _CELLS_BITS
 _TIME_BITS = 63
-#: CTIs that wait: of each width at most one per cell of the block at hand, and the last one.
+#: Most CTIs that can wait: per width one for each cell of the current block, and the last CTI.
 HELD_MAX = _CELLS * (_TIME_BITS + 1)
 
 
 class HeldCtis:
-    """The CTIs of the input that the output has not come to.
+    """The CTIs of the input whose times the output has not reached.
 
-    ``keeps_own``: CTIs that the operator makes up by itself stay in its output.
+    ``keeps_own``: emit the operator's own CTIs, too. False: emit only CTIs of the input.
     """
 
     def __init__(self, *, keeps_own: bool) -> None:
         self._keeps_own = keeps_own
         self._waiting = NO_CTIS
-        #: The last start or CTI of the output.
+        #: The greatest start or CTI of the output so far.
         self._reached: int = MIN_TIME
 
     def follow(self, ports: Sequence[Run], process: Callable[[Sequence[Run]], Run]) -> Run:
-        """What ``process`` makes of ``ports``, and the CTIs that waited and that it has come to."""
+        """Run ``process`` on ``ports``; add the waiting CTIs whose times the output has reached."""
         outs: list[Run] = []
         left = list(ports)
         while (at := self._first_thinning(left[0].ctis)) is not None:  # ends: takes a CTI
@@ -65,15 +66,16 @@ class HeldCtis:
         return concat(outs)
 
     def save(self) -> list[int]:
-        """The state as plain numbers."""
+        """Return the state as plain numbers."""
         return [self._reached, *self._waiting.tolist()]
 
     def load(self, state: Sequence[int]) -> None:
-        """Continue from :meth:`save`."""
+        """Restore the state that :meth:`save` returned."""
         self._reached, *waiting = state
         self._waiting = np.array(waiting, np.int64)
 
     def _followed(self, ctis: np.ndarray, out: Run) -> Run:
+        """Add ``ctis`` to the waiting ones, and emit those that ``out`` has reached."""
         waiting = np.concatenate([self._waiting, ctis])
         self._reached = frontier_after(self._reached, [out])
         count = int(waiting.searchsorted(self._reached, side="right"))
@@ -81,7 +83,10 @@ class HeldCtis:
         return Run(out.events, np.union1d(out.ctis, passed) if self._keeps_own else passed)
 
     def _first_thinning(self, ctis: np.ndarray) -> int | None:
-        """Which of ``ctis`` is the first that leaves one that waits of no use, if all wait."""
+        """The index of the first of ``ctis`` that makes a waiting CTI obsolete; None: none does.
+
+        This assumes that no CTI leaves in between.
+        """
         if len(ctis) == 0:
             return None
         last = _last_of_use(np.concatenate([self._waiting, ctis]))
@@ -90,10 +95,10 @@ class HeldCtis:
 
 
 def _last_of_use(times: np.ndarray) -> np.ndarray:
-    """The last instant of the block of each CTI: a CTI after it thins the cell of that CTI.
+    """The last instant of the block of each CTI: a later CTI thins the cell of that CTI.
 
-    The cell is the least that the CTI has in common with the next of ``times``. The last of them
-    has none, and before 0 none is in common with one after 0: their blocks are halves of the axis.
+    The cell is the smallest that contains the CTI and the next of ``times``. The last CTI has no
+    next one, and no cell spans time 0. In these cases the block is half of the time axis.
     """
     differ = np.append(times[1:] ^ times[:-1], np.int64(-1))
     bits = np.minimum(np.frexp(differ.astype(np.float64))[1] + _CELLS_BITS, _TIME_BITS)
@@ -103,7 +108,7 @@ def _last_of_use(times: np.ndarray) -> np.ndarray:
 
 
 def _split_after(ports: Sequence[Run], at: int) -> tuple[list[Run], list[Run]]:
-    """The ports up to and with their CTI number ``at``, and from there on."""
+    """Split the ports after their CTI number ``at``; that CTI is in the first part."""
     first, second = [], []
     for run in ports:
         is_before = int64_column(run.events, VS) < run.ctis[at]

@@ -1,16 +1,19 @@
-"""How far back the state of operators reaches, so that it can be rebuilt from its inputs.
+"""The horizon of operators: how old input may be that still influences their state and output.
 
-The *horizon* of an operator is the least known H such that, once ``CTI(T)`` was consumed, what it
-will put out depends on no input event that starts before ``T - H``; nor does the CTI that it owes
-for T, and a CTI before ``T - H`` is of no matter. *Durations* are the greatest lifetimes of the
-events of each port, None where there is no bound; so is a horizon of None.
+Recovery uses it to rebuild state from input rows instead of reading a checkpoint.
 
-Theory. In a chain the second operator needs what the first one puts out from ``T2 - H2`` on, where
-T2 is the CTI that the first one made of T. An operator that owes ``T2 >= T - L`` and makes an event
-of start v from inputs that start at ``v - B`` or later has ``H >= L + B``; so horizons add up (a
-shift moves both sides alike). What the first one puts out before that, while its own state is not
-whole yet, is wrong in content but not in form, and lies before the second one's horizon.
-``tests/support/operator_harness.py`` asks it of every operator that claims a horizon.
+The *horizon* of an operator is the smallest known H with this property. Once it has consumed
+``CTI(T)`` (a watermark), its later output depends on no input event that starts before ``T - H``.
+Nor does the CTI that it emits for T, and CTIs before ``T - H`` are ignored. *Durations* are the
+greatest lifetimes of the events of each port. None means no bound, for durations and horizons.
+
+Theory. Let the first operator of a chain emit ``CTI(T2)`` for ``CTI(T)``. The second operator needs
+the first one's output from ``T2 - H2`` on. If the first emits ``T2 >= T - L``, and computes an
+event with start v from inputs that start at ``v - B`` or later, then its horizon is ``H >= L + B``.
+So the horizons of a chain add up; a shift moves both sides alike. While the first operator's state
+is incomplete, its output has wrong values but is in normal form, and it is older than the second
+operator's horizon. ``tests/support/operator_harness.py`` checks this for every operator that claims
+a horizon.
 """
 
 from __future__ import annotations
@@ -22,33 +25,33 @@ if TYPE_CHECKING:
 
     from rvertex.operators.protocol import OperatorSpec
 
-#: Greatest lifetime of the events of each port, us; None: no bound.
+#: Greatest lifetime of the events of each port, in microseconds; None: no bound.
 Durations = tuple[int | None, ...]
 
 
 @runtime_checkable
 class Reaching(Protocol):
-    """What a specification has beyond OperatorSpec if it knows how far back it reaches."""
+    """What a specification implements beyond OperatorSpec if it knows its horizon."""
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The horizon, None if there is none."""
+        """The horizon in microseconds, None if it has no bound."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The greatest lifetime of its output events, None if there is no bound."""
+        """The greatest lifetime of output events in microseconds, None if it has no bound."""
 
 
 def horizon_of(operator: OperatorSpec, durations: Durations) -> int | None:
-    """The horizon of one operator; None if it does not say."""
+    """The horizon of one operator; None if it has no bound or is not declared."""
     return operator.horizon_us(durations) if isinstance(operator, Reaching) else None
 
 
 def output_duration_of(operator: OperatorSpec, durations: Durations) -> int | None:
-    """The greatest lifetime of its output events; None if it does not say."""
+    """The greatest lifetime of its output events; None if unbounded or not declared."""
     return operator.output_duration(durations) if isinstance(operator, Reaching) else None
 
 
 def chain_horizon(operators: Sequence[OperatorSpec], durations: Durations) -> int | None:
-    """The horizon of operators in a row; ``durations`` are those of the first one's ports."""
+    """The sum of the horizons of a chain; ``durations`` are those of the first operator's ports."""
     total = 0
     for operator in operators:
         horizon = horizon_of(operator, durations)
@@ -60,38 +63,38 @@ def chain_horizon(operators: Sequence[OperatorSpec], durations: Durations) -> in
 
 
 def chain_output_duration(operators: Sequence[OperatorSpec], durations: Durations) -> int | None:
-    """The greatest lifetime of what operators in a row put out."""
+    """The greatest lifetime of the events that a chain of operators emits."""
     for operator in operators:
         durations = (output_duration_of(operator, durations),)
     return durations[0]
 
 
 def sum_us(*durations: int | None) -> int | None:
-    """The sum, None if one has no bound."""
+    """The sum, None if any term is None."""
     known = [d for d in durations if d is not None]
     return sum(known) if len(known) == len(durations) else None
 
 
 def greatest_us(durations: Durations) -> int | None:
-    """The greatest, None if one has no bound."""
+    """The maximum, None if any term is None."""
     known = [d for d in durations if d is not None]
     return max(known) if len(known) == len(durations) else None
 
 
 def least_us(durations: Durations) -> int | None:
-    """The least of those that have a bound."""
+    """The minimum of the terms that are not None."""
     return min((d for d in durations if d is not None), default=None)
 
 
 class RowByRow:
-    """Base of specifications of operators without a state that leave lifetimes as they are."""
+    """Base of specifications of stateless operators that do not change lifetimes."""
 
     __slots__ = ()
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Nothing is kept."""
+        """0: the operator keeps no state."""
         return 0
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Lifetimes pass."""
+        """The input's: lifetimes do not change."""
         return durations[0]

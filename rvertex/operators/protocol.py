@@ -1,9 +1,10 @@
-"""What an operator is: a frozen, picklable specification and the running thing it opens.
+"""The interface of an operator: a frozen, picklable specification, and the operator that it opens.
 
-The rhythm of every operator: it is given a run (see :mod:`rvertex.events.run`) and returns the run
-that follows from it. **The concatenation of its output runs must not depend on how its input was
-cut**, nor on a ``snapshot``/``load`` between any two items; ``tests/support/operator_harness.py``
-asks that of every operator. Every operator emits in ``vs`` order and keeps back what would not be.
+An operator takes a run (see :mod:`rvertex.events.run`) and returns a run. **The concatenation of
+its output runs must not depend on how its input was cut into runs**, nor on a ``snapshot`` and
+``load`` between any two items. ``tests/support/operator_harness.py`` checks this for every
+operator. Every operator emits in ``vs`` order, so it buffers a row until no row with a smaller
+``vs`` can follow.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ _END = object()
 
 
 class Evaluator(Protocol):
-    """A vectorised expression; the planner's expressions are such."""
+    """A vectorised expression, as the planner's expressions are."""
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row of ``batch`` (columns ``_vs, _ve, payload``)."""
 
 
 def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list[pa.Array]:
-    """The values of each. Evaluators that offer ``evaluate_with`` share what they have in common.
+    """Evaluate expressions; ``evaluate_with`` lets them compute common subexpressions once.
 
-    They must then all be of one kind, as the expressions of a plan are.
+    If the first evaluator has ``evaluate_with``, all must be of one kind, as the expressions of one
+    plan are.
     """
     if len(evaluators) < 2 or not hasattr(evaluators[0], "evaluate_with"):
         return [evaluator.evaluate(batch) for evaluator in evaluators]
@@ -51,26 +53,27 @@ def evaluate_all(evaluators: Sequence[Evaluator], batch: pa.RecordBatch) -> list
 
 
 class Operator(Protocol):
-    """A running operator; owned by one vertex, called from one thread."""
+    """A running operator. One vertex owns it and calls it from one thread."""
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Consume the next run of each port (all carry the same CTIs) and return what follows.
+        """Consume the next run of each port and return the output run.
 
-        Unary operators have one port. Events of port 0 precede those of port 1 at equal ``vs``.
+        All runs carry the same CTIs (watermarks). Unary operators have one port. Events of port 0
+        precede those of port 1 at equal ``vs``.
         """
 
     def snapshot(self) -> OperatorState:
-        """The state now. O(1) by reference: later calls never change what was returned."""
+        """Return the state, in O(1), by reference. Later calls must not change it."""
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``, which this operator's ``snapshot`` returned."""
+        """Restore ``state``, which ``snapshot`` of the same specification returned."""
 
 
 class OperatorSpec(Protocol):
-    """A frozen dataclass that says what an operator does; it travels inside plans."""
+    """A frozen dataclass that describes an operator; plans contain it."""
 
-    #: Whether the CTIs it emits follow from its rows too. If not, they follow from the CTIs it gets
-    #: alone, whichever rows share its vertex; True is right for every operator, and may cost time.
+    #: Whether the emitted CTIs depend on the rows, too. False: they depend on the input CTIs alone,
+    #: whichever rows share the vertex. True is correct for every operator, but may be slower.
     holds_ctis: ClassVar[bool]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -96,20 +99,21 @@ class EmitsInPieces(Protocol):
     """An operator whose output may be larger than memory."""
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
-        """The output of ``process`` as consecutive runs, at least one.
+        """Return the output of ``process`` as consecutive runs, at least one.
 
-        All are taken before anything else is called. The operator may compute them meanwhile.
-        None: the next run needs an answer that is not there yet; the vertex is woken when it is.
+        The caller takes all runs before it calls any other method. The operator may compute them
+        while they are taken. None instead of a run: the next run needs a response that has not
+        arrived yet; the vertex is woken when it arrives.
         """
 
 
 def emits_in_pieces(operator: Operator) -> TypeGuard[EmitsInPieces]:
-    """Whether an operator does; ``isinstance`` takes 0.1 ms for one that does not."""
+    """Whether an operator emits in pieces; ``isinstance`` takes 0.1 ms if it does not."""
     return issubclass(type(operator), EmitsInPieces)
 
 
 def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[Run | None]:
-    """What a chain of operators emits, in as many pieces as the operators make of it."""
+    """Return the output of a chain of operators, in as many pieces as its operators emit."""
     if not operators:
         yield from ports
         return
@@ -125,12 +129,12 @@ def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[R
 
 
 class Pieces:
-    """The output of a step; computes one piece ahead."""
+    """The output runs of a step; the next run is computed one ahead."""
 
     def __init__(self) -> None:
         self._runs: Iterator[Run | None] = iter(())
         self._ahead: Run | None = None
-        #: The next piece needs an answer that is not there yet.
+        #: The next piece needs a response that has not arrived yet.
         self.is_waiting = False
 
     @property
@@ -139,12 +143,12 @@ class Pieces:
         return self._ahead is not None or self.is_waiting
 
     def begin(self, runs: Iterator[Run | None], *, as_one: bool) -> None:
-        """Start with the first piece; ``as_one``: all of them are one."""
+        """Start with the first piece; ``as_one``: concatenate all pieces into one."""
         self._runs = _joined(runs) if as_one else runs
         self._advance()
 
     def take(self) -> Run | None:
-        """The next piece; None: there is none, or it is waiting."""
+        """Return the next piece; None: there is none, or its response has not arrived."""
         if self._ahead is None and self.is_waiting:
             self._advance()
         run = self._ahead
@@ -159,11 +163,12 @@ class Pieces:
 
 
 def whole(runs: Iterator[Run | None]) -> Run:
-    """All pieces as one run; the operator waits by itself."""
+    """Concatenate all pieces; for operators that block until their responses arrive."""
     return concat([run for run in runs if run is not None])
 
 
 def _joined(runs: Iterator[Run | None]) -> Iterator[Run | None]:
+    """Pass each wait on, then yield all pieces as one run."""
     found: list[Run] = []
     for run in runs:
         if run is None:
@@ -175,10 +180,10 @@ def _joined(runs: Iterator[Run | None]) -> Iterator[Run | None]:
 
 @runtime_checkable
 class ShowsState(Protocol):
-    """An operator that shows its state in columns of the query."""
+    """An operator that shows its state to users, in columns of the query."""
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """Tables by name; a copy, the operator keeps its state."""
+        """Return the state as tables by name; a copy, the operator keeps its state."""
 
 
 def held_tables(operator: Operator) -> dict[str, pa.Table]:

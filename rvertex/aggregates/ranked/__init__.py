@@ -1,1 +1,1 @@
-"""Aggregates of rows by rank: the first of an order, or a value of the first."""
+"""Aggregates by rank: the first rows of an order, or a value of the first row."""

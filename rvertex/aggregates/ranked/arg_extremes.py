@@ -1,15 +1,16 @@
-"""The value of the row with the greatest or least rank: ``max_by`` and ``min_by``.
+"""The value of the row with the greatest or smallest rank: ``max_by`` and ``min_by``.
 
-Their input is one column of structs ``(rank, vs, value)``, so that an aggregate still has one
-column and its partial results are again such structs. Values may come as dictionaries; those kept
-are plain. Rows without a rank do not count; of equal ranks the earliest row is taken, by ``vs``,
-then in sequence order. NaN is greater than every number.
+The input is one column of structs ``(rank, vs, value)``. So an aggregate still has one column, and
+its partial results are structs of the same type. Input values may be dictionary-encoded; stored
+values are plain. Rows without a rank are skipped. Ties return the row with the smallest ``vs``,
+then the first in row order. NaN is greater than every number.
 
-Several values by one rank are looked for once: columns are known to have the same ranks and times
-by the place of their buffers, accumulators to hold the same ones by what they have taken so far.
+Several values by one rank are searched once. Two columns have the same ranks and times if they
+share their buffers. Two accumulators have the same ranks and times if they have taken the same
+updates so far, which their versions show.
 
-Invariants: those of :mod:`rvertex.aggregates.accumulators`; the result does not depend on the order
-in which partial results are merged, as long as equal (rank, vs) come in sequence order.
+Invariants: those of :mod:`rvertex.aggregates.accumulators`; and the result does not depend on the
+order in which partial results are merged, if equal (rank, vs) come in row order.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _SIGN = np.int64(2**63 - 1)
 
 
 def ranked_type(rank: pa.DataType, value: pa.DataType) -> pa.DataType:
-    """The type of a value with its rank."""
+    """The struct type of a value with its rank."""
     return pa.struct(list(zip(FIELDS, (rank, pa.int64(), value), strict=True)))
 
 
 def is_ranked_type(kind: pa.DataType) -> bool:
-    """Whether it is such a type, with a rank that can be compared."""
+    """Whether the type is a :func:`ranked_type` whose rank can be compared."""
     return (
         pa.types.is_struct(kind)
         and tuple(field.name for field in kind) == FIELDS
@@ -52,24 +53,24 @@ def is_ranked_type(kind: pa.DataType) -> bool:
 
 
 def has_numbers(kind: pa.DataType) -> bool:
-    """Whether its ranks are numbers, times or booleans, as :class:`Ranked` takes them."""
+    """Whether the ranks are numbers, times or booleans, which :class:`Ranked` needs."""
     return is_numpy_ordered(kind.field(0).type)
 
 
 def plain_ranked(kind: pa.DataType) -> pa.DataType:
-    """The type with plain values, if it is such a type; else the type itself."""
+    """A :func:`ranked_type` without dictionary encoding of the value; any other type unchanged."""
     if not is_ranked_type(kind) or not is_dictionary(value_type(kind)):
         return kind
     return ranked_type(kind.field(0).type, plain_type(value_type(kind)))
 
 
 def value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the value."""
+    """The type of the value of a :func:`ranked_type`."""
     return kind.field(2).type
 
 
 def values_of(column: pa.Array) -> pa.Array:
-    """The values; null where there is no struct."""
+    """The values of the structs; null where the struct is null."""
     return pc.struct_field(column, 2)
 
 
@@ -84,11 +85,11 @@ class Ranked:
         self._keys = GroupArray(np.int64, _LEAST)
         self._times = GroupArray(np.int64, 0)
         self._seen = GroupArray(np.bool_, False)
-        #: Those with the same one hold the same ranks and times, and so take the same rows.
+        #: Accumulators of one version have the same ranks and times, so they take the same rows.
         self._version: object = None
 
     def update(self, rows: Rows) -> None:
-        """Fold rows in."""
+        """Add rows to the groups."""
         self._store.grow(rows.groups)
         best, times = self._keys.writable(rows.groups), self._times.writable(rows.groups)
         seen = self._seen.writable(rows.groups)
@@ -110,15 +111,15 @@ class Ranked:
         self._store.put(code, kept)
 
     def columns(self) -> list[pa.Array]:
-        """The structs, null where there is none."""
+        """Return the structs, null for groups without one."""
         return [self._store.values()]
 
     def save(self) -> list[Saved]:
-        """The structs by reference; keys and times follow from them."""
+        """Return the structs by reference; ``restore`` recomputes keys and times from them."""
         return [*self._store.save()]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         self._version = object()
         self._store.restore(state[0], numbers(as_one_array(state[1])))
         column = self._store.values()
@@ -141,10 +142,10 @@ class Ranked:
         times: np.ndarray,
         seen: np.ndarray,
     ) -> _Winners:
-        """The rows to be taken in place of what is carried: at most one of a group."""
+        """Find the rows that replace a stored row, at most one per group."""
         keys, vs = self._order(column), numbers(column.field(1))
         hits, is_better = _best_rows(best, codes, keys)
-        # The carried row stays, unless it is worse, or as good and later.
+        # The stored row stays, unless its rank is worse, or equal with a later start.
         code = codes[hits]
         hits = hits[~seen[code] | is_better | (vs[hits] < times[code])]
         if len(hits) > 1:
@@ -155,18 +156,18 @@ class Ranked:
         return _Winners(self._version, column, at, codes[hits], keys[hits], vs[hits], ranks)
 
     def _order(self, column: pa.Array) -> np.ndarray:
-        """The ranks as int64 whose greatest is the best."""
+        """Convert ranks to int64 so that the greatest is the best."""
         keys = _sortable(column.field(0))
         return keys if self._is_max else ~keys
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Winners:
-    """What some rows change where the version was ``before``; it is the version after them.
+    """The replacements of one update: from version ``before`` to the version that is this object.
 
-    The rows ``at`` int64[m] are taken for the groups ``codes``; of them ``keys`` are the ranks in
-    the order that counts, ``times`` the starts, ``ranks`` both as columns. ``column`` keeps the
-    place of its buffers.
+    Rows ``at`` int64[m] replace the rows of the groups ``codes``. ``keys``: their ranks as int64 to
+    compare. ``times``: their starts. ``ranks``: both as columns. ``column`` is referenced so that
+    its buffers are not reused for other data.
     """
 
     before: object
@@ -179,19 +180,19 @@ class _Winners:
 
 
 def _place(column: pa.Array) -> tuple[pa.DataType, int, int, int]:
-    """Two columns that are alive and have no nulls are one and the same if this is the same."""
+    """A key of a column's buffers. Living columns without nulls are equal if their keys are."""
     return (column.type, column.buffers()[1].address, column.offset, len(column))
 
 
 def _best_rows(
     best: np.ndarray, codes: np.ndarray, keys: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with the greatest keys of their groups, counting ``best``, which is by group.
+    """Find the rows with the greatest keys of their groups; ``best``: the greatest so far.
 
-    Returns: these rows, and which of them exceed what was best before. ``best`` may be changed
-    where such a row is.
+    Returns: the rows, and which of them exceed the previous ``best``, which is by group. May
+    overwrite ``best`` where a row exceeds it.
     """
-    if len(best) == 1:  # a reduction takes a fraction of the time
+    if len(best) == 1:  # a reduction is much faster than ``ufunc.at``
         before, greatest = int(best[0]), int(keys.max())
         if greatest < before:
             return np.empty(0, np.int64), np.empty(0, bool)
@@ -204,7 +205,7 @@ def _best_rows(
 
 
 def with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """The rows that have a rank."""
+    """The rows that have a rank, and their codes."""
     ranks = pc.struct_field(column, 0)
     if not ranks.null_count:
         return codes, column
@@ -213,7 +214,7 @@ def with_rank(codes: np.ndarray, column: pa.Array) -> tuple[np.ndarray, pa.Array
 
 
 def _sortable(ranks: pa.Array) -> np.ndarray:
-    """Numbers, times or booleans as int64 in the same order; NaN comes last."""
+    """Convert numbers, times or booleans to int64 in the same order; NaN is the greatest."""
     values = numbers(ranks)
     if values.dtype == np.uint64:
         return values.view(np.int64) ^ np.int64(_LEAST)

@@ -1,8 +1,8 @@
-"""The functions ``max_by`` and ``min_by``; ranks that are text, bytes or decimals.
+"""The functions ``max_by`` and ``min_by``, and accumulators for ranks of text, bytes or decimals.
 
-:class:`RankedByValue` takes ranks that Arrow can sort. It is the same as
-:class:`rvertex.aggregates.ranked.arg_extremes.Ranked`, which has numbers for ranks: of equal ranks
-the earliest row is taken, by ``vs``, then in sequence order.
+:class:`RankedByValue` supports any rank that Arrow can sort. Its results are as those of
+:class:`rvertex.aggregates.ranked.arg_extremes.Ranked`, whose ranks are numbers. Ties return the row
+with the smallest ``vs``, then the first in row order.
 
 Invariants: those of :mod:`rvertex.aggregates.accumulators`.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class RankedByValue:
-    """The struct with the greatest (``is_max``) or least rank per group."""
+    """The struct with the greatest (``is_max``) or smallest rank per group."""
 
     def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
         self._column = column
@@ -45,7 +45,7 @@ class RankedByValue:
         self._store = ArrowStore(kind)
 
     def update(self, rows: Rows) -> None:
-        """Fold rows in."""
+        """Add rows to the groups."""
         self._store.grow(rows.groups)
         codes, column = with_rank(*rows.valid(self._column))
         if len(codes) == 0:
@@ -58,7 +58,7 @@ class RankedByValue:
         fields = [pa.concat_arrays([carried.field(k), parts[k]]) for k in range(3)]
         code = np.concatenate([kept, codes])
         table = pa.table({"code": code, "rank": fields[0], "vs": fields[1]})
-        # Stable, and what is carried comes first: of equal rows the earlier one is taken.
+        # The sort is stable and stored rows come first, so ties keep the earlier row.
         keys = [("code", "ascending"), ("rank", self._order), ("vs", "ascending")]
         order = pc.sort_indices(table, sort_keys=keys)
         first = order.filter(pa.array(heads_of(code[order.to_numpy()])))
@@ -68,15 +68,15 @@ class RankedByValue:
         self._store.put(touched, best)
 
     def columns(self) -> list[pa.Array]:
-        """The structs, null where there is none."""
+        """Return the structs, null for groups without one."""
         return [self._store.values()]
 
     def save(self) -> list[Saved]:
-        """The structs by reference."""
+        """Return the structs by reference."""
         return [*self._store.save()]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         self._store.restore(state[0], numbers(as_one_array(state[1])))
 
 

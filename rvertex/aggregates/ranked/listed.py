@@ -1,11 +1,11 @@
 """The functions ``listed`` and ``top_value``: values in the order of other values.
 
-``listed``: a list of values, or their text. Its input is a column of structs: ``by0``, ``by1``, ...
-and ``value``. A null struct is a row that does not count, so a null value can be an element. Equal
-rows are in sequence order. A list of distinct values has each where it is first. The argument is a
-:class:`ListOrder`.
+``listed`` returns a list of values, or their texts joined. Its input is a column of structs with
+the sort columns ``by0``, ``by1``, ... and ``value``. A null struct is a row to skip, so a null
+``value`` can be an element. Ties are in row order. A list of distinct values has each value where
+it comes first. The argument is a :class:`ListOrder`.
 
-``top_value``: the value of the first row, with the input and the argument of ``top_rows``.
+``top_value`` returns the value of the first row; input and argument are those of ``top_rows``.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Rows
     from rvertex.aggregates.function import Argument, Lane, Merged
 
-#: The field of the structs that has the value.
+#: The name of the struct field with the value.
 VALUE = "value"
 
 
 @dataclass(frozen=True, slots=True)
 class ListOrder:
-    """What the argument of ``listed`` states, as JSON."""
+    """The argument of ``listed``, as JSON."""
 
     ways: Ways = ()
     is_distinct: bool = False
-    #: The text between two values; None: the result is a list.
+    #: The separator of the joined texts; None: the result is a list.
     separator: str | None = None
 
     def __str__(self) -> str:
@@ -55,14 +55,14 @@ class ListOrder:
 
     @staticmethod
     def read(argument: Argument) -> ListOrder:
-        """The argument of an aggregate."""
+        """Parse the argument of an aggregate."""
         assert isinstance(argument, str), argument
         ways, is_distinct, separator = json.loads(argument)
         return ListOrder(read_ways(ways), is_distinct, separator)
 
 
 class ListedByOrder(Holistic):
-    """The values of each group as a list, null where there is none."""
+    """The values of each group as a sorted list, null if there is none."""
 
     def __init__(self, column: str, kind: pa.DataType, order: ListOrder) -> None:
         super().__init__(column, kind)
@@ -86,7 +86,7 @@ class ListedByOrder(Holistic):
         return pc.if_else(empty, pa.scalar(None, self._kind), lists)
 
     def _sorted(self, codes: np.ndarray, structs: pa.Array) -> np.ndarray:
-        """The places of the rows (int64[n]) by group, then by order, then by sequence."""
+        """The positions of the rows (int64[n]) by group, then by order, then in row order."""
         ways = self._order.ways
         by = sort_columns([pc.struct_field(structs, i) for i in range(len(ways))], ways)
         place = pa.array(np.arange(len(codes)))
@@ -129,7 +129,7 @@ def _top_type(kind: pa.DataType, argument: Argument) -> pa.DataType:
 
 
 def _top_value(merged: Merged) -> pa.Array:
-    """The last field of the only row of each list."""
+    """The last struct field (the value) of the only row of each list."""
     lists = _TOP.finish(merged)
     rows = pc.list_element(pc.if_else(lists.is_null(), _one_null(lists.type), lists), 0)
     return pc.struct_field(rows, rows.type.num_fields - 1)

@@ -1,15 +1,19 @@
-"""The function ``top_rows``: the first rows of a group by an order, each with its place.
+"""The function ``top_rows``: the first rows of a group by an order, each with its rank number.
 
-Its input is one column of structs: what rows are ordered by, their ``_vs``, and the row. Its
-argument says what counts as a place, how many there are, and which way each value goes:
-``"rank 10 desc, asc nulls first"``. ``row_number`` takes so many rows, of equal ones the earliest
-by ``_vs``, then in sequence order, or the latest if the argument says so; ``rank`` takes all that
-so few or fewer come before, and ``dense_rank`` all of the so many first distinct values. NaN is
-above all numbers. A result has the ``place`` of each row, its ``position`` in the list and, if the
-argument asks for ``copies``, which of equal rows it is (``copy``); ``place_`` is what such a column
-is called beside one of its name.
+The input is one column of structs: the sort columns, ``_vs``, and the row. The argument, such as
+``"rank 10 desc, asc nulls first"``, has the method, the limit, and the direction of each sort
+column:
 
-Invariant: the first rows of several parts are among the first of each; so parts merge.
+- ``row_number``: at most that many rows. Ties return the earliest by ``_vs``, then in row order; or
+  the latest if the argument has ``latest``.
+- ``rank``: all rows that fewer rows than the limit precede.
+- ``dense_rank``: all rows with one of the first distinct sort values.
+
+NaN is greater than every number. A result row has its ``place`` (the rank number), its ``position``
+in the list and, if the argument has ``copies``, its number among equal rows (``copy``). Such a
+column is renamed to ``place_`` and so on if the rows have a column of that name.
+
+Invariant: the first rows of a union are among the first rows of its parts, so parts merge.
 """
 
 from __future__ import annotations
@@ -33,10 +37,10 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Rows
     from rvertex.aggregates.function import Argument, Lane, Merged
 
-#: Per value: whether it goes down, and whether nulls come first.
+#: Per sort column: whether it is descending, and whether nulls come first.
 Ways = tuple[tuple[bool, bool], ...]
 KINDS = ("row_number", "rank", "dense_rank")
-#: Columns of the result before those of the row; the last only if it is asked for.
+#: Columns of the result before those of the row; ``copy`` only if requested.
 _PLACES = ("place", "position", "copy")
 _LATEST, _COPIES = ", latest", ", copies"
 _VS, _ROW = "vs", "row"
@@ -44,14 +48,14 @@ _VS, _ROW = "vs", "row"
 
 @dataclass(frozen=True, slots=True)
 class TopOrder:
-    """What the argument says."""
+    """The parsed argument."""
 
     kind: str
     rows: int
     ways: Ways
-    #: Equal rows are numbered.
+    #: Whether the result numbers equal rows.
     copies: bool = False
-    #: Of equal rows the latest come first.
+    #: Whether ties put the latest row first.
     latest: bool = False
 
     def __str__(self) -> str:
@@ -60,7 +64,7 @@ class TopOrder:
 
     @staticmethod
     def read(argument: Argument) -> TopOrder:
-        """The argument of an aggregate."""
+        """Parse the argument of an aggregate."""
         assert isinstance(argument, str), argument
         plain = argument.removesuffix(_COPIES)
         kind, rows, ways = plain.removesuffix(_LATEST).split(" ", 2)
@@ -68,24 +72,24 @@ class TopOrder:
         return TopOrder(kind, int(rows), read_ways(ways), copies, latest)
 
     def place_names(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """What places are called beside the columns of the rows."""
+        """The names of the place columns, with ``_`` appended if ``columns`` contains the name."""
         made: list[str] = []
         for name in _PLACES[: 3 if self.copies else 2]:
-            while name in columns:  # ends: there are finitely many
+            while name in columns:  # terminates: ``columns`` is finite
                 name += "_"
             made.append(name)
         return tuple(made)
 
 
 def written_ways(ways: Ways) -> str:
-    """The ways of values as text, such as ``desc, asc nulls first``."""
+    """Format sort directions as text, such as ``desc, asc nulls first``."""
     return ", ".join(
         f"{'desc' if down else 'asc'}{' nulls first' if first else ''}" for down, first in ways
     )
 
 
 def read_ways(text: str) -> Ways:
-    """The ways in a text of :func:`written_ways`."""
+    """Parse a text of :func:`written_ways`."""
     return tuple(
         (way.startswith("desc"), way.endswith("nulls first"))
         for way in (text.split(", ") if text else ())
@@ -103,7 +107,7 @@ class TopRows(Values):
     def shrink(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
         at, places = self._placed(codes, values)
         kept = at[places <= self._order.rows]
-        if self._order.latest:  # equal rows stay in the order in which they came
+        if self._order.latest:  # keep the buffer in row order, which decides ties
             kept = kept[np.lexsort((kept, codes[kept]))]
         return codes[kept], values.take(pa.array(kept))
 
@@ -117,7 +121,7 @@ class TopRows(Values):
         return pc.if_else(empty, pa.scalar(None, lists.type), lists)
 
     def _placed(self, codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Where all of them are (int64[n]) by group and order, and their places (int64[n])."""
+        """Sort all rows by group and order; return their positions and places, int64[n] each."""
         ways = self._order.ways
         by = sort_columns([pc.struct_field(values, i) for i in range(len(ways))], ways)
         columns = {"code": pa.array(codes), **by, _VS: pc.struct_field(values, len(ways))}
@@ -145,25 +149,25 @@ class TopRows(Values):
 
 
 def sort_keys(columns: Iterable[str], ways: Ways) -> list[tuple[str, str]]:
-    """What Arrow sorts by: all of the columns, those of values the way they go."""
+    """The sort keys for Arrow: all ``columns``, those of values in the direction of ``ways``."""
     down = {f"value{i}" for i, (is_down, _) in enumerate(ways) if is_down}
     return [(name, "descending" if name in down else "ascending") for name in columns]
 
 
 def sort_columns(values: Sequence[pa.Array], ways: Ways) -> dict[str, pa.Array]:
-    """Columns that order rows as their values do: flags for nulls and NaN, and what is left."""
+    """The columns for Arrow to sort by: flags for nulls and NaN, and the values without these."""
     columns: dict[str, pa.Array] = {}
     for i, (value, (down, nulls_first)) in enumerate(zip(values, ways, strict=True)):
         value = plain_array(value)
         none = value.is_null()
         columns[f"null{i}"] = (pc.invert(none) if nulls_first else none).cast(pa.int8())
-        if pa.types.is_float16(value.type):  # Arrow neither adds nor sorts them
+        if pa.types.is_float16(value.type):  # Arrow can neither add nor sort float16
             value = value.cast(pa.float32())
         if pa.types.is_floating(value.type):
             nan = pc.fill_null(pc.is_nan(value), False)
             columns[f"nan{i}"] = (pc.invert(nan) if down else nan).cast(pa.int8())
             value = pc.if_else(nan, pa.scalar(0, value.type), value)
-            value = pc.add(value, pa.scalar(0, value.type))  # -0.0 is 0.0
+            value = pc.add(value, pa.scalar(0, value.type))  # turns -0.0 into 0.0
         if pa.types.is_boolean(value.type):
             value = value.cast(pa.int8())
         columns[f"value{i}"] = value
@@ -171,7 +175,7 @@ def sort_columns(values: Sequence[pa.Array], ways: Ways) -> dict[str, pa.Array]:
 
 
 def _changes(columns: list[pa.Array]) -> np.ndarray:
-    """Where a row differs from the one before it."""
+    """Whether each row differs from the row before it."""
     rows = len(columns[0])
     changed = np.zeros(rows, bool)
     if rows == 0:
@@ -179,7 +183,7 @@ def _changes(columns: list[pa.Array]) -> np.ndarray:
     for column in columns:
         before, after = column.slice(0, rows - 1), column.slice(1)
         differs = pc.fill_null(pc.not_equal(before, after), False)
-        # A null is told from others by its flag.
+        # The flag column distinguishes nulls, so the value itself is ignored there.
         changed[1:] |= differs.to_numpy(zero_copy_only=False)
     return changed
 
@@ -192,7 +196,7 @@ def _result_type(kind: pa.DataType, argument: Argument) -> pa.DataType:
 
 
 def _finish(merged: Merged) -> pa.Array:
-    """Lists of rows with their places."""
+    """Build the result: lists of rows with their places."""
     lists, order = merged.value, TopOrder.read(merged.argument)
     kind = _result_type(lists.type, merged.argument)
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
@@ -214,7 +218,7 @@ def _finish(merged: Merged) -> pa.Array:
 
 
 def _copies(codes: np.ndarray, columns: Sequence[pa.Array]) -> np.ndarray:
-    """Which of the equal rows of its list each is, from 1 on."""
+    """The number of each row among the equal rows of its list, from 1."""
     keys = [pa.array(codes), *map(plain_array, columns)]
     same = numbered_keys([key.type for key in keys], keys, len(codes)).codes
     order = np.argsort(same, kind="stable")
@@ -224,7 +228,7 @@ def _copies(codes: np.ndarray, columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _takes(kind: pa.DataType) -> bool:
-    """Structs of values that can be compared, a time and a row."""
+    """Whether the type is a struct of comparable sort columns, a time and a row."""
     if not pa.types.is_struct(kind) or kind.num_fields < 2 or kind.field(-1).name != _ROW:
         return False
     return all(has_order(kind.field(i).type) for i in range(kind.num_fields - 2))

@@ -70,7 +70,7 @@ class EdgeAggregate:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -78,7 +78,7 @@ class EdgeAggregate:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeAggregateOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return EdgeAggregateOperator(self, payload)
 
@@ -106,7 +106,7 @@ class _Way(Protocol):
         """The aggregates' columns after each step, and whether the key has living rows then."""
 
     def keep(self, codes: np.ndarray) -> None:
-        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def save(self) -> dict[str, pa.Table]: ...
     def restore(self, tables: Mapping[str, pa.Table]) -> None: ...
@@ -126,7 +126,7 @@ class EdgeAggregateOperator:
         self._way = self._chosen()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The changes at the instants that are past."""
+        """Emit the changes at all instants that have passed."""
         (run,) = ports
         given = Run(run.events.select(event_schema(self._needed).names), run.ctis)
         (settled,) = self._instants.take([given])
@@ -157,7 +157,7 @@ class EdgeAggregateOperator:
         return OperatorState({"frontier": frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._instants.restore(state.header["frontier"], state.tables)
         self._keys.restore(state.tables)
         self._results.restore(state.tables)

@@ -89,7 +89,7 @@ class EdgeJoin:
         )
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -97,7 +97,7 @@ class EdgeJoin:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeJoinOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         return EdgeJoinOperator(self, inputs)
 
     def stored(self, i: int, payload: pa.Schema) -> pa.Schema:
@@ -141,7 +141,7 @@ class EdgeJoinOperator:
         self._matched = Presence()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The events at the instants that are past."""
+        """Emit the events at all instants that have passed."""
         lo = self._instants.frontier
         columns = [event_schema(stored).names for stored in self._stored]
         given = [Run(run.events.select(c), run.ctis) for run, c in zip(ports, columns, strict=True)]
@@ -160,7 +160,7 @@ class EdgeJoinOperator:
         return Run(out, ports[0].ctis)
 
     def snapshot(self) -> OperatorState:
-        """Living rows and what waits, by reference."""
+        """Living and buffered rows, by reference."""
         frontier, tables = self._instants.save()
         for name, side in zip(_SIDES, self._sides, strict=True):
             tables[name] = side.table()
@@ -169,7 +169,7 @@ class EdgeJoinOperator:
         return OperatorState({"frontier": frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._reset()
         self._instants.restore(state.header["frontier"], state.tables)
         for i, name in enumerate(_SIDES):

@@ -58,7 +58,7 @@ class EdgeOfBegins:
         return pa.schema([field for field in whole if field.name != NUMBER])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -66,7 +66,7 @@ class EdgeOfBegins:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeOfBeginsOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         return EdgeOfBeginsOperator(self, inputs)
 
 
@@ -126,7 +126,7 @@ class EdgeOfBeginsOperator:
         return joined_states({"inner": self._inner.snapshot()}, header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         tables = state.tables
         self._inner.load(part_state(state, "inner"))
         self._settled.load(state.header["frontier"], [tables["waiting"]])

@@ -32,7 +32,7 @@ class Presence:
         self._since = GroupArray(np.int64, MIN_TIME)
 
     def cover(self, codes: int) -> None:
-        """Make room for so many codes."""
+        """Grow the arrays to ``codes`` entries."""
         if codes > len(self._count):
             self._count.writable(codes)
             self._since.writable(codes)

@@ -95,13 +95,13 @@ class Results:
         return in_order([(edges, rows.take(pa.array(at)))], self.schema)
 
     def keep(self, codes: np.ndarray) -> None:
-        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
         for store in self._stores:
             store.adopt(store.values(codes))
         self._began.adopt(self._began.read()[codes])
 
     def cover(self, codes: int) -> None:
-        """Make room for so many codes."""
+        """Grow the arrays to ``codes`` entries."""
         for store in self._stores:
             store.grow(codes)
         if codes > len(self._began):
@@ -116,7 +116,7 @@ class Results:
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         self._began.adopt(numbers(as_one_array(tables["began"].column(0))))
         for i, store in enumerate(self._stores):
             at = numbers(as_one_array(tables[f"place{i}"].column(0)))

@@ -62,11 +62,11 @@ class EdgeRunningSessions(OverSessions):
     renews: bool = False
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: start edges have no end."""
+        """None: a row may never end."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeRunningSessionsOperator:
-        """No session yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return EdgeRunningSessionsOperator(self, payload)
 
@@ -105,7 +105,7 @@ class EdgeRunningSessionsOperator:
         self._waiting = empty_batch(self._needed)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The changes at the instants that are past."""
+        """Emit the changes at all instants that have passed."""
         (run,) = ports
         rows, self._waiting, promise = parted(self._waiting, run, self._needed.names)
         is_death = is_end(int64_column(rows, VS), int64_column(rows, VE))
@@ -136,7 +136,7 @@ class EdgeRunningSessionsOperator:
         return OperatorState({"sessions": self._sessions}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._sessions = state.header["sessions"]
         self._keys.restore(state.tables)
         self._results.restore(state.tables)

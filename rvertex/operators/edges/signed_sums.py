@@ -92,7 +92,7 @@ class SignedSums:
         return columns, counts[None]
 
     def keep(self, codes: np.ndarray) -> None:
-        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
         for array in self._carried:
             array.adopt(array.read()[codes])
 
@@ -102,7 +102,7 @@ class SignedSums:
         return {"carried": pa.table({f"c{i}": values for i, values in enumerate(arrays)})}
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         for array, column in zip(self._carried, tables["carried"].columns, strict=True):
             array.adopt(numbers(as_one_array(column)))
 

@@ -45,15 +45,15 @@ class EdgeSpread:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: start edges have no end."""
+        """None: a row may never end."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeSpreadOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return EdgeSpreadOperator(payload)
 
@@ -65,7 +65,7 @@ class EdgeSpreadOperator:
         self._instants = Instants([payload])
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The begins and ends at the instants that are past."""
+        """Emit the starts and ends at all instants that have passed."""
         (run,) = ports
         (settled,) = self._instants.take(ports)
         births, deaths = settled.births, settled.deaths
@@ -76,12 +76,12 @@ class EdgeSpreadOperator:
         return Run(events.take(pa.array(order)), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """What waits, by reference."""
+        """The buffered rows, by reference."""
         frontier, tables = self._instants.save()
         return OperatorState({"frontier": frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._instants.restore(state.header["frontier"], state.tables)
 
 

@@ -56,7 +56,7 @@ class EdgeWindows:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -64,7 +64,7 @@ class EdgeWindows:
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeWindowsOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return EdgeWindowsOperator(self, payload)
 
@@ -91,11 +91,11 @@ class EdgeWindowsOperator:
         return Run(concatenated(out, self._schema), ctis)
 
     def snapshot(self) -> OperatorState:
-        """Living rows and what waits, by reference."""
+        """Living and buffered rows, by reference."""
         return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._open = self._closing.load(state)
 
     def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:

@@ -1,1 +1,1 @@
-"""Temporal joins: inner, left, anti, and with a condition."""
+"""Temporal joins: inner, left, anti, with a condition, as-of, and by interval."""

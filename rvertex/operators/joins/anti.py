@@ -1,13 +1,13 @@
-"""ANTI JOIN: left events, alive only while no right event with equal keys is.
+"""ANTI JOIN: left events, alive only while no right event with equal keys is alive.
 
-A left event becomes the pieces of its lifetime that lie outside the lifetimes of all its matches;
-none, if they cover it. At each instant the rows alive are the left rows for which no right row with
-equal keys is alive. Null keys match nothing, so such a left event stays whole. Pieces that touch do
-not occur. They come by (start, order of the left events).
+The result has the pieces of each left event's lifetime that are outside the lifetimes of all its
+matches; no piece if the matches cover it. So at each instant the live result rows are the live left
+rows without a live match. Null keys match nothing, so such a left event stays whole. Two pieces of
+an event never touch. Pieces come by (start, order of the left events).
 
-A piece's end is settled by the CTI at the event's end, or after the match that ended it; until then
-it holds back those after it, and ``CTI(t)`` becomes the start of the first piece that is not
-settled at ``t``.
+A piece's end is final at the CTI (watermark) at the event's end, or after the match that ended it.
+Until then the piece holds back later pieces, and ``CTI(t)`` becomes the start of the first piece
+whose end is not final at ``t``.
 
     left                right                    out
     [100, 110) k=1      [101, 103) k=1
@@ -17,10 +17,10 @@ settled at ``t``.
     CTI(107)            CTI(107)                 [103, 106) k=1, CTI(107)
     CTI(110)            CTI(110)                 [109, 110) k=1, CTI(110)
 
-Invariants: (1) a piece is begun when it is certain that it starts: at its event's start, if nothing
-covers the key there, and wherever the cover of the key ends; then it is a matter of clipping
-(:mod:`rvertex.operators.lifetimes.clipping`); (2) a step costs time in its new rows and the pieces
-they begin or end.
+Invariants: (1) a piece is created once its start is certain: at its event's start if no match
+covers the key there, and wherever the cover of the key ends. Its end is then found by clipping it
+at the next match (:mod:`rvertex.operators.lifetimes.clipping`); (2) a step takes time in its new
+rows and the pieces that begin or end in it.
 """
 
 from __future__ import annotations
@@ -74,15 +74,19 @@ class AntiJoin:
         return pa.schema([(name, left.field(column).type) for column, name in self.output])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """A piece waits for the end of its event; the cover that it follows was longer ago."""
+        """The greatest left lifetime plus the greatest lifetime of either side.
+
+        A piece is buffered until its event ends. The match whose end began the piece started up to
+        its own lifetime earlier.
+        """
         return sum_us(durations[0], greatest_us(durations))
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Pieces of left events."""
+        """At most the left's: the result has pieces of left events."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> AntiJoinOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return AntiJoinOperator(self, inputs)
 
 
@@ -97,7 +101,7 @@ class AntiJoinOperator:
         self._stored = pa.schema([left.field(name) for name in columns])
         self._right_keys = pa.schema([right.field(n) for n in dict.fromkeys(spec.right_on)])
         self._key_types = [left.field(name).type for name in spec.left_on]
-        #: After a step: every piece that starts before this has been put out.
+        #: Every piece that starts before this has been emitted; set at the end of a step.
         self.released_before: int = MIN_TIME
         self._memory = UNLIMITED
         self._reset()
@@ -115,9 +119,9 @@ class AntiJoinOperator:
         self._clipping = Clipping(event_schema(self._stored))
 
     def process(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> Run:
-        """Begin and end pieces, and emit those that are settled.
+        """Begin and end pieces, and emit those whose ends are final.
 
-        ``seen``: runs whose time counts although their events do not.
+        ``seen``: runs that advance time, but whose events are ignored.
         """
         before = self._settled.frontier
         names = (self._stored.names, self._right_keys.names)
@@ -138,11 +142,11 @@ class AntiJoinOperator:
         return Run(self._named(out.events), out.ctis)
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """The row for whose end it waits."""
+        """Start and columns of the row that holds back the output; None: there is none."""
         return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
-        """What is held, by reference."""
+        """The buffered rows, by reference."""
         left, right = self._settled.tables()
         header = {
             "frontier": self._settled.frontier,
@@ -159,7 +163,7 @@ class AntiJoinOperator:
         return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._reset()
         header, tables = state.header, state.tables
         frontier = header["frontier"]
@@ -175,6 +179,7 @@ class AntiJoinOperator:
     def _advance(
         self, left: pa.RecordBatch, right: pa.RecordBatch, before: int, frontier: int
     ) -> None:
+        """Add the new events of both sides, and create the pieces up to ``frontier``."""
         nulls = null_keys([right.column(name) for name in self._spec.right_on])
         if nulls is not None:
             right = right.filter(pa.array(~nulls))
@@ -190,7 +195,7 @@ class AntiJoinOperator:
         self._remember(new, frontier)
 
     def _uncovered(self, new: _Lefts, rights: Rights | None) -> _Begun:
-        """The pieces that start with their events."""
+        """The pieces that begin at the start of their event."""
         known = np.flatnonzero(new.codes >= 0)
         covered = np.zeros(len(new.codes), bool)
         vs = new.vs[known]
@@ -198,7 +203,7 @@ class AntiJoinOperator:
         return new.begun(np.flatnonzero(~covered), None)
 
     def _resumed(self, ended: Ended) -> list[_Begun]:
-        """The pieces of older events that start where a cover ends."""
+        """The pieces of older events that begin where a cover ends."""
         if self._lefts.runs == 0 or len(ended.codes) == 0:
             return []
         begun = []
@@ -222,7 +227,7 @@ class AntiJoinOperator:
         self._lefts.expire(frontier)
 
     def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
-        """Codes of left rows, -1 where a key is null."""
+        """The codes of left rows, -1 if a key is null."""
         columns = [events.column(name) for name in self._spec.left_on]
         return self._keys.matching_codes(columns)
 
@@ -237,7 +242,7 @@ class AntiJoinOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """Pieces that begin in this step, without their ends by matches."""
+    """Pieces that begin in this step, not yet cut at matches."""
 
     stored: pa.RecordBatch
     codes: np.ndarray
@@ -258,7 +263,7 @@ class _Lefts:
         self.first_ordinal = first_ordinal
 
     def begun(self, rows: np.ndarray, times: np.ndarray | None) -> _Begun:
-        """Pieces of ``rows`` that begin at ``times``, or with their events."""
+        """Pieces of ``rows`` that begin at ``times``; None: at the start of their events."""
         is_all = times is None and len(rows) == len(self.codes)
         stored = self.stored if is_all else self.stored.take(pa.array(rows))
         starts = self.vs[rows] if times is None else times
@@ -266,7 +271,7 @@ class _Lefts:
 
 
 def _resumed_within(new: _Lefts, ended: Ended) -> list[_Begun]:
-    """The pieces of new events that start where a cover ends."""
+    """The pieces of new events that begin where a cover ends."""
     if len(new.codes) == 0 or len(ended.codes) == 0:
         return []
     timeline = Timeline(ended.codes, ended.times, new.codes, new.vs)
@@ -276,7 +281,7 @@ def _resumed_within(new: _Lefts, ended: Ended) -> list[_Begun]:
 
 
 def _joined(parts: list[_Begun], schema: pa.Schema) -> tuple[pa.RecordBatch, np.ndarray]:
-    """All pieces by (start, ordinal) as events, and their codes."""
+    """Concatenate pieces by (start, ordinal); return them as events, and their codes."""
     vs, ve, ordinal, codes = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("vs", "ve", "ordinal", "codes")

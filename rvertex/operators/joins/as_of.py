@@ -1,13 +1,14 @@
-"""AS-OF JOIN: each left event with one right event of its key, that nearest to its start.
+"""AS-OF JOIN: each left event with the right event of its key whose start is nearest to its start.
 
-Times are compared by starts; how long events live is of no matter, and the left ones stay as they
-are. ``backward`` takes the last right event at or before the start, ``forward`` the first at or
-after it, ``nearest`` the one least far, of several the last. None may be farther than the
-tolerance. Null keys match nothing. Without a match the right columns are null, or the event is
-left out.
+The join compares starts; the ends of events are ignored, and left lifetimes are unchanged.
+``backward`` takes the last right event at or before the left start, ``forward`` the first at or
+after it, ``nearest`` the nearest; on ties the latest. No match may be farther than the tolerance.
+Null keys match nothing. Without a match the right columns are null, or the event is dropped
+(``is_outer``).
 
-What lies ahead has to be waited for: an event leaves when the time has come to its start and the
-tolerance, and so ``CTI(t)`` becomes ``CTI(t - tolerance)``; ``backward`` does not wait.
+``forward`` and ``nearest`` need later right events. So an event leaves when time has reached its
+start plus the tolerance, and ``CTI(t)`` (a watermark) becomes ``CTI(t - tolerance)``. ``backward``
+emits at once.
 
     nearest within 3    left              right           out
                         [1, 2) k=1        [2, 3) k=1 a
@@ -16,11 +17,11 @@ tolerance, and so ``CTI(t)`` becomes ``CTI(t - tolerance)``; ``backward`` does n
                         CTI(9)            CTI(9)          CTI(6)
                         CTI(10)           CTI(10)         [6, 9) k=1 b, CTI(7)
 
-Invariants: (1) an event that waits knows its last match at or before it, and its first one after it
-once that has come, by their numbers in the store; (2) a key's events wait for what follows in one
-chain, which the next match takes as a whole; so a step costs time in its new events and those that
-leave, amortised; (3) matches that nothing can choose any more are thrown away when they are more
-than half of the store.
+Invariants: (1) a buffered left event has the store numbers of its last match at or before it, and
+of its first match after it once that has arrived; (2) the buffered events of a key that lack a
+later match are in one chain, which the next match takes as a whole. So a step takes amortised time
+in its new events and those that leave; (3) matches that no event can use any more are dropped when
+they are more than half of the store.
 """
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ _CODES_SLACK = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class AsOfJoin:
-    """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types.
+    """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types.
 
-    ``output``: (side, its column, output name). ``tolerance_us`` None: any distance, which only
-    ``backward`` can do. ``is_outer``: left events without a match stay.
+    ``output``: (side, its column, output name). ``tolerance_us``: the greatest distance between the
+    starts; None: any distance, for ``backward`` only. ``is_outer``: keep left events without a
+    match.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -83,7 +85,7 @@ class AsOfJoin:
 
     @property
     def wait_us(self) -> int:
-        """How long after its start an event has to wait."""
+        """How long an event is buffered after its start, us: the tolerance, 0 if ``backward``."""
         return 0 if self.strategy == "backward" else self.tolerance_us or 0
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -94,20 +96,24 @@ class AsOfJoin:
         )
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """How far back waiting events started, and their matches before that."""
+        """The wait for later matches plus the tolerance for earlier ones, us.
+
+        A buffered left event started at most ``wait_us`` before the last CTI. Its match may start
+        up to the tolerance before that (not for ``forward``). None: the tolerance has no bound.
+        """
         back = 0 if self.strategy == "forward" else self.tolerance_us
         return sum_us(self.wait_us, back)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Left lifetimes stay."""
+        """The left's: lifetimes do not change."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> AsOfJoinOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return AsOfJoinOperator(self, inputs)
 
     def stored(self, side: Side, payload: pa.Schema) -> pa.Schema:
-        """The columns of a side that are kept: its keys and what is put out."""
+        """The columns of a side that are stored: its keys and its output columns."""
         keys = self.left_on if side == "left" else self.right_on
         wanted = [*keys, *(column for s, column, _ in self.output if s == side)]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
@@ -123,7 +129,7 @@ class AsOfJoinOperator:
         self._left = event_schema(spec.stored("left", left))
         self._right = event_schema(spec.stored("right", right))
         self._key_types = [left.field(name).type for name in spec.left_on]
-        #: The least CTI that is one after waiting.
+        #: Input CTIs below this would become CTIs before ``MIN_TIME``, so they are dropped.
         self._low = MIN_TIME + spec.wait_us
         self._reset()
 
@@ -137,7 +143,7 @@ class AsOfJoinOperator:
         self._chains = KeyChains()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Match what has come, and emit what has waited long enough."""
+        """Match new events, and emit events that have waited long enough."""
         runs = [
             Run(run.events.select(schema.names), run.ctis)
             for run, schema in zip(ports, (self._left, self._right), strict=True)
@@ -157,7 +163,7 @@ class AsOfJoinOperator:
         return Run(events, moved)
 
     def snapshot(self) -> OperatorState:
-        """What is held, by reference."""
+        """The buffered rows, by reference."""
         left, right = self._settled.tables()
         tables = {
             "left": left,
@@ -168,7 +174,7 @@ class AsOfJoinOperator:
         return OperatorState({"frontier": self._settled.frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._reset()
         tables = state.tables
         self._settled.load(state.header["frontier"], [tables["left"], tables["right"]])
@@ -180,6 +186,7 @@ class AsOfJoinOperator:
         self._forget()
 
     def _match(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
+        """Find the matches of new left events, and add the new right events."""
         right, right_codes = self._marks(right)
         codes = self._left_codes(left)
         before = np.full(len(codes), _NONE, np.int64)
@@ -206,7 +213,7 @@ class AsOfJoinOperator:
         self._chain(codes, after, first)
 
     def _follow(self, codes: np.ndarray, numbers: np.ndarray) -> None:
-        """Give the events that wait the first match after them."""
+        """Set the first later match of the buffered events of ``codes``."""
         order = sorting(codes)
         earliest = order[heads_of(codes[order])]
         which, waiting = self._chains.take(codes[earliest])
@@ -214,13 +221,14 @@ class AsOfJoinOperator:
         self._waiting.follow(waiting[held], numbers[earliest[which[held]]])
 
     def _chain(self, codes: np.ndarray, after: np.ndarray, first: int) -> None:
+        """Add new left events without a later match to the chains of their keys."""
         if self._spec.strategy == "backward":
             return
         waits = np.flatnonzero((after < 0) & (codes >= 0))
         self._chains.add(codes[waits], first + waits)
 
     def _marks(self, right: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-        """The right events that can be chosen: of one key and start the first, or else the last."""
+        """The right events that can be a match: per key and start the first, or else the last."""
         columns = [right.column(name) for name in self._spec.right_on]
         nulls = null_keys(columns)
         if nulls is not None:
@@ -238,7 +246,7 @@ class AsOfJoinOperator:
         return right.take(pa.array(rows)), codes[rows]
 
     def _remember(self, right: pa.RecordBatch, codes: np.ndarray | None = None) -> np.ndarray:
-        """Keep matches; the last of a key is what a later event comes after."""
+        """Store matches and return their numbers; later events find the last one of their key."""
         if codes is None:
             codes = self._keys.codes([right.column(name) for name in self._spec.right_on])
         numbers = self._rights.add(right)
@@ -250,6 +258,7 @@ class AsOfJoinOperator:
         return self._keys.matching_codes(columns)
 
     def _released(self) -> pa.RecordBatch:
+        """The events that have waited long enough, with their matches."""
         frontier = self._settled.frontier
         until = frontier if frontier == INF_TIME else frontier - self._spec.wait_us
         left, before, after = self._waiting.release(until)
@@ -265,7 +274,7 @@ class AsOfJoinOperator:
         return pa.RecordBatch.from_arrays(columns, schema=self._output)
 
     def _chosen(self, vs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """The number of the match of each event."""
+        """The number of the match of each event; negative: none."""
         spec = self._spec
         behind, is_behind = self._distance(vs, before, 1)
         if spec.strategy == "backward":
@@ -279,18 +288,18 @@ class AsOfJoinOperator:
     def _distance(
         self, vs: np.ndarray, numbers: np.ndarray, sign: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How far matches are, uint64[n], and which are there and near enough."""
+        """The distances of matches, uint64[n], and which matches are within the tolerance."""
         is_there = numbers >= 0
         far = np.zeros(len(vs), np.uint64)
         times = self._rights.times(numbers[is_there])
         apart = vs[is_there] - times if sign > 0 else times - vs[is_there]
-        far[is_there] = apart.view(np.uint64)  # right where the difference exceeds int64, too
+        far[is_there] = apart.view(np.uint64)  # as uint64 it is correct even above int64
         if self._spec.tolerance_us is not None:
             is_there = is_there & (far <= np.uint64(self._spec.tolerance_us))
         return far, is_there
 
     def _forget(self) -> None:
-        """Keep those matches alone that may still be chosen."""
+        """Drop matches that no event can use any more."""
         rights, table = self._rights, self._rights.table()
         whole = join_batches(table.to_batches()) if len(rights) else empty_batch(self._right)
         needed = np.zeros(len(rights), bool)

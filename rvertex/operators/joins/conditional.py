@@ -1,18 +1,18 @@
-"""LEFT and ANTI JOIN with a condition over both events besides equal keys: what is a match?
+"""LEFT and ANTI JOIN with a condition over both events, in addition to equal keys.
 
-A pair is a match where its keys are equal, its lifetimes overlap and ``where`` is true of it (null
-is not). With that word changed everything is as in :mod:`rvertex.operators.joins.left` and
-:mod:`rvertex.operators.joins.anti`: order, CTIs, what waits for what. (An inner join with a
-condition is the inner join and a filter.)
+A pair is a match if its keys are equal, its lifetimes overlap and ``where`` is true of it (null is
+not true). Everything else is as in :mod:`rvertex.operators.joins.left` and
+:mod:`rvertex.operators.joins.anti`: order, CTIs (watermarks), and buffering. An inner join with a
+condition is the inner join and a filter, so it is not here.
 
     left                   right                   where left.x < right.y: anti
     [100, 110) k=1 x=5     [101, 103) k=1 y=9      [100, 101) k=1 x=5
                            [104, 108) k=1 y=2      no match: 5 < 2 is false
     CTI(110)               CTI(110)                [103, 110) k=1 x=5, CTI(110)
 
-Theory: left events are numbered. The inner join, filtered, gives for each number the times at which
-its event is matched; then an event is alone where no such time of its own number is, which is an
-anti join by number. Invariant: numbers are those of the left events in merged order, from 0.
+Theory: left events are numbered. The filtered inner join yields, per number, the lifetimes of the
+matches. The event is alone outside of these, which is an anti join by number. Invariant: numbers
+are those of the left events in merged order, from 0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PAIRS, _ALONE = "pairs", "alone"
 class ConditionalJoin:
     """Port 0 is left, port 1 is right. ``output``: (side, its column, output name).
 
-    ``reads``: the same for the columns of ``where``; one name means one column in both.
+    ``reads``: the same for the columns of ``where``; equal names in both mean the same column.
     """
 
     holds_ctis: ClassVar[bool] = True
@@ -77,7 +77,7 @@ class ConditionalJoin:
         return pa.schema([pairs.field(name) for _, _, name in self.output])
 
     def pairs(self, number: str) -> TemporalJoin:
-        """The inner join with all that is needed of a pair; the left number is ``number``."""
+        """The inner join with all columns that a pair needs; ``number``: the left number."""
         named = {name: (side, column) for side, column, name in (*self.output, *self.reads)}
         columns: list[tuple[Side, str, str]] = [(*named[name], name) for name in named]
         if number:
@@ -85,15 +85,15 @@ class ConditionalJoin:
         return TemporalJoin(self.left_on, self.right_on, tuple(columns))
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """As without a condition: matches live no longer than their events."""
+        """As the anti join without a condition: a match lives no longer than its events."""
         return sum_us(durations[0], greatest_us(durations))
 
     def output_duration(self, durations: Durations) -> int | None:
-        """No row outlives its left event."""
+        """At most the left's."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ConditionalJoinOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return ConditionalJoinOperator(self, inputs)
 
 
@@ -115,7 +115,7 @@ class ConditionalJoinOperator:
         on = (self._number,)
         output = tuple((column, name) for side, column, name in spec.output if side == "left")
         self._alone: AntiJoinOperator = AntiJoin(on, on, output).open([numbered, marks])
-        #: Matches that start at or after the first piece that is not settled.
+        #: Buffered matches: they start at or after the first piece whose end is not final.
         self._held = SortedRuns(self._schema)
         self._next = 0
 
@@ -125,7 +125,7 @@ class ConditionalJoinOperator:
         give_memory(self._alone, memory)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Find the matches, then what they leave of the left events."""
+        """Find the matches, then the pieces of left events without a match."""
         left, right = ports
         numbers = np.arange(self._next, self._next + left.events.num_rows)
         self._next += len(numbers)
@@ -142,12 +142,12 @@ class ConditionalJoinOperator:
         return interleaved(self._held, alone, self._alone.released_before, self._schema)
 
     def snapshot(self) -> OperatorState:
-        """Both parts and the matches held, by reference."""
+        """The states of both parts and the buffered matches, by reference."""
         parts = {_PAIRS: self._pairs.snapshot(), _ALONE: self._alone.snapshot()}
         return joined_states(parts, {"next": self._next}, {"held": self._held.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._pairs.load(part_state(state, _PAIRS))
         self._alone.load(part_state(state, _ALONE))
         self._next = state.header["next"]

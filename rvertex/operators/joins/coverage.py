@@ -1,9 +1,9 @@
-"""When is any right event of a key alive? The lifetimes of a key, merged, as time goes on.
+"""When is any right event of a key alive? The union of the lifetimes per key, as time advances.
 
-Invariants: (1) ``end`` of a key is the greatest end of its events that have started; when time has
-passed it, the key is not covered; (2) the entries of the queue of ends are those that are to come
-(some are out of date: the key's end has grown since); they are all of the state; (3) time is spent
-on new events and on each end once.
+Invariants: (1) ``end`` of a key is the greatest end of its events that have started. Once time has
+passed it, the key is not covered; (2) the queue has the ends that are still ahead, and is the whole
+state. An entry is obsolete if the key's end has grown since; (3) time is spent on new events, and
+once on each end.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Keys that stop to be covered, and when. Sorted by time."""
+    """The keys whose cover ends, and the time of each. Sorted by time."""
 
     codes: np.ndarray
     times: np.ndarray
 
 
 class Coverage:
-    """Over right events of ``keys`` columns, given complete up to a common time."""
+    """Covers keys by right events; events arrive complete up to a common time."""
 
     def __init__(self, keys: pa.Schema, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
         self._schema = event_schema(keys)
@@ -45,28 +45,29 @@ class Coverage:
 
     @property
     def keys_held(self) -> int:
-        """Keys that are covered, or more."""
+        """Upper bound of the number of covered keys."""
         return self._ends.rows
 
     def table(self) -> pa.Table:
-        """The ends to come, by reference."""
+        """The ends that are still ahead, by reference."""
         return self._ends.table()
 
     def load(self, table: pa.Table) -> None:
-        """Continue with the ends of ``table``."""
+        """Restore the ends of ``table``."""
         for batch in table.to_batches():
             self._ends.push(batch)
             codes = self._codes_of(batch)
-            # Sorted by end, so of a repeated key the greatest is put last.
+            # Sorted by end, so the greatest end of a repeated key is written last.
             ends = np.maximum(int64_column(batch, VS), self._end.get(codes))
             self._end.put(codes, ends)
 
     def covered_until(
         self, codes: np.ndarray, times: np.ndarray, rows: Rights | None
     ) -> np.ndarray:
-        """The end of what covers each key (codes >= 0) at each time, or some earlier time.
+        """The end of the cover of each key (codes >= 0) at each of ``times``, which are sorted.
 
-        ``rows`` are right events not yet in :meth:`advance`; ``times`` are sorted.
+        A result at or before its time means: not covered. ``rows``: right events that
+        :meth:`advance` has not added yet.
         """
         until = self._end.get(codes)
         if rows is None:
@@ -77,7 +78,7 @@ class Coverage:
         return until
 
     def rights(self, events: pa.RecordBatch) -> Rights | None:
-        """New right events with what they make of their keys' ends; keys are not null."""
+        """New right events (no null keys), with the end of the key's cover at each of them."""
         if events.num_rows == 0:
             return None
         codes = self._codes_of(events)
@@ -92,7 +93,7 @@ class Coverage:
         return Rights(events, codes, vs, running[back], before[back])
 
     def advance(self, rows: Rights | None, before: int, frontier: int) -> Ended:
-        """Take the events in; the keys whose cover ends in ``[before, frontier)``."""
+        """Add the events; return the keys whose cover ends in ``[before, frontier)``."""
         due = self._ends.take_below(frontier)
         codes, times = [], []
         if rows is not None:
@@ -112,7 +113,7 @@ class Coverage:
         return Ended(all_codes[order], all_times[order])
 
     def _grow(self, rows: Rights, frontier: int) -> None:
-        """Set the new ends and put those that are to come into the queue."""
+        """Set the new ends, and queue those that are still ahead."""
         order = sorting(rows.codes)
         is_last = np.append(heads_of(rows.codes[order])[1:], True)
         places = order[is_last]
@@ -125,7 +126,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Right events of one step. ``running``: the key's end with each, ``before``: without it."""
+    """Right events of one step, and the end of the key's cover before and after each of them.
+
+    ``before``: without the event; ``running``: with it. Both int64[n].
+    """
 
     events: pa.RecordBatch
     codes: np.ndarray

@@ -1,13 +1,14 @@
-"""Temporal join: a row for every pair with equal keys whose lifetimes overlap, on the overlap.
+"""INNER JOIN: a row per pair with equal keys and overlapping lifetimes, alive on the overlap.
 
-Null keys never match; NaN equals NaN and -0.0 equals 0.0. CTIs pass unchanged.
+Null keys never match; NaN equals NaN and -0.0 equals 0.0. CTIs (watermarks) pass unchanged.
 
-Invariants: (1) the output is ordered by (merged order of the later item of the pair, ordinal of
-the earlier one), hence by ``vs``, and does not depend on cutting; (2) with the frontier the greater
-of the last merged ``vs`` and the last CTI, a row with ``ve <= frontier`` can match nothing any more
-and is not remembered; (3) a step costs time in its new rows and the pairs it emits.
-Theory: every new row probes what is remembered of the other side, all of which precedes it. Pairs
-of two new rows: see :mod:`rvertex.operators.joins.new_pairs`.
+Invariants: (1) output order is (merged order of the later row of the pair, ordinal of the earlier
+row). So it is in ``vs`` order, and does not depend on how the input was cut; (2) the frontier is
+the greater of the last merged ``vs`` and the last CTI. A row with ``ve <= frontier`` can match no
+later row and is dropped; (3) a step takes time in its new rows and the pairs it emits.
+
+Theory: every new row probes the stored rows of the other side, all of which precede it. For pairs
+of two new rows see :mod:`rvertex.operators.joins.new_pairs`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 Side = Literal["left", "right"]
-#: The others hold rows back until nothing can match them: see left_join.py and anti_join.py.
+#: Left and anti joins buffer rows until no match can follow; see ``left.py`` and ``anti.py``.
 How = Literal["inner"]
 
 _SIDES: tuple[Side, Side] = ("left", "right")
@@ -73,11 +74,11 @@ class TemporalJoin:
         )
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Rows are kept while they are alive."""
+        """The greatest input lifetime: the state keeps rows until they end."""
         return greatest_us(durations)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Rows live while both sides do."""
+        """The smaller of both sides' greatest lifetimes."""
         return least_us(durations)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Join:
@@ -87,7 +88,7 @@ class TemporalJoin:
         return self.left_on if side == "left" else self.right_on
 
     def stored(self, side: Side, payload: pa.Schema) -> pa.Schema:
-        """The columns of a side that are remembered: its keys and what is put out."""
+        """The columns of a side that are stored: its keys and its output columns."""
         wanted = [*self.on(side), *(column for s, column, _ in self.output if s == side)]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
 
@@ -169,10 +170,10 @@ class Join:
         return NewRows(run.events, on, self._stored[i], self._sides[i].next_ordinal)
 
     def _give_codes(self, left: NewRows, right: NewRows) -> None:
-        """Codes of all new rows; -1 where a key is null, or can match nothing in this step.
+        """Set the key codes of all new rows; -1 if a key is null or has no partner in this step.
 
-        Keys of the smaller side are made known first. A key of the larger side that is unknown then
-        has no partner yet; it becomes known only if its row is remembered.
+        The keys of the smaller side are added to the index first. An unknown key of the larger side
+        has no partner then; it is added only when its row is stored.
         """
         small, large = (left, right) if len(left) <= len(right) else (right, left)
         for rows, insert in ((small, True), (large, False)):
@@ -181,7 +182,7 @@ class Join:
                 rows.codes[rows.null_keys] = UNKNOWN
 
     def _with_remembered(self, new: NewRows, other: int) -> list[Pairs]:
-        """Pairs of a new row and an older one of side ``other``."""
+        """The pairs of a new row and a stored row of side ``other``."""
         side = self._sides[other]
         if side.runs == 0 or len(new) == 0:
             return []
@@ -213,6 +214,7 @@ class Join:
             self._forget_keys()
 
     def _surviving(self, new: NewRows) -> Rows:
+        """The new rows that are still alive at the frontier."""
         alive = new.ve > self._frontier
         if new.null_keys is not None:
             alive &= ~new.null_keys
@@ -224,7 +226,7 @@ class Join:
         return Rows(codes, new.ve[at], new.first_ordinal + at, stored)
 
     def _forget_keys(self) -> None:
-        """Begin the key index again with the keys that are still remembered."""
+        """Rebuild the key index from the stored rows."""
         tables = [side.table() for side in self._sides]
         ordinals = [side.next_ordinal for side in self._sides]
         self._keys = KeyIndex(self._key_types)
@@ -243,6 +245,7 @@ class Join:
     # The output.
 
     def _emit(self, pairs: list[Pairs]) -> pa.RecordBatch:
+        """Build the output rows of ``pairs``, in output order."""
         if not pairs:
             return _no_events(self._schema)
         order = _pair_order(pairs)
@@ -262,7 +265,7 @@ class Join:
 
 
 def _pair_order(pairs: list[Pairs]) -> np.ndarray | None:
-    """By (rank of the later row, ordinal of the earlier one); None if that is the order."""
+    """Sort by (rank of the later row, ordinal of the earlier one); None: already sorted."""
     rank = _joined([p.rank for p in pairs], None)
     ordinal = _joined([p.ordinal for p in pairs], None)
     if bool((rank[1:] > rank[:-1]).all()):
@@ -279,7 +282,7 @@ def _joined(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
 
 
 def _gather(sources: list[Source], columns: list[str], order: np.ndarray | None) -> pa.RecordBatch:
-    """The columns of the sources one after the other, put into ``order``."""
+    """Concatenate ``columns`` of the sources, in ``order``."""
     rows = sources[0].rows
     if all(source.rows is rows for source in sources):
         at = _joined([source.at for source in sources], order)

@@ -1,15 +1,15 @@
-"""INTERVAL JOIN: pairs with equal keys whose starts are at most so far apart.
+"""INTERVAL JOIN: pairs with equal keys whose starts differ by an amount within given bounds.
 
-Left event ``a`` and right event ``b`` match if their keys are equal, ``b.vs - a.vs`` lies within
-``[lo, hi]`` and ``where`` is true of the pair. How long events live does not matter. Null keys
-match nothing. Every output row is a point at the time at which it is known:
+Left event ``a`` and right event ``b`` match if their keys are equal, ``b.vs - a.vs`` is within
+``[lo, hi]``, and ``where`` is true of the pair. The ends of events are ignored. Null keys match
+nothing. Every output row is a point at the time at which it becomes known:
 
-- a pair, and the row of a semi join, when the (first) match is complete: at the later start;
-- a row without a match, at the last instant at which a match could have come: ``a.vs + hi`` on the
+- a pair, and the row of a semi join with its first match, at the later of the two starts;
+- a row without a match, at the last instant at which a match could start: ``a.vs + hi`` on the
   left, ``b.vs - lo`` on the right, and never before its own start.
 
-So each row of an outer, anti or semi join comes out once, and CTIs pass unchanged. At equal times
-pairs precede left rows without a match, and those precede right ones.
+So each row of an outer, anti or semi join is emitted once, and CTIs (watermarks) pass unchanged. At
+equal times pairs come first, then left rows without a match, then right rows without a match.
 
     left within [0, 5]     left             right            out
                            [1, 2) k=1       [3, 4) k=1       [3, 4) k=1 with its match
@@ -17,12 +17,14 @@ pairs precede left rows without a match, and those precede right ones.
                            CTI(7)           CTI(7)           CTI(7)
                            CTI(8)           CTI(8)           [7, 8) k=2 with nulls, CTI(8)
 
-Theory: ``lo <= b.vs - a.vs <= hi`` says that two lifetimes overlap: ``[a.vs + early, a.vs + hi]``
-with ``early = max(lo, 0)``, and ``[b.vs + late, b.vs - lo]`` with ``late = max(-hi, 0)``. At most
-one of the two starts moves. So the temporal inner join finds the pairs, and rows that start later
-than they came wait in front of it. Invariants: (1) rows of a moved side precede those of the other
-side at equal times; (2) rows that may stay without a match are numbered by order of start, and a
-pair marks the number of its row; (3) a step costs time in its new rows and the pairs they make.
+Theory: ``lo <= b.vs - a.vs <= hi`` is equivalent to the overlap of two lifetimes: ``[a.vs + early,
+a.vs + hi]`` with ``early = max(lo, 0)``, and ``[b.vs + late, b.vs - lo]`` with ``late = max(-hi,
+0)``. At most one of ``early`` and ``late`` is positive. So a temporal inner join over these
+lifetimes finds the pairs; rows whose starts move are buffered before it.
+
+Invariants: (1) rows of the moved side precede those of the other side at equal times; (2) rows that
+may be emitted without a match are numbered by order of start, and a pair marks the numbers of its
+rows; (3) a step takes time in its new rows and their pairs.
 """
 
 from __future__ import annotations
@@ -57,16 +59,16 @@ How = Literal["inner", "left", "right", "full", "semi", "anti"]
 Columns = tuple[tuple[Side, str, str], ...]
 _SIDES: tuple[Side, Side] = ("left", "right")
 _PAIRS, _EARLY = "pairs", "early"
-#: The end of a row that has a match.
+#: Stored as the end of a buffered row that has a match.
 _MATCHED = MIN_TIME
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalJoin:
-    """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types.
+    """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types.
 
     ``output``: (side, its column, output name). ``reads``: the same for the columns of ``where``;
-    one name means one column in both. ``lo_us``, ``hi_us``: the bounds of ``b.vs - a.vs``.
+    equal names in both mean the same column. ``lo_us``, ``hi_us``: the bounds of ``b.vs - a.vs``.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -88,13 +90,13 @@ class IntervalJoin:
 
     @property
     def single(self) -> tuple[Side, ...]:
-        """The sides whose rows come once, with a match or without."""
+        """The sides of which each row is emitted once, with a match or without."""
         if self.how == "full":
             return _SIDES
         return {"inner": (), "right": ("right",)}.get(self.how, ("left",))  # type: ignore[return-value]
 
     def wait_us(self, side: Side) -> int:
-        """How long after its start a row may find a match."""
+        """The longest time from a row's start to the start of its last match, us; at least 0."""
         return max(self.hi_us if side == "left" else -self.lo_us, 0)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -112,9 +114,9 @@ class IntervalJoin:
         return pa.schema([pairs.field(name) for _, _, name in self.output])
 
     def pairs(self, numbers: dict[Side, str]) -> TemporalJoin:
-        """The inner join with all that is needed of a pair, also the ``numbers`` of its rows.
+        """The inner join with all columns that a pair needs, and the ``numbers`` of its rows.
 
-        A side whose starts move is its left side.
+        If the right side's starts move, the sides are swapped.
         """
         named = {name: (side, column) for side, column, name in (*self.output, *self.reads)}
         columns: list[tuple[Side, str, str]] = [(*named[name], name) for name in named]
@@ -132,12 +134,12 @@ class IntervalJoin:
         return sum(ways) if self.single else max(ways)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Rows are points."""
+        """1 us: every output row is a point."""
         del durations
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> IntervalJoinOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return IntervalJoinOperator(self, inputs)
 
 
@@ -149,18 +151,18 @@ class IntervalJoinOperator:
         self._schema = event_schema(spec.output_schema(inputs))
         names = {name for schema in inputs for name in schema.names}
         names |= {name for _, _, name in (*spec.output, *spec.reads)}
-        #: By side: the column of the pairs with the number of its row.
+        #: By side: the name of the pair column with the row's number.
         self.numbers: dict[Side, str] = {}
         schemas = list(inputs)
         for side in spec.single:
             name = f"_number_{side}"
-            while name in names:  # ends: names are finite
+            while name in names:  # terminates: ``names`` is finite
                 name += "_"
             self.numbers[side] = name
             at = _SIDES.index(side)
             schemas[at] = schemas[at].append(pa.field(name, pa.int64()))
         self._numbered = [event_schema(schema) for schema in schemas]
-        #: The place of the side whose starts move, if one does.
+        #: The port whose starts move, if any do.
         self._first = 1 if spec.hi_us < 0 else 0
         self._kept = {side: self._columns_of(side, inputs) for side in spec.single}
         ordered = schemas if self._first == 0 else schemas[::-1]
@@ -172,7 +174,7 @@ class IntervalJoinOperator:
         give_memory(self._pairs, memory)
 
     def _columns_of(self, side: Side, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The columns of a row without a match."""
+        """The columns of an output row without a match."""
         names = dict.fromkeys(column for of, column, _ in self._spec.output if of == side)
         payload = inputs[_SIDES.index(side)]
         kept = names if self._spec.how != "semi" else {}
@@ -180,12 +182,12 @@ class IntervalJoinOperator:
 
     def _reset(self) -> None:
         self._frontier: int = MIN_TIME
-        #: Rows of the side whose starts move, with these starts.
+        #: Buffered rows of the side whose starts move, with the moved starts.
         self._early = SortedRuns(self._numbered[self._first])
         self._waiting = {side: Pending(schema) for side, schema in self._kept.items()}
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Find the pairs, and emit them with the rows that no match can come for any more."""
+        """Find the pairs; emit them, and the rows that can have no match any more."""
         ctis = ports[0].ctis
         self._frontier = frontier_after(self._frontier, ports)
         lives = [self._living(at, run.events) for at, run in enumerate(ports)]
@@ -206,7 +208,7 @@ class IntervalJoinOperator:
         return Run(in_time_order(join_batches(parts))[0], ctis)
 
     def snapshot(self) -> OperatorState:
-        """What is held, by reference."""
+        """The buffered rows, by reference."""
         header = {
             "frontier": self._frontier,
             "first": {side: waiting.first for side, waiting in self._waiting.items()},
@@ -217,7 +219,7 @@ class IntervalJoinOperator:
         return joined_states({_PAIRS: self._pairs.snapshot()}, header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._reset()
         self._frontier = state.header["frontier"]
         self._pairs.load(part_state(state, _PAIRS))
@@ -228,7 +230,7 @@ class IntervalJoinOperator:
             waiting.first = state.header["first"][side]
 
     def _living(self, at: int, events: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of one port while they can match, numbered if they come once."""
+        """The rows of a port with the lifetimes in which they can match; numbered if tracked."""
         spec, side = self._spec, _SIDES[at]
         starts = int64_column(events, VS)
         columns = list(events.columns)[2:]
@@ -245,13 +247,13 @@ class IntervalJoinOperator:
         return made
 
     def _wait(self, side: Side, events: pa.RecordBatch, starts: np.ndarray) -> int:
-        """Keep rows until no match can come for them; the number of the first."""
+        """Buffer rows until no match can follow; return the number of the first one."""
         kept = events.select(self._kept[side].names)
         last = _last_instant(starts, self._spec.wait_us(side))
         return self._waiting[side].push(kept, after(last))
 
     def _emitted(self, pairs: pa.RecordBatch) -> pa.RecordBatch:
-        """Mark the rows of pairs, and what comes out of pairs."""
+        """Mark the rows of pairs; return the output rows of the pairs."""
         is_first = None
         for side, name in self.numbers.items():
             numbers = int64_column(pairs, name)
@@ -268,11 +270,11 @@ class IntervalJoinOperator:
         return points.select(self._schema.names)
 
     def _released(self, side: Side) -> pa.RecordBatch:
-        """The rows whose time to match has passed."""
+        """The buffered rows for which no match can follow."""
         return self._waiting[side].release(self._frontier, NO_CTIS).events
 
     def _alone(self, side: Side) -> pa.RecordBatch:
-        """Those among them without a match, with nulls in the columns of the other side."""
+        """The released rows without a match, with nulls in the columns of the other side."""
         rows = self._released(side)
         rows = rows.filter(pa.array(int64_column(rows, VE) != _MATCHED))
         last = _last_instant(int64_column(rows, VS), self._spec.wait_us(side))
@@ -284,6 +286,6 @@ class IntervalJoinOperator:
 
 
 def _last_instant(starts: np.ndarray, wait_us: int) -> np.ndarray:
-    """When the last match of rows may start."""
+    """The last instant at which a match of each row may start."""
     last: np.ndarray = np.minimum(moved(starts, wait_us), INF_TIME - 1)
     return last

@@ -1,10 +1,10 @@
-"""LEFT JOIN: the rows of the inner join, and the left alone while it has no match.
+"""LEFT JOIN: the rows of the inner join, and left rows with nulls while they have no match.
 
-A left event gives one row per match, alive where both are (as in
-:mod:`rvertex.operators.joins.inner`), and the pieces of its lifetime outside all its matches (as in
-:mod:`rvertex.operators.joins.anti`) with null in the right columns. So at each instant every left
-row that is alive is in the answer. Rows come by start; at equal starts matches before pieces, each
-in the order of their operator. CTIs are those of the anti join.
+A left event yields one row per match, alive while both are (as in
+:mod:`rvertex.operators.joins.inner`). It also yields the pieces of its lifetime outside all its
+matches, with null in the right columns (as in :mod:`rvertex.operators.joins.anti`). So at each
+instant every live left row is in the result. Rows come by start; at equal starts matches precede
+pieces, each in the order of their operator. CTIs (watermarks) are those of the anti join.
 
     left                right                    out
     [100, 110) k=1      [101, 103) k=1 x=a
@@ -12,7 +12,7 @@ in the order of their operator. CTIs are those of the anti join.
                         [106, 112) k=1 x=b
     CTI(107)            CTI(107)                 [103, 106) k=1 x=null, [106, 110) k=1 x=b, CTI(107)
 
-Invariant: matches are held until every piece that starts before them is out.
+Invariant: a match is buffered until every piece that starts before it has been emitted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MATCHES, _ALONE = "matches", "alone"
 
 @dataclass(frozen=True, slots=True)
 class LeftJoin:
-    """As :class:`~rvertex.operators.joins.inner.TemporalJoin`, and no left event is lost."""
+    """As :class:`~rvertex.operators.joins.inner.TemporalJoin`, plus left events without a match."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -54,29 +54,29 @@ class LeftJoin:
 
     @property
     def matches(self) -> TemporalJoin:
-        """The part with a right event."""
+        """The inner join: rows with a match."""
         return TemporalJoin(self.left_on, self.right_on, self.output)
 
     @property
     def alone(self) -> AntiJoin:
-        """The part without."""
+        """The anti join: rows without a match."""
         output = tuple((column, name) for side, column, name in self.output if side == "left")
         return AntiJoin(self.left_on, self.right_on, output)
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """That of the inner join."""
+        """The schema of the inner join."""
         return self.matches.output_schema(inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """That of the part without a match: it holds the matches back."""
+        """The horizon of the anti join, since its pieces hold the matches back."""
         return self.alone.horizon_us(durations)
 
     def output_duration(self, durations: Durations) -> int | None:
-        """No row outlives its left event."""
+        """At most the left's."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> LeftJoinOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         schema = event_schema(self.output_schema(inputs))
         return LeftJoinOperator(self.matches.open(inputs), self.alone.open(inputs), schema)
 
@@ -95,22 +95,22 @@ class LeftJoinOperator:
         give_memory(self._alone, memory)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Run both parts and interleave what they give."""
+        """Run both joins and interleave their output."""
         self._held.push(self._matches.process(ports).events)
         alone = self._alone.process(ports)
         return interleaved(self._held, alone, self._alone.released_before, self._schema)
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """The row for whose end it waits."""
+        """Start and columns of the row that holds back the output; None: there is none."""
         return self._alone.first_held()
 
     def snapshot(self) -> OperatorState:
-        """Both parts and the matches held, by reference."""
+        """The states of both joins and the buffered matches, by reference."""
         parts = {_MATCHES: self._matches.snapshot(), _ALONE: self._alone.snapshot()}
         return joined_states(parts, {}, {"held": self._held.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._matches.load(part_state(state, _MATCHES))
         self._alone.load(part_state(state, _ALONE))
         self._held = SortedRuns(self._schema)
@@ -119,7 +119,7 @@ class LeftJoinOperator:
 
 
 def interleaved(held: SortedRuns, alone: Run, before: int, schema: pa.Schema) -> Run:
-    """The matches held that start before ``before``, with the pieces that leave by then."""
+    """Merge the buffered matches that start before ``before`` with the pieces ``alone``."""
     matches = held.take_below(before)
     if alone.events.num_rows == 0:
         return Run(matches, alone.ctis)
@@ -128,7 +128,7 @@ def interleaved(held: SortedRuns, alone: Run, before: int, schema: pa.Schema) ->
 
 
 def _widened(pieces: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Pieces with null in the right columns."""
+    """Add null right columns to pieces."""
     there = set(pieces.schema.names)
     columns = [pieces.column(VS), pieces.column(VE)]
     columns += [

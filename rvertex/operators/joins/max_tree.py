@@ -1,12 +1,12 @@
-"""Where, in ranges of an array, do the values exceed a bound? For many ranges at once.
+"""Find the positions in ranges of an array whose values exceed a bound, for many ranges at once.
 
-Joins ask it of the ends of lifetimes: which rows of this key are still alive at this time. The
-answer costs time in the places found (times a logarithm) and never in the places passed over, so a
-range of many expired rows around a living one is no slower than without them.
+Joins search the ends of lifetimes: which rows of this key are still alive at this time? The time
+depends on the positions found (times a logarithm), never on the positions skipped. So many expired
+rows around a living one do not slow the search down.
 
 Theory: a tree of maxima over the array, level by level. A range is the union of at most two nodes
-per level; the nodes whose maximum exceeds the bound are opened level by level, for all ranges
-together. Ranges of a few places are simply scanned.
+per level. Nodes whose maximum exceeds the bound are expanded level by level, for all ranges
+together. Short ranges are scanned.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 _SCAN_MAX = 16
 
-#: Which range (a row of the query), and a node or place.
+#: Indices of ranges, and a node or array position for each.
 Found = tuple[np.ndarray, np.ndarray]
 
 
 class MaxTree:
-    """Over ``values`` int64[n], which must not change. The tree is built when first needed."""
+    """A tree over ``values`` int64[n], which must not change; built on first use."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._levels = [values]
@@ -30,7 +30,7 @@ class MaxTree:
         return self._levels[0]
 
     def above(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
-        """(i, p) for every p in ``[lo[i], hi[i])`` with ``values[p] > bound[i]``; in no order."""
+        """(i, p) for every p in ``[lo[i], hi[i])`` with ``values[p] > bound[i]``; in any order."""
         lengths = hi - lo
         longest = int(lengths.max(initial=0))
         if longest <= _SCAN_MAX:
@@ -42,6 +42,7 @@ class MaxTree:
         return np.concatenate([shorts[i], longs[j]]), np.concatenate([p, q])
 
     def _scan(self, lo: np.ndarray, lengths: np.ndarray, bound: np.ndarray, longest: int) -> Found:
+        """Compare all positions of short ranges."""
         if longest <= 1 and bool(lengths.all()):
             found = np.flatnonzero(self.values.take(lo) > bound)
             return found, lo[found]
@@ -53,6 +54,7 @@ class MaxTree:
         return query[found], place[found]
 
     def _search(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
+        """Expand nodes from the top; for long ranges."""
         entries = self._cover(lo, hi)
         query, node = np.empty(0, np.int64), np.empty(0, np.int64)
         for level in range(len(entries) - 1, -1, -1):
@@ -71,7 +73,7 @@ class MaxTree:
         """Per level, the nodes that together cover the ranges."""
         entries: list[list[Found]] = []
         query = np.arange(len(lo))
-        while len(query):  # Ends: the ranges halve.
+        while len(query):  # terminates: the ranges halve
             first, last = (lo & 1).astype(bool), (hi & 1).astype(bool)
             entries.append([(query[first], lo[first]), (query[last], hi[last] - 1)])
             lo, hi = (lo + 1) >> 1, hi >> 1
@@ -80,7 +82,7 @@ class MaxTree:
         return entries
 
     def _level(self, level: int) -> np.ndarray:
-        """Maxima of ``2**level`` places each; an incomplete last node is in no cover."""
+        """The maxima of ``2**level`` positions each; no cover uses an incomplete last node."""
         while len(self._levels) <= level:
             below = self._levels[-1]
             even = len(below) & ~1

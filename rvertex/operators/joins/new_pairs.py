@@ -1,13 +1,13 @@
-"""The new rows of a step of a join, and the pairs among them.
+"""The new rows of a join step, and the pairs among them.
 
-Pairs of two new rows are found in one of two ways. Where no key has many rows on the smaller side,
-each row of the larger side is compared with all of its key there: whether two lifetimes overlap
-does not depend on which row is the later one. Otherwise both sides are sorted together by (key,
-merged order): the rows of the other side that precede a row are then a range, of which a tree of
-maxima finds those still alive.
+Pairs of two new rows are found in one of two ways. If no key has many rows on the smaller side,
+each row of the larger side is compared with all rows of its key there; whether two lifetimes
+overlap does not depend on which row is later. Otherwise both sides are sorted together by (key,
+merged order). Then the rows of the other side that precede a row are a range, and a tree of maxima
+finds those still alive.
 
-Invariants: (1) either way gives the same pairs, in an order of its own (a join orders what it
-emits); (2) a step costs time in its rows and the pairs found, times :data:`_COMPARED_MAX`.
+Invariants: (1) both ways find the same pairs, in different orders (a join sorts its output); (2) a
+step takes time in its rows and its pairs, times :data:`_COMPARED_MAX`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rvertex.keys.code_map import CodeMap
 
-#: So many rows of a key are compared one by one.
+#: Up to this number of rows per key on the smaller side, rows are compared one by one.
 _COMPARED_MAX = 8
 
 
@@ -45,7 +45,7 @@ class NewRows:
         self.null_keys = null_keys(self.keys)
         self.first_ordinal = first_ordinal
         self.codes = np.empty(0, np.int64)
-        #: Place in the merged order of this step.
+        #: The position of each row in the merged order of this step.
         self.rank = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class NewRows:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows of a batch, by place."""
+    """Rows of a batch, by position."""
 
     rows: pa.RecordBatch
     at: np.ndarray
@@ -82,14 +82,14 @@ def pairs_of(
     ends: np.ndarray,
     other: int,
 ) -> Pairs:
-    """``later`` rows of ``new`` with ``old`` rows of side ``other``."""
+    """The pairs of ``later`` rows of ``new`` with ``old`` rows of side ``other``."""
     recent = Source(new.stored, later)
     sources = (old, recent) if other == 0 else (recent, old)
     return Pairs(sources, new.rank.take(later), ordinal, new.vs.take(later), ends)
 
 
 def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
-    """Pairs of two new rows; ``scratch`` is empty before and after."""
+    """The pairs of two new rows. ``scratch`` must be empty, and is empty again afterwards."""
     small = 0 if len(left) < len(right) else 1
     keyed = _ByKey((left, right)[small])
     if keyed.longest > _COMPARED_MAX:
@@ -98,7 +98,7 @@ def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]
 
 
 class _ByKey:
-    """The rows of a side by code: those of ``codes[i]`` are ``rows[starts[i]:starts[i + 1]]``."""
+    """The rows of a side by key: those of ``codes[i]`` are ``rows[starts[i]:starts[i + 1]]``."""
 
     def __init__(self, new: NewRows) -> None:
         rows = new.known_rows()
@@ -115,7 +115,7 @@ class _ByKey:
 def _by_comparing(
     news: tuple[NewRows, NewRows], small: int, keyed: _ByKey, scratch: CodeMap
 ) -> list[Pairs]:
-    """Each row of the larger side with all of its key on the other."""
+    """Compare each row of the larger side with all rows of its key on the smaller side."""
     few, many = news[small], news[1 - small]
     mine = many.known_rows()
     scratch.put(keyed.codes, np.arange(len(keyed.codes), dtype=np.int32))
@@ -148,14 +148,14 @@ def _by_comparing(
 def _new_pairs(
     new: NewRows, later: np.ndarray, old: NewRows, earlier: np.ndarray, other: int
 ) -> Pairs:
-    """``later`` rows of ``new`` with ``earlier`` rows of side ``other``."""
+    """The pairs of ``later`` rows of ``new`` with ``earlier`` rows of ``old`` (side ``other``)."""
     ends = np.minimum(new.ve.take(later), old.ve.take(earlier))
     source = Source(old.stored, earlier)
     return pairs_of(new, later, source, old.first_ordinal + earlier, ends, other)
 
 
 def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
-    """As :func:`within_batch`, however many rows a key has."""
+    """As :func:`within_batch`, for any number of rows per key."""
     at = _common_rows(left, right, scratch)
     if len(at[0]) == 0 or len(at[1]) == 0:
         return []
@@ -169,7 +169,7 @@ def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
     group = group_start(heads_of(codes))
     pairs = []
     for other, is_other in ((1, is_right), (0, ~is_right)):
-        # Of the other side's rows in this order, [lo, hi) share the key and come before.
+        # In this order the rows [lo, hi) of the other side have the same key and come earlier.
         before = np.cumsum(is_other) - is_other
         probes = np.flatnonzero(~is_other)
         lo, hi = before[group[probes]], before[probes]
@@ -184,13 +184,13 @@ def by_sorting(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]:
 
 
 def _rows_of(at: tuple[np.ndarray, np.ndarray], places: np.ndarray, side: int) -> np.ndarray:
-    """Row numbers of one side for places in the concatenation of both."""
+    """The row numbers of one side, given positions in the concatenation of both."""
     rows: np.ndarray = at[0][places] if side == 0 else at[1][places - len(at[0])]
     return rows
 
 
 def _common_rows(left: NewRows, right: NewRows, scratch: CodeMap) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of each side whose key the other side has too."""
+    """The rows of each side whose key occurs on the other side."""
     rows = [left.known_rows(), right.known_rows()]
     for i, new in ((0, left), (1, right)):
         other = (right, left)[i].codes[rows[1 - i]]

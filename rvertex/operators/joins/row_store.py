@@ -1,8 +1,8 @@
-"""Rows known by number, in batches: added at the end, taken by number.
+"""An append-only store of rows, read by row number.
 
-Invariants: (1) numbers grow by one from 0 on; (2) a batch is more than twice as long as
-the one after it, so there are logarithmically many, and adding costs time in what is added,
-amortised (a logarithmic factor); (3) batches are never changed, so a table of them is by reference.
+Invariants: (1) numbers increase by one, from 0; (2) a batch is more than twice as long as the next
+one. So the number of batches is logarithmic, and appending takes amortised time in the new rows
+(times a logarithm); (3) batches are never changed, so a table of them needs no copy.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _GROWTH = 2
 
 
 class RowStore:
-    """Events of ``schema`` (with ``_vs``)."""
+    """Stores events of ``schema`` (with ``_vs``)."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._batches: list[pa.RecordBatch] = []
-        #: Of each batch the number of its first row, and that of the next row to come.
+        #: The number of the first row of each batch; the last entry is the next row's number.
         self._starts = [0]
 
     def __len__(self) -> int:
         return self._starts[-1]
 
     def add(self, rows: pa.RecordBatch) -> np.ndarray:
-        """The numbers of the new rows."""
+        """Append rows; return their numbers."""
         first = len(self)
         if rows.num_rows:
             self._batches.append(rows)
@@ -41,7 +41,7 @@ class RowStore:
         return np.arange(first, len(self))
 
     def take(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The rows of ``numbers``; all null where a number is negative."""
+        """The rows of ``numbers``; all columns null for a negative number."""
         missing = numbers < 0
         if len(self._batches) <= 1:
             only = self._batches[0] if self._batches else empty_batch(self._schema)
@@ -57,7 +57,7 @@ class RowStore:
         return whole.take(pa.array(place, mask=missing))
 
     def times(self, numbers: np.ndarray) -> np.ndarray:
-        """``_vs`` of ``numbers``, none negative."""
+        """``_vs`` of ``numbers``, none of which is negative."""
         out = np.empty(len(numbers), np.int64)
         batch = np.searchsorted(self._starts, numbers, side="right") - 1
         for at in np.unique(batch).tolist():

@@ -1,14 +1,15 @@
-"""The rows of one side of a temporal join that may still match, found by key and time.
+"""The rows of one side of a temporal join that may still match, searched by key and time.
 
-Invariants: (1) a row leaves no trace once the frontier has reached its ``ve``, and dead rows never
-outnumber living ones by more than is being merged; (2) runs are immutable, sorted by (code,
-ordinal), and each is more than ``_GROWTH`` times as long as the next when that one is begun, so
-there are logarithmically many; (3) a probe costs time in the matches found and the runs, never in
-the rows that expired or belong to other keys; (4) rows are copied a logarithmic number of times.
-Theory: a log-structured merge of runs. In a run the rows of a key are adjacent, a table over codes
-finds them, and a tree of maxima over ``ve`` finds the living among them. Over the memory budget the
-rows of long runs are on scratch, and such runs are merged up to a limit only: there are as many as
-the state has parts of that size.
+Invariants: (1) a row has no influence once the frontier has reached its ``ve``, and dead rows never
+outnumber living ones by more than a merge in progress; (2) runs are immutable and sorted by (code,
+ordinal). A run is more than ``_GROWTH`` times as long as the next one when that is begun, so the
+number of runs is logarithmic; (3) a probe takes time in its matches and the number of runs, never
+in expired rows or rows of other keys; (4) a row is copied a logarithmic number of times.
+
+Theory: a log-structured merge of runs. In a run the rows of a key are adjacent. A table from codes
+to positions finds them, and a tree of maxima over ``ve`` finds the living ones. If the state
+exceeds the memory budget, the rows of long runs move to scratch files. Runs on scratch are merged
+only up to a limit, so their number grows with the state.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 ORDINAL = SEQ
 
 _GROWTH = 3
-#: Runs on scratch are merged up to this number of times the size of a run.
+#: Greatest size of a merged run on scratch, in sizes of a single run.
 _MERGED = 4
 
 
@@ -80,7 +81,7 @@ class Rows:
 
 
 class IndexedRun:
-    """Immutable rows sorted by (code, ordinal), with the way to find those of a code."""
+    """Immutable rows sorted by (code, ordinal), with an index by code."""
 
     def __init__(self, rows: Rows, code_map: CodeMap) -> None:
         """``rows`` is not empty and sorted by ordinal within each code."""
@@ -96,7 +97,7 @@ class IndexedRun:
         self._alive = MaxTree(self.rows.ve)
         self.ve_max = int(self.rows.ve.max())
         half = len(codes) // 2
-        #: When the frontier is here, at least half of the rows are dead.
+        #: The time from which at least half of the rows are dead.
         self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
         self.nbytes = self.rows.nbytes
         self.is_spilled = False
@@ -105,7 +106,7 @@ class IndexedRun:
         return len(self.rows)
 
     def spill(self, holder: Holder) -> None:
-        """Move the rows to scratch; what finds them stays in memory."""
+        """Move the rows to scratch; the index stays in memory."""
         self.rows = self.rows.on_scratch(holder)
         self._alive = MaxTree(self.rows.ve)
         self.is_spilled = True
@@ -122,20 +123,20 @@ class IndexedRun:
         return known[found], place
 
     def close(self) -> CodeMap:
-        """Give the code map back, cleared. The rows stay readable."""
+        """Clear the code map and return it for reuse; the rows stay readable."""
         self.code_map.clear(self._codes)
         return self.code_map
 
 
 class JoinSide:
-    """What is remembered of one side."""
+    """The stored rows of one side."""
 
     def __init__(self, stored: pa.Schema, memory: StateMemory = UNLIMITED) -> None:
         self._stored = stored
         self._holder = memory.holder()
         self._runs: list[IndexedRun] = []
         self._free_maps: list[CodeMap] = []
-        #: Ordinal of the next row of this side: its number among all rows ever seen.
+        #: Ordinal of the next row: its number among all rows of this side so far.
         self.next_ordinal = 0
 
     def __len__(self) -> int:
@@ -143,7 +144,7 @@ class JoinSide:
 
     @property
     def runs(self) -> int:
-        """How many runs a probe has to look into."""
+        """Number of runs that a probe searches."""
         return len(self._runs)
 
     def find(
@@ -169,18 +170,18 @@ class JoinSide:
         self._keep_to_memory()
 
     def _merges(self, last: IndexedRun, rows: Rows) -> bool:
-        """Whether the last run becomes one with the rows that follow it."""
+        """Whether the last run is merged with the new rows."""
         if len(last) > _GROWTH * len(rows):
             return False
         return not last.is_spilled or last.nbytes + rows.nbytes <= _MERGED * self._holder.run_bytes
 
     def _keep_to_memory(self) -> None:
-        """Report what the rows take; over the budget, long runs go to scratch."""
+        """Report the bytes of the rows; over the budget, move long runs to scratch."""
         if not self._holder.may_spill:
             return
         inside = [run for run in self._runs if not run.is_spilled]
         self._holder.used_bytes = sum(run.nbytes for run in inside)
-        for run in inside:  # the longest first
+        for run in inside:  # longest first
             if not self._holder.must_spill:
                 return
             if run.nbytes >= self._holder.run_bytes_min:
@@ -188,7 +189,7 @@ class JoinSide:
                 self._holder.used_bytes -= run.nbytes
 
     def expire(self, frontier: int) -> None:
-        """Forget rows with ``ve <= frontier`` where that is due: whole runs, or half of one."""
+        """Drop rows with ``ve <= frontier``, once that removes a whole run or half of one."""
         if all(run.half_dead_at > frontier for run in self._runs):
             return
         kept: list[IndexedRun] = []
@@ -203,7 +204,7 @@ class JoinSide:
         self._keep_to_memory()
 
     def table(self) -> pa.Table:
-        """What is remembered, by reference (some dead rows among it)."""
+        """The stored rows, by reference, including some dead ones."""
         schema = pa.schema([(ORDINAL, pa.int64()), (VE, pa.int64()), *self._stored])
         batches = []
         for run in self._runs:
@@ -224,9 +225,11 @@ class JoinSide:
             assert rows.ordinal.max() < self.next_ordinal
 
     def _open_map(self) -> CodeMap:
+        """A code map for a new run, reused if possible."""
         return self._free_maps.pop() if self._free_maps else CodeMap(np.int32, -1)
 
     def _close(self, run: IndexedRun) -> Rows:
+        """Close a run and keep its code map for reuse; return the rows."""
         self._free_maps.append(run.close())
         return run.rows
 
@@ -251,5 +254,6 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _living(rows: Rows, frontier: int) -> Rows:
+    """The rows that end after ``frontier``."""
     alive = np.flatnonzero(rows.ve > frontier)
     return rows if len(alive) == len(rows) else rows.take(alive)

@@ -1,8 +1,9 @@
-"""Left events of an as-of join that wait for what may follow them, with the matches known so far.
+"""A buffer of left events of an as-of join, with the matches known so far.
 
-Invariants: (1) events are numbered from 0 by order of start, ``first`` is the earliest held; (2)
-a snapshot is by reference; the next change of a match after it copies the numbers of the matches
-(24 bytes an event, not the rows); (3) releasing costs time in what leaves.
+Invariants: (1) events are numbered from 0 by order of start, and ``first`` is the number of the
+earliest buffered event; (2) a snapshot is by reference, so the next change of a match copies the
+numbers of the matches (24 bytes per event, not the rows); (3) a release takes time in the events
+that leave.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _VS, _BEFORE, _AFTER = 0, 1, 2
 
 
 class WaitingRows:
-    """Left events in order of start, with the numbers of their matches, -1 for none."""
+    """Left events in order of start, with the numbers of their matches; -1: none."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -29,14 +30,14 @@ class WaitingRows:
         self._known = np.empty((3, 1 << 10), np.int64)
         self._head = self._tail = 0
         self._is_shared = False
-        #: Number of the earliest event held.
+        #: Number of the earliest buffered event.
         self.first = 0
 
     def __len__(self) -> int:
         return self._tail - self._head
 
     def push(self, events: pa.RecordBatch, before: np.ndarray, after: np.ndarray) -> int:
-        """Add events, none earlier than those before; the number of the first of them."""
+        """Add events, none earlier than those before; return the number of the first one."""
         first, n = self.first + len(self), events.num_rows
         if n:
             self._make_room(n)
@@ -48,13 +49,13 @@ class WaitingRows:
         return first
 
     def follow(self, events: np.ndarray, numbers: np.ndarray) -> None:
-        """Give events that are held the match after them."""
+        """Set the match after each of these buffered events."""
         if len(events):
             self._own()
             self._known[_AFTER, events - self.first + self._head] = numbers
 
     def release(self, until: int) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
-        """The events that start before ``until`` (all, if that is the end of time)."""
+        """Remove and return the events that start before ``until`` (all, if that is INF_TIME)."""
         held = self._known[_VS, self._head : self._tail]
         n = len(held) if until == INF_TIME else int(held.searchsorted(max(until, MIN_TIME)))
         leaving = slice(self._head, self._head + n)
@@ -64,20 +65,20 @@ class WaitingRows:
         return self._take(n), before, after
 
     def matches(self) -> np.ndarray:
-        """The numbers that its events know."""
+        """The numbers of all matches of the buffered events."""
         held = self._known[_BEFORE:, self._head : self._tail].ravel()
         found: np.ndarray = held[held >= 0]
         return found
 
     def renumber(self, numbers: np.ndarray) -> None:
-        """Matches have new numbers: ``numbers[old]``."""
+        """Replace match numbers: ``old`` becomes ``numbers[old]``."""
         self._own()
         held = self._known[_BEFORE:, self._head : self._tail]
         known = held >= 0
         held[known] = numbers[held[known]]
 
     def table(self) -> pa.Table:
-        """The events with their matches, by reference."""
+        """The buffered events with their matches, by reference."""
         self._is_shared = True
         rows = pa.Table.from_batches(self._rows, self._schema)
         for row, name in ((_BEFORE, SEQ), (_AFTER, KIND)):
@@ -86,7 +87,7 @@ class WaitingRows:
         return rows
 
     def load(self, table: pa.Table) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Hold what ``table`` says, numbered from 0; the events, and what follows them."""
+        """Restore what ``table`` returned, numbered from 0; return the events and later matches."""
         before, after = (table.column(n).to_numpy() for n in (SEQ, KIND))
         batches = table.drop_columns([SEQ, KIND]).to_batches()
         whole = join_batches(batches) if batches else empty_batch(self._schema)
@@ -95,6 +96,7 @@ class WaitingRows:
         return whole, after
 
     def _own(self) -> None:
+        """Copy arrays that a snapshot shares, before they are changed."""
         if self._is_shared:
             self._known = self._known.copy()
             self._is_shared = False
@@ -102,7 +104,7 @@ class WaitingRows:
     def _take(self, n: int) -> pa.RecordBatch:
         taken: list[pa.RecordBatch] = []
         left = n
-        while left:  # ends: each turn takes a row at least
+        while left:  # terminates: each round takes at least one row
             rows = self._rows.popleft()
             if rows.num_rows > left:
                 self._rows.appendleft(rows.slice(left))

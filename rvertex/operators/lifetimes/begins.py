@@ -1,7 +1,7 @@
-"""BEGINS: a point for each row, at the instant at which it begins.
+"""BEGINS: one point per row, at the row's start.
 
-For operators that read only when rows begin, over rows whose ends come later. Stateless, as an end
-edge adds nothing. CTIs pass.
+For operators that read only the starts of rows, over rows whose ends come later. It is stateless,
+since it drops end edges. CTIs (watermarks) pass unchanged.
 
     begins    in                 out
               start 1 a          [1, 2) a
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Begins(ChangesLifetimes):
-    """Turns every row into a point at its begin."""
+    """Replaces every row by a point at its start."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Points."""
+        """1 us: every output row is a point."""
         return 1
 
     def change(self, run: Run) -> Run:
-        """Drop end edges and shorten all other rows."""
+        """Drop end edges, and set the end of all other rows to ``vs + 1``."""
         events = run.events
         ends = is_end(int64_column(events, VS), int64_column(events, VE))
         if ends.any():

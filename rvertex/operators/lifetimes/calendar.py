@@ -1,14 +1,15 @@
-"""CALENDAR: days, weeks and months of a zone as steps of equal length, and back.
+"""CALENDAR: map times to a scale on which all days, weeks or months are equally long, and back.
 
-Windows by a calendar are windows by the clock between two of these operators. The first counts the
-periods (days of 23 to 25 hours, months) since 1970 and moves an event to *nominal* times: period k
-is ``[k * n, (k + 1) * n)``. The second moves results back to instants. A period begins when the
-wall clock of the zone is never before its start again; in a gap that is the end of the gap. A day
-that a zone skips has no length, and no result.
+Calendar windows are fixed-length windows between two of these operators. The first one maps each
+instant to a *nominal* time. It numbers the periods (days of 23 to 25 hours, months) since 1970;
+period k is ``[k * n, (k + 1) * n)`` in nominal time. The second one maps the results back.
 
-The rules of the zone are part of the specification, so a replay elsewhere has the same windows.
+A period begins at the instant after which the zone's wall clock never shows a time before the
+period. If clocks are set forward over its start, it begins at the end of that gap. A day that a
+zone skips has no length, and no result. The zone's rules are part of the specification, so a replay
+elsewhere computes the same windows.
 
-Invariant: both ways are monotonic, so rows stay in order and a CTI keeps its promise.
+Invariant: both mappings are monotonic, so rows stay in order and CTIs (watermarks) stay valid.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _DAYS_BEFORE_THURSDAY = 3
 #: Instants that Python can convert, in any zone and with any offset.
 FIRST_US = (datetime(2, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
-#: How far a wall clock may be from UTC, with the offset of a day, in periods.
+#: Greatest distance of a wall clock, plus the offset of a day, from UTC; in periods.
 _MARGIN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Periods of a zone; period 0 has the start of 1970. ``rules``: the zone's file (TZif)."""
+    """Periods of a time zone; period 0 contains the start of 1970. ``rules``: its TZif file."""
 
     unit: Unit
     zone: str
@@ -61,7 +62,7 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class CalendarTimes:
-    """Moves events to nominal times of ``calendar``; ``back``: from there."""
+    """Maps lifetimes to nominal times of ``calendar``; ``back``: from nominal times to instants."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -74,7 +75,7 @@ class CalendarTimes:
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> CalendarOperator:
-        """No CTI yet."""
+        """A new operator that has seen no CTI."""
         return CalendarOperator(self)
 
 
@@ -87,7 +88,7 @@ class CalendarOperator:
         self._last_cti: int = MIN_TIME
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Move everything.
+        """Map all events and CTIs.
 
         Raises:
             InvalidWindowError: an event is before year 2 or after year 9997.
@@ -104,7 +105,7 @@ class CalendarOperator:
             ends[ve == INF_TIME] = INF_TIME
             times = self._periods.nominal(ctis)
         events = with_times(run.events, vs=starts, ve=ends)
-        if (ends <= starts).any():  # a day that the zone skips
+        if (ends <= starts).any():  # periods of a day that the zone skips are empty
             events = events.filter(pa.array(ends > starts))
         found = growing(times, self._last_cti)
         if len(found):
@@ -116,12 +117,12 @@ class CalendarOperator:
         return OperatorState({"cti": self._last_cti})
 
     def load(self, state: OperatorState) -> None:
-        """Continue after that CTI."""
+        """Restore the last CTI."""
         self._last_cti = state.header["cti"]
 
 
 class Periods:
-    """The starts of the periods of a calendar."""
+    """Computes the starts of the periods of a calendar."""
 
     def __init__(self, calendar: Calendar) -> None:
         self._calendar = calendar
@@ -130,7 +131,7 @@ class Periods:
         self._start = functools.lru_cache(maxsize=1 << 16)(self._found_start)
 
     def nominal(self, times: np.ndarray) -> np.ndarray:
-        """Start of the period of each instant, in nominal time; INF_TIME stays. int64[n]."""
+        """The nominal start of the period of each instant, int64[n]; INF_TIME is unchanged."""
         finite = times[times < INF_TIME - 1]
         made = np.full(len(times), INF_TIME)
         if len(finite) == 0:
@@ -149,7 +150,7 @@ class Periods:
         return made
 
     def instants(self, times: np.ndarray) -> np.ndarray:
-        """The instants of nominal times that are starts of periods; INF_TIME stays. int64[n]."""
+        """The instants of nominal period starts, int64[n]; INF_TIME is unchanged."""
         periods, where = np.unique(times // self.nominal_us, return_inverse=True)
         is_end = periods >= INF_TIME // self.nominal_us
         pairs = zip(periods.tolist(), is_end.tolist(), strict=True)
@@ -158,7 +159,7 @@ class Periods:
         return made
 
     def _about(self, times: np.ndarray) -> np.ndarray:
-        """The periods of instants by UTC."""
+        """An estimate of the periods of instants, by UTC."""
         shifted = times - self._calendar.offset_us
         days = shifted // DAY_US
         match self._calendar.unit:
@@ -182,8 +183,8 @@ class Periods:
             wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
         )
         if self._wall(found) == wall and first < found and self._wall(found - _US) >= wall:
-            found = first  # clocks are set back to it: it is shown twice, and nothing before it
-        elif self._wall(found) != wall:  # in a gap: the first instant that is not before it
+            found = first  # clocks are set back to exactly ``wall``: no earlier time follows
+        elif self._wall(found) != wall:  # in a gap: take the first instant that is not before it
             low, high = found - timedelta(days=2), found + timedelta(days=2)
             while high - low > _US:  # ends: the interval is halved
                 middle = low + (high - low) // 2

@@ -1,10 +1,10 @@
 """CHOP: events are cut at every multiple of a period.
 
-``[vs, ve)`` becomes its pieces between the cuts ``offset + k * period``, for all integers k. At
-each instant the same rows are alive as before. Pieces come by (start, order of the input);
-``CTI(t)`` stays, as every piece that starts before ``t`` has been put out by then. A piece is put
-out when its start is reached, not when its event begins. ``ve = INF_TIME`` has no last piece and
-is an error, as are more than ``PIECES_PER_EVENT_MAX`` pieces.
+``[vs, ve)`` is split at the cuts ``offset + k * period``, for all integers k. So the rows alive at
+an instant stay the same. Pieces come by (start, input order). A piece is emitted when the watermark
+reaches its start, not when its event begins. So ``CTI(t)`` (a watermark) is unchanged: all pieces
+that start before ``t`` have been emitted. ``ve = INF_TIME`` is an error, since it has infinitely
+many pieces, as are more than ``PIECES_PER_EVENT_MAX`` pieces of one event.
 
     chop(10)      in              out
                   [3, 25) a       [3, 10) a
@@ -12,9 +12,9 @@ is an error, as are more than ``PIECES_PER_EVENT_MAX`` pieces.
                   CTI(20)         CTI(20)
                   CTI(21)         [20, 25) a, CTI(21)
 
-Invariants: (1) all pieces that start at or before ``_reached`` are out; (2) live are the rows that
-outlive the next cut, in order of the input; each of them gives a piece when it is reached, so a
-step costs time in its new rows and the pieces it puts out.
+Invariants: (1) all pieces that start at or before ``_reached`` have been emitted; (2) the state is
+the rows that end after the next cut, in input order. Each of them yields a piece when that cut is
+reached, so a step takes time in its new rows and the pieces it emits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PIECES_PER_EVENT_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Chop:
-    """Cuts at ``offset_us + k * period_us``; the period is at least 1."""
+    """Cuts events at ``offset_us + k * period_us``; the period is at least 1 us."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -61,20 +61,20 @@ class Chop:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Rows are kept while they are alive."""
+        """The greatest input lifetime: the state keeps rows until they end."""
         return durations[0]
 
     def output_duration(self, durations: Durations) -> int | None:
-        """A period, or the input's if that is less."""
+        """The smaller of the period and the input's greatest lifetime."""
         return least_us((durations[0], self.period_us))
 
     def open(self, inputs: Sequence[pa.Schema]) -> ChopOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return ChopOperator(self, event_schema(self.output_schema(inputs)))
 
 
 class ChopOperator:
-    """See :class:`Chop`. A cell is what lies between two cuts; cell k begins at cut k."""
+    """See :class:`Chop`. Cell k is the time from cut k to cut k + 1."""
 
     def __init__(self, spec: Chop, schema: pa.Schema) -> None:
         self._period = spec.period_us
@@ -84,7 +84,7 @@ class ChopOperator:
         self._reached: int = MIN_TIME
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the pieces whose start is reached by now."""
+        """Emit the pieces whose starts have been reached."""
         (run,) = ports
         before, self._reached = self._reached, max(self._reached, _reached_by(run))
         events = run.events
@@ -113,7 +113,7 @@ class ChopOperator:
         return OperatorState({"reached": self._reached}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the live rows of ``state``."""
+        """Restore the live rows of ``state``."""
         self._reached = state.header["reached"]
         self._live = state.tables["live"].to_batches()
 
@@ -121,7 +121,7 @@ class ChopOperator:
         return (time - self._offset) // self._period
 
     def _cell(self, times: np.ndarray) -> np.ndarray:
-        """The cell that each time is in; no intermediate value overflows."""
+        """The cell of each time; no intermediate value overflows."""
         cell = times // self._period
         cell -= times - cell * self._period < self._offset
         return cell
@@ -137,13 +137,13 @@ class ChopOperator:
     def _pieces(
         self, rows: pa.RecordBatch, first: np.ndarray, last: np.ndarray, upto: np.ndarray
     ) -> pa.RecordBatch:
-        """The pieces of ``rows`` in cells ``first`` to ``upto``, in order."""
+        """Build the pieces of ``rows`` in cells ``first`` to ``upto``, in output order."""
         counts = upto - first + 1
         vs, ve = int64_column(rows, VS), int64_column(rows, VE)
         row = np.repeat(np.arange(len(counts)), counts)
         cell = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
         begins = cell * self._period + self._offset
-        # A cell's own bounds are used only where they lie inside the lifetime.
+        # A cell bound is used only where it is within the lifetime.
         starts = np.where(cell == self._cell(vs)[row], vs[row], begins)
         ends = np.where(cell == last[row], ve[row], begins + self._period)
         is_plain = bool((counts == 1).all())
@@ -152,7 +152,7 @@ class ChopOperator:
 
 
 def _reached_by(run: Run) -> int:
-    """The last start that may be put out: a CTI says that what starts before it is known."""
+    """The last start that may be emitted: after ``CTI(t)`` all starts before ``t`` are known."""
     reached = int(run.ctis[-1]) - 1 if len(run.ctis) else int(MIN_TIME)
     if run.events.num_rows:
         reached = max(reached, int(int64_column(run.events, VS)[-1]))

@@ -1,13 +1,13 @@
-"""CLIP: events of the left are cut at the start of the first later match on the right.
+"""CLIP: each left event ends at the first later start of a matching right event.
 
-``[vs, ve)`` becomes ``[vs, min(ve, m))``, where m is the least start ``m > vs`` of a right event
-with equal keys. A match that starts together with the event does not cut it: so a clip never
-deletes, and ``s.clip(s, on=k)`` lets every event last until the next one of its key. How long a
-right event lives is of no matter. Null keys never match. Right columns are not put out.
+``[vs, ve)`` becomes ``[vs, min(ve, m))``, where m is the smallest start ``m > vs`` of a right event
+with equal keys. A match that starts at ``vs`` does not cut. So clip never deletes an event, and
+``s.clip(s, on=k)`` makes every event last until the next one of its key. The ends of right events
+are ignored. Null keys never match. The output has the left columns only.
 
-Events come in the order of the left. One is settled by the CTI at its end, or after the match;
-until then it holds back those after it, and ``CTI(t)`` becomes the start of the earliest event that
-is not settled at ``t``.
+Events stay in left order. The end of an event is final after the CTI (watermark) at its end, or
+after the match. Until then the event holds back later events, and ``CTI(t)`` becomes the start of
+the earliest event whose end is not final at ``t``.
 
     clip(right, on="k")   left              right           out
                           [1, 9) k=1 a      [1, 2) k=1
@@ -17,8 +17,8 @@ is not settled at ``t``.
                           CTI(6)            CTI(6)          [1, 5) k=1 a, CTI(2)
                           CTI(9)            CTI(9)          [2, 9) k=2 b, CTI(9)
 
-State is the events not settled, by reference (see :mod:`rvertex.operators.lifetimes.clipping`); a
-step costs time in its new events and those it settles.
+The state is the buffered events, by reference (see :mod:`rvertex.operators.lifetimes.clipping`). A
+step takes time in its new events and those whose ends become final.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CODES_SLACK = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types."""
+    """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -63,15 +63,15 @@ class Clip:
         return left
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Left events are kept until they end; a right one cuts what started before it."""
+        """The greatest left lifetime: left events are buffered until they end."""
         return durations[0]
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The left's at most."""
+        """At most the left's."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> ClipOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return ClipOperator(self, inputs)
 
 
@@ -82,7 +82,7 @@ class ClipOperator:
         self._spec = spec
         left, right = inputs
         self._left = event_schema(left)
-        # Of the right only starts and keys matter.
+        # Only starts and keys of right events are used.
         names = dict.fromkeys(spec.right_on)
         self._right = event_schema(pa.schema([right.field(name) for name in names]))
         self._key_types = [left.field(name).type for name in spec.left_on]
@@ -94,7 +94,7 @@ class ClipOperator:
         self._clipping = Clipping(self._left)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Cut what new matches cut, and emit what is settled."""
+        """Cut buffered events at new matches, and emit events whose ends are final."""
         left, right = self._settled.take([ports[0], _only(ports[1], self._right)])
         pending = self._clipping.pending
         if left.num_rows or right.num_rows:
@@ -107,11 +107,11 @@ class ClipOperator:
         return out
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """The row for whose end it waits."""
+        """Start and columns of the row that holds back the output; None: there is none."""
         return self._clipping.pending.first_held(self._spec.left_on)
 
     def snapshot(self) -> OperatorState:
-        """What is held, by reference."""
+        """The buffered rows, by reference."""
         left, right = self._settled.tables()
         header = {
             "frontier": self._settled.frontier,
@@ -121,7 +121,7 @@ class ClipOperator:
         return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._reset()
         tables = state.tables
         self._settled.load(state.header["frontier"], [tables["left"], tables["right"]])
@@ -133,7 +133,7 @@ class ClipOperator:
         return self._keys.matching_codes(columns)
 
     def _marks(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and codes of the right events whose key may match."""
+        """The starts and codes of right events whose keys are not null."""
         columns = [events.column(name) for name in self._spec.right_on]
         codes, vs = self._keys.codes(columns), int64_column(events, VS)
         nulls = null_keys(columns)

@@ -1,11 +1,11 @@
-"""Events that are cut at the first strictly later mark of their key.
+"""Events that are cut at the first mark of their key that is later than their start.
 
-A mark at the start of an event does not cut it. An event is due (see
+A mark at the start of an event does not cut it. An event is due (its end is final, see
 :mod:`rvertex.operators.lifetimes.pending`) at its end, or just after the mark that cut it.
 
-Invariants: (1) marks and events are given complete up to a common time, so every event held starts
-before every mark to come; (2) a key's events wait in one chain, and a mark takes the whole chain,
-so an event is looked at once when it comes and once when it is cut.
+Invariants: (1) marks and events arrive complete up to a common time, so every buffered event starts
+before every later mark; (2) the events of a key wait in one chain, and a mark takes the whole
+chain. So an event is visited once when it arrives and once when it is cut.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Clipping:
-    """Events of ``schema``; codes are -1 for events that no mark cuts."""
+    """Cuts events of ``schema``; code -1: no mark cuts the event."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.pending = Pending(schema)
@@ -36,13 +36,13 @@ class Clipping:
 
     @property
     def chained(self) -> int:
-        """Events ever made to wait for a mark: more than twice those held is waste."""
+        """Number of chain entries so far; more than twice the buffered events means waste."""
         return self._chains.size
 
     def advance(
         self, events: pa.RecordBatch, codes: np.ndarray, mark_codes: np.ndarray, marks: np.ndarray
     ) -> None:
-        """Take in events, sorted by start, and marks, sorted by time with codes >= 0."""
+        """Add events, sorted by start, and marks, sorted by time with codes >= 0."""
         self._cut_held(mark_codes, marks)
         if events.num_rows == 0:
             return
@@ -59,11 +59,11 @@ class Clipping:
         self._chains.add(codes[waits], first + waits)
 
     def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
-        """Continue with what ``self.pending.table()`` returned."""
+        """Restore what ``self.pending.table()`` returned."""
         events = self.pending.load(table)
         codes = codes_of(events)
         waits = np.flatnonzero(codes >= 0)
-        # Those that were cut before wait once more; no later mark changes them.
+        # Events that were cut before join the chain, too; no later mark changes them.
         self._chains.add(codes[waits], waits)
 
     def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:

@@ -1,7 +1,8 @@
-"""EXTEND: every event ends later, or earlier if the duration is negative.
+"""EXTEND: every event ends later by a duration, or earlier if the duration is negative.
 
-``[vs, ve)`` becomes ``[vs, ve + d)``; an event that would be empty (``ve + d <= vs``) is deleted.
-``ve = INF_TIME`` stays, and an end past the time axis is INF_TIME. CTIs pass.
+``[vs, ve)`` becomes ``[vs, ve + d)``. An event whose lifetime would be empty (``ve + d <= vs``) is
+deleted. ``ve = INF_TIME`` is unchanged, and an end past the time axis becomes INF_TIME. CTIs
+(watermarks) pass unchanged.
 
     extend(-3)    in             out
                   [1, 5) a       [1, 2) a
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extend(ChangesLifetimes):
-    """Moves every end by ``duration_us``; INF_TIME is for ever."""
+    """Moves every end by ``duration_us``; INF_TIME: to the end of time."""
 
     duration_us: int
 
     def output_duration(self, durations: Durations) -> int | None:
-        """That of the input and the duration; an event that stays lives for an instant at least."""
+        """The input's plus ``duration_us``, at least 1: an event that stays is not empty."""
         if self.duration_us == INF_TIME:
             return None
         total = sum_us(durations[0], self.duration_us)
         return None if total is None else max(total, 1)
 
     def change(self, run: Run) -> Run:
-        """Move every end and leave out what is empty."""
+        """Move every end, and drop events that become empty."""
         ve = lasting(int64_column(run.events, VE), self.duration_us)
         events = with_times(run.events, ve=ve)
         if self.duration_us < 0:

@@ -1,7 +1,8 @@
-"""EXTEND BY: every event lives on for as long as one of its columns says.
+"""EXTEND BY: every event ends later, by the microseconds in one of its columns.
 
-``[vs, ve)`` becomes ``[vs, ve - 1 + x)``, where ``x >= 1`` are microseconds in a column: so long
-after its last instant. An end past the time axis is INF_TIME. CTIs pass, as no start changes.
+``[vs, ve)`` becomes ``[vs, ve - 1 + x)`` with the column's ``x >= 1``: the event lives for x from
+its last instant on. So x = 1 changes nothing. An end past the time axis becomes INF_TIME. CTIs
+(watermarks) pass unchanged, since no start changes.
 
     extend by x     in                out
                     [1, 2) x=4        [1, 5) x=4
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExtendBy(ChangesLifetimes):
-    """Moves every end by what an int64 column says, which is at least 1 and never null."""
+    """Moves every end by an int64 column, which is at least 1 and never null."""
 
     column: str
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The rows decide."""
+        """None: the column has no upper bound."""
         return None
 
     def change(self, run: Run) -> Run:

@@ -1,13 +1,13 @@
-"""Events in order of start whose ends are not settled yet; they leave as soon as order allows.
+"""A buffer of events in order of start whose ends may still change; it releases them in order.
 
-Each event has a *due* time: the least CTI at which its end can be told for certain. An event leaves
-when it and all before it are due, which keeps the output in ``vs`` order, and ``CTI(t)`` becomes
-the start of the first event that is not due at ``t`` (``t`` itself, if that is earlier).
+Each event has a *due* time: the smallest CTI (watermark) at which its end is final. An event leaves
+when it and all earlier events are due, which keeps the output in ``vs`` order. ``CTI(t)`` becomes
+the start of the first event that is not due at ``t``, but at most ``t`` itself.
 
-Invariants: (1) events are numbered from 0 by order of start, ``first`` is the earliest held; (2)
-``due > vs``; (3) releasing costs time in what leaves, amortised: who leaves is found by looking
-from the front, a stretch at a time; (4) a snapshot is by reference; the next change of an end after
-it copies the ends (8 bytes each, not the rows).
+Invariants: (1) events are numbered from 0 by order of start, and ``first`` is the number of the
+earliest buffered event; (2) ``due > vs``; (3) a release takes amortised time in the events that
+leave, since it scans from the front, in stretches of growing length; (4) a snapshot is by
+reference, so the next change of an end copies the times (24 bytes per event, not the rows).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STRETCH = 64
 
 
 class Pending:
-    """Events of ``schema`` (with ``_vs``, ``_ve``), pushed in order of ``vs``."""
+    """A buffer of events of ``schema`` (with ``_vs``, ``_ve``), added in order of ``vs``."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -43,9 +43,9 @@ class Pending:
         self._times = np.empty((3, 1 << 10), np.int64)
         self._head = self._tail = 0
         self._is_shared = False
-        #: How many events at the front are known to be due. They stay due.
+        #: Length of the prefix of events known to be due. A due event stays due.
         self._due = 0
-        #: Number of the earliest event held.
+        #: Number of the earliest buffered event.
         self.first = 0
         self.last_cti: int | None = None
         #: Every event that starts before this has left.
@@ -60,7 +60,7 @@ class Pending:
         return self.first + len(self)
 
     def push(self, events: pa.RecordBatch, due: np.ndarray) -> int:
-        """Add events, none earlier than those before; the number of the first of them."""
+        """Add events, none earlier than those before; return the number of the first one."""
         first, n = self.next, events.num_rows
         if n == 0:
             return first
@@ -74,14 +74,14 @@ class Pending:
         return first
 
     def ends(self, numbers: np.ndarray) -> np.ndarray:
-        """The ends so far of events that are held."""
+        """The current ends of buffered events."""
         out: np.ndarray = self._times[_ENDS, numbers - (self.first - self._head)]
         return out
 
     def complete(
         self, numbers: np.ndarray, ends: np.ndarray, due: np.ndarray | None = None
     ) -> None:
-        """Give events that are held other ends, and other due times if ``due`` is given."""
+        """Set the ends of buffered events, and their due times if ``due`` is given."""
         if len(numbers) == 0:
             return
         if self._is_shared:
@@ -93,11 +93,14 @@ class Pending:
             self._times[_DUES, at] = due
 
     def release(self, frontier: int, ctis: np.ndarray) -> Run:
-        """The events that may leave now that all before ``frontier`` is known, and the CTIs."""
+        """Return the events that may leave, and the CTIs.
+
+        All events that start before ``frontier`` must have been added.
+        """
         n, blocked = self._leaving(frontier)
         starts, due = (self._times[k, self._head : self._head + n] for k in (_STARTS, _DUES))
         self.released_before = min(frontier, blocked)
-        # The first event that is not due at a CTI is the first at which the running due exceeds it.
+        # The first event not due at a CTI is the first whose running maximum of due exceeds it.
         at = np.maximum.accumulate(due).searchsorted(ctis, side="right")
         bounds = np.append(starts, blocked)[at]
         out = growing(np.minimum(ctis, bounds), self.last_cti)
@@ -116,7 +119,7 @@ class Pending:
         return None
 
     def table(self) -> pa.Table:
-        """What is held, by reference, with its due times."""
+        """The buffered events with their due times, by reference."""
         held = slice(self._head, self._tail)
         self._is_shared = True
         rows = pa.Table.from_batches(self._rows, self._schema)
@@ -127,7 +130,7 @@ class Pending:
         return pa.Table.from_arrays(columns, names=[VS, VE, DUE, *self._schema.names[2:]])
 
     def load(self, table: pa.Table) -> pa.RecordBatch:
-        """Hold what ``table`` says, numbered from 0; and give it back as one batch."""
+        """Restore what ``table`` returned, numbered from 0; return it as one batch."""
         due = table.column(DUE).to_numpy()
         batches = table.drop_columns([DUE]).cast(self._schema).to_batches()
         whole = join_batches(batches) if batches else empty_batch(self._schema)
@@ -136,12 +139,13 @@ class Pending:
         return whole
 
     def _leaving(self, frontier: int) -> tuple[int, int]:
-        """How many events at the front leave, and the start of the first that does not.
+        """How many events at the front leave, and the start of the first that stays.
 
-        Events of one start leave together, as a CTI of that time would come before them all.
+        Events of one start leave together: the CTI that follows has that time and must precede them
+        all.
         """
         n, stretch = self._due, _STRETCH
-        while n < len(self):  # Ends: n grows, or some event is not due.
+        while n < len(self):  # terminates: n grows, or some event is not due
             lo = self._head + n
             held = self._times[_DUES, lo : min(lo + stretch, self._tail)] > frontier
             if held.any():
@@ -168,7 +172,7 @@ class Pending:
                 self._rows.popleft()
             taken.append(rows)
             left -= rows.num_rows
-        # A copy, as ends that leave are read long after this array has changed.
+        # Copy: readers use these ends after this array has changed.
         ends = self._times[_ENDS, self._head : self._head + n].copy()
         self._head += n
         self.first += n

@@ -1,18 +1,18 @@
-"""POINT AT END: a point at the instant at which an event has ended.
+"""POINT AT END: a point at the end of each event.
 
 ``[vs, ve)`` becomes ``[ve, ve + 1)``: the first instant at which the event is not alive any more.
-An event with ``ve = INF_TIME`` never ends and gives nothing. Points come by (time, order of the
-input). ``CTI(t)`` stays ``CTI(t)``: an event that starts at ``t`` or later ends after ``t``.
+An event with ``ve = INF_TIME`` never ends and yields nothing. Points come by (time, input order).
+``CTI(t)`` (a watermark) is unchanged: an event that starts at ``t`` or later ends after ``t``.
 
     in               out
     [1, 9) a
     [2, 5) b
     CTI(4)           CTI(4)
-    [6, 7) c         [5, 6) b           something starts at 6, so all that ended before is known
+    [6, 7) c         [5, 6) b           an event starts at 6, so all ends before 6 are known
     CTI(8)           [7, 8) c, CTI(8)
     CTI(INF)         [9, 10) a, CTI(INF)
 
-Invariants: what is held has ``ve >=`` the greatest time seen; cost is that of
+Invariants: every buffered end is at or after the greatest time so far. The costs are those of
 :class:`~rvertex.events.reorder_buffer.SortedRuns`.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PointAtEnd:
-    """Turns every event into a point at its end."""
+    """Replaces every event by a point at its end."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -49,15 +49,15 @@ class PointAtEnd:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Rows are kept while they are alive."""
+        """The greatest input lifetime: the state keeps rows until they end."""
         return durations[0]
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Points."""
+        """1 us: every output row is a point."""
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> PointAtEndOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return PointAtEndOperator(event_schema(self.output_schema(inputs)))
 
 
@@ -70,10 +70,10 @@ class PointAtEndOperator:
         self._frontier: int = MIN_TIME
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Hold the new ends and emit those that are past."""
+        """Buffer the new ends, and emit those that have passed."""
         (run,) = ports
         self._frontier = frontier_after(self._frontier, ports)
-        # An end edge comes at the end, an interval has it as its other time.
+        # ``_vs`` of an end edge is the end; of an interval ``_ve`` is.
         ve = np.maximum(int64_column(run.events, VS), int64_column(run.events, VE))
         points = with_times(run.events, vs=ve, ve=after(ve))
         if len(ve) and ve.max() == INF_TIME:
@@ -82,11 +82,11 @@ class PointAtEndOperator:
         return Run(self._ends.take_below(self._frontier), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The ends that are to come, by reference."""
+        """The buffered ends, by reference."""
         return OperatorState({"frontier": self._frontier}, {"ends": self._ends.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the ends of ``state``."""
+        """Restore the buffered ends of ``state``."""
         self._frontier = state.header["frontier"]
         self._ends = SortedRuns(self._schema)
         for batch in state.tables["ends"].to_batches():

@@ -1,7 +1,7 @@
-"""SET DURATION: every event lives for the same time from its start on.
+"""SET DURATION: every event gets the same length.
 
 ``[vs, ve)`` becomes ``[vs, vs + d)``, ``d >= 1``; past the time axis that is ``[vs, INF_TIME)``.
-CTIs pass, as no start changes.
+CTIs (watermarks) pass unchanged, since no start changes.
 
     set_duration(4)   in             out
                       [1, 2) a       [1, 5) a
@@ -33,7 +33,7 @@ class SetDuration(ChangesLifetimes):
         assert self.duration_us >= 1, self.duration_us
 
     def output_duration(self, durations: Durations) -> int | None:
-        """All live as long."""
+        """``duration_us``, for every event."""
         return self.duration_us
 
     def change(self, run: Run) -> Run:

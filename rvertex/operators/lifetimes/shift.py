@@ -1,8 +1,8 @@
-"""SHIFT: the same events a duration later, or earlier if it is negative.
+"""SHIFT: all events move later by a duration, or earlier if it is negative.
 
-``[vs, ve)`` becomes ``[vs + d, ve + d)`` and ``CTI(t)`` becomes ``CTI(t + d)``, since what it
-promises has moved too. ``ve = INF_TIME`` and ``CTI(INF_TIME)`` stay. An end that would reach past
-the time axis is INF_TIME; a start that would leave it is an error; a CTI that would is left out.
+``[vs, ve)`` becomes ``[vs + d, ve + d)``, and ``CTI(t)`` (a watermark) becomes ``CTI(t + d)``. ``ve
+= INF_TIME`` and ``CTI(INF_TIME)`` are unchanged. An end past the time axis becomes INF_TIME. A
+start outside the axis is an error. A CTI outside the axis is dropped.
 
     shift(+3)     in                 out
                   [1, 5) a           [4, 8) a
@@ -31,13 +31,13 @@ class Shift(ChangesLifetimes, RowByRow):
     duration_us: int
 
     def change(self, run: Run) -> Run:
-        """Move everything.
+        """Move all lifetimes and CTIs.
 
         Raises:
             TimeAxisError: an event would start outside the time axis.
         """
         by = self.duration_us
-        # The times that may start an event, or be a CTI, after the shift.
+        # The starts and CTIs that stay on the time axis after the shift.
         low, high = max(MIN_TIME, MIN_TIME - by), min(INF_TIME - 1, INF_TIME - 1 - by)
         vs, ve = int64_column(run.events, VS), int64_column(run.events, VE)
         if len(vs) and not (low <= vs[0] and vs[-1] <= high):

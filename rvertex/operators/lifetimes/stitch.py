@@ -1,12 +1,13 @@
 """STITCH: events of one key whose lifetimes touch or overlap become one event.
 
-The lifetimes of a key form islands: ``[1, 3)`` and ``[3, 5)`` touch, so they are the island
-``[1, 5)``. Each island is one event, alive from its first start to its last end, with the payload
-of its first event. At each instant exactly one row is alive per key that has any row alive in the
-input. Null is a key like any other. Islands come by (start, order of their first events).
+Touching and overlapping lifetimes of a key form an *island*: ``[1, 3)`` and ``[3, 5)`` touch, so
+they form ``[1, 5)``. Each island becomes one event, from its first start to its last end, with the
+payload of its first event. So at each instant a key that has live rows in the input has exactly one
+live row in the output. Null is a key like any other. Islands come by (start, order of their first
+events).
 
-An island is known to be complete by the first CTI *after* its end, as an event that starts at its
-end still belongs to it. Until then it holds back what starts after it, and ``CTI(t)`` becomes the
+An island is complete at the first CTI (watermark) *after* its end, since an event that starts at
+its end still belongs to it. Until then it holds back later islands, and ``CTI(t)`` becomes the
 start of the earliest island that is not complete at ``t``.
 
     stitch("k")   in                  out
@@ -18,8 +19,8 @@ start of the earliest island that is not complete at ``t``.
                   [8, 9) k=1 x=d      [4, 6) k=2 x=c
                   CTI(INF)            [8, 9) k=1 x=d, CTI(INF)
 
-Invariants: (1) islands held are numbered by order of start; (2) a key has at most one that grows,
-its newest; (3) a step costs time in its new events and the islands it puts out.
+Invariants: (1) buffered islands are numbered by order of start; (2) only the newest island of a key
+can grow; (3) a step takes time in its new events and the islands it emits.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class Stitch:
-    """Islands per key of the columns ``on``; without columns all events have one key."""
+    """Merges lifetimes per key ``on``; without key columns all events have one key."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -72,7 +73,7 @@ class Stitch:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: events that touch make islands of any length."""
+        """None: an island can have any length."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -80,7 +81,7 @@ class Stitch:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> StitchOperator:
-        """A new operator; it holds nothing yet."""
+        """A new operator with empty state."""
         return StitchOperator(self.on, self.output_schema(inputs))
 
 
@@ -100,7 +101,7 @@ class StitchOperator:
         self._frontier: int = MIN_TIME
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Grow islands, begin new ones, and emit those that are complete."""
+        """Grow islands, begin new ones, and emit complete ones."""
         (run,) = ports
         if run.events.num_rows:
             self._add(run.events)
@@ -111,16 +112,16 @@ class StitchOperator:
         return out
 
     def first_held(self) -> tuple[int, dict[str, Any]] | None:
-        """The row for whose end it waits."""
+        """Start and columns of the row that holds back the output; None: there is none."""
         return self._islands.first_held(self._on)
 
     def snapshot(self) -> OperatorState:
-        """The islands held, by reference."""
+        """The buffered islands, by reference."""
         header = {"frontier": self._frontier, "last_cti": self._islands.last_cti}
         return OperatorState(header, {"islands": self._islands.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the islands of ``state``."""
+        """Restore the islands of ``state``."""
         self._reset()
         self._frontier = state.header["frontier"]
         self._islands.last_cti = state.header["last_cti"]
@@ -145,7 +146,7 @@ class StitchOperator:
         running = np.maximum(running_max(ve, first), ends)
         begins = vs > before_each(first, running, ends)
         begins |= first & ~is_held
-        # Adjacent rows of one island are a segment; its last row has the end of it all.
+        # Adjacent rows of one island are a segment; the running end of its last row is its end.
         at = np.flatnonzero(begins | first)
         last = np.append(at[1:], len(codes)) - 1
         number = newest[at]
@@ -156,7 +157,7 @@ class StitchOperator:
         self._newest.put(codes[at], number)
 
     def _begin(self, events: pa.RecordBatch, rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """New islands that begin with ``rows``; their numbers, which follow the order of rows."""
+        """Begin an island at each of ``rows``; return their numbers, in order of ``rows``."""
         by_row = np.argsort(rows, kind="stable")
         rank = np.empty(len(rows), np.int64)
         rank[by_row] = np.arange(len(rows))

@@ -1,4 +1,4 @@
-"""The template of operators that change the lifetimes of single rows: a specification is all."""
+"""Base classes of stateless operators that change lifetimes: the specification has all the code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Changed(Protocol):
-    """What a specification adds to the template."""
+    """What a specification must implement."""
 
     def change(self, run: Run) -> Run:
-        """The run with other lifetimes."""
+        """Return the run with changed lifetimes."""
 
 
 class ChangesLifetimes:
-    """Base of specifications whose rows keep their columns and which hold no CTI back."""
+    """Base of specifications that keep all columns and hold no CTI (watermark) back."""
 
     __slots__ = ()
     holds_ctis: ClassVar[bool] = False
@@ -34,16 +34,16 @@ class ChangesLifetimes:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Nothing is kept."""
+        """0: the operator keeps no state."""
         return 0
 
     def open(self: Changed, inputs: Sequence[pa.Schema]) -> LifetimeOperator:
-        """The operator; it has no state."""
+        """Open the operator; it has no state."""
         return LifetimeOperator(self)
 
 
 class LifetimeOperator(Stateless):
-    """Applies the change of a specification to each run."""
+    """Applies the ``change`` of a specification to each run."""
 
     def __init__(self, spec: Changed) -> None:
         self._change = spec.change

@@ -76,11 +76,11 @@ class Deduplicate:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """As before."""
+        """The input's: lifetimes do not change."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No key yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         types = tuple(plain_type(payload.field(key).type) for key in self.keys)
         return _Deduplicator(self, types)
@@ -144,7 +144,7 @@ class _Deduplicator:
         return OperatorState({"duplicates": self.duplicates}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self.duplicates = state.header.get("duplicates", 0)  # older states have none
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))

@@ -39,11 +39,11 @@ class Limit:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """As before."""
+        """The input's: lifetimes do not change."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No event yet."""
+        """A new operator with empty state."""
         return _Limiter(self.rows)
 
 
@@ -66,5 +66,5 @@ class _Limiter:
         return OperatorState({"left": self._left})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._left = state.header["left"]

@@ -47,11 +47,11 @@ class SortTogether:
         return 0
 
     def output_duration(self, durations: Durations) -> int | None:
-        """As before."""
+        """The input's: lifetimes do not change."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Nothing waits yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return _Sorter(self, event_schema(payload))
 

@@ -58,7 +58,7 @@ class Apply:
         return 0 if self.on_error == "fail" else None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Lifetimes pass."""
+        """The input's: lifetimes do not change."""
         return durations[0]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -88,7 +88,7 @@ class ApplyOperator:
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The dead letters since the last call."""
+        """Return and clear the dead letters since the last call."""
         return self._poison.drain_side_outputs()
 
     def process(self, ports: Sequence[Run]) -> Run:

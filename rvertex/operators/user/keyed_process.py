@@ -105,7 +105,7 @@ class KeyedProcessing:
         return pa.schema([*(payload.field(key) for key in self.keys), *self.output])
 
     def open(self, inputs: Sequence[pa.Schema]) -> KeyedProcessOperator:
-        """No key yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return KeyedProcessOperator(self, payload, self.output_schema(inputs))
 
@@ -153,7 +153,7 @@ class KeyedProcessOperator:
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The dead letters since the last call."""
+        """Return and clear the dead letters since the last call."""
         return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:

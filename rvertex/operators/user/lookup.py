@@ -137,7 +137,7 @@ class LookupOperator(AskingOperator):
         return OperatorState(self._counters(), tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._load_counters(state.header)
         if self._cache is not None:
             self._cache.load(state.tables["cache"])

@@ -63,7 +63,7 @@ class Asking:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Lifetimes pass."""
+        """The input's: lifetimes do not change."""
         return durations[0]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -99,7 +99,7 @@ class AskingOperator:
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The dead letters since the last call."""
+        """Return and clear the dead letters since the last call."""
         return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:

@@ -94,7 +94,7 @@ class UserOperatorRunner:
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """The dead letters since the last call."""
+        """Return and clear the dead letters since the last call."""
         return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:

@@ -44,13 +44,13 @@ class WindowAssigner(Protocol):
         """Mask of the keys that still matter after a promise of ``promise``."""
 
     def keep(self, codes: np.ndarray) -> None:
-        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def save(self) -> pa.Table:
         """The state by key code, by reference."""
 
     def restore(self, table: pa.Table) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
 
 
 class WindowResults:

@@ -69,7 +69,7 @@ class CountWindowAggregate:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No window yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return SingleWindow(_Counts(self.count), *gathering(self.keys, self.aggregates, payload))
 

@@ -51,7 +51,7 @@ class Extremes(RowByRow):
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Nothing waits."""
+        """A new operator with empty state."""
         return _Extremes(self.column, self.is_max, self.output_schema(inputs))
 
 

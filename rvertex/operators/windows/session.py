@@ -81,7 +81,7 @@ class SessionAggregate(OverSessions):
         return self.max_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No session yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         assigner = Sessions(self.gap_us, self.max_us)
         return SingleWindow(assigner, *gathering(self.keys, self.aggregates, payload))

@@ -112,7 +112,7 @@ class FinalSession:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No session yet."""
+        """A new operator with empty state."""
         (partial,) = inputs
         assigner = Sessions(self.gap_us, None)
         return SingleWindow(assigner, *merging(self.keys, self.aggregates, partial))

@@ -130,7 +130,7 @@ class WindowLog:
         return header, {"windows": pa.table(columns)}
 
     def restore(self, header: Mapping[str, int | None], tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         first, released, open_ = header["first"], header["released"], header["open"]
         assert first is not None
         assert released is not None

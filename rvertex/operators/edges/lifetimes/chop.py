@@ -52,7 +52,7 @@ class EdgeChop:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -60,7 +60,7 @@ class EdgeChop:
         return self.period_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeChopOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return EdgeChopOperator(self, payload)
 
@@ -89,7 +89,7 @@ class EdgeChopOperator:
         return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._open = self._closing.load(state)
 
     def _cell(self, time: int) -> int:

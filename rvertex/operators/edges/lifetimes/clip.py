@@ -57,7 +57,7 @@ class EdgeClip:
         return left
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -65,7 +65,7 @@ class EdgeClip:
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeClipOperator:
-        """No row yet."""
+        """A new operator with empty state."""
         return EdgeClipOperator(self, inputs)
 
 
@@ -89,7 +89,7 @@ class EdgeClipOperator:
         self._rows = LivingRows(self._schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The events at the instants that are past."""
+        """Emit the events at all instants that have passed."""
         lo = self._instants.frontier
         left, right = self._instants.take([ports[0], self._starts_only(ports[1])])
         born = self._rows.add(left.births, self._codes(left.births))
@@ -109,12 +109,12 @@ class EdgeClipOperator:
         return Run(out, ports[0].ctis)
 
     def snapshot(self) -> OperatorState:
-        """Living rows and what waits, by reference."""
+        """Living and buffered rows, by reference."""
         frontier, tables = self._instants.save()
         return OperatorState({"frontier": frontier}, {**tables, "rows": self._rows.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._reset()
         self._instants.restore(state.header["frontier"], state.tables)
         self._rows.load(state.tables["rows"], self._codes)

@@ -49,11 +49,11 @@ class EdgeExtend:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: rows live for any time."""
+        """None: lifetimes have no bound, so any earlier row may still matter."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: start edges have no end."""
+        """None: a row may never end."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeExtendOperator:
@@ -71,7 +71,7 @@ class EdgeExtendOperator:
         self._ahead = SortedRuns(schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The begins and ends at the instants that are past."""
+        """Emit the starts and ends at all instants that have passed."""
         (run,) = ports
         (rows,) = self._settled.take(ports)
         vs, ve = int64_column(rows, VS), int64_column(rows, VE)
@@ -88,13 +88,13 @@ class EdgeExtendOperator:
         return Run(events.take(order), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """What waits, by reference."""
+        """The buffered rows, by reference."""
         (waiting,) = self._settled.tables()
         tables = {"waiting": waiting, "ahead": self._ahead.table()}
         return OperatorState({"frontier": self._settled.frontier}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._settled.load(state.header["frontier"], [state.tables["waiting"]])
         for batch in state.tables["ahead"].combine_chunks().to_batches():
             self._ahead.push(batch)

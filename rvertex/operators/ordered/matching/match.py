@@ -93,11 +93,11 @@ class MatchRows(MatchParts):
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """Points."""
+        """1 us: every output row is a point."""
         return 1
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No row yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return MatchOperator(self, payload, self.output_schema(inputs))
 

@@ -82,7 +82,7 @@ class RunningAggregate:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No event yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return _Running(self, payload, Endless())
 
@@ -98,7 +98,7 @@ class RunningSessionAggregate(OverSessions):
         return min((m for m in most if m is not None), default=None)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No session yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return _Running(self, payload, OfSessions(self.gap_us, self.max_us))
 
@@ -147,7 +147,7 @@ class _Running:
         return OperatorState(dict(header), tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._keys.restore(state.tables)
         self._log.restore(state.header, state.tables)
         self._steps.restore(state.tables["open"])

@@ -85,7 +85,7 @@ class CarriedLanes:
         return lanes
 
     def keep(self, codes: np.ndarray) -> None:
-        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
         for store in self._stores:
             store.adopt(store.values(codes))
 
@@ -98,7 +98,7 @@ class CarriedLanes:
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         for i, store in enumerate(self._stores):
             at = numbers(as_one_array(tables[f"at{i}"].column(0)))
             store.restore(tables[f"carried{i}"].column(0), at)
@@ -174,7 +174,7 @@ class FirstSeen:
         }
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         for i, seen in enumerate(self._seen.values()):
             start = f"seen{i}."
             seen.restore(

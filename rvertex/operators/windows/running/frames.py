@@ -101,11 +101,11 @@ class FrameAggregate:
         return None if self.rows else self.first
 
     def output_duration(self, durations: Durations) -> int | None:
-        """As before."""
+        """The input's: lifetimes do not change."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No row yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         self.output_schema(inputs)
         return _OfAll(self, payload) if self.first is None else _OfFrames(self, payload)
@@ -162,7 +162,7 @@ class _OfAll(_Framed):
         return OperatorState({}, {**self._saved(), **self._carried.save(), **self._seen.save()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._restore(state)
         self._carried.restore(state.tables)
         self._seen.restore(state.tables)
@@ -206,7 +206,7 @@ class _OfFrames(_Framed):
         return OperatorState({}, {**self._saved(), **self._history.save()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``."""
+        """Restore ``state``."""
         self._restore(state)
         self._history.restore(state.tables)
 

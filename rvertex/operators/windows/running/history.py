@@ -115,7 +115,7 @@ class History:
         }
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         self._chunks = tables["held"].to_batches()
         self._merge_chunks()
         columns = {"key": self._key, "time": self._time, "before": self._before}

@@ -47,7 +47,7 @@ class Steps(Protocol):
         """Mask of the keys that still matter after a promise of ``promise``; None: all do."""
 
     def keep(self, codes: np.ndarray) -> None:
-        """Key ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def going_on(self) -> np.ndarray | None:
         """The numbers of all to which steps may still belong; None: none has ended."""
@@ -56,7 +56,7 @@ class Steps(Protocol):
         """The state by key code, by reference."""
 
     def restore(self, table: pa.Table) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
 
 
 class Endless:

@@ -92,7 +92,7 @@ class Endpoints:
         return {"endpoints": by_key, "ends": self._ends.table()}
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned."""
+        """Restore the state that ``save`` returned."""
         for i, column in enumerate((self._last, self._alive, self._window)):
             column.adopt(numbers(as_one_array(tables["endpoints"].column(i))))
         for batch in tables["ends"].combine_chunks().to_batches():

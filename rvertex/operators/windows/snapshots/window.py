@@ -84,7 +84,7 @@ class SnapshotAggregate:
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """No window yet."""
+        """A new operator with empty state."""
         (payload,) = inputs
         make = SnapshotPoints if self.points else SnapshotWindows
         return make(*gathering(self.keys, self.aggregates, payload))
