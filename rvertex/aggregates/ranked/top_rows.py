@@ -75,7 +75,7 @@ class TopOrder:
         """The names of the place columns, with ``_`` appended if ``columns`` contains the name."""
         made: list[str] = []
         for name in _PLACES[: 3 if self.copies else 2]:
-            while name in columns:  # terminates: ``columns`` is finite
+            while name in columns:  # ends: ``columns`` is finite
                 name += "_"
             made.append(name)
         return tuple(made)

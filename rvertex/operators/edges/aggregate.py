@@ -1,20 +1,20 @@
-"""Aggregates of what lives: one result per key, with the net change of every instant.
+"""Aggregates of live rows: one result per key, with the net change of every instant.
 
-**Rule.** At each instant a key that has living rows has one result, that of
-:mod:`rvertex.operators.windows.snapshots.window`: the aggregates of its living rows, in the order
-in which they began. A result comes when the instant at which it begins is past, its end edge when
-it changes. What comes out equal lives on, unless the reader asks when results began.
+**Rule.** At each instant a key with live rows has one result, that of
+:mod:`rvertex.operators.windows.snapshots.window`: the aggregates of its live rows, in the order of
+their starts. A result is emitted when the watermark has passed its start, and its end edge when it
+changes. An equal new value does not change the result, unless ``renews`` is set.
 
     count, sum(x)    start 1 x=3     after 1: start 1 (1, 3)
                      start 4 x=1     after 4: end 4 (of 1) (1, 3), start 4 (2, 4)
                      end 6 (of 1)    after 6: end 6 (of 4) (2, 4), start 6 (1, 1)
 
-Three ways lead to a result. Rows that never end are merged into what is carried
-(:mod:`rvertex.operators.windows.running.carried`). Counts, and sums and means of integers,
-are exact, so a row that ends is taken off again. All other functions look at the living
-rows of a key once more at each change of it: a step costs time in these then.
+There are three algorithms. Rows that never end are merged into the key's accumulators
+(:mod:`rvertex.operators.windows.running.carried`). Counts, and sums and means of integers, are
+exact, so a row that ends is subtracted. For all other functions each change of a key aggregates all
+live rows of that key again, so a step takes time in these rows.
 
-Invariant: the way is a property of the plan and changes no result.
+Invariant: the plan determines the algorithm, which changes no result.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeAggregate:
-    """Aggregates per key over what lives; ``endless``: no row of the input ever ends.
+    """Aggregates per key over live rows; ``endless``: no row of the input ever ends.
 
-    ``renews``: each change of a key ends its result and begins one, also an equal one, as
-    :class:`rvertex.operators.windows.snapshots.window.SnapshotAggregate` does.
+    ``renews``: each change of a key ends its result and begins a new one, even if both are equal,
+    as :class:`rvertex.operators.windows.snapshots.window.SnapshotAggregate` does.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -62,7 +62,8 @@ class EdgeAggregate:
     aggregates: tuple[AggregateSpec, ...]
     endless: bool = False
     renews: bool = False
-    #: Results at one instant come in the order of the rows that begin them, as in a stitch.
+    #: Results at one instant come in the order of the rows that caused them (as a stitch emits
+    #: them). False: in the order of the keys.
     by_arrival: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -74,7 +75,7 @@ class EdgeAggregate:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: results may never change."""
+        """None: a result may last forever."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeAggregateOperator:
@@ -85,9 +86,10 @@ class EdgeAggregate:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Rows that begin and end in a step, by the keys and instants at which they do.
+    """The starts and ends of rows, grouped to steps; a step is a key and an instant.
 
-    ``codes``, ``times`` int64[m], sorted by (code, time); ``born``, ``died``: the step of each row.
+    ``codes``, ``times`` int64[m]: the steps, sorted by (code, time). ``born``, ``died``: the step
+    of each row that starts or ends.
     """
 
     births: pa.RecordBatch
@@ -100,10 +102,10 @@ class Steps:
 
 
 class _Way(Protocol):
-    """How results follow from rows."""
+    """An algorithm that computes results from steps."""
 
     def results(self, steps: Steps, keys: int) -> tuple[list[pa.Array], np.ndarray]:
-        """The aggregates' columns after each step, and whether the key has living rows then."""
+        """The aggregates' columns after each step, and whether the key has live rows then."""
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""
@@ -145,13 +147,13 @@ class EdgeAggregateOperator:
         steps = Steps(births, deaths, settled.known, codes[first], times[first], *split)
         made, lives = self._way.results(steps, len(self._keys))
         rows = self._rows(births, deaths, first, made)
-        places = first if self._spec.by_arrival else None  # births come before deaths
+        places = first if self._spec.by_arrival else None  # row numbers: births before deaths
         out = self._results.change(steps.codes, steps.times, rows, lives, places)
         self._forget()
         return Run(out, run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, results, what they follow from and what waits, by reference."""
+        """Keys, results, the algorithm's state and buffered rows, by reference."""
         frontier, tables = self._instants.save()
         tables |= {**self._keys.save(), **self._results.save(), **self._way.save()}
         return OperatorState({"frontier": frontier}, tables)
@@ -164,6 +166,7 @@ class EdgeAggregateOperator:
         self._way.restore(state.tables)
 
     def _chosen(self) -> _Way:
+        """Select the algorithm."""
         spec, payload = self._spec, self._needed
         if spec.endless and all(a.can_run for a in spec.aggregates):
             return _Endless(spec, payload)
@@ -181,7 +184,7 @@ class EdgeAggregateOperator:
         first: np.ndarray,
         made: list[pa.Array],
     ) -> pa.RecordBatch:
-        """Results with their keys, ``first`` being a row of each step."""
+        """Build result rows of the aggregates ``made``; ``first``: a row per step, for its key."""
         pairs = zip(
             self._grouping.key_columns(births), self._grouping.key_columns(deaths), strict=True
         )
@@ -190,7 +193,7 @@ class EdgeAggregateOperator:
         return pa.RecordBatch.from_arrays(columns, schema=self._results.payload)
 
     def _forget(self) -> None:
-        """Be done with keys of which nothing lives, when they are many."""
+        """Drop keys without live rows, once there are many."""
         if self._keys.is_crowded():
             kept = self._results.living()
             self._keys.keep(kept)
@@ -199,7 +202,7 @@ class EdgeAggregateOperator:
 
 
 class _Endless:
-    """Rows never end: the lanes of a key are carried on."""
+    """For rows that never end: accumulates the lanes of each key."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._seen = FirstSeen(spec.aggregates, payload)
@@ -231,7 +234,7 @@ class _Endless:
 
 
 class _Signed:
-    """A row that ends is taken off the sums of its key."""
+    """For counts and integer sums: subtracts a row that ends from the sums of its key."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._sums = SignedSums(spec.aggregates, payload)
@@ -245,7 +248,7 @@ class _Signed:
 
 
 class _Living:
-    """The living rows of a key are aggregated again at each instant at which they change."""
+    """For other functions: aggregates all live rows of a key again at each change."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._grouping, *_, self._finish = gathering(spec.keys, spec.aggregates, payload)

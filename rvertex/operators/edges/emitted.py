@@ -1,4 +1,4 @@
-"""Events with edges as an operator makes them in a step, put into the order of its output."""
+"""The output events of one step of an operator on edges, and their order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """When rows live, as far as a step knows, int64[n] each; rows may be named by any numbers.
+    """The lifetimes of rows as far as a step knows them, int64[n] each.
 
-    ``ends``: INF_TIME where no end is known by now. ``known``: the end that was known when the row
-    began, or INF_TIME. ``ranks``: what orders rows at one time.
+    ``ends``: INF_TIME if no end is known yet. ``known``: the end that was known at the row's start,
+    or INF_TIME. ``ranks``: sort keys for rows at one time.
     """
 
     starts: np.ndarray
@@ -31,9 +31,9 @@ class Lives:
     ranks: tuple[np.ndarray, ...]
 
     def events(self, lo: int, hi: int) -> Edges:
-        """The events of these rows at times in ``[lo, hi)``.
+        """The start and end edges of these rows at times in ``[lo, hi)``.
 
-        A row whose end was known when it began comes as an interval, and its end does not come.
+        A row whose end was known at its start becomes an interval, without an end edge.
         """
         place = np.arange(len(self.starts))
         lives = self.starts < self.ends
@@ -50,7 +50,7 @@ class Lives:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Times of events as ``_vs`` and ``_ve`` have them, and their ranks, int64[n] each."""
+    """``_vs``, ``_ve`` and the ranks of events, int64[n] each."""
 
     vs: np.ndarray
     ve: np.ndarray
@@ -58,7 +58,7 @@ class Edges:
 
 
 def in_order(parts: Sequence[tuple[Edges, pa.RecordBatch]], schema: pa.Schema) -> pa.RecordBatch:
-    """Events with the payloads of each part as one batch: by time, ends first, then by ranks."""
+    """Merge events and their payloads to one batch: by time, ends first, then by ranks."""
     parts = [(edges, payload) for edges, payload in parts if len(edges.vs)]
     if not parts:
         return empty_batch(schema)

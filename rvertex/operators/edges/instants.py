@@ -1,10 +1,11 @@
-"""What begins and what ends at each instant that is past, of rows with or without known ends.
+"""The starts and ends of rows at each passed instant, for rows with or without known ends.
 
-An operator with edges handles an instant once time has passed it on all ports. Then all that begins
-and ends there is known, so nothing depends on where the input was cut.
+An operator on edges handles an instant once time has passed it on all ports. Then all starts and
+ends at that instant have arrived, so no result depends on how the input was cut.
 
-Invariants: (1) every row begins once and ends at most once: an end that is known beforehand waits
-here until its time, an end edge brings its own; (2) rows at the frontier wait.
+Invariants: (1) every row starts once and ends at most once. An end that is known in advance is
+buffered here until its time; an end edge brings the end of any other row; (2) rows at the frontier
+are buffered, since more may follow at the same time.
 """
 
 from __future__ import annotations
@@ -30,48 +31,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The births and the deaths of one port in a step.
+    """The starts (births) and ends (deaths) of one port in a step.
 
-    ``births``: rows as they came, by time, with the end that is known then, or INF_TIME.
-    ``deaths``: end edges, first those of rows whose ends were known.
+    ``births``: rows in input order, by time, with the end known at the start, or INF_TIME.
+    ``deaths``: end edges; first those of rows whose ends were known.
     """
 
     births: pa.RecordBatch
     deaths: pa.RecordBatch
-    #: Of each death the end that was known when its row began, or INF_TIME.
+    #: Per death: the end that was known at the row's start, or INF_TIME.
     known: np.ndarray
 
 
 class Instants:
-    """The past instants of ports with payload ``schemas``."""
+    """Collects the starts and ends of ports with payload ``schemas``, by instant."""
 
     def __init__(self, schemas: Sequence[pa.Schema], *, points_end: Sequence[bool] = ()) -> None:
-        """``points_end``: per port, whether points have deaths as others do; by default they do."""
+        """``points_end``: per port, whether points have deaths, too; by default they do."""
         self._points_end = tuple(points_end) or (True,) * len(schemas)
         self._events = [event_schema(schema) for schema in schemas]
         self._settled = SettledRows(self._events)
-        #: Ends that are known and still ahead, as end edges.
+        #: Known ends that are still ahead, as end edges.
         self._ahead = [SortedRuns(schema) for schema in self._events]
 
     @property
     def frontier(self) -> int:
-        """All instants before it have been handled."""
+        """All earlier instants have been handled."""
         return self._settled.frontier
 
     def take(self, ports: Sequence[Run]) -> list[Settled]:
-        """The births and deaths of each port at the instants that ``ports`` let pass."""
+        """Add ``ports``; return the births and deaths of each port at instants that have passed."""
         taken = self._settled.take(ports)
         return [self._split(i, rows) for i, rows in enumerate(taken)]
 
     def save(self) -> tuple[int, dict[str, pa.Table]]:
-        """The frontier and what waits, by reference."""
+        """The frontier and the buffered rows, by reference."""
         tables: dict[str, pa.Table] = {}
         for i, waiting in enumerate(self._settled.tables()):
             tables |= {f"waiting{i}": waiting, f"ahead{i}": self._ahead[i].table()}
         return self.frontier, tables
 
     def restore(self, frontier: int, tables: dict[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned; only called on new instants."""
+        """Restore the state that ``save`` returned; only on a new object."""
         count = len(self._events)
         self._settled.load(frontier, [tables[f"waiting{i}"] for i in range(count)])
         for i, runs in enumerate(self._ahead):

@@ -1,23 +1,23 @@
 """Temporal joins of rows whose ends are not known yet: inner, left and anti.
 
-**Rule.** As :mod:`rvertex.operators.joins.inner`, ``left`` and ``anti``: a pair lives where both of
-its rows do; a left row is alone while no right row of its key lives. Here a row comes out when it
-begins, at the instant after which both sides have passed, and its end edge when it ends. Nothing
-waits for an end. A pair of two intervals, and any pair that lasts one microsecond, has a known end
-when it begins, so it comes as an interval: an event joined with a live dimension is an event.
-With ``where`` a pair is a match only if that is true of it; null is not.
+**Rule.** As :mod:`rvertex.operators.joins.inner`, ``left`` and ``anti``: a pair lives while both of
+its rows do, and a left row is alone while no right row of its key lives. Here a result is emitted
+when it begins, once both sides have passed that instant, and its end edge when it ends. So the join
+never waits for the end of a row. If the end is known at the start, the result is an interval: a
+pair of two intervals, and any pair that lasts 1 us. So an event joined with a live dimension is an
+event. With ``where`` a pair is a match only if that is true of it (null is not true).
 
     left join     left             right              out
                   start 1 k=1                         after 1: start 1 k=1 x=null
                                    start 5 k=1 x=a    after 5: end 5 (of 1) x=null, start 5 x=a
                   end 9 (of 1)                        after 9: end 9 (of 5) x=a
 
-Invariants: (1) events are handled by instant, when it is past (see
-:mod:`rvertex.operators.edges.instants`); (2) order is (time, ends first, matches before left rows
-that are alone), and matches come as in the inner join, by their later and their earlier row; (3) a
-step costs time in the rows that begin or end in it and their pairs; (4) state is what lives: rows
-of both sides, and for outer joins since when there is no match: per key, or per left row if there
-is a condition. Null keys match nothing.
+Invariants: (1) events are handled by instant, once it has passed (see
+:mod:`rvertex.operators.edges.instants`); (2) output order is (time, ends first, matches before left
+rows that are alone). Matches are ordered as in the inner join, by their later and then their
+earlier row; (3) a step takes time in the rows that begin or end in it and their pairs; (4) the
+state is the live rows of both sides. Outer joins also store since when there is no match: per key,
+or per left row if there is a condition. Null keys match nothing.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ How = Literal["inner", "left", "anti"]
 Columns = tuple[tuple["Side", str, str], ...]
 _SIDES: tuple[Side, Side] = ("left", "right")
 _CODES_SLACK = 1 << 17
-#: The right row of a left row that is alone.
+#: The number that stands for the right row of a left row without a match.
 _ALONE = -1
-#: What rows at one instant are ordered by first: matches of the left row that comes later, of the
-#: right one, and left rows that are alone.
+#: The first sort key of results at one instant: matches whose left row is the later one, matches
+#: whose right row is, and left rows that are alone.
 _OF_LEFT, _OF_RIGHT, _OF_NONE = 0, 1, 2
-#: Among the ranks of a row: the number of its left row, which the right one follows.
+#: The index of the left row's number in the ranks of a result; the right row's number is next.
 _LEFT = 3
 
 
@@ -93,7 +93,7 @@ class EdgeJoin:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None, for the same reason."""
+        """None: lifetimes have no bound."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeJoinOperator:
@@ -101,7 +101,7 @@ class EdgeJoin:
         return EdgeJoinOperator(self, inputs)
 
     def stored(self, i: int, payload: pa.Schema) -> pa.Schema:
-        """The columns of port ``i`` that are remembered: its keys and the output's."""
+        """The columns of port ``i`` that are stored: its keys and its output columns."""
         columns = (*self.output, *self.reads)
         wanted = [*self.on(i), *(column for s, column, _ in columns if s == _SIDES[i])]
         return pa.schema([payload.field(name) for name in dict.fromkeys(wanted)])
@@ -113,7 +113,7 @@ class EdgeJoin:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The rows of a side that begin or end in a step, and the changes of their codes' counts."""
+    """The rows of a side that begin or end in a step, and the resulting changes of counts."""
 
     active: np.ndarray
     codes: np.ndarray
@@ -132,12 +132,12 @@ class EdgeJoinOperator:
         self._reset()
 
     def _reset(self) -> None:
-        # A point matches nothing later. Only the counts of right rows ask for the ends of points.
+        # A point matches no later row, so its end matters only for the counts of right rows.
         self._points_end = (False, self._spec.how != "inner")
         self._instants = Instants(self._stored, points_end=self._points_end)
         self._keys = KeyIndex(self._key_types)
         self._sides = [LivingRows(event_schema(stored)) for stored in self._stored]
-        #: Of right rows by key; with a condition, of matches by left row.
+        #: Counts right rows by key; with a condition, matches by left row.
         self._matched = Presence()
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -183,6 +183,7 @@ class EdgeJoinOperator:
             side.check()
 
     def _step(self, i: int, settled: Settled) -> _Step:
+        """Add the births and deaths of port ``i``."""
         side = self._sides[i]
         births, born, _ = self._keyed(i, settled.births)
         deaths, died, kept = self._keyed(i, settled.deaths)
@@ -193,7 +194,7 @@ class EdgeJoinOperator:
         return _Step(active, np.concatenate([born, died]), times, deltas)
 
     def _keyed(self, i: int, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
-        """Rows that can be in a result, the codes of their keys, and which of ``rows`` they are."""
+        """The rows that can be in a result, their key codes, and their positions in ``rows``."""
         kept = np.arange(rows.num_rows)
         if i == 1 or self._spec.how == "inner":
             nulls = null_keys([rows.column(name) for name in self._spec.on(i)])
@@ -206,7 +207,7 @@ class EdgeJoinOperator:
         return self._keys.codes([rows.column(name) for name in self._spec.on(i)])
 
     def _pairs(self, left: _Step, right: _Step) -> Lives:
-        """Pairs of which a row begins or ends in the step."""
+        """The pairs of which a row begins or ends in the step."""
         lefts, rights = self._sides
         probe, of_left = rights.find(lefts.codes(left.active))
         other, of_right = lefts.find(rights.codes(right.active))
@@ -223,19 +224,19 @@ class EdgeJoinOperator:
         known = np.stack([lefts.known_ends(a), rights.known_ends(b)])
         least = known.min(axis=0)
         is_known = (known.max(axis=0) != INF_TIME) | (least == after(starts))
-        # The right row comes later if both begin together, since port 0 precedes port 1.
+        # If both begin together, the right row is the later one: port 0 precedes port 1.
         is_right = rights.starts(b) >= lefts.starts(a)
         later, earlier = np.where(is_right, (b, a), (a, b))
         ranks = (np.where(is_right, _OF_RIGHT, _OF_LEFT), later, earlier, a, b)
         return Lives(starts, ends, np.where(is_known, least, INF_TIME), ranks)
 
     def _true(self, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The pairs of which the condition is true."""
+        """The pairs for which the condition is true."""
         assert self._spec.where is not None
         if len(a) == 0:
             return a, b
         columns = self._columns(self._spec.reads, (a, b))
-        starts = pa.array(np.zeros(len(a), np.int64))  # a batch without a column has no rows
+        starts = pa.array(np.zeros(len(a), np.int64))  # a batch without columns has length 0
         names = [VS, *(name for _, _, name in self._spec.reads)]
         pairs = pa.RecordBatch.from_arrays([starts, *columns], names=names)
         found = self._spec.where.evaluate(pairs).fill_null(False)
@@ -243,7 +244,7 @@ class EdgeJoinOperator:
         return a[is_match], b[is_match]
 
     def _matches(self, pairs: Lives | None, lo: int) -> _Step:
-        """The begins and ends of matches in the step, by left row."""
+        """The starts and ends of matches in the step, by left row."""
         assert pairs is not None
         hi = self._instants.frontier
         of = pairs.ranks[_LEFT]
@@ -254,7 +255,7 @@ class EdgeJoinOperator:
         return _Step(of, np.concatenate([of[begins], of[ending]]), times, deltas)
 
     def _alone(self, left: _Step, changes: _Step, lo: int) -> tuple[Edges, pa.RecordBatch]:
-        """Left rows while they have no match, where that begins or ends in the step."""
+        """Left rows without a match, if that state begins or ends in the step."""
         lefts = self._sides[0]
         self._cover()
         spans = self._matched.change(changes.codes, changes.times, changes.deltas)
@@ -275,29 +276,30 @@ class EdgeJoinOperator:
         return self._events(Lives(starts, ends, known, ranks), lo)
 
     def _matched_by(self, rows: np.ndarray) -> np.ndarray:
-        """What matches of left ``rows`` are counted by."""
+        """The codes under which the matches of left ``rows`` are counted."""
         return rows if self._spec.where is not None else self._sides[0].codes(rows)
 
     def _cover(self) -> None:
+        """Grow the counts to all codes."""
         by_row = self._spec.where is not None
         self._matched.cover(len(self._sides[0]) if by_row else len(self._keys))
 
     def _events(self, lives: Lives, lo: int) -> tuple[Edges, pa.RecordBatch]:
-        """The events at the instants since ``lo``, and their payloads."""
+        """The edges of results from ``lo`` on, and their payloads."""
         edges = lives.events(lo, self._instants.frontier)
         columns = self._columns(self._spec.output, edges.ranks[_LEFT:])
         names = [name for _, _, name in self._spec.output]
         return edges, pa.RecordBatch.from_arrays(columns, names=names)
 
     def _columns(self, wanted: Columns, numbers: Sequence[np.ndarray]) -> list[pa.Array]:
-        """The columns of pairs of rows with these ``numbers``."""
+        """Take the ``wanted`` columns of the left and right rows with these ``numbers``."""
         rows = {
             name: side.take(at) for name, side, at in zip(_SIDES, self._sides, numbers, strict=True)
         }
         return [rows[side].column(column) for side, column, _ in wanted]
 
     def _forget(self) -> None:
-        """Drop rows that ended, when they are many."""
+        """Drop rows that have ended, once there are many."""
         lefts, rights = self._sides
         rights.forget()
         kept = lefts.forget()
@@ -308,13 +310,13 @@ class EdgeJoinOperator:
             self.load(self.snapshot())
 
     def _absence(self) -> pa.Table:
-        """Of each left row, how many matches it has and since when."""
+        """Per left row: the number of its matches, and since when it is 0 or is not."""
         self._cover()
         count, since = self._matched.of(self._matched_by(np.arange(len(self._sides[0]))))
         return pa.table({"since": since, "count": count})
 
     def _restore_absence(self, tables: Mapping[str, pa.Table]) -> None:
-        """Since when left rows have no match; of keys without a left row that does not matter."""
+        """Restore since when left rows have no match; keys without a left row need no entry."""
         lefts, rights = self._sides
         alive = lefts.is_alive(tables["left"])
         was = tables["since"].column("since").to_numpy()[alive]

@@ -1,15 +1,14 @@
-"""The rows of one side that are alive, found by key code, with the ends they turn out to have.
+"""The live rows of one side, searched by key code, and the ends that become known later.
 
-Rows are numbered in the order in which they begin. A run of the index has the numbers of its rows
-sorted by (code, number), hence within a code by start, so the rows of a code are a range, and those
-of a code that began at a time are one, too.
+Rows are numbered in the order of their starts. A run of the index is sorted by (code, number). So
+the rows of a code are a range, and so are those of a code with one start.
 
-Invariants: (1) a row's end is set once; (2) rows that ended before the last step are forgotten when
-they outnumber the others, and what stays keeps its order; (3) runs grow like the digits of a
-counter, so a probe looks into logarithmically many, and costs time in them and in what it finds;
-(4) runs that are merged lose the rows that ended before, so a key whose rows come and go stays
-cheap among many that live; (5) a snapshot is by reference; the next end that is set after it copies
-the ends, 8 bytes a row.
+Invariants: (1) a row's end is set once; (2) rows that ended before the last step are dropped once
+they outnumber the others, and the order of the remaining rows stays; (3) runs are merged like the
+digits of a binary counter. So a probe searches logarithmically many runs, and takes time in these
+and in its results; (4) merging runs drops rows that ended before, so a key whose rows come and go
+stays cheap among many live rows; (5) a snapshot is by reference, so the next end that is set copies
+the ends, 8 bytes per row.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ if TYPE_CHECKING:
 
 _GROWTH = 3
 _SLACK = 1 << 12
-#: Greatest number of index entries for each row of a run.
+#: Most entries of a run's position table per row of the run.
 _SPARSE = 4
-#: Of a row in a snapshot: when it ended. A reserved name, so no payload column can have it.
+#: Snapshot column with the end of each row. A reserved name, so no payload column can have it.
 _ENDED = SEQ
 
 
 class LivingRows:
-    """Rows of ``schema`` (with ``_vs``, ``_ve``: the end known at birth) with codes >= 0."""
+    """Rows of ``schema`` (with ``_vs``, and ``_ve``: the end known at the start) and codes >= 0."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -64,19 +63,19 @@ class LivingRows:
 
     @property
     def alive(self) -> int:
-        """How many have no end yet."""
+        """Number of rows without an end so far."""
         return len(self) - self._dead
 
     def living(self) -> np.ndarray:
-        """The numbers of the rows that have no end yet, increasing."""
+        """The numbers of the rows without an end so far, increasing."""
         return np.flatnonzero(self._ended.read()[: len(self)] == INF_TIME)
 
     def add(
         self, births: pa.RecordBatch, codes: np.ndarray, *, points_end: bool = True
     ) -> np.ndarray:
-        """Rows that begin, none earlier than those before; their numbers.
+        """Add rows that begin, none earlier than those before; return their numbers.
 
-        ``points_end`` False: points have ended from the beginning, and no death comes for them.
+        ``points_end`` False: points count as ended from the start, and no end is ever set for them.
         """
         numbers = self._rows.add(births)
         if len(numbers) == 0:
@@ -91,14 +90,14 @@ class LivingRows:
         self._ended.writable(count)
         self._index(numbers)
         if not points_end:
-            # Behind the index: a run leaves out rows that have ended, and these may match now.
+            # Set ends after indexing: the index omits ended rows, but points may still match now.
             starts, known = int64_column(births, VS), int64_column(births, VE)
             points = np.flatnonzero(known == after(starts))
             self.set_ends(numbers[points], known[points])
         return numbers
 
     def take(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """The rows; all null where a number is negative."""
+        """The rows; all columns null for a negative number."""
         return self._rows.take(numbers)
 
     def codes(self, numbers: np.ndarray) -> np.ndarray:
@@ -114,14 +113,14 @@ class LivingRows:
         return values
 
     def ends(self, numbers: np.ndarray) -> np.ndarray:
-        """When they ended; INF_TIME where they live."""
+        """The ends of the rows; INF_TIME for a live row."""
         values: np.ndarray = self._ended.read()[numbers]
         return values
 
     def find(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(i, number) of rows whose code is ``codes[i]``, int64 each: all that live, or end now.
+        """(i, number) of rows with code ``codes[i]``, int64 each: all that live or end now.
 
-        Of those that ended before the last :meth:`add` some are found, too.
+        The result may also have rows that ended before the last :meth:`add`.
         """
         probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._runs:
@@ -131,12 +130,12 @@ class LivingRows:
         return np.concatenate(probes), np.concatenate(numbers)
 
     def end(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """End the living row of each end edge; the number of each, int64[n].
+        """End the live row of each end edge; return its number, int64[n].
 
-        ``known``: the end that the row has had from its begin, or INF_TIME.
+        ``known``: the end that was known at the row's start, or INF_TIME.
 
         Raises:
-            UnmatchedEndError: no such row lives.
+            UnmatchedEndError: there is no such live row.
         """
         times = int64_column(deaths, VS)
         found = self.dying(deaths, codes, known)
@@ -148,7 +147,7 @@ class LivingRows:
         return found
 
     def dying(self, deaths: pa.RecordBatch, codes: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """A living row for each death, equal in payload, code and times; -1 where none is."""
+        """A live row for each death, equal in payload, code and times; -1 if there is none."""
         began = int64_column(deaths, VE)
         found = np.full(len(codes), -1, np.int64)
         probe, number = self._of_start(codes, began)
@@ -165,7 +164,7 @@ class LivingRows:
         columns += [pa.array(np.concatenate([known, self.known_ends(candidates)]))]
         same = identities(columns, len(codes) + len(candidates))
         wanted, offered = same[: len(codes)], same[len(codes) :]
-        # The k-th death of equal rows ends the k-th of them.
+        # Among equal rows the k-th death ends the k-th row.
         span = len(same) + 1
         cells = offered * span + occurrences(offered)
         order = np.argsort(cells)
@@ -176,7 +175,7 @@ class LivingRows:
         return found
 
     def set_ends(self, numbers: np.ndarray, times: np.ndarray) -> None:
-        """Give living rows their ends."""
+        """Set the ends of live rows."""
         if len(numbers) == 0:
             return
         ended = self._ended.writable(len(self))
@@ -185,9 +184,10 @@ class LivingRows:
         self._dead += len(numbers)
 
     def forget(self) -> np.ndarray | None:
-        """Let go of rows that have ended, if they outnumber the others.
+        """Drop rows that have ended, if they outnumber the others.
 
-        Returns the rows that stay: row ``kept[i]`` becomes i. None: all stay as they are.
+        Returns: the numbers of the remaining rows; row ``kept[i]`` becomes i. None: nothing was
+        dropped.
         """
         if self._dead <= self.alive + _SLACK:
             return None
@@ -196,7 +196,7 @@ class LivingRows:
         return kept
 
     def recode(self, new_codes: np.ndarray | None) -> None:
-        """Let go of rows that have ended, and give code c the code ``new_codes[c]``."""
+        """Drop rows that have ended, and replace code c by ``new_codes[c]``."""
         codes = self._codes.read()[self._ended.read() == INF_TIME]
         codes = codes if new_codes is None else new_codes[codes]
         self.load(self.table(), lambda _: codes)
@@ -207,7 +207,7 @@ class LivingRows:
         return self._rows.table().append_column(pa.field(_ENDED, pa.int64()), ended)
 
     def load(self, table: pa.Table, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> None:
-        """Continue with the living rows of what ``table`` returned, numbered from 0."""
+        """Restore the live rows of what ``table`` returned, numbered from 0."""
         alive = table.filter(pa.array(self.is_alive(table)))
         rows = alive.drop_columns([_ENDED]).cast(self._schema).combine_chunks().to_batches()
         codes = codes_of(rows[0]) if rows else np.empty(0, np.int64)
@@ -217,7 +217,7 @@ class LivingRows:
 
     @staticmethod
     def is_alive(table: pa.Table) -> np.ndarray:
-        """Which rows of what ``table`` returned live, bool[n]."""
+        """Which rows of what ``table`` returned are live, bool[n]."""
         alive: np.ndarray = table.column(_ENDED).to_numpy() == INF_TIME
         return alive
 
@@ -236,7 +236,7 @@ class LivingRows:
             assert ((lo <= every) & (every < hi)).all()
 
     def _of_start(self, codes: np.ndarray, began: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(i, number) of all rows of ``codes[i]`` that began at ``began[i]``."""
+        """(i, number) of all rows with code ``codes[i]`` and start ``began[i]``."""
         probes, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for run in self._runs:
             lo, hi = run.places(codes)
@@ -249,6 +249,7 @@ class LivingRows:
         return np.concatenate(probes), np.concatenate(numbers)
 
     def _index(self, numbers: np.ndarray) -> None:
+        """Add a run for new rows, merged with short runs before it."""
         while self._runs and len(self._runs[-1].numbers) <= _GROWTH * len(numbers):
             older = self._runs.pop().numbers
             lives = self._ended.read()[older] == INF_TIME
@@ -261,17 +262,18 @@ class LivingRows:
 
 
 class _IndexRun:
-    """Numbers and starts of rows that are sorted by (code, number), and where each code has its.
+    """Numbers and starts of rows sorted by (code, number), and the position of each code.
 
-    A probe of a table costs the same at any length. A run that is short among the codes has its
-    sorted codes instead, so that a table is never much longer than its run.
+    A table from codes to positions makes probes fast at any length. But a run that is short
+    compared to the range of codes stores its sorted codes instead, so a table is never much longer
+    than its run.
     """
 
     __slots__ = ("_codes", "_first", "numbers", "starts")
 
     def __init__(self, codes: np.ndarray, numbers: np.ndarray, starts: np.ndarray) -> None:
         self.numbers, self.starts = numbers, starts
-        #: By code the place of its first row, or of the row that would follow it.
+        #: By code: the position of its first row, or of the next row if it has none.
         self._first: np.ndarray | None = None
         self._codes = codes
         if len(codes) and codes[-1] < _SPARSE * len(codes):
@@ -282,7 +284,7 @@ class _IndexRun:
             self._codes = codes[:0]
 
     def places(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of ``codes[i]`` are at ``[lo[i], hi[i])``."""
+        """The rows of ``codes[i]`` are at positions ``[lo[i], hi[i])``."""
         if self._first is None:
             lo = self._codes.searchsorted(codes, side="left")
             return lo, self._codes.searchsorted(codes, side="right")
@@ -291,13 +293,13 @@ class _IndexRun:
 
 
 class ClosingRows:
-    """Living rows for an operator that closes one span of time after the other: cells, windows.
+    """Live rows for an operator that closes spans of time one after another: cells, windows.
 
-    An end edge waits until the span that it is in is closed.
+    An end edge is buffered until its span is closed.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """``schema``: of events."""
+        """``schema``: the schema of events."""
         self._instants = Instants([pa.schema(list(schema)[2:])])
         self.living = LivingRows(schema)
         self._deaths = SortedRuns(schema)
@@ -305,16 +307,16 @@ class ClosingRows:
 
     @property
     def frontier(self) -> int:
-        """Instants before it are past."""
+        """All earlier instants have passed."""
         return self._instants.frontier
 
     @property
     def waiting_ends(self) -> int:
-        """Number of end edges in spans that are not closed."""
+        """Number of buffered end edges."""
         return int(self._deaths.table().num_rows)
 
     def take(self, run: Run) -> None:
-        """Add the rows that begin, and the ends, at the instants that are past."""
+        """Add the starts and ends at the instants that have passed."""
         (settled,) = self._instants.take([run])
         births = with_times(settled.births, ve=np.full(settled.births.num_rows, INF_TIME))
         self.living.add(births, np.zeros(births.num_rows, np.int64))
@@ -322,14 +324,14 @@ class ClosingRows:
             self._deaths.push(settled.deaths)
 
     def end_before(self, time: int) -> None:
-        """End the rows whose ends are before ``time``."""
+        """Set the ends that are before ``time``."""
         deaths = self._deaths.take_below(time)
         if deaths.num_rows:
             nothing = np.zeros(deaths.num_rows, np.int64)
             self.living.end(deaths, nothing, np.full(deaths.num_rows, INF_TIME))
 
     def passed(self, ctis: np.ndarray) -> np.ndarray:
-        """Those of the CTIs that are new; called at the end of a step."""
+        """The CTIs that are greater than the last one; call it at the end of a step."""
         self.living.forget()
         found = growing(ctis, self._last_cti)
         if len(found):
@@ -337,14 +339,14 @@ class ClosingRows:
         return found
 
     def snapshot(self, first_open: int | None) -> OperatorState:
-        """Living rows, ends and waiting rows, by reference; the first span that is not closed."""
+        """Live rows, buffered ends and rows by reference, and the first span that is not closed."""
         frontier, tables = self._instants.save()
         header = {"frontier": frontier, "open": first_open, "last_cti": self._last_cti}
         tables |= {"rows": self.living.table(), "deaths": self._deaths.table()}
         return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> Any:
-        """Continue from ``state``; returns the first span that is not closed."""
+        """Restore ``state``; return the first span that is not closed."""
         self._last_cti = state.header["last_cti"]
         self._instants.restore(state.header["frontier"], state.tables)
         self.living.load(state.tables["rows"], lambda rows: np.zeros(rows.num_rows, np.int64))
@@ -354,7 +356,7 @@ class ClosingRows:
 
 
 def expanded(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(i, place) for every place in ``[lo[i], hi[i])``, int64 each."""
+    """(i, position) for every position in ``[lo[i], hi[i])``, int64 each."""
     length = np.maximum(hi - lo, 0)
     probe = np.repeat(np.arange(len(lo)), length)
     before = np.repeat(np.cumsum(length) - length, length)
@@ -364,7 +366,10 @@ def expanded(lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def bisected(
     values: np.ndarray, lo: np.ndarray, hi: np.ndarray, wanted: np.ndarray, *, after: bool
 ) -> np.ndarray:
-    """Where ``wanted[i]`` belongs in the sorted ``values[lo[i]:hi[i]]``, before or after equals."""
+    """The insertion point of ``wanted[i]`` in the sorted ``values[lo[i]:hi[i]]``.
+
+    ``after``: after equal values; else before them.
+    """
     lo, hi = lo.copy(), hi.copy()
     while True:  # ends: every range is halved
         open_ = np.flatnonzero(lo < hi)
@@ -378,5 +383,5 @@ def bisected(
 
 
 def _alike(a: pa.Array, b: pa.Array) -> list[pa.Array]:
-    """Two columns in one form, dictionaries decoded."""
+    """Convert two columns to one type, dictionaries decoded."""
     return [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in (a, b)]

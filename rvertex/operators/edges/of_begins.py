@@ -1,17 +1,17 @@
-"""OF BEGINS: an operator that reads only when rows begin, over rows whose ends come later.
+"""OF BEGINS: runs an operator that reads only starts over rows whose ends come later.
 
-**Rule.** ``inner`` keeps lifetimes and order, and drops rows or adds columns by what begins up to
-them: frames, deduplication, as-of joins. It gets the rows as they begin, with a number. When a row
-ends, the row that ``inner`` made of its number ends, too.
+**Rule.** The operator ``inner`` keeps lifetimes and order. It drops rows or adds columns, based on
+the rows that have begun: frames, deduplication, as-of joins. It gets each row at its start, with a
+row number. When the row ends, the output row with that number ends, too.
 
     first of each k    start 1 k=1 a              after 1: start 1 k=1 a
                        start 3 k=1 b              (not the first)
                        end 5 (of 1) k=1 a         after 5: end 5 (of 1) k=1 a
-                       end 6 (of 3) k=1 b         (it never began here)
+                       end 6 (of 3) k=1 b         (no output row with this number)
 
-Invariants: (1) numbers are those of births in merged order, and ``inner`` emits them in that order;
-(2) an end is emitted before all begins at its time, and after all begins before it; (3) state is
-what ``inner`` has, and the rows that live, as they came and as they left.
+Invariants: (1) row numbers follow the merged order of starts, and ``inner`` emits in that order;
+(2) an end is emitted before all starts at its time, and after all earlier starts; (3) the state is
+that of ``inner``, and the live rows, both as input and as output rows.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import OperatorSpec, OperatorState
 
-#: The column with which rows go through the inner operator.
+#: The name of the row number column that ``inner`` gets.
 NUMBER = "number of row"
 _ENDS = event_schema(pa.schema([(NUMBER, pa.int64())]))
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeOfBegins:
-    """``inner`` passes the column ``NUMBER`` of port 0; other ports are as it takes them."""
+    """Runs ``inner``, which must pass on the column ``NUMBER`` that port 0 gets."""
 
     holds_ctis: ClassVar[bool] = True
 
     inner: OperatorSpec
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """That of ``inner``, without the number."""
+        """The schema of ``inner``, without the row number."""
         whole = self.inner.output_schema(_numbered(inputs))
         return pa.schema([field for field in whole if field.name != NUMBER])
 
@@ -62,7 +62,7 @@ class EdgeOfBegins:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None, for the same reason."""
+        """None: lifetimes have no bound."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeOfBeginsOperator:
@@ -79,22 +79,22 @@ class EdgeOfBeginsOperator:
         self._schema = event_schema(spec.output_schema(inputs))
         self._left = event_schema(spec.inner.output_schema(_numbered(inputs)))
         self._settled = SettledRows([self._came])
-        #: Rows without an end as they came; ``_numbers``: the number of each.
+        #: Input rows without an end so far; ``_numbers``: the row number of each.
         self._rows = LivingRows(self._came)
         self._numbers = np.empty(0, np.int64)
-        #: The same as they left, by number.
+        #: Their output rows, by row number.
         self._made = self._left.empty_table().combine_chunks()
-        #: Ends that are not emitted yet: their time, the begin and the number of the row.
+        #: Ends that are not emitted yet: time, start of the row, row number.
         self._ends = SortedRuns(_ENDS)
         self._next = 0
 
     @property
     def duplicates(self) -> int:
-        """Events that ``inner`` dropped as duplicates."""
+        """Number of events that ``inner`` dropped as duplicates."""
         return getattr(self._inner, "duplicates", 0)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """What ``inner`` makes of the begins, and the ends that are due."""
+        """Emit the output of ``inner`` for the starts, and the ends that are due."""
         (rows,) = self._settled.take(ports[:1], seen=ports[1:])
         ends = is_end(int64_column(rows, VS), int64_column(rows, VE))
         births = rows.filter(pa.array(~ends)) if ends.any() else rows
@@ -117,7 +117,7 @@ class EdgeOfBeginsOperator:
         return Run(out, made.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The inner state, living rows and ends that wait, by reference."""
+        """The inner state, live rows and buffered ends, by reference."""
         (waiting,) = self._settled.tables()
         numbers = pa.table({NUMBER: self._numbers})
         tables = {"waiting": waiting, "rows": self._rows.table(), "numbers": numbers}
@@ -139,7 +139,7 @@ class EdgeOfBeginsOperator:
             self._ends.push(batch)
 
     def _end(self, deaths: pa.RecordBatch) -> None:
-        """Queue the ends of the rows that ``deaths`` mean."""
+        """Buffer the ends of the rows that ``deaths`` end."""
         unknown = np.full(deaths.num_rows, INF_TIME)
         found = self._rows.end(deaths, np.zeros(deaths.num_rows, np.int64), unknown)
         numbers = self._numbers[found]
@@ -150,16 +150,16 @@ class EdgeOfBeginsOperator:
         self._ends.push(pa.RecordBatch.from_arrays(columns, schema=_ENDS))
 
     def _keep(self, events: pa.RecordBatch) -> None:
-        """Keep the rows that left and may end."""
+        """Store the output rows that may end later."""
         lasting = int64_column(events, VE) == INF_TIME
         if lasting.any():
             added = pa.Table.from_batches([events.filter(pa.array(lasting))]).cast(self._left)
             self._made = pa.concat_tables([self._made, added])
 
     def _due(self, made: Run) -> pa.RecordBatch:
-        """The end edges before which no row can begin any more, of rows that left."""
+        """The end edges of output rows before which no row can begin any more."""
         upto = int(made.ctis[-1]) if len(made.ctis) else int(MIN_TIME)
-        if made.events.num_rows:  # those at the time of a row come before it
+        if made.events.num_rows:  # ends at the time of a row precede it
             upto = max(upto, int(int64_column(made.events, VS)[-1]) + 1)
         ends = self._ends.take_below(upto)
         if ends.num_rows == 0:
@@ -178,6 +178,7 @@ class EdgeOfBeginsOperator:
         return with_times(found[0], vs=times[0], ve=times[1])
 
     def _merged(self, begins: pa.RecordBatch, ends: pa.RecordBatch) -> pa.RecordBatch:
+        """Merge the starts and the end edges, in output order."""
         events = join_batches([ends, begins]).select(self._schema.names)
         is_begin = np.repeat([False, True], [ends.num_rows, begins.num_rows])
         order = np.lexsort((is_begin, int64_column(events, VS)))
@@ -185,4 +186,5 @@ class EdgeOfBeginsOperator:
 
 
 def _numbered(inputs: Sequence[pa.Schema]) -> list[pa.Schema]:
+    """The input schemas, with the row number added to port 0."""
     return [inputs[0].append(pa.field(NUMBER, pa.int64())), *inputs[1:]]

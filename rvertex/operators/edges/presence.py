@@ -1,7 +1,7 @@
-"""How many rows of each code are alive, and since when there are some, or none.
+"""The number of live rows per code, and since when it is 0 or is not.
 
-Invariant: a count follows from all births and deaths of its code up to an instant, taken together:
-a row that ends at the instant at which another one begins leaves no gap.
+Invariant: a count takes all births and deaths of its code at an instant together. So a row that
+ends at the instant at which another one begins leaves no gap.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rvertex.events.group_scan import group_start, heads_of
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Stretches of time of a code, int64[n] each, sorted by (code, start); an end may be open."""
+    """Time spans of codes, int64[n] each, sorted by (code, start); INF_TIME: no end yet."""
 
     codes: np.ndarray
     starts: np.ndarray
@@ -25,7 +25,7 @@ class Spans:
 
 
 class Presence:
-    """Counts by code; a code that never had a row is absent since MIN_TIME."""
+    """Counts by code; a code that never had a row has count 0 since MIN_TIME."""
 
     def __init__(self) -> None:
         self._count = GroupArray(np.int64, 0)
@@ -38,11 +38,11 @@ class Presence:
             self._since.writable(codes)
 
     def now(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each code is present, bool[n], and since when it has been so or not, int64[n]."""
+        """Whether each code has rows, bool[n], and since when that is so, int64[n]."""
         return self._count.read()[codes] > 0, self._since.read()[codes]
 
     def of(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many rows each code has, and since when it has some or none, int64[n] each."""
+        """The count of each code, and since when it is 0 or is not, int64[n] each."""
         return self._count.read()[codes], self._since.read()[codes]
 
     def keep(self, codes: np.ndarray) -> None:
@@ -50,9 +50,9 @@ class Presence:
         self.adopt(*self.of(codes))
 
     def change(self, codes: np.ndarray, times: np.ndarray, deltas: np.ndarray) -> Spans:
-        """Count births (+1) and deaths (-1); returns the stretches in which their codes are absent.
+        """Add births (+1) and deaths (-1); return the spans in which their codes have no rows.
 
-        A stretch that ended before is left out, one that is open now is among them.
+        The result has the spans that begin or end in this step, and those that are open now.
         """
         if len(codes) == 0:
             return Spans(*(np.empty(0, np.int64) for _ in range(3)))
@@ -63,7 +63,7 @@ class Presence:
         heads = heads_of(codes)
         first = group_start(heads)
         count = total - total[first] + deltas[first] + self._count.read()[codes]
-        # One row per code and instant, with the count after it.
+        # Keep one entry per code and instant, with the count after the instant.
         codes, times, count = codes[last], times[last], count[last]
         assert (count >= 0).all(), "more rows of a code end than began"
         head = heads_of(codes)
@@ -73,7 +73,7 @@ class Presence:
         return self._spans(codes, times, count, turns, head)
 
     def adopt(self, count: np.ndarray, since: np.ndarray) -> None:
-        """Take over the counts of all codes, int64[codes], and since when they are 0 or are not."""
+        """Restore the counts of all codes, int64[codes], and since when each is 0 or is not."""
         self._count.adopt(count)
         self._since.adopt(since)
 
@@ -85,7 +85,7 @@ class Presence:
         turns: np.ndarray,
         head: np.ndarray,
     ) -> Spans:
-        """The stretches without a row that begin or end at ``turns``, and those that go on."""
+        """The spans without rows that begin or end at ``turns``, and those that are still open."""
         touched = codes[head]
         was = self._since.read()[touched]
         had = self._count.read()[touched] == 0
@@ -93,7 +93,7 @@ class Presence:
         self._count.writable(len(self._count))[codes[last]] = count[last]
         since = self._since.writable(len(self._since))
         turned = np.flatnonzero(turns)
-        since[codes[turned]] = times[turned]  # of several the last one stays
+        since[codes[turned]] = times[turned]  # on repeated codes the last assignment wins
         opens = turned[count[turned] == 0]
         closes = turned[count[turned] > 0]
         starts = np.concatenate([was[had], times[opens]])
@@ -101,7 +101,7 @@ class Presence:
         order = np.lexsort((starts, of))
         starts, of = starts[order], of[order]
         ends = np.full(len(starts), INF_TIME)
-        # A stretch ends at the first closing of its code after its start.
+        # A span ends at the first closing of its code after its start.
         if len(closes):
             cell = np.lexsort((times[closes], codes[closes]))
             close_codes, close_times = codes[closes][cell], times[closes][cell]

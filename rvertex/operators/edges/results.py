@@ -1,9 +1,8 @@
-"""One result per key that lives until it changes: what is emitted is the net change of an instant.
+"""One result per key that lives until it changes; a step emits the net change of each instant.
 
-Invariants: (1) a result that comes out equal at an instant lives on, unless it ``renews``; (2) an
-end edge has the payload and the start of the last change; (3) results at one instant come in the
-order of their keys, ends first; (4) a key stays as it was when its first living row began, since
--0.0 equals 0.0.
+Invariants: (1) an equal new result does not end the old one, unless ``renews``; (2) an end edge has
+the payload and the start of the result that ends; (3) results at one instant come in the order of
+their keys, ends first; (4) a key keeps the value of its first live row, since -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Results by key code; ``schema`` is that of their events, the ``keys`` first columns first.
+    """Results by key code. ``schema``: of their events; the first ``keys`` columns are the keys.
 
-    ``renews``: each step of a key ends its result and begins one, also an equal one.
+    ``renews``: each step of a key ends its result and begins a new one, even if both are equal.
     """
 
     def __init__(self, schema: pa.Schema, keys: int, *, renews: bool = False) -> None:
@@ -37,11 +36,11 @@ class Results:
         self.payload = pa.schema(list(schema)[2:])
         self._keys = keys
         self._stores = [ArrowStore(kind) for kind in self.payload.types]
-        #: When the result that lives began; INF_TIME: none lives.
+        #: Start of the live result of each key; INF_TIME: there is none.
         self._began = GroupArray(np.int64, INF_TIME)
 
     def living(self) -> np.ndarray:
-        """The codes that have a result, increasing."""
+        """The codes that have a live result, increasing."""
         return np.flatnonzero(self._began.read() != INF_TIME)
 
     def change(
@@ -52,11 +51,11 @@ class Results:
         lives: np.ndarray,
         places: np.ndarray | None = None,
     ) -> pa.RecordBatch:
-        """The events that follow from the results of steps, one per code and instant.
+        """Compute the events that follow from the results of steps, one per code and instant.
 
-        ``codes``, ``times`` int64[n]; ``made``: the payload of each; ``lives`` bool[n]: whether
-        the key has a result after the instant. ``places`` int64[n]: the order of steps at one
-        instant; None: that of keys.
+        ``codes``, ``times`` int64[n]; ``made``: the payload of each; ``lives`` bool[n]: whether the
+        key has a result after the instant. ``places`` int64[n]: the order of steps at one instant;
+        None: that of keys.
         """
         n = len(codes)
         if n == 0:
@@ -66,7 +65,7 @@ class Results:
         heads = heads_of(codes)
         first = np.flatnonzero(heads)
         before = self.values(codes[first])
-        # Rows 0 to n are the steps, those from n on the results before them.
+        # Rows 0 to n - 1 are the steps; the rows after them are the results before the steps.
         rows = pa.concat_batches([made.take(pa.array(order)), before])
         same = identities(rows.columns[self._keys :], rows.num_rows)
         began = self._began.read()[codes[first]]
@@ -74,7 +73,7 @@ class Results:
         former = np.arange(n) - 1
         former[first] = n + np.arange(len(first))
         differs = (lives != lived[former]) | (lives & (self._renews | (same[:n] != same[former])))
-        # Of each step the last one up to it that changed something, else the result before.
+        # Per step: the last step up to it that changed the result, else the result before.
         changed = np.maximum.accumulate(np.where(differs, np.arange(n), -1))
         group = np.cumsum(heads) - 1
         latest = np.where(changed >= group_start(heads), changed, n + group)
@@ -123,12 +122,12 @@ class Results:
             store.restore(tables[f"result{i}"].column(0), at)
 
     def values(self, codes: np.ndarray) -> pa.RecordBatch:
-        """The last result of each code; its payload."""
+        """The payload of the last result of each code."""
         columns = [store.values(codes) for store in self._stores]
         return pa.RecordBatch.from_arrays(columns, schema=self.payload)
 
     def _with_keys_of(self, rows_of_keys: np.ndarray, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """``rows`` with keys from other rows: a key stays as it came first, since -0.0 is 0.0."""
+        """``rows`` with the keys of other rows: a key keeps its first value (-0.0 is 0.0)."""
         at = pa.array(rows_of_keys)
         columns = [
             column.take(at) if i < self._keys and pa.types.is_floating(column.type) else column
@@ -137,7 +136,7 @@ class Results:
         return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
     def _ranks(self, rows: pa.RecordBatch, first: np.ndarray, group: np.ndarray) -> np.ndarray:
-        """The place of each step's key in the order of keys."""
+        """The rank of each step's key in key order."""
         at = pa.array(first)
         order = sorted_keys([column.take(at) for column in rows.columns[: self._keys]], len(first))
         rank = np.empty(len(first), np.int64)
@@ -153,6 +152,7 @@ class Results:
         last: np.ndarray,
         starts: np.ndarray,
     ) -> None:
+        """Store the last result of each code."""
         at = latest[last]
         for store, column in zip(self._stores, rows.columns, strict=True):
             store.put(codes[last], column.take(pa.array(at)))

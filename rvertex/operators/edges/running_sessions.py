@@ -1,17 +1,18 @@
-"""Sessions so far whose results come when they begin: one result per key, ended by the session.
+"""Running results of open sessions: one result per key, emitted at its start.
 
 **Rule.** Sessions and results are as in
-:class:`rvertex.operators.windows.running.aggregate.RunningSessionAggregate`. A result comes when
-the instant at which it begins is past, its end edge at the next change or at the session's end.
-What comes out equal lives on. A row whose end is not known yet keeps its key active.
+:class:`rvertex.operators.windows.running.aggregate.RunningSessionAggregate`. A result is emitted
+when the watermark has passed its start; its end edge comes at the next change or at the session's
+end. An equal new result does not end the old one, unless ``renews``. A row whose end is not known
+yet keeps its key active.
 
     session(5), count    event 1    after 1: start 1 (1)
                          event 4    after 4: end 4 (of 1) (1), start 4 (2)
                          CTI(20)    after 9: end 9 (of 4) (2)
 
-Invariants: (1) rows of one key and time are merged in sequence order, once that time is past; (2) a
-step costs time in its rows and in the sessions that end; (3) nothing of a session is kept when it
-has ended, amortised; (4) rows that live are counted by key.
+Invariants: (1) rows of one key and time are merged in row order, once that time has passed; (2) a
+step takes time in its rows and in the sessions that end; (3) the state of a session is dropped
+after its end, amortised; (4) live rows are counted per key.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ if TYPE_CHECKING:
 
     from rvertex.operators.horizon import Durations
 
-#: The session end of a key, in the queue of ends.
+#: Payload of an entry in the queue of session ends: the key code.
 _CODE = pa.schema([("code", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeRunningSessions(OverSessions):
-    """Aggregates per key of a session so far.
+    """Running aggregates per key over its open session.
 
-    ``renews``: each instant with rows of a key ends its result and begins one, also an equal one.
+    ``renews``: each instant with rows of a key ends its result and begins a new one, even if equal.
     """
 
     holds_ctis: ClassVar[bool] = False
@@ -73,7 +74,7 @@ class EdgeRunningSessions(OverSessions):
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Sessions that end, int64[n] each; ``of``: the step with the last result, or -1: before."""
+    """Sessions that end, int64[n] each; ``of``: the step of the last result, -1: older."""
 
     codes: np.ndarray
     times: np.ndarray
@@ -93,14 +94,14 @@ class EdgeRunningSessionsOperator:
         self._results = Results(plain_schema(schema), len(spec.keys), renews=spec.renews)
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
         self._starts = SessionStarts(spec.gap_us, spec.max_us)
-        #: By key: the number and the end of its last session.
+        #: By key: number and end of its last session.
         self._session = GroupArray(np.int64, -1)
         self._end = GroupArray(np.int64, MIN_TIME)
-        #: By key: the rows without an end yet, and how long all others keep it active.
+        #: By key: number of rows without an end yet, and until when its other rows keep it active.
         self._living = GroupArray(np.int64, 0)
         self._upto = GroupArray(np.int64, MIN_TIME)
         self._sessions = 0
-        #: Ends of sessions that are ahead; one that has moved since is ignored.
+        #: Queue of future session ends; an entry whose session end has moved is ignored.
         self._ahead = SortedRuns(event_schema(_CODE))
         self._waiting = empty_batch(self._needed)
 
@@ -127,7 +128,7 @@ class EdgeRunningSessionsOperator:
         return Run(out, run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, sessions, results, carried lanes and waiting rows, by reference."""
+        """Keys, sessions, results, accumulated lanes and buffered rows, by reference."""
         tables = {**self._keys.save(), **self._results.save(), **self._carried.save()}
         tables |= self._distinct.save()
         arrays = {f"c{i}": column.shared() for i, column in enumerate(self._by_key)}
@@ -152,7 +153,7 @@ class EdgeRunningSessionsOperator:
     def _steps(
         self, rows: pa.RecordBatch, deaths: pa.RecordBatch
     ) -> tuple[np.ndarray, np.ndarray, _Ends, pa.RecordBatch]:
-        """Key, time and result of each step of ``rows``, and the sessions that end before others.
+        """Key, time and result of each step of ``rows``, and the sessions that end before a step.
 
         Steps are sorted by (time, key).
         """
@@ -190,13 +191,13 @@ class EdgeRunningSessionsOperator:
     def _known_ends(
         self, rows: pa.RecordBatch, codes: np.ndarray, deaths: pa.RecordBatch
     ) -> np.ndarray:
-        """When the rows of a step end, as far as it is known by now, int64[n]; ends older rows."""
+        """End older rows; return the ends of new rows as far as they are known, int64[n]."""
         vs, ve = int64_column(rows, VS), int64_column(rows, VE).copy()
         ended, began = int64_column(deaths, VS), int64_column(deaths, VE)
         keys = [plain_array(column) for column in self._grouping.key_columns(deaths)]
         code = self._keys.codes(keys, deaths.num_rows)
         is_open = np.flatnonzero(ve == INF_TIME)
-        # Rows of one key and start are alike here, so each takes the end that comes next.
+        # Rows of one key and start are interchangeable here, so each takes the next end.
         is_new = np.zeros(len(code), bool)
         if len(is_open) and len(code):
             pairs = [pa.array(np.append(codes[is_open], code))]
@@ -218,7 +219,7 @@ class EdgeRunningSessionsOperator:
         return ve
 
     def _end_older(self, codes: np.ndarray, ended: np.ndarray) -> None:
-        """End rows of earlier steps, and the activity of keys of which no row lives."""
+        """End rows of earlier steps, and the activity of keys without live rows."""
         if len(codes) == 0:
             return
         keys = len(self._keys)
@@ -249,7 +250,7 @@ class EdgeRunningSessionsOperator:
         is_event = found.is_event
         begins, belongs = np.empty(len(codes), bool), np.empty(len(codes), np.int64)
         begins[place[is_event]] = found.begins[is_event]
-        # New sessions are numbered by (time, key); the others keep their number.
+        # New sessions are numbered by (time, key); open ones keep their numbers.
         belongs[begins] = self._sessions + np.arange(int(begins.sum()))
         self._sessions += int(begins.sum())
         of_row = np.full(len(found.key), -1)
@@ -273,7 +274,7 @@ class EdgeRunningSessionsOperator:
         due = self._ahead.take_below(promise)
         time, code = int64_column(due, VS), int64_column(due, "code")
         holds = self._end.read()[code] == time
-        code, first = np.unique(code[holds], return_index=True)  # an end may have moved, and back
+        code, first = np.unique(code[holds], return_index=True)  # may be queued twice
         time = time[holds][first]
         by_code = np.argsort(codes, kind="stable")
         at = codes[by_code].searchsorted(code, side="right") - 1
@@ -289,7 +290,7 @@ class EdgeRunningSessionsOperator:
         return (self._session, self._end, starts.start, starts.active, self._living, self._upto)
 
     def _forget(self, promise: int) -> None:
-        """Be done with keys whose sessions have ended, and with their values, when many have.
+        """Drop keys whose sessions have ended, with their values, once there are many.
 
         An event that outlives its session, because of ``max``, keeps its key active.
         """

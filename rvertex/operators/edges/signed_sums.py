@@ -1,10 +1,11 @@
-"""Counts and sums of integers per key, from which a row that ends is taken off again.
+"""Counts and integer sums per key, from which the rows that end are subtracted.
 
-Sums are exact at any size: a value is ``high * 2**32 + low``, and both halves are summed by
-themselves, with the sign of a birth or a death. So what is carried of a key is right whatever came
-and went, without a look at its other rows. Sums of doubles are not exact, so they are not here.
+Sums are exact at any size: a value is split into ``high * 2**32 + low``, and both halves are summed
+separately, with sign + for a birth and - for a death. So the stored sum of a key is exact after any
+births and deaths, and no other row of the key is read. Sums of doubles are not exact, so they are
+not here.
 
-Invariant: a step costs time in its rows, also where all rows have one key.
+Invariant: a step takes time in its rows, even if all rows have one key.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _FUNCTIONS = ("count", "sum", "mean")
 
 
 def can_be_signed(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bool:
-    """Whether all results follow from counts and sums of integers that int64 holds."""
+    """Whether all aggregates are counts, or sums and means of integers that int64 holds."""
     return all(
         a.function == "count" or (a.function in _FUNCTIONS and _is_whole(payload, a.column))
         for a in aggregates
@@ -40,19 +41,20 @@ def can_be_signed(aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> bo
 
 
 def _is_whole(payload: pa.Schema, column: str | None) -> bool:
+    """Whether the column is an integer that int64 holds."""
     kind = plain_type(payload.field(column).type)
     return bool(pa.types.is_integer(kind) and kind != pa.uint64())
 
 
 class SignedSums:
-    """The lanes of ``aggregates`` by key code, over rows of ``payload``."""
+    """The lanes of ``aggregates`` per key code, over rows of ``payload``."""
 
     def __init__(self, aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> None:
         self._lanes: tuple[Lane, ...] = lanes_of(aggregates, payload)
         summed = [lane.only_column for lane in self._lanes if lane.kind.name == "sum"]
         counted = [lane.column for lane in self._lanes if lane.kind.name == "count"]
         self._summed = tuple(dict.fromkeys(summed))
-        #: None: rows are counted.
+        #: Columns whose values are counted; None: counts rows.
         self._counted = tuple(dict.fromkeys([None, *counted, *summed]))
         count = len(self._counted) + 2 * len(self._summed)
         self._carried = [GroupArray(np.int64, 0) for _ in range(count)]
@@ -65,10 +67,10 @@ class SignedSums:
         codes: np.ndarray,
         keys: int,
     ) -> tuple[list[pa.Array], np.ndarray]:
-        """The columns of the lanes after each step, and how many rows the key has then.
+        """The lane columns after each step, and the number of live rows of its key then.
 
         ``step`` int64[births + deaths]: the step of each row. ``codes`` int64[m]: the key of each
-        step, sorted; the steps of a key are in their order.
+        step, sorted; the steps of a key are in order of time.
         """
         sign = np.repeat(np.array([1, -1]), [births.num_rows, deaths.num_rows])
         parts = [
@@ -97,7 +99,7 @@ class SignedSums:
             array.adopt(array.read()[codes])
 
     def save(self) -> dict[str, pa.Table]:
-        """What is carried, by reference."""
+        """Return the stored sums, by reference."""
         arrays = [array.shared() for array in self._carried]
         return {"carried": pa.table({f"c{i}": values for i, values in enumerate(arrays)})}
 
@@ -125,7 +127,7 @@ def _values(births: pa.RecordBatch, deaths: pa.RecordBatch, name: str) -> np.nda
 def _running(
     carried: GroupArray, part: np.ndarray, step: np.ndarray, codes: np.ndarray, keys: int
 ) -> np.ndarray:
-    """The sums after each step; carries the last of each key."""
+    """The sums after each step; stores the last sum of each key in ``carried``."""
     added = np.zeros(len(codes), np.int64)
     np.add.at(added, step, part)
     before = carried.writable(keys)
@@ -139,7 +141,7 @@ def _running(
 
 
 def _lane(low: np.ndarray, high: np.ndarray, count: np.ndarray) -> list[pa.Array]:
-    """The value and the carry of exact sums, null where there is no value."""
+    """The values and carries of exact sums, null if there is no value."""
     high = high + (low >> _HALF)
     low = low & _MASK
     carry = (high + np.int64(2**31)) >> _HALF

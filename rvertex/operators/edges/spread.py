@@ -1,14 +1,14 @@
-"""SPREAD: a row whose end is known comes as a start edge, and its end edge when it ends.
+"""SPREAD: a row with a known end becomes a start edge, and an end edge at its end.
 
-What keeps rows by key in a table removes a row by its end edge, so every row of such an output has
-one, also an interval that came whole.
+A reader that keeps a table of live rows by key removes a row at its end edge. So every row must
+have an end edge, even an interval with a known end.
 
     spread    in            out
               [1, 5) a      after 1: start 1 a
               CTI(9)        after 5: end 5 (of 1) a
 
-Invariants: (1) events are handled by instant, when it is past; (2) the order is (time, ends first,
-as they came); (3) state is the rows that live and whose ends are known.
+Invariants: (1) events are handled by instant, once it has passed; (2) output order is (time, ends
+first, input order); (3) the state is the live rows with known ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeSpread:
-    """Every row with a start edge and, if it ends, an end edge."""
+    """Gives every row a start edge and, if it ends, an end edge."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -86,7 +86,7 @@ class EdgeSpreadOperator:
 
 
 def in_order_of_begins(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort edges of whole instants: rows that end together by their begins."""
+    """Sort the edges of complete instants; rows that end together come by their starts."""
     vs, ve = int64_column(events, VS), int64_column(events, VE)
     ends = ve < vs
     order = np.lexsort((np.where(ends, ve, 0), ~ends, vs))

@@ -1,18 +1,18 @@
-"""Hopping windows over rows whose ends are not known yet: a window holds what is alive in it.
+"""Hopping windows over rows whose ends are not known yet: a window has the rows alive in it.
 
 **Rule.** As :mod:`rvertex.operators.windows.hopping` over intervals: a row is in each window that
-its lifetime overlaps. A window is emitted when its end is past; by then it is known which rows
+its lifetime overlaps. A window is emitted when its end has passed. By then it is known which rows
 began before its end and which ended before its start. So no result waits for the end of a row.
 
     tumbling 10, count     start 3 a                     after 10: [0, 10) 1
                            start 12 b, end 15 (of 3) a   after 20: [10, 20) 2
                            CTI(30)                       after 30: [20, 30) 1
 
-Invariants: (1) a window is emitted once, in order; (2) state is what lives, and the rows that ended
-in a window that is still open; (3) a window costs time in the rows that are in it.
+Invariants: (1) each window is emitted once, in order; (2) the state is the live rows, and the rows
+that ended in an open window; (3) a window takes time in its rows.
 
-When the stream ends while rows live, the windows would have no end: that is an error, as for
-intervals without an end.
+If the stream ends while rows are alive, infinitely many windows would follow. That is an error, as
+for intervals without an end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EdgeWindows:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The window."""
+        """The window size, in us."""
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeWindowsOperator:
@@ -76,13 +76,13 @@ class EdgeWindowsOperator:
         made = gathering(spec.keys, spec.aggregates, payload)
         self._grouping, self._needed, self._schema, self._finish = made
         self._windows = Windows(spec.size_us, spec.every_us)
-        #: An end waits until the windows of its row are closed.
+        #: Live rows, and ends, which are buffered until the windows of their rows are closed.
         self._closing = ClosingRows(self._needed)
         self._rows = self._closing.living
         self._open = self._windows.lowest
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The windows whose ends are past."""
+        """Emit the windows whose ends have passed."""
         (run,) = ports
         self._closing.take(Run(run.events.select(self._needed.names), run.ctis))
         out: list[pa.RecordBatch] = []
@@ -101,10 +101,10 @@ class EdgeWindowsOperator:
     def _close_before(self, window: int, out: list[pa.RecordBatch]) -> None:
         """Emit the windows below ``window``."""
         window = min(window, self._windows.highest + 1)
-        # Ends: each turn closes a window, and no row lives for ever in a stream that has ended.
+        # ends: each round closes a window; after the end of the stream every row must have an end
         while self._open < window:
             start = self._open * self._windows.every
-            self._closing.end_before(start + 1)  # others are in no window that is open
+            self._closing.end_before(start + 1)  # rows that ended by then are in no open window
             alive = self._rows.living()
             starts = self._rows.starts(alive)
             if len(alive) == 0 or starts[0] >= start + self._windows.size:
@@ -123,13 +123,13 @@ class EdgeWindowsOperator:
             self._open += 1
 
     def _next_with(self, starts: np.ndarray, window: int) -> int:
-        """The first window up to ``window`` that has the row which begins first."""
+        """The first window, at most ``window``, that has the row with the earliest start."""
         if len(starts) == 0:
             return window
         return min(window, max(self._open + 1, int(self._windows.first_window(starts)[0])))
 
     def _require_ends(self, alive: np.ndarray) -> None:
-        """Refuse rows that live for ever when the stream has ended."""
+        """Raise if the stream has ended and a row has no end."""
         if self._closing.frontier == INF_TIME and len(alive) > self._closing.waiting_ends:
             vs = int(self._rows.starts(alive)[0])
             count = self._windows.highest - int(self._windows.first_window(np.array([vs]))[0])

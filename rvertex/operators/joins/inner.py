@@ -199,7 +199,7 @@ class Join:
         return pairs
 
     def _advance(self, news: list[NewRows], ctis: np.ndarray) -> None:
-        """Move the frontier, remember the new rows that outlive it, forget the old that do not."""
+        """Move the frontier, store the new rows that outlive it, and drop the rows that do not."""
         for new in news:
             if len(new):
                 self._frontier = max(self._frontier, int(new.vs[-1]))

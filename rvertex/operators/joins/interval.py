@@ -90,7 +90,7 @@ class IntervalJoin:
 
     @property
     def single(self) -> tuple[Side, ...]:
-        """The sides of which each row is emitted once, with a match or without."""
+        """The sides whose rows are tracked, to be emitted without a match or only once."""
         if self.how == "full":
             return _SIDES
         return {"inner": (), "right": ("right",)}.get(self.how, ("left",))  # type: ignore[return-value]
@@ -128,7 +128,11 @@ class IntervalJoin:
         return TemporalJoin(self.right_on, self.left_on, flipped)  # type: ignore[arg-type]
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """How far back rows without a match yet started, and their matches before that."""
+        """Us: the sum of both sides' waits if a side is tracked (``single``), else their maximum.
+
+        A tracked row is buffered for the wait of its side. Its match may have started earlier than
+        the row, by up to the wait of the other side.
+        """
         del durations
         ways = (self.wait_us("left"), self.wait_us("right"))
         return sum(ways) if self.single else max(ways)
@@ -156,7 +160,7 @@ class IntervalJoinOperator:
         schemas = list(inputs)
         for side in spec.single:
             name = f"_number_{side}"
-            while name in names:  # terminates: ``names`` is finite
+            while name in names:  # ends: ``names`` is finite
                 name += "_"
             self.numbers[side] = name
             at = _SIDES.index(side)

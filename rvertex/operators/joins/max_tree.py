@@ -73,7 +73,7 @@ class MaxTree:
         """Per level, the nodes that together cover the ranges."""
         entries: list[list[Found]] = []
         query = np.arange(len(lo))
-        while len(query):  # terminates: the ranges halve
+        while len(query):  # ends: the ranges halve
             first, last = (lo & 1).astype(bool), (hi & 1).astype(bool)
             entries.append([(query[first], lo[first]), (query[last], hi[last] - 1)])
             lo, hi = (lo + 1) >> 1, hi >> 1

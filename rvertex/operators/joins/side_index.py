@@ -112,7 +112,7 @@ class IndexedRun:
         self.is_spilled = True
 
     def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(probe, place) of every row with the probe's code that lives past its ``vs``."""
+        """(probe, position) of every row with the probe's code that ends after its ``vs``."""
         group = self.code_map.get(codes)
         known = np.flatnonzero(group >= 0)
         if len(known) == 0:
@@ -150,7 +150,7 @@ class JoinSide:
     def find(
         self, codes: np.ndarray, vs: np.ndarray
     ) -> list[tuple[IndexedRun, np.ndarray, np.ndarray]]:
-        """Matches of probes with ``codes >= 0`` and sorted ``vs``: run, probe, place in the run."""
+        """The matches of probes with ``codes >= 0`` and sorted ``vs``: run, probe, position."""
         found: list[tuple[IndexedRun, np.ndarray, np.ndarray]] = []
         for run in self._runs:
             if len(vs) and run.ve_max > vs[0]:
@@ -160,7 +160,7 @@ class JoinSide:
         return found
 
     def insert(self, rows: Rows, frontier: int) -> None:
-        """Remember ``rows``, all alive and in order of ordinal, later than all before."""
+        """Store ``rows``, alive at ``frontier``, by ordinal, later than all stored rows."""
         if len(rows) == 0:
             return
         while self._runs and self._merges(self._runs[-1], rows):

@@ -104,7 +104,7 @@ class WaitingRows:
     def _take(self, n: int) -> pa.RecordBatch:
         taken: list[pa.RecordBatch] = []
         left = n
-        while left:  # terminates: each round takes at least one row
+        while left:  # ends: each round takes at least one row
             rows = self._rows.popleft()
             if rows.num_rows > left:
                 self._rows.appendleft(rows.slice(left))

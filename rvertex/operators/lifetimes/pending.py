@@ -145,7 +145,7 @@ class Pending:
         all.
         """
         n, stretch = self._due, _STRETCH
-        while n < len(self):  # terminates: n grows, or some event is not due
+        while n < len(self):  # ends: n grows, or some event is not due
             lo = self._head + n
             held = self._times[_DUES, lo : min(lo + stretch, self._tail)] > frontier
             if held.any():

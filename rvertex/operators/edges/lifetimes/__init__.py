@@ -1,1 +1,1 @@
-"""Operators over rows whose ends come later that change when rows live."""
+"""Operators on edges that change lifetimes."""

@@ -1,15 +1,15 @@
-"""CHOP of rows whose ends are not known yet: pieces are whole when their cell is over.
+"""CHOP of rows whose ends are not known yet: a piece is emitted when its cell is over.
 
-**Rule.** As :mod:`rvertex.operators.lifetimes.chop`. A cell is the time between two cuts. When
-it is over, it is known which rows lived in it and from when to when. So its pieces have both times,
-and a reader waits for one period at most, however long the rows live.
+**Rule.** As :mod:`rvertex.operators.lifetimes.chop`. A cell is the time between two cuts. When it
+is over, its rows and their times in it are known. So its pieces are intervals with both times, and
+a reader waits for one period at most, however long the rows live.
 
     chop(10)     start 3 a                after 10: [3, 10) a
                  end 15 (of 3) a          after 20: [10, 15) a
 
-Invariants: (1) all pieces of the cells below ``_open`` are out, by (start, order of the rows); (2)
-state is what lives, and the ends in cells that are not over; (3) ``CTI(t)`` becomes the cut at or
-before t.
+Invariants: (1) all pieces of the cells below ``_open`` have been emitted, by (start, row order);
+(2) the state is the live rows, and the ends in cells that are not over; (3) ``CTI(t)`` (a
+watermark) becomes the cut at or before t.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeChop:
-    """Cuts at ``offset_us + k * period_us``."""
+    """Cuts rows at ``offset_us + k * period_us``."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -56,7 +56,7 @@ class EdgeChop:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """A period."""
+        """The period, in us."""
         return self.period_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeChopOperator:
@@ -71,21 +71,21 @@ class EdgeChopOperator:
     def __init__(self, spec: EdgeChop, payload: pa.Schema) -> None:
         self._period, self._offset = spec.period_us, spec.offset_us % spec.period_us
         self._schema = event_schema(payload)
-        #: An end waits until its cell is over.
+        #: Live rows, and ends, which are buffered until their cell is over.
         self._closing = ClosingRows(self._schema)
         self._rows = self._closing.living
-        #: The first cell that is not over; None: all are ahead.
+        #: The first cell that is not over; None: no cell has begun.
         self._open: int | None = None
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The pieces of the cells that are over."""
+        """Emit the pieces of the cells that are over."""
         (run,) = ports
         self._closing.take(run)
         pieces = self._close_before(self._closing.frontier)
         return Run(pieces, self._closing.passed(self._cuts_before(run.ctis)))
 
     def snapshot(self) -> OperatorState:
-        """Living rows, ends and waiting rows, by reference."""
+        """Live rows, buffered ends and buffered rows, by reference."""
         return self._closing.snapshot(self._open)
 
     def load(self, state: OperatorState) -> None:
@@ -96,7 +96,7 @@ class EdgeChopOperator:
         return (time - self._offset) // self._period
 
     def _cells(self, times: np.ndarray) -> np.ndarray:
-        """The cell that each time is in; no intermediate value overflows."""
+        """The cell of each time; no intermediate value overflows."""
         cell = times // self._period
         cell -= times - cell * self._period < self._offset
         return cell
@@ -130,7 +130,7 @@ class EdgeChopOperator:
         return self._pieces(lived, first, counts)
 
     def _pieces(self, rows: np.ndarray, first: np.ndarray, counts: np.ndarray) -> pa.RecordBatch:
-        """``counts`` pieces of each row from cell ``first`` on, in order."""
+        """``counts`` pieces of each row from cell ``first`` on, in output order."""
         if counts.sum() == 0:
             return empty_batch(self._schema)
         row = np.repeat(np.arange(len(rows)), counts)
@@ -138,7 +138,7 @@ class EdgeChopOperator:
         starts, ends = self._rows.starts(rows)[row], self._rows.ends(rows)[row]
         cell = first[row] + nth
         begins = cell * self._period + self._offset
-        # The bounds of a cell count only where they are inside the lifetime.
+        # A cell bound is used only where it is within the lifetime.
         starts = np.where(cell == self._cells(starts), starts, begins)
         ends = np.where(cell == self._cells(ends - 1), ends, begins + self._period)
         order = np.lexsort((row, starts))

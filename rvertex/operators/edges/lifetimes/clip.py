@@ -1,15 +1,16 @@
 """CLIP of rows whose ends are not known yet: a left row ends at the first later right start.
 
-**Rule.** As :mod:`rvertex.operators.lifetimes.clip`. A left row comes when it begins, at the
-instant after which both sides have passed, and its end edge at its own end or at the match,
-whichever is first. Points come as they are, since no later match can cut them.
+**Rule.** As :mod:`rvertex.operators.lifetimes.clip`. A left row is emitted when it begins, once
+both sides have passed that instant. Its end edge comes at its own end or at the match, whichever is
+first. Points pass unchanged, since no later match can cut them.
 
     clip(right, on="k")    left               right          out
                            start 1 k=1 a                     after 1: start 1 a
                                               5 k=1          after 5: end 5 (of 1) a
 
-Invariants: (1) events are handled by instant, when it is past; (2) the order is (time, ends first,
-left row); (3) a step costs time in the rows that begin or end in it, and state is what lives.
+Invariants: (1) events are handled by instant, once it has passed; (2) output order is (time, ends
+first, left row); (3) a step takes time in the rows that begin or end in it, and the state is the
+live rows.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CODES_SLACK = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class EdgeClip:
-    """Port 0 is left, port 1 is right; keys are compared pairwise and have equal types."""
+    """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -61,7 +62,7 @@ class EdgeClip:
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The left's at most."""
+        """At most the left's."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeClipOperator:
@@ -75,7 +76,7 @@ class EdgeClipOperator:
     def __init__(self, spec: EdgeClip, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
         left, right = inputs
-        # Of the right only starts and keys matter.
+        # Only starts and keys of right rows are used.
         names = dict.fromkeys(spec.right_on)
         self._marks = event_schema(pa.schema([right.field(name) for name in names]))
         self._inputs = (left, pa.schema(list(self._marks)[2:]))
@@ -94,7 +95,7 @@ class EdgeClipOperator:
         left, right = self._instants.take([ports[0], self._starts_only(ports[1])])
         born = self._rows.add(left.births, self._codes(left.births))
         dying = self._rows.dying(left.deaths, self._codes(left.deaths), left.known)
-        # A row that was cut before has no end of its own any more.
+        # A row that was cut before has ended already, so its own end is ignored.
         own = int64_column(left.deaths, VS)[dying >= 0]
         cut, times = self._cut(right.births)
         numbers = np.concatenate([dying[dying >= 0], cut])
@@ -120,6 +121,7 @@ class EdgeClipOperator:
         self._rows.load(state.tables["rows"], self._codes)
 
     def _starts_only(self, run: Run) -> Run:
+        """Drop the end edges of a right run."""
         events = run.events.select(self._marks.names)
         begins = int64_column(events, VS) < int64_column(events, VE)
         if not begins.all():
@@ -130,7 +132,7 @@ class EdgeClipOperator:
         return self._keys.codes([rows.column(name) for name in self._spec.left_on])
 
     def _cut(self, marks: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Living left rows that ``marks`` cut, and when."""
+        """The live left rows that ``marks`` cut, and the time of each cut."""
         columns = [marks.column(name) for name in self._spec.right_on]
         nulls = null_keys(columns)
         codes, times = self._keys.codes(columns), int64_column(marks, VS)

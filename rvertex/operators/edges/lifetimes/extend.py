@@ -1,14 +1,14 @@
-"""EXTEND of rows whose ends are not known yet: a row begins as it did, and its end comes later.
+"""EXTEND of rows whose ends are not known yet: starts pass unchanged, ends come later.
 
 **Rule.** As :mod:`rvertex.operators.lifetimes.extend` with a duration of at least 0, and as
-:mod:`rvertex.operators.lifetimes.extend_by`. An end edge has the payload of its row, so its
-column is at hand.
+:mod:`rvertex.operators.lifetimes.extend_by`. An end edge has the payload of its row, so the column
+with the duration is available at the end.
 
     extend(3)    start 1 a           after 1: start 1 a
                  end 5 (of 1) a      after 8: end 8 (of 1) a
 
-Invariants: (1) the output is by time, ends first, then in the order of the input; (2) state is the
-ends that are ahead.
+Invariants: (1) output order is (time, ends first, input order); (2) the state is the ends that are
+ahead.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EdgeExtend:
-    """Every row ends later, by ``by``: microseconds, or a column with its life after its end."""
+    """Moves every end by ``by``: microseconds, or the name of a column as in ``extend_by``."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -100,10 +100,11 @@ class EdgeExtendOperator:
             self._ahead.push(batch)
 
     def _of_column(self, rows: pa.RecordBatch) -> np.ndarray:
+        """The microseconds by which the column moves the end of each row."""
         assert isinstance(self._by, str)
         return int64_column(rows, self._by) - 1
 
 
 def _later(times: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """``times`` moved by ``by``, each at least 0, cut at the end of the axis; int64[n]."""
+    """``times`` plus ``by`` (each at least 0), at most the end of the time axis; int64[n]."""
     return np.where(times > INF_TIME - by, INF_TIME, times + np.where(times == INF_TIME, 0, by))
