@@ -1,8 +1,8 @@
-"""What a host and the job manager say to each other.
+"""Messages between a host and the job manager.
 
-Notices go up (past tense), instructions come down (imperative);
-:mod:`rstream.format.message_codec` has their bytes. A host that gets a message that it cannot read
-stops.
+A host sends notices, named in the past tense; the job manager sends instructions, named in the
+imperative. :mod:`rstream.format.message_codec` encodes both. A host stops if it cannot decode a
+message.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rvertex.events.call_counts import CallCounts  # noqa: TC001 - the codec rea
 
 @dataclass(frozen=True, slots=True)
 class HostReady:
-    """A host has opened its Flight service and can take vertices."""
+    """A host has opened its Flight service and accepts vertices."""
 
     host: str
-    #: Which try of the same Spark task this is; a second one is refused.
+    #: Attempt number of the Spark task, from 0; a second attempt of a task is rejected.
     attempt: int
     pid: int
     machine: str
@@ -29,16 +29,16 @@ class HostReady:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What an instance has counted since its vertex began."""
+    """What an instance has counted since its vertex started, restarts included."""
 
     events_in: int = 0
     events_out: int = 0
     late_events: int = 0
-    #: Calls of user code that raised and were passed over.
+    #: Calls of user code that raised an exception and were skipped.
     poisoned_events: int = field(default=0, repr=False)
-    #: How late rows of its source came (:mod:`rvertex.vertex.lateness_counts`).
+    #: Histogram of how late source rows were (:mod:`rvertex.vertex.lateness_counts`), encoded.
     lateness: bytes = field(default=b"", repr=False)
-    #: Rows of its source that could not become events and were passed over.
+    #: Source rows that could not be decoded into events and were skipped.
     bad_rows: int = field(default=0, repr=False)
     #: Events that deduplication dropped.
     duplicates: int = field(default=0, repr=False)
@@ -46,14 +46,14 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of an instance went since it started, by samples, and what its state takes."""
+    """CPU samples and state size of an instance since it started."""
 
-    #: In polls of the vertex, and of that in functions of the user.
+    #: Time in polls of the vertex, and the part of it spent in the user's functions.
     busy_us: int = 0
     user_us: int = 0
-    #: The user's function that took most of it; empty: none was sampled.
+    #: The user's function with the most samples; empty: no sample hit one.
     function: str = ""
-    #: State in memory that can be spilled; files and bytes that it has written to scratch.
+    #: Bytes of state in memory that can be spilled; files and bytes written to scratch.
     memory_bytes: int = 0
     spills: int = 0
     spilled_bytes: int = 0
@@ -61,113 +61,113 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class LogProgress:
-    """Where a source vertex stands in one partition of a live log."""
+    """Progress of a source vertex in one partition of a live log."""
 
-    #: The log's own number of the partition.
+    #: Partition number in the log.
     partition: int
-    #: Next position to read.
+    #: Next position (offset) to read.
     position: int
-    #: Rows between that and the end of the log; -1: unknown.
+    #: Rows from ``position`` to the end of the log; -1: unknown.
     lag: int
-    #: No later row is below it; MIN_TIME before the first.
+    #: No later row has a smaller event time, us; MIN_TIME before the first row.
     frontier: int
-    #: Greatest event time of its rows.
+    #: Greatest event time of its rows, us.
     max_vs: int
-    #: "active", "idle" (it holds nothing back), "ended".
+    #: "active", "idle" (the frontier of the vertex does not wait for it), "ended".
     state: str
-    #: Positions that the log no longer had, and rows that could not be decoded.
+    #: Number of positions that the log had already deleted, and of rows that failed to decode.
     lost: int
     dead: int
-    #: All was taken that the log held when this instance looked for its end.
+    #: This instance has read up to the log's last known end.
     at_end: bool = False
-    #: The frontier as its rows alone moved it in this instance: those that are idle follow it.
+    #: The frontier from this instance's rows alone; idle partitions follow it.
     rows_frontier: int = MIN_TIME
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What holds the time of a vertex back."""
+    """The operator that holds back the watermark of a vertex."""
 
-    #: The operator, in words.
+    #: Name of the operator, for people.
     operator: str
-    #: The key of the row for whose end it waits; empty: it names none.
+    #: Key of the row whose end the operator waits for; empty: unknown.
     row: str
-    #: The start of that row, or how far the operator has put out.
+    #: Start of that row, or the time up to which the operator has emitted, us.
     since_us: int
-    #: A window that ends by itself as time goes on.
+    #: The operator waits for a window, which ends without another row.
     is_window: bool
 
 
 @dataclass(frozen=True, slots=True)
 class VertexProgress:
-    """Where an instance stands. Sequence numbers are "next": consumed, written, durable."""
+    """Progress of an instance. Sequence numbers are the next to consume, write, flush."""
 
     vertex: str
     epoch: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     durable: tuple[int, ...]
-    #: Time of the last CTI it wrote (MIN_TIME before the first).
+    #: Last CTI (watermark) written; MIN_TIME before the first.
     cti: int
-    #: Greatest event time it has read from its source (MIN_TIME elsewhere).
+    #: Greatest event time read from its source, us; MIN_TIME without a source.
     max_vs: int
     counts: Counts
     tail_bytes: int
-    #: Of a source of live logs.
+    #: One per partition that a source of live logs reads.
     logs: tuple[LogProgress, ...] = field(default=(), repr=False)
-    #: What it waits for besides input; empty if for nothing.
+    #: Why it does not read, for people, such as a slow broker; empty: it reads.
     waiting: str = field(default="", repr=False)
-    #: Of a source of live logs: how many partitions the log has by now; 0: that is not known.
+    #: Partitions that the live log has now; 0: unknown or no log.
     log_partitions: int = field(default=0, repr=False)
-    #: What holds its time back; one at most.
+    #: The operator that holds back its watermark, at most one.
     holds: tuple[Hold, ...] = field(default=(), repr=False)
     timing: Timing = field(default=Timing(), repr=False)
-    #: Its readers are too slow: it may not emit more.
+    #: Back-pressure: it may not emit until its readers have consumed more.
     is_blocked: bool = field(default=False, repr=False)
-    #: Of each operator whose calls wait for answers.
+    #: One per operator with asynchronous calls.
     calls: tuple[CallCounts, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of a host's process, in bytes: what it has, what is free for it, and the limit of both."""
+    """Memory of a host's process in bytes: used, still available, and the limit of the process."""
 
     used_bytes: int
     free_bytes: int
     limit_bytes: int
-    #: What operators that can spill keep in memory, and how much they may (0: they never spill).
+    #: In-memory state of operators that can spill, and its budget (0: operators never spill).
     state_bytes: int = 0
     state_budget_bytes: int = 0
-    #: What they have on scratch: bytes and files.
+    #: State spilled to scratch: bytes and files.
     spilled_bytes: int = 0
     spilled_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A host's periodic report; its absence is a failure signal."""
+    """A host's periodic report. If reports stop, the job manager takes the host for lost."""
 
     host: str
     vertices: tuple[VertexProgress, ...]
-    #: When it was made, by the host's monotonic clock, us.
+    #: When the report was made, us of the host's monotonic clock.
     sent_us: int = field(default=0, repr=False)
-    #: One at most; none: the system does not tell.
+    #: At most one; none: the operating system does not report memory.
     memory: tuple[Memory, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HostBusy:
-    """One poll of a vertex lasts long; until it ends, the host reports no progress."""
+    """One poll of a vertex takes long. Until it ends, the host sends no :class:`Progress`."""
 
     host: str
     vertex: str
     epoch: int
-    #: The operator and what it evaluates, in words.
+    #: Name of the operator and the function it evaluates, for people.
     doing: str
     lasted_s: int
-    #: The most memory that the host's process has had.
+    #: Peak memory of the host's process.
     memory_bytes: int
-    #: Of the instance, until now.
+    #: Timing of this instance until now.
     timing: Timing = field(default=Timing(), repr=False)
 
 
@@ -175,8 +175,8 @@ class HostBusy:
 class VertexStarted:
     """An instance has loaded its snapshot and its outputs can be read.
 
-    ``inputs``: where it reads on; one that rebuilds its state by replay begins at the reads of its
-    checkpoint and reports, in its progress, how far it has read again.
+    ``inputs``: next seqs to consume. An instance that rebuilds its state by replay starts at the
+    ``reads`` of its checkpoint; its progress reports how far it has replayed.
     """
 
     host: str
@@ -187,11 +187,11 @@ class VertexStarted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTaken:
-    """A snapshot is durable, and so are the outputs of durable streams below it.
+    """A snapshot is durable, and so is all output of durable streams before its positions.
 
-    ``reads``: where a restart from it must begin to read (``inputs``, or before them for replay).
-    ``parts``: the blobs it names, as paths below the job's root; others of the vertex may name them
-    too. ``asked``: the snapshot was made after a ``TakeCheckpoint`` had arrived.
+    ``reads``: input seqs from which a restart must read: ``inputs``, or earlier for a replay.
+    ``parts``: the blobs of the snapshot, as paths below the job's root; checkpoints of the same
+    vertex may share blobs. ``asked``: it was made after a ``TakeCheckpoint`` had arrived.
     """
 
     vertex: str
@@ -205,7 +205,7 @@ class CheckpointTaken:
     #: Wall time, us UTC.
     taken_us: int
     asked: bool
-    #: The whole state; ``size_bytes`` counts new files alone. 0: an older release wrote it.
+    #: Bytes of the whole state; ``size_bytes`` counts only new files. 0: from an older release.
     state_bytes: int = field(default=0, repr=False)
 
 
@@ -223,7 +223,7 @@ class VertexFinished:
 
 @dataclass(frozen=True, slots=True)
 class VertexFailed:
-    """An instance cannot go on. ``family``: usage, operating, store, integrity, memory or bug."""
+    """An instance has failed. ``family``: usage, operating, store, integrity, memory or bug."""
 
     vertex: str
     epoch: int
@@ -236,7 +236,7 @@ class VertexFailed:
 class ItemsLost:
     """A reader needs ``seq`` of ``stream``, which is neither in memory nor durable.
 
-    ``writer_epochs``: the instances of the writer that it has tried (none: Parquet alone).
+    ``writer_epochs``: the writer's instances that the reader tried (none: it tried only Parquet).
     """
 
     vertex: str
@@ -248,7 +248,7 @@ class ItemsLost:
 
 @dataclass(frozen=True, slots=True)
 class OutputLost:
-    """An instance cannot begin: a durable output lacks what was there, from ``seq`` on."""
+    """An instance cannot start: a durable output has lost the items from ``seq`` on."""
 
     vertex: str
     epoch: int
@@ -259,7 +259,7 @@ class OutputLost:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An instance that serves the streams of its vertex, and where."""
+    """An instance that serves the streams of its vertex, and its address."""
 
     epoch: int
     host: str
@@ -268,11 +268,11 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Where the streams of ``vertex`` can be read; of two the greater ``version`` holds.
+    """Where the streams of ``vertex`` can be read; a greater ``version`` replaces a smaller one.
 
-    A reader takes the endpoint on its own host if there is one, else the first. It goes on to the
-    next by itself if its connection breaks or the endpoint lacks items. Without endpoints,
-    all items are durable: the reader reads Parquet.
+    A reader prefers the endpoint on its own host, else the first. If the connection breaks or the
+    endpoint lacks items, the reader tries the next endpoint by itself. Without endpoints, all
+    items are durable and the reader reads Parquet.
     """
 
     vertex: str
@@ -282,9 +282,9 @@ class Locate:
 
 @dataclass(frozen=True, slots=True)
 class StartVertex:
-    """Open an instance. An empty checkpoint means the initial snapshot.
+    """Open an instance from ``checkpoint``; empty: from the initial snapshot.
 
-    ``checkpoint_slots`` instances take checkpoints one after the other: this one every interval x
+    ``checkpoint_slots`` instances take checkpoints in turn: this one every interval x
     ``checkpoint_slots``, the first after interval x (``checkpoint_slot`` + 1).
     """
 
@@ -294,19 +294,19 @@ class StartVertex:
     checkpoint: str
     checkpoint_slot: int
     checkpoint_slots: int
-    #: By output, what its reader is known to have consumed: these items come again as they were.
+    #: Per output, the seq its reader is known to have consumed; lower items must be reproduced.
     consumed: tuple[int, ...] = ()
-    #: Of a source of live logs: the partitions it reads that were added since the job was planned.
+    #: Of a live log: partitions of this vertex that were created after the job was planned.
     added: tuple[int, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint:
-    """Make a snapshot and store it: for an instance that is to join, or because the job stops.
+    """Store a snapshot, because another instance will start from it or because the job stops.
 
-    The answer is a ``CheckpointTaken`` with ``asked``; one that is under way does not count.
-    ``holds``: a source reads nothing more; a reader first reads its channels up to ``inputs``. The
-    snapshot then contains the whole state, also of a replayed vertex.
+    The host replies with a ``CheckpointTaken`` with ``asked``; a checkpoint that has already begun
+    is no reply. ``holds``: stop reading; a vertex without a source first reads its channels up to
+    ``inputs``. The snapshot then contains the whole state, also of a replayed vertex.
     """
 
     host: str
@@ -318,7 +318,7 @@ class TakeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """For a source vertex, what the logs of its stage have reached elsewhere that are not idle."""
+    """For a source vertex: the time of its stage's active partitions in other vertices."""
 
     vertex: str
     time_us: int
@@ -326,9 +326,9 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The report that the host made at ``sent_us`` has come, and the host still holds its slot.
+    """The host's report made at ``sent_us`` has arrived, and the host still owns its slot.
 
-    From then on the host has a lease: so long its sources may use rows of live logs.
+    Each ``Confirm`` renews the host's lease. Without a lease its sources use no rows of live logs.
     """
 
     host: str
@@ -338,7 +338,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class EndSource:
-    """End the live logs of a source vertex at what was read of them."""
+    """End the live logs of a source vertex after the rows already read."""
 
     host: str
     vertex: str
@@ -347,7 +347,7 @@ class EndSource:
 
 @dataclass(frozen=True, slots=True)
 class StopVertex:
-    """Close an instance. With ``flush``, what it wrote is made durable first, else forgotten."""
+    """Close an instance. ``flush``: first make its output durable; else discard the output."""
 
     host: str
     vertex: str
@@ -357,7 +357,7 @@ class StopVertex:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Below ``seq`` no one needs ``stream`` any more."""
+    """No reader needs items of ``stream`` below ``seq`` any more."""
 
     stream: str
     seq: int
@@ -365,7 +365,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Garbage collect streams that this host writes."""
+    """Delete the items below these marks from streams that this host writes."""
 
     host: str
     marks: tuple[Mark, ...]
@@ -373,7 +373,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class StopHost:
-    """Close everything and leave. With ``flush``, what was written is made durable first."""
+    """Close everything and exit. ``flush``: first make all output durable."""
 
     host: str
     flush: bool

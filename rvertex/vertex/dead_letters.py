@@ -1,4 +1,4 @@
-"""Bad rows of a source on their way into dead letters, whatever the source is."""
+"""Converts bad rows of any source into events of a dead-letter side output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rvertex.vertex.reorder import FRONTIER
 
 
 def dead_letter_payload() -> pa.Schema:
-    """The columns of bad rows, as a side output has them."""
+    """Return the schema of bad rows in a side output."""
     return pa.schema([*DEAD, pa.field(FRONTIER, pa.int64())])
 
 
 def dead_letters(dead: pa.RecordBatch, frontier: int) -> pa.RecordBatch:
-    """Bad rows as events of a side output; they have no time but the frontier that they met."""
+    """Return bad rows as events of a side output, timed by the ``frontier`` when they arrived."""
     met = np.full(dead.num_rows, frontier, np.int64)
     vs = np.maximum(met, 0) if frontier == MIN_TIME else met
     columns = [pa.array(vs), pa.array(vs + 1), *dead.columns, pa.array(met)]

@@ -1,10 +1,10 @@
-"""Rows of a live log that start too far ahead of the wall clock, as the journal has it: bad rows.
+"""Rejects rows of a live log that start too far in the future: they become bad rows.
 
-A row is ahead if it starts later than ``max_ahead`` after what the clock said when that was last
-written down. Then the host has to write down what it says now: a "clock" entry, which decides the
-row and those up to ``until``, wherever it stands among the entries. Whoever reads them again
-decides by the same entry. Rows that are not ahead cost nothing: with ``max_ahead="1h"`` an entry is
-written about once an hour. Pure.
+A row is early if it starts more than ``max_ahead`` after the wall clock. The clock differs in each
+run, so the host journals it in "clock" entries, and a replay compares rows with the journaled time.
+An entry decides the rows before its position ``until``. When a row beyond the last ``until`` looks
+early, the host first writes a new entry with the current time. Rows that are not early need no
+entry: with ``max_ahead="1h"`` about one entry is written per hour. Pure.
 
 Invariant: which rows are bad is a function of the log and its entries.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: Nothing was written down yet.
+#: The clock before the first entry: every row is early, so the host writes an entry.
 NO_CLOCK = [int(MIN_TIME), 0]
 
 
@@ -41,13 +41,13 @@ class EarlyRows:
     source: str
     partition: int
     max_ahead_us: int
-    #: The column that tells when an event starts; "(vs)" for an expression.
+    #: The column that holds the event's start; "(vs)" for an expression.
     column: str
     fails: bool
 
     @staticmethod
     def of(spec: SourceSpec, partition: int) -> EarlyRows | None:
-        """The rule of a source; None if it has none."""
+        """Return the rule of a source; None if it has no ``max_ahead``."""
         assert spec.log is not None, spec.path
         if spec.log.max_ahead_us is None:
             return None
@@ -57,15 +57,15 @@ class EarlyRows:
         return EarlyRows(source, partition, spec.log.max_ahead_us, column, fails)
 
     def lack(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> bool:
-        """Whether a row is ahead, and no clock decides it."""
+        """Whether a row is early by the last clock, and beyond the ``until`` of all clocks."""
         return bool((self._ahead(rows, clocks)[0] & (rows.positions >= clocks[-1][1])).any())
 
     def _ahead(
         self, rows: LogRows, clocks: Sequence[Sequence[int]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows are ahead of their clocks, bool[n], and what those say, us.
+        """Return which rows are early, bool[n], and the clock time each was compared with, us.
 
-        A row's clock is the first that decides it, else the last one.
+        A row is compared with the first clock whose ``until`` is beyond it, else with the last.
         """
         times, untils = np.array(clocks, np.int64).T
         first = untils.searchsorted(rows.positions, side="right")
@@ -74,10 +74,10 @@ class EarlyRows:
         return int64_column(rows.batch, VS) > latest, said
 
     def set_aside(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> LogRows:
-        """The rows with those that are ahead among the dead ones.
+        """Move early rows to the bad rows.
 
         Raises:
-            LogRowError: there is one, and the source does not pass over bad rows.
+            LogRowError: a row is early, and the source does not skip bad rows.
         """
         is_early, said = self._ahead(rows, clocks)
         if not is_early.any():
@@ -109,7 +109,7 @@ class EarlyRows:
         return LogRows(rows.positions[~is_early], rows.batch.filter(kept), rows.next_position, dead)
 
     def _origins(self, rows: LogRows, taken: pa.Array) -> list[dict[str, Any]]:
-        """Where these rows come from; where the log does not have it, the row as JSON."""
+        """Return the origin of each row in ``taken``; without one in the log, the row as JSON."""
         texts = json_rows(rows.batch.filter(taken))
         if rows.origins is None:
             return [{"source": self.source, "raw": text} for text in texts]

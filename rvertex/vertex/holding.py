@@ -1,7 +1,7 @@
-"""Which operator of a vertex holds time back, for people who wait for rows. Pure.
+"""Finds the operator that holds back the watermark of a vertex, to show to users. Pure.
 
-An operator holds time back if what it has put out, rows and CTIs, is behind what it got. Of several
-the first counts: those behind it wait for it.
+An operator holds it back if the last row or CTI it emitted is earlier than the last one it got.
+The first such operator of the chain is reported, because the operators after it wait for it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ _VALUE_CHARACTERS_MAX = 60
 
 @runtime_checkable
 class HoldsRows(Protocol):
-    """An operator that can name the row for whose end it waits."""
+    """An operator that can name the row whose end it waits for."""
 
     def first_held(self) -> tuple[int, Mapping[str, Any]] | None:
-        """The start and the key of the earliest row whose end is not known; None: there is none."""
+        """Return start and key of the earliest row without a known end; None: no such row."""
 
 
 def holding(
     specs: Sequence[OperatorSpec], operators: Sequence[Operator], reached: Sequence[int]
 ) -> tuple[Hold, ...]:
-    """What holds time back, or nothing.
+    """Return the operator that holds the watermark back, or nothing.
 
-    ``reached``: the last start or CTI that came in, then the last one of each operator.
+    ``reached``: last start or CTI, us, that the input side released, then that each operator
+    emitted.
     """
     for k, (spec, operator) in enumerate(zip(specs, operators, strict=True)):
         inside = spec.operator if isinstance(spec, ForwardCtis) else spec
@@ -50,13 +51,13 @@ def holding(
             since_us, key = row
             what = ", ".join(f"{name}={_shown(value)}" for name, value in key.items())
         elif since_us == MIN_TIME and not is_window:
-            continue  # as it was loaded, it has put out nothing yet
+            continue  # it was just loaded and has emitted nothing yet
         return (Hold(words_of(inside), what, since_us, is_window and not inside.holds_ctis),)
     return ()
 
 
 def words_of(spec: object) -> str:
-    """What an operator is called: ``AntiJoin`` is an anti join."""
+    """Return the name of an operator from the class of its spec: ``AntiJoin`` is "anti join"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(spec).__name__).lower()
 
 

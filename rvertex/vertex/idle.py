@@ -1,12 +1,16 @@
-"""What a silent log partition promises: a function of facts that the host states. Pure.
+"""Promises for idle log partitions, so that the watermark does not wait for them. Pure.
 
-A partition is idle if the log itself has said that nothing follows what was read, at a time when no
-row had come for ``idle_after``, and has said so lately. ``follow``: it promises what the rows of
-the partitions that are not idle say (not what was promised for those: promises would climb on each
-other), and a *grant* ahead of it, so that it need not promise again at once. The grant is an eighth
-of the delay, at least ``GRANT_MIN_US``, but never more than the delay: a row of an idle partition
-that comes back in step with the others is not late. ``clock``: it
-promises the wall clock less the delay. ``wait``: it promises nothing. Source: ADR 32.
+A partition is idle if no row arrived for ``idle_after`` and the log has recently confirmed that no
+row follows the last one read. The policy says which time an idle partition promises:
+
+- ``follow``: the least time of the active partitions plus a *grant*. It follows their rows, not
+  their promises, else partitions would raise each other without end. The grant is an eighth of the
+  delay, at least ``GRANT_MIN_US`` and at most the delay. So fewer promises are journaled, and when
+  the partition resumes in step with the others, its rows are not late.
+- ``clock``: the wall clock minus the delay.
+- ``wait``: nothing.
+
+Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -23,40 +27,40 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogEnd
     from rvertex.sources.spec import LogSpec
 
-#: What an idle partition promises at least at a time, us.
+#: Least advance of one promise, us.
 GRANT_MIN_US = 100_000
-#: The part of the delay that is promised ahead. A row that comes back may be out of order by the
-#: rest of the delay; the smaller the part, the more often something is written down.
+#: Divisor of the delay that gives the grant. When a partition resumes, its rows may be out of order
+#: by the rest of the delay. A larger divisor leaves more of it, and journals promises more often.
 GRANT_SHARE = 8
-#: So many looks at the partitions are remembered. A log that takes longer to answer makes nobody
-#: promise anything.
+#: Number of looks kept. If the log answers a query for its end later than that, the look is gone
+#: and the partition promises nothing.
 LOOKS_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """One partition as the host sees it; times of the monotonic clock in seconds."""
+    """Progress of one partition as the host sees it; seconds are of the monotonic clock."""
 
     #: Next position to read.
     position: int
-    #: No later row is below it.
+    #: No later row has a smaller event time, us.
     frontier: int
-    #: What its rows alone say of that: not what was promised for it. MIN_TIME: it had none.
+    #: The frontier from its rows alone, without promises, us. MIN_TIME: it had no row.
     rows_frontier: int
-    #: The last row came then, or the instance began.
+    #: When the last row arrived, or the instance started.
     last_row_s: float
     end: LogEnd | None
     is_ended: bool
 
     def is_idle(self, now_s: float, idle_after_s: float) -> bool:
-        """Whether the log has said that it is silent."""
+        """Whether no row arrived for long enough and the log has confirmed it."""
         end = self.end
         if self.is_ended or end is None or end.position > self.position:
             return False
         return end.seen_s - self.last_row_s >= idle_after_s and now_s - end.seen_s <= idle_after_s
 
     def state(self, now_s: float, idle_after_s: float) -> str:
-        """A word for people."""
+        """Return "active", "idle" or "ended"."""
         if self.is_ended:
             return "ended"
         return "idle" if self.is_idle(now_s, idle_after_s) else "active"
@@ -64,44 +68,44 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How far the partitions were at a time."""
+    """The frontiers of all partitions at one moment."""
 
     #: Monotonic clock, s.
     at_s: float
     #: Wall clock, us UTC.
     at_us: int
-    #: By partition, what its rows alone say.
+    #: Frontier of each partition from its rows alone, us.
     rows_frontiers: tuple[int, ...]
-    #: What the stage's partitions in other vertices have reached that are not idle; None: all are.
+    #: Least frontier of the stage's active partitions in other vertices, us; None: all are idle.
     others_us: int | None
 
 
 class Looks:
-    """The last looks, in the order of their times."""
+    """The last :data:`LOOKS_KEPT` looks in the order of time."""
 
     def __init__(self) -> None:
         self._looks: deque[Look] = deque(maxlen=LOOKS_KEPT)
 
     def note(self, look: Look) -> None:
-        """Remember a look that is later than all others."""
+        """Append a look; it must be the latest."""
         self._looks.append(look)
 
     @property
     def last_s(self) -> float | None:
-        """When the last one was; None: there was none."""
+        """Return the time of the last look; None: no look yet."""
         return self._looks[-1].at_s if self._looks else None
 
     def at(self, time_s: float) -> Look | None:
-        """The last one that is not later; None: none is remembered."""
+        """Return the last look at or before ``time_s``; None: there is none or it was dropped."""
         return next((look for look in reversed(self._looks) if look.at_s <= time_s), None)
 
 
 def promises(
     rules: LogSpec, partitions: Sequence[PartitionFacts], looks: Looks, delay_us: int
 ) -> dict[int, int]:
-    """By number, the time below which an idle partition is to promise that no row follows.
+    """Return the new promise of each idle partition, by its index, us: no row follows below it.
 
-    ``partitions``: at the last look.
+    ``partitions``: the facts at the last look.
     """
     policy, now_s = rules.idle, looks.last_s
     if policy == "wait" or now_s is None:
@@ -127,7 +131,7 @@ def promises(
 
 
 def _active(partitions: Sequence[PartitionFacts], idle: list[int], look: Look) -> list[int]:
-    """What those had reached at a look that are active now."""
+    """Return the frontiers, at ``look``, of the partitions that are active now."""
     active = [
         frontier
         for k, (partition, frontier) in enumerate(zip(partitions, look.rows_frontiers, strict=True))

@@ -1,8 +1,8 @@
-"""How many rows of a source came how late, so that a user learns which delay would have kept them.
+"""Histogram of how late the rows of a source were, from which a sufficient delay is computed.
 
-The lateness of a row is the greatest ``vs`` of the rows before it minus its own. Rows are counted
-by steps of lateness, each at most 1/32 wide; the greatest lateness is exact. A fixed delay keeps a
-row if it is not less than the row's lateness.
+The lateness of a row is the greatest ``vs`` of the rows before it minus its own ``vs``. Rows are
+counted in buckets (steps), each at most 1/32 of its lateness wide; the maximum is exact. With a
+fixed delay, a row is kept if its lateness is at most the delay.
 
 Invariants: (1) the counts follow from the rows alone, whatever the cutting; (2) equal counts have
 equal bytes; (3) there are at most 1,900 steps.
@@ -15,23 +15,23 @@ from dataclasses import dataclass, field
 import msgpack
 import numpy as np
 
-#: A power of two is cut into so many steps.
+#: Number of buckets per power of two.
 _STEPS = 32
 _POWERS = np.left_shift(np.int64(1), np.arange(63))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatenessCounts:
-    """Rows by step of lateness; rows that are not late at all are not counted."""
+    """Rows per bucket of lateness; rows that are not late are not counted."""
 
     #: The greatest lateness, us; 0 without rows.
     max_us: int = 0
-    #: Numbers of the steps that have rows, int64[n], ascending, and how many rows each has.
+    #: Numbers of the non-empty buckets, int64[n], ascending, and the row count of each.
     steps: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     def adding(self, late_us: np.ndarray) -> LatenessCounts:
-        """The counts with more rows, whose lateness is ``late_us`` int64[n]."""
+        """Return the counts with more rows, whose lateness is ``late_us`` int64[n]."""
         late_us = late_us[late_us > 0]
         if len(late_us) == 0:
             return self
@@ -39,30 +39,30 @@ class LatenessCounts:
         return self.merged(LatenessCounts(int(late_us.max()), steps, rows.astype(np.int64)))
 
     def merged(self, other: LatenessCounts) -> LatenessCounts:
-        """The counts of both."""
+        """Return the sum of both histograms."""
         steps, at = np.unique(np.concatenate([self.steps, other.steps]), return_inverse=True)
         rows = np.zeros(len(steps), np.int64)
         np.add.at(rows, at, np.concatenate([self.rows, other.rows]))
         return LatenessCounts(max(self.max_us, other.max_us), steps, rows)
 
     def delay_for(self, late_max: int) -> int:
-        """A delay, us, with which at most ``late_max`` of these rows are late.
+        """Return a delay, us, with which at most ``late_max`` of these rows are late.
 
-        It is the end of a step: at most 1/32 longer than the least such delay, never shorter.
+        It is the upper bound of a bucket: the least such delay, or up to 1/32 more.
         """
         behind = np.append(np.cumsum(self.rows[::-1])[::-1], 0)  # rows of this step or a later one
-        at = int((behind > late_max).sum())  # so many steps must be kept whole
+        at = int((behind > late_max).sum())  # the rows of these buckets must all be kept
         return min(_end(int(self.steps[at - 1])), self.max_us) if at else 0
 
     def below(self, late_us: int) -> LatenessCounts:
-        """The rows that are less late; the step in which ``late_us`` lies is left out."""
+        """Return the counts of all buckets below the one that contains ``late_us``."""
         kept = self.steps < int(_step(np.array([late_us]))[0])
         steps = self.steps[kept]
         most = min(_end(int(steps[-1])), self.max_us) if len(steps) else 0
         return LatenessCounts(most, steps, self.rows[kept])
 
     def to_bytes(self) -> bytes:
-        """For states and messages; nothing if there are no rows."""
+        """Encode for states and messages; empty if there are no rows."""
         if len(self.steps) == 0:
             return b""
         packed: bytes = msgpack.packb([self.max_us, self.steps.tolist(), self.rows.tolist()])
@@ -70,7 +70,7 @@ class LatenessCounts:
 
     @staticmethod
     def from_bytes(data: bytes) -> LatenessCounts:
-        """What ``to_bytes`` wrote."""
+        """Decode the result of :meth:`to_bytes`."""
         if not data:
             return LatenessCounts()
         max_us, steps, rows, *_ = msgpack.unpackb(data)
@@ -78,13 +78,13 @@ class LatenessCounts:
 
 
 def _step(late_us: np.ndarray) -> np.ndarray:
-    """The step of each; below 64 us every lateness has its own."""
+    """Return the bucket of each lateness; below 64 us every lateness has its own."""
     shift = np.maximum(np.searchsorted(_POWERS, late_us, side="right") - 6, 0)
     found: np.ndarray = shift * _STEPS + (late_us >> shift)
     return found
 
 
 def _end(step: int) -> int:
-    """The greatest lateness of a step, us."""
+    """Return the greatest lateness of a bucket, us."""
     shift = max(step // _STEPS - 1, 0)
     return ((step - shift * _STEPS + 1) << shift) - 1

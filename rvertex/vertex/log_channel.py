@@ -1,7 +1,8 @@
-"""One log partition of a source vertex: its rows and entries in order, its buffer, its frontier.
+"""One log partition of a source vertex: its rows, journal entries, reorder buffer and frontier.
 
-Rows and entries form one sequence: an entry stands before the first row at its position or beyond.
-Whatever is offered is cut there, so lateness and frontier follow from the sequence alone.
+An entry takes effect before the first row at its position or beyond. Each batch of rows is split at
+the entries' positions. So lateness and frontier depend only on the order of rows and entries, not
+on how the rows were cut into batches.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _BOOKS = (
 
 
 class LogChannel:
-    """The rows of one partition from its first position on."""
+    """The rows of one partition, from the first position that the vertex reads."""
 
     def __init__(self, spec: SourceSpec, unit: Unit, *, sorts: bool) -> None:
         quantile = spec.delay_quantile
@@ -56,73 +57,73 @@ class LogChannel:
         )
         self._until = unit.until
         self._early = EarlyRows.of(spec, unit.stream)
-        #: What the clock said, us, and up to which position that decides: of entries in effect.
+        #: ``[time us, until]`` of the "clock" entries in effect; it decides rows before ``until``.
         self.clocks: list[list[int]] = []
-        #: Whether the partition appeared after the job was planned.
+        #: Whether the partition was created after the job was planned.
         self.is_added = False
         #: The next position to offer.
         self.position = unit.first_seq
-        #: How many entries have taken effect.
+        #: Number of entries that have taken effect.
         self.entries = 0
         self.is_ended = False
         self.dead_rows = 0
-        #: Positions that the log no longer had.
+        #: Number of positions that the log had deleted before they were read.
         self.lost_positions = 0
-        #: Entries that are durable and stand further on.
+        #: Durable entries whose position has not been reached.
         self._pending: deque[LogEntry] = deque()
-        #: Late and undecodable rows that were not taken, by what they met: the frontier.
+        #: Late and undecodable rows to be emitted, each with the frontier at its arrival.
         self.late: list[pa.RecordBatch] = []
         self.dead: list[pa.RecordBatch] = []
-        #: Where a replay ends: a position, and a number of entries.
+        #: Where a replay ends: the next position, and the number of entries in effect there.
         self.stop: tuple[int, int] | None = None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it was added, and no entry says yet from which time on it takes part."""
+        """Whether it was added and no entry has set yet from which time its rows count."""
         return self.is_added and self.entries == 0
 
     @property
     def has_pending(self) -> bool:
-        """Whether there are entries that have not taken effect."""
+        """Whether there are durable entries that have not taken effect."""
         return bool(self._pending)
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a replay has come to its end."""
+        """Whether a replay has reached its end."""
         return self.stop is not None and self.position == self.stop[0]
 
     @property
     def limit(self) -> int | None:
-        """Rows from here on are not to be offered now."""
+        """Return the first position that must not be offered now; None: no limit."""
         return self.stop[0] if self.stop is not None else self._until
 
     def decide(self, entry: LogEntry) -> None:
-        """An entry that is durable; those that have taken effect are passed over."""
+        """Queue a durable entry; an entry that already took effect is skipped."""
         if entry.index < self.entries + len(self._pending):
             return
         assert entry.index == self.entries + len(self._pending), (entry, self.entries)
         self._pending.append(entry)
 
     def lacks_clock(self, rows: LogRows) -> bool:
-        """Whether one of the rows is ahead, and no entry says by which clock that is decided."""
+        """Whether a row looks too early, and a new "clock" entry must decide it."""
         return self._early is not None and self._early.lack(rows, self._known_clocks())
 
     def clock_entry(self, partition: int, index: int, now_us: int, until: int) -> LogEntry:
-        """The entry that decides which rows up to ``until`` are too far ahead."""
+        """Return a new "clock" entry that decides which rows before ``until`` are too early."""
         position = max(self.position, *(e.position for e in self._pending), 0)
         last_us = self._known_clocks()[-1][0]
         return LogEntry("clock", partition, index, position, max(now_us, last_us), until)
 
     def _known_clocks(self) -> list[list[int]]:
-        """Those in effect and those that are durable: rows ask up to where a clock decides."""
+        """Return the clocks in effect and the queued ones, which decide rows beyond."""
         pending = [[e.time, e.until] for e in self._pending if e.kind == "clock"]
         return [*self.clocks, *pending] or [NO_CLOCK]
 
     def offer(self, rows: LogRows) -> None:
-        """The next rows, up to ``rows.next_position``."""
+        """Process the next rows, up to ``rows.next_position``."""
         assert rows.next_position >= self.position, (rows.next_position, self.position)
         assert self.stop is None or rows.next_position <= self.stop[0], (rows, self.stop)
-        while not self.is_ended:  # ends: each pass takes an entry, or all that is left
+        while not self.is_ended:  # ends: each pass takes an entry, or all remaining rows
             at = self._next_cut(rows.next_position)
             self._take(rows.before(at))
             self.position = max(self.position, at)
@@ -132,12 +133,12 @@ class LogChannel:
             rows = rows.beyond(self.position)
 
     def end(self) -> None:
-        """No row follows, nor any entry."""
+        """End the partition: no row and no entry follows."""
         self.is_ended = True
         self.reorder.end()
 
     def apply_due(self) -> None:
-        """Let entries take effect that stand at the position that was reached."""
+        """Apply the queued entries whose position has been reached."""
         while self._pending and self._pending[0].position <= self.position:
             if self.is_ended or self._is_at_last_entry():
                 break
@@ -146,7 +147,7 @@ class LogChannel:
             self.end()
 
     def progress(self, partition: int, facts: PartitionFacts, **seen: Any) -> LogProgress:
-        """Where the partition stands; ``seen``: what only the host knows."""
+        """Return the partition's progress; ``seen``: fields that only the host knows."""
         return LogProgress(
             partition=partition,
             position=facts.position,
@@ -159,11 +160,11 @@ class LogChannel:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """The books, without the rows that wait."""
+        """Return the scalar state, without the buffered rows."""
         return {name: getattr(self, name) for name in _BOOKS}
 
     def load(self, books: dict[str, Any], reorder: OperatorState) -> None:
-        """Continue from a snapshot; entries are to be told anew."""
+        """Continue from a snapshot; the caller must pass later entries to :meth:`decide` again."""
         for name in _BOOKS:
             setattr(self, name, books[name])
         self.reorder.load(reorder)
@@ -171,7 +172,7 @@ class LogChannel:
         self.late, self.dead, self.stop = [], [], None
 
     def _next_cut(self, next_position: int) -> int:
-        """Where the next entry stands, or the end of what there is."""
+        """Return the position of the next entry, at most ``next_position``."""
         cut = next_position
         if self._pending and not self._is_at_last_entry():
             cut = min(cut, self._pending[0].position)
@@ -197,7 +198,7 @@ class LogChannel:
                 pass  # its rows follow
 
     def _take(self, rows: LogRows) -> None:
-        """Rows between which no entry stands; each dead one meets the frontier at its place."""
+        """Process rows with no entry between them; a bad row gets the frontier at its position."""
         if self._early is not None:
             rows = self._early.set_aside(rows, self._known_clocks())
         if rows.dead is None or rows.dead.num_rows == 0:
@@ -222,7 +223,7 @@ class LogChannel:
             raise LateRowError(position, error.vs, error.frontier) from error
         if late is not None:
             self.late.append(late)
-        if self.reorder.is_ended:  # a stream has its end in itself
+        if self.reorder.is_ended:  # the rows contain the end of the stream: CTI(INF_TIME)
             self.is_ended = True
 
     def _take_dead(self, dead: pa.RecordBatch) -> None:
@@ -231,7 +232,10 @@ class LogChannel:
 
 
 def taken_below(waiting: list[pa.RecordBatch], frontier: int | None) -> Sequence[pa.RecordBatch]:
-    """Remove the rows that met a frontier below this one (None: all); they grow along the list."""
+    """Remove and return side rows whose frontier is below ``frontier`` (None: all).
+
+    Frontiers ascend in ``waiting``.
+    """
     taken: list[pa.RecordBatch] = []
     if frontier is None:
         taken = waiting[:]

@@ -1,24 +1,24 @@
 """The input side of a source vertex that reads a live log: one channel for each log partition.
 
 Each partition has its own reorder buffer, delay and frontier (:mod:`rvertex.vertex.log_channel`).
-``bound`` is the least frontier. Released are all events below it in the order (vs, partition,
-position), and every CTI time ``<= bound`` of the union of the partitions, once. Events at the bound
-leave too if they are of the first partition whose frontier that is, or of one before it: what may
-still follow at that time stands behind them. Late and undecodable rows leave in the order (frontier
-that they met, partition, position), by the same rule.
+``bound`` is the least frontier. A release contains all events below ``bound`` in the order (vs,
+partition, position), and every distinct CTI time ``<= bound`` of all partitions. It also contains
+the events at ``bound`` of the first partition with that frontier and of the partitions before it,
+because any later event at ``bound`` sorts after these. Late and undecodable rows are released by
+the same rule, in the order (frontier at their arrival, partition, position).
 
-The input positions of the vertex are, for k partitions, the next position of each and then the
-number of entries (:mod:`rvertex.sources.logs.entries`) of each that took effect.
+The input positions of the vertex, for k partitions, are the next position of each, then the number
+of journal entries (:mod:`rvertex.sources.logs.entries`) of each that took effect.
 
-A partition that was *added* after the job was planned takes no part before its first entry. That
-one promises, from the partition's first row on, a time above all that had been released: so
-whoever computes again, from whatever snapshot, releases the same below that time without it.
+A partition that was *added* after the job was planned is ignored until its first entry. This entry
+promises, from the partition's first row on, a time above everything released before. So a vertex
+that is recomputed from any snapshot releases the same rows below that time.
 
 Invariants: (1) the concatenation of all releases is a function of the rows of the log and its
-entries, not of how they were cut, nor of how polls of the partitions took turns; (2) what was
-offered is state; (3) with one partition the releases are those of
-:class:`rvertex.vertex.source_input.SourceInput`; (4) the partition with the least frontier is
-always wanted. Source: ADR 32.
+entries. It does not depend on batch boundaries or on the order in which partitions were polled;
+(2) offered rows are part of the state; (3) with one partition the releases equal those of
+:class:`rvertex.vertex.source_input.SourceInput`; (4) :meth:`LogInput.wants` is always true for the
+partition with the least frontier. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class LogInput:
     def __init__(
         self, partition: SourcePartition, *, sides: Sequence[str], pending_rows_max: int
     ) -> None:
-        """``sides``: the names of its side outputs, of late rows first.
+        """``sides``: the names of its side outputs; the first is that of late rows.
 
-        ``pending_rows_max``: so many rows of a partition may wait for slower ones.
+        ``pending_rows_max``: most rows of a partition that are buffered to wait for slower ones.
         """
         spec = partition.spec
         assert spec.log is not None, spec.path
@@ -81,10 +81,10 @@ class LogInput:
             channel.is_added = True
         for channel in self.channels:
             channel.apply_due()
-        #: "file" entries that took effect, one batch each time.
+        #: "file" entries that took effect, one batch per snapshot.
         self._files = pa.Table.from_batches([], schema=_FILES_SCHEMA)
         self._fresh_files: list[LogEntry] = []
-        #: By blob, how many entries of each partition there are up to its end; and the next blob.
+        #: Per journal blob, each partition's number of entries up to the blob's end.
         self._blobs: dict[int, list[int]] = {}
         self._next_blob = 0
         #: The last CTI that was released.
@@ -94,13 +94,13 @@ class LogInput:
 
     @property
     def consumed(self) -> tuple[int, ...]:
-        """Next position of each partition, then how many of its entries took effect."""
+        """Next position of each partition, then its number of entries in effect."""
         positions = [channel.position for channel in self.channels]
         return (*positions, *(channel.entries for channel in self.channels))
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """The same: nothing is read ahead."""
+        """Equals :attr:`consumed`: nothing is read ahead."""
         return self.consumed
 
     @property
@@ -114,7 +114,7 @@ class LogInput:
         return all(channel.is_ended for channel in self.channels)
 
     def wants(self, channel: int) -> bool:
-        """Whether rows of this partition may be offered: it has not ended, nor is it far ahead."""
+        """Whether to offer more rows of a partition: it has not ended and is not far ahead."""
         mine = self.channels[channel]
         if mine.is_ended or mine.is_stopped or mine.is_awaited:
             return False
@@ -125,17 +125,17 @@ class LogInput:
             return False
         return self._skew_us is None or mine.reorder.frontier - bound <= self._skew_us
 
-    # ---- what goes in
+    # ---- input
 
     def offer(self, channel: int, items: Items | LogRows) -> None:
-        """The next rows of a partition."""
+        """Process the next rows of a partition."""
         assert isinstance(items, LogRows), items
         self.channels[channel].offer(items)
 
     def decide(self, entries: Iterable[LogEntry], blob: int = 0) -> None:
-        """Entries that are durable; those that took effect before are passed over.
+        """Queue durable entries; entries that already took effect are skipped.
 
-        ``blob``: the number under which they were written down.
+        ``blob``: number of the journal blob that contains the entries.
         """
         for entry in entries:
             told = self._blobs.setdefault(blob, [0] * len(self.channels))
@@ -149,7 +149,7 @@ class LogInput:
 
     @property
     def first_blob(self) -> int:
-        """All entries of the blobs before this one took effect."""
+        """Return the first journal blob with an entry that has not taken effect."""
         done = [channel.entries for channel in self.channels]
         for blob, told in list(self._blobs.items()):
             if any(mine > here for mine, here in zip(told, done, strict=True)):
@@ -158,14 +158,14 @@ class LogInput:
         return self._next_blob
 
     def end(self) -> None:
-        """There are no more rows in any partition."""
+        """End all partitions."""
         for channel in self.channels:
             channel.end()
 
-    # ---- what comes out
+    # ---- output
 
     def release(self) -> list[Run] | None:
-        """What is settled, as the run of the only port."""
+        """Return the rows whose order is final, as the run of the only port."""
         if len(self.channels) == 1:
             reorder = self.channels[0].reorder
             run = reorder.release()
@@ -189,7 +189,7 @@ class LogInput:
         return [Run(joined, times)]
 
     def drain_side_outputs(self) -> list[pa.RecordBatch]:
-        """The late rows since the last call, and those that could not be decoded."""
+        """Return the late and the undecodable rows since the last call."""
         bounds = self._released_below()
         late = [taken_below(c.late, b) for c, b in zip(self.channels, bounds, strict=True)]
         dead = [taken_below(c.dead, b) for c, b in zip(self.channels, bounds, strict=True)]
@@ -201,7 +201,7 @@ class LogInput:
         return found
 
     def _released_below(self) -> list[int | None]:
-        """By partition, below which time all is settled; None: all is."""
+        """Per partition, the time below which all its rows are final; None: all rows are."""
         bound = self.bound
         if bound == INF_TIME or len(self.channels) == 1:
             return [None] * len(self.channels)
@@ -209,18 +209,18 @@ class LogInput:
         return [bound + 1 if k <= first else bound for k in range(len(self.channels))]
 
     def _frontiers(self) -> list[int]:
-        """Of each partition; one that has not joined holds nothing back."""
+        """Frontier per partition; INF_TIME for an added one without an entry, so none waits."""
         return [INF_TIME if c.is_awaited else c.reorder.frontier for c in self.channels]
 
     # ---- state
 
     def scalars(self) -> OperatorState:
-        """The state but for the rows that wait."""
+        """Return the state without the buffered rows."""
         states = {str(k): c.reorder.scalars() for k, c in enumerate(self.channels)}
         return joined_states(states, self._header(), self._own_tables())
 
     def snapshot(self) -> OperatorState:
-        """The buffers, and the side rows that wait for a slower partition."""
+        """Return the buffers, and the side rows that wait for a slower partition."""
         states = {str(k): c.reorder.snapshot() for k, c in enumerate(self.channels)}
         tables = self._own_tables()
         for k, channel in enumerate(self.channels):
@@ -230,9 +230,9 @@ class LogInput:
         return joined_states(states, {**self._header(), _BLOB: self.first_blob}, tables)
 
     def load(self, state: OperatorState, consumed: tuple[int, ...]) -> None:
-        """Continue from a snapshot; entries beyond it are to be told anew."""
+        """Continue from a snapshot; the caller must pass later entries to :meth:`decide` again."""
         books = state.header["books"]
-        known = self.channels[: len(books)]  # others were taken in after the snapshot
+        known = self.channels[: len(books)]  # later partitions were added after the snapshot
         for k, channel in enumerate(known):
             channel.load(books[k], part_state(state, str(k)))
             if f"{LATE}.{k}" in state.tables:
@@ -247,7 +247,7 @@ class LogInput:
         assert found == consumed, (found, consumed)
 
     def files(self) -> list[LogEntry]:
-        """All "file" entries that took effect, and those that were told."""
+        """Return all "file" entries that took effect or are queued."""
         told = [decode_entries(row)[0] for row in self._files.column(_ENTRY).to_pylist()]
         return [*told, *self._fresh_files]
 
@@ -258,7 +258,7 @@ class LogInput:
         }
 
     def _own_tables(self) -> dict[str, pa.Table]:
-        """The files that took effect are moved into the table that snapshots share."""
+        """Move the files that took effect into the table that snapshots share."""
         in_force = [e for e in self._fresh_files if e.index < self.channels[e.partition].entries]
         if in_force:
             self._fresh_files = [e for e in self._fresh_files if e not in in_force]
@@ -268,12 +268,12 @@ class LogInput:
 
     @property
     def position(self) -> Position:
-        """Where it stands after a release."""
+        """Positions, greatest time and last CTI after a release."""
         times = [max(c.reorder.max_vs, c.reorder.last_cti) for c in self.channels]
         return Position(self.consumed, max(times), self._last_cti)
 
     def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
-        """Continue at ``inputs`` and take exactly what stands before ``until``."""
+        """Continue at ``inputs`` and read exactly the rows and entries before ``until``."""
         self.load(state, inputs)
         k = len(self.channels)
         for channel, position, entries in zip(self.channels, until[:k], until[k:], strict=True):
@@ -281,16 +281,16 @@ class LogInput:
 
     @property
     def stops(self) -> tuple[int | None, ...]:
-        """By partition, the position at which a replay ends."""
+        """Per partition, the position at which a replay ends; None: no limit."""
         return tuple(None if c.stop is None else c.stop[0] for c in self.channels)
 
     def resume(self) -> None:
-        """The replay has ended: go on without a bound."""
+        """End the replay: read on without a limit."""
         for channel in self.channels:
             channel.stop = None
             channel.apply_due()
 
-    # ---- what it has counted
+    # ---- counters
 
     @property
     def late_events(self) -> int:
@@ -299,7 +299,7 @@ class LogInput:
 
     @property
     def late_dropped(self) -> int:
-        """Late rows so far that go no further."""
+        """Late rows so far that were dropped."""
         return sum(channel.reorder.late_dropped for channel in self.channels)
 
     @property
@@ -309,7 +309,7 @@ class LogInput:
 
     @property
     def lateness(self) -> bytes:
-        """How late rows came so far."""
+        """Histogram of how late rows were so far, encoded."""
         counts = LatenessCounts()
         for channel in self.channels:
             counts = counts.merged(channel.reorder.lateness)
@@ -317,17 +317,17 @@ class LogInput:
 
     @property
     def passed_over(self) -> int:
-        """Events so far that were not kept."""
+        """Events so far that the source's filter dropped."""
         return sum(channel.reorder.passed_over for channel in self.channels)
 
     @property
     def max_vs(self) -> int:
-        """Greatest ``vs`` offered so far."""
+        """Greatest ``vs`` offered so far, us."""
         return max(channel.reorder.max_vs for channel in self.channels)
 
 
 def _in_order_met(taken: Sequence[Sequence[pa.RecordBatch]], payload: pa.Schema) -> pa.RecordBatch:
-    """Side rows of the partitions in the order of the frontiers they met."""
+    """Merge side rows of the partitions by the frontier at their arrival."""
     pieces = [batch for batches in taken for batch in batches]
     if not pieces:
         return empty_events(payload)

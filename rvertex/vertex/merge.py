@@ -1,23 +1,24 @@
-"""MERGE: k channels become one deterministic order, released by what the channels promise.
+"""MERGE: orders the items of k channels deterministically, as far as the channels promise.
 
-A channel in normal form promises that nothing earlier follows its last item, be that a CTI or an
-event. ``bound`` is the least promise. Released are all events with ``vs < bound``, ordered by (vs,
-input index, seq), and every distinct CTI time ``<= bound`` of the union of the channels, once. If
-the last item of every channel at the bound is an event, no CTI of that time can follow. MERGE then
-also releases events at the bound, from the first such channel and from those before it.
+Each channel is in normal form: no item follows that is earlier than its last one, be that a CTI
+(watermark) or an event. This time is the channel's promise, and ``bound`` is the least promise. A
+release contains all events with ``vs < bound``, ordered by (vs, input index, seq), and every
+distinct CTI time ``<= bound`` of all channels. If the last item of every channel at the bound is an
+event, no CTI of that time can follow. Then the release also contains the events at the bound of the
+first such channel and of the channels before it.
 
-Invariants: (1) what is released of a channel is a prefix of it, and ``consumed`` is the seq of its
-first unreleased item; (2) what was only read ahead is not state; (3) the concatenation of all
-releases does not depend on the order of arrival nor on how the channels were cut; (4) an item
-costs time once: what stays pending is neither sorted nor copied again; (5) the channel with the
-least promise is always wanted, whatever the limits, so waiting for it never ends in a deadlock.
-With one channel everything read is released at once, without a copy.
+Invariants: (1) the released items of a channel are a prefix of it, and ``consumed`` is the seq of
+its first unreleased item; (2) items that were only read ahead are not state; (3) the concatenation
+of all releases does not depend on arrival order or batch boundaries; (4) each item is sorted and
+copied once, never again while it is pending; (5) :meth:`Merge.wants` is always true for the channel
+with the least promise, at any limit, so MERGE cannot deadlock. A single channel is released at once
+and without a copy.
 
-A change of the job can leave items that the channels of the former generation had delivered ahead
-of the others. They are *carried*: of each port a lane before its channels. Nothing follows in a
-lane, so its items wait in the state until they are released.
-Source: StreamScope NSDI'16, "MERGE"; differs: the channels are sorted, so an event promises too,
-and every CTI of the union passes, not only those that raise the minimum.
+When a job is changed, some channels of the old plan may have delivered items ahead of the others.
+These items are *carried*: each port gets an extra channel for them (a lane) before its channels. A
+lane receives nothing more; its items stay in the state until they are released.
+Source: StreamScope NSDI'16, "MERGE". Different here: channels are sorted, so an event promises too,
+and every CTI of every channel is emitted, not only a CTI that raises the minimum.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from rvertex.vertex.spec import Position
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Default read-ahead of one channel.
+#: Default bytes of read-ahead per channel.
 PENDING_BYTES_MAX = 16 << 20
-#: Begins the names of the tables of carried items; the port follows.
+#: Prefix of the names of tables with carried items; the port follows.
 CARRIED = "carried."
-#: In the header: no item before the channels, carried or in the state, is later.
+#: Key of the state's header: greatest time of the items that came from no channel, such as lanes.
 REACHED = "reached"
 #: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2
@@ -55,9 +56,8 @@ _ROWS_PER_SLICE = 4096
 class Merge:
     """Merges channels ``0..k-1`` into one run per port, all runs with the same CTIs.
 
-    Channels of port 0 come before those of port 1. ``pending_rows_max`` and ``pending_bytes_max``
-    bound what is read ahead of a channel that does not hold the others back; one read may
-    overshoot them.
+    Channels of port 0 precede channels of port 1. ``pending_rows_max`` and ``pending_bytes_max``
+    limit the read-ahead of a channel that the others do not wait for. One read may exceed them.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Merge:
         self._pending_rows_max = pending_rows_max
         self._pending_bytes_max = pending_bytes_max
         self._channels = [_Channel(i) for i in range(len(ports))]
-        #: By port, what a former generation left.
+        #: Per port, the unreleased items from the old plan of a changed job.
         self._carried: dict[int, _Channel] = {}
         #: The greatest CTI released.
         self._last_cti: int = MIN_TIME
-        #: The greatest time of the released items that are in no channel.
+        #: The greatest time of released items that are in no channel.
         self._reached: int = MIN_TIME
 
     @property
@@ -93,16 +93,16 @@ class Merge:
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Per channel, the seq that :meth:`offer` expects next."""
+        """Per channel, the next seq that :meth:`offer` accepts."""
         return tuple(c.next_seq for c in self._channels)
 
     @property
     def is_finished(self) -> bool:
-        """Whether ``CTI(INF_TIME)`` was released: nothing follows."""
+        """Whether ``CTI(INF_TIME)`` was released: nothing more follows."""
         return self._last_cti == INF_TIME
 
     def wants(self, i: int) -> bool:
-        """Whether more of channel ``i`` should be read: it lags, or there is room."""
+        """Whether to read more of channel ``i``: its promise is the least, or there is room."""
         channel = self._channels[i]
         if channel.bound == INF_TIME:
             return False
@@ -112,7 +112,7 @@ class Merge:
         return channel.bound == self._bound()
 
     def offer(self, i: int, items: Items) -> None:
-        """Take the next items of channel ``i``; they must continue at its read position.
+        """Buffer the next items of channel ``i``; they must start at its read position.
 
         Raises:
             ChannelOrderError: the channel is not in normal form.
@@ -120,7 +120,7 @@ class Merge:
         self._channels[i].append(items)
 
     def release(self) -> list[Run] | None:
-        """One run per port of what the promises allow, or None if that is nothing new."""
+        """Return one run per port of the items that the promises allow; None if there are none."""
         is_single = len(self._channels) == 1 and not self._carried
         bound = INF_TIME if is_single else self._bound()
         released = self._released_at(bound)
@@ -147,7 +147,7 @@ class Merge:
         return None if all(run.is_empty for run in runs) else runs
 
     def snapshot(self) -> OperatorState:
-        """The state: a function of :attr:`consumed` and of what lies below, nothing else."""
+        """Return the state; it depends only on the items below :attr:`consumed`."""
         times = [c.consumed_time for c in self._channels]
         kinds = [c.consumed_kind for c in self._channels]
         header = {"times": times, "kinds": kinds, "last_cti": self._last_cti}
@@ -157,11 +157,11 @@ class Merge:
         return OperatorState(header, tables)
 
     def pending_tables(self) -> list[pa.Table | None]:
-        """By channel the rows that wait for other channels, None if there are none."""
+        """Per channel, the rows that wait for other channels; None if there are none."""
         return [c.table() if c.pending_rows else None for c in self._channels]
 
     def load(self, state: OperatorState, consumed: Sequence[int]) -> None:
-        """Continue at ``consumed``, which belongs to ``state``; nothing is pending."""
+        """Continue at ``consumed``, the positions that belong to ``state``, with no read-ahead."""
         times: list[int] = state.header["times"]
         assert len(times) == len(consumed) == len(self._channels), (times, consumed)
         last = zip(consumed, times, state.header["kinds"], strict=True)
@@ -177,33 +177,33 @@ class Merge:
 
     @property
     def position(self) -> Position:
-        """Where it stands: what was released is exactly what lies below."""
+        """Positions, greatest time and last CTI: exactly the items below were released."""
         times = [c.consumed_time for c in self._channels]
         return Position(self.consumed, max(self._reached, *times), self._last_cti)
 
     def scalars(self) -> OperatorState:
-        """The state at :attr:`position`; of a MERGE that is all there is."""
+        """Return the state at :attr:`position`; MERGE has no other state."""
         return self.snapshot()
 
     def replay(self, state: OperatorState, inputs: Sequence[int], until: Sequence[int]) -> None:
-        """Continue at ``inputs`` and release exactly what lies before ``until``."""
+        """Continue at ``inputs`` and release exactly the items before ``until``."""
         self.load(state, inputs)
         for channel, seq in zip(self._channels, until, strict=True):
             channel.stop_seq = seq
 
     @property
     def stops(self) -> tuple[int | None, ...]:
-        """Per channel, the seq at which a replay ends."""
+        """Per channel, the seq at which a replay ends; None: no limit."""
         return tuple(c.stop_seq for c in self._channels)
 
     def resume(self) -> None:
-        """The replay has ended: go on without a bound."""
+        """End the replay: read on without a limit."""
         for channel in self._channels:
             assert channel.pending_rows == 0, channel.pending_rows
             channel.stop_seq = None
 
     def check(self) -> None:
-        """Assert the invariants."""
+        """Assert the invariants; for tests."""
         for channel in self._channels:
             channel.check()
 
@@ -211,10 +211,11 @@ class Merge:
         return min(channel.bound for channel in self._channels)
 
     def _released_at(self, bound: int) -> int:
-        """How many channels, the first ones, may release what they have at ``bound``.
+        """Return the number of channels, from the first, that may release their items at ``bound``.
 
-        No CTI of that time may follow: every channel that has not passed it has come to an event
-        there. The first of these may still receive events of that time, so those after it wait.
+        It is 0 while a CTI of that time may follow: until every channel is past ``bound`` or has an
+        event there. The first channel that is not past it may still get events of that time, so
+        the channels after it wait.
         """
         if bound == INF_TIME:
             return 0
@@ -223,7 +224,7 @@ class Merge:
         return at_bound[0] + 1 if is_complete else 0
 
     def _new_ctis(self, times: list[np.ndarray]) -> np.ndarray:
-        """The distinct ``times`` after the last CTI that was released."""
+        """Return the distinct ``times`` after the last released CTI."""
         given = [t for t in times if len(t)]
         if not given:
             return NO_CTIS
@@ -235,7 +236,7 @@ class Merge:
 
 
 class _Chunk:
-    """Read-ahead of one channel: a batch of items with its times and kinds at hand."""
+    """A batch of items that was read ahead, with its times and kinds as arrays."""
 
     __slots__ = ("batch", "kind", "nbytes", "vs")
 
@@ -250,9 +251,9 @@ class _Chunk:
         return _Chunk(self.batch.slice(lo, hi - lo), self.vs[lo:hi], self.kind[lo:hi])
 
     def rows_released(self, bound: int, *, with_events: bool) -> int:
-        """Events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix, by normal form.
+        """Return the number of events with ``vs < bound`` and CTIs with ``t <= bound``: a prefix.
 
-        ``with_events``: those at ``bound`` too.
+        ``with_events``: also count events at ``bound``.
         """
         if bound == INF_TIME:
             return len(self)
@@ -265,7 +266,7 @@ class _Chunk:
         return growing(self.vs[self.kind == CTI], None)
 
     def events(self) -> list[pa.RecordBatch]:
-        """The events: what stands between the CTIs, or a copy if these are many."""
+        """Return the events as slices between the CTIs, or as one copy if there are many CTIs."""
         rows = self.batch.drop_columns([KIND])
         ctis = np.flatnonzero(self.kind == CTI)
         if len(ctis) > _SLICES_MIN + len(self) // _ROWS_PER_SLICE:
@@ -280,7 +281,7 @@ class _Chunk:
 
 
 class _Channel:
-    """The read-ahead of one channel, its promise, and the check of its normal form."""
+    """The read-ahead and promise of one channel; checks its normal form."""
 
     def __init__(
         self,
@@ -291,21 +292,21 @@ class _Channel:
     ) -> None:
         self._index = index
         self._pending: deque[_Chunk] = deque()
-        #: Of the last item read.
+        #: Kind of the last item read.
         self.last_kind = consumed_kind
         self.next_seq = next_seq
         self.pending_rows = self.pending_bytes = 0
-        #: Time of the last item read, which no later item precedes.
+        #: Time of the last item read; no later item is earlier.
         self.promise = consumed_time
         #: Time of the last item released.
         self.consumed_time = consumed_time
         self.consumed_kind = consumed_kind
-        #: What lies from here on is not read before a replay has ended.
+        #: Items from this seq on are read only after the replay has ended; None: no replay.
         self.stop_seq: int | None = None
 
     @property
     def bound(self) -> int:
-        """The promise; what comes after a replay does not hold it up."""
+        """The promise; INF_TIME once the replay's end is reached, so that nothing waits for it."""
         return INF_TIME if self.next_seq == self.stop_seq else self.promise
 
     def append(self, items: Items) -> None:
@@ -322,7 +323,7 @@ class _Channel:
         self.promise, self.last_kind = int(chunk.vs[-1]), int(chunk.kind[-1])
 
     def take(self, bound: int, *, with_events: bool) -> list[_Chunk]:
-        """Remove what ``bound`` releases; ``with_events``: those at ``bound`` too."""
+        """Remove and return items that ``bound`` releases; ``with_events``: also those at it."""
         taken: list[_Chunk] = []
         while self._pending:
             chunk = self._pending[0]
@@ -343,7 +344,7 @@ class _Channel:
         return taken
 
     def table(self) -> pa.Table:
-        """What was read and not released; not empty."""
+        """Return the unreleased items; there must be some."""
         return pa.Table.from_batches([chunk.batch for chunk in self._pending])
 
     def check(self) -> None:
@@ -352,7 +353,7 @@ class _Channel:
         assert self.consumed_time <= self.promise, (self.consumed_time, self.promise)
 
     def _require_normal_form(self, chunk: _Chunk) -> None:
-        """Times never decrease, and at equal times CTIs come before events."""
+        """Raise unless times never decrease and CTIs precede events of the same time."""
         vs, kind = chunk.vs, chunk.kind
         bad = vs[1:] < vs[:-1]
         if kind.any():
@@ -369,7 +370,7 @@ class _Channel:
 
 
 def _in_order(chunks: list[_Chunk], schema: pa.Schema) -> pa.RecordBatch:
-    """The events of ``chunks``, given in input order, as one batch sorted by ``_vs`` (stable)."""
+    """Return the events of ``chunks``, given in input order, as one batch sorted by ``_vs``."""
     pieces = [piece for chunk in chunks for piece in chunk.events()]
     if not pieces:
         empty = [pa.nulls(0, field.type) for field in schema]

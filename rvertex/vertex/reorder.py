@@ -1,19 +1,19 @@
-"""Reorder: sorts the rows of a source and decides which are late; its output has normal form.
+"""Sorts the rows of a source and decides which are late; the output is in normal form.
 
 The rows of a source partition are numbered from 0. The frontier after row i is the greatest ``vs``
-of rows 0..i minus the delay, and never decreases (an estimated delay changes on the way:
-:mod:`rvertex.events.delay_estimate`); a row is late if its ``vs`` lies below the frontier after the
-row before it. Events up to the frontier leave, ordered by (vs, row): a later row of that very time
-follows them. ``CTI(f)`` leaves, before the events of its time, each time the frontier, rounded down
-to the plan's grid, grows to ``f``: at most one CTI per event. Where no operator minds the order
-(``planner/physical/rules/skip_sort.py``) events leave at once, as they came. A source of items
-(column ``_kind``) has explicit CTIs instead: they are its frontier and leave as given. Where the
-plan knows the rows that follow (:class:`rvertex.events.frontier.KnownFrontier`), it raises the
-frontier, from the row at which it knows them.
+of rows 0..i minus the delay, and never decreases. (:mod:`rvertex.events.delay_estimate` estimates a
+delay that changes.) A row is late if its ``vs`` is below the frontier after the previous row.
+Events up to the frontier are released in the order (vs, row); a later row at the frontier sorts
+after them. When the frontier, rounded down to the plan's grid, reaches ``f``, ``CTI(f)`` leaves
+before the events of its time: at most one CTI per event. If no operator needs the order
+(``planner/physical/rules/skip_sort.py``), events are released at once in arrival order. A source of
+items (column ``_kind``) contains CTIs: these are the frontier and are emitted unchanged. If the
+plan knows times of later rows (:class:`rvertex.events.frontier.KnownFrontier`), it raises the
+frontier from the row at which it knows them.
 
-Invariants: (1) lateness is decided row by row, so nothing depends on how rows were cut into
-batches; (2) the buffer is state, hence ``consumed`` counts every row offered; (3) after the end
-everything leaves, then ``CTI(INF_TIME)``.
+Invariants: (1) lateness is decided row by row, so it does not depend on batch boundaries; (2) the
+buffer is part of the state, hence ``consumed`` counts every offered row; (3) at the end all events
+are released, then ``CTI(INF_TIME)``.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import LatePolicy
 
 
-#: Column of late rows: below this time, us, the stream was complete when they came.
+#: Column of late rows: the frontier at their arrival, us. The output is complete below it.
 FRONTIER = "_frontier"
-#: With at least so many rows for each time of the grid it pays to search.
+#: With at least this number of rows per grid time, a binary search beats rounding every row.
 _ROWS_PER_GRID_TIME = 16
 _BUFFER, _CTIS = "buffer", "ctis"
 
 
 def late_payload(payload: pa.Schema) -> pa.Schema:
-    """The columns of late rows."""
+    """Return the schema of late rows: the payload and :data:`FRONTIER`."""
     return pa.schema([*payload, pa.field(FRONTIER, pa.int64())])
 
 
 class Reorder:
-    """Sorts one source partition up to ``delay_us`` and says how far it is complete."""
+    """Sorts one source partition within ``delay_us`` and computes how far it is complete."""
 
     def __init__(
         self,
@@ -79,21 +79,21 @@ class Reorder:
         keep: Evaluator | None = None,
         known: KnownFrontier | None = None,
     ) -> None:
-        """``sorts``: release events in order of time, else all that are buffered as they came.
+        """``sorts``: release events in time order, else all buffered ones in arrival order.
 
-        ``is_stream``: items come sorted, so an event promises as much as a CTI does.
-        ``keep``: only rows for which it is true are buffered; late rows are asked after they were
-        adjusted, dropped ones never. ``known``: how far the frontier may go besides.
+        ``is_stream``: the items are already sorted, so an event is a promise like a CTI.
+        ``keep``: filter of the buffered rows. A late row is filtered after it was adjusted; a
+        dropped one is not filtered. ``known``: raises the frontier beyond that of the rows.
         """
         assert isinstance(delay_us, DelayEstimate) or delay_us >= 0, delay_us
         assert cti_every_us > 0, cti_every_us
         self._delay_us = delay_us
-        #: From row ``_known[0][k]`` on the frontier is at ``_known[1][k]`` or beyond.
+        #: From row ``_known[0][k]`` on the frontier is at least ``_known[1][k]``.
         self._known = None if known is None else known.entries()
         self._late: LatePolicy = late
         self._cti_every_us = cti_every_us
         self._keep = keep
-        #: Events that were not late and not kept.
+        #: Events that were not late and that ``keep`` dropped.
         self.passed_over = 0
         self._schema = event_schema(payload)
         self._sorts, self._is_stream = sorts, is_stream
@@ -101,22 +101,22 @@ class Reorder:
         self._row = 0
         #: Greatest ``vs`` of all events offered, MIN_TIME before the first.
         self.max_vs: int = MIN_TIME
-        #: No later event leaves below it.
+        #: No later released event has a smaller ``vs``.
         self._frontier: int = MIN_TIME
-        #: The frontier as rows alone moved it since it was made or loaded; MIN_TIME before them.
+        #: The frontier from rows alone since this object was made or loaded; MIN_TIME before them.
         self.rows_frontier: int = MIN_TIME
-        #: The last CTI that left or is about to.
+        #: The last CTI released or about to be.
         self.last_cti: int = MIN_TIME
-        #: CTIs to be released, all above those released before.
+        #: CTIs to release, all later than the released ones.
         self._ctis: list[np.ndarray] = []
         self.late_dropped = 0
         self.late_adjusted = 0
-        #: Of the late rows; where the delay is estimated, of all rows.
+        #: Lateness of the late rows; with an estimated delay, of all rows.
         self.lateness = LatenessCounts()
 
     @property
     def consumed(self) -> int:
-        """The next row to be offered."""
+        """Number of the next row to offer."""
         return self._row
 
     @property
@@ -124,16 +124,16 @@ class Reorder:
         return self.last_cti == INF_TIME
 
     def offer(self, first_row: int, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Take the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
+        """Accept the next rows: ``_vs, _ve, payload``, or items with ``_kind`` and explicit CTIs.
 
-        Rows may have more columns than the payload, which only late ones keep.
+        Rows may have more columns than the payload; only late rows keep them.
 
         Returns:
-            The late events as they came and the frontier that each one met (:func:`late_payload`),
-            None if there are none.
+            The late events unchanged, each with the frontier at its arrival
+            (:func:`late_payload`); None if there are none.
 
         Raises:
-            LateRowError: an event is late and the policy is "error"; nothing was taken.
+            LateRowError: an event is late and the policy is "error"; no row was accepted.
         """
         assert first_row == self._row, (first_row, self._row)
         if batch.num_rows == 0:
@@ -146,9 +146,9 @@ class Reorder:
         return _joined([events for events in late if events is not None])
 
     def skip(self, rows_max: int) -> int:
-        """Take rows that give no event, up to where the frontier moves; gives how many.
+        """Count rows that give no event, at most to where a known frontier rises; return how many.
 
-        They count, and tell nothing of time.
+        They advance the row number but not the frontier of the rows.
         """
         rows, time = rows_max, int(MIN_TIME)
         if self._known is not None:
@@ -161,33 +161,33 @@ class Reorder:
         return rows
 
     def end(self) -> None:
-        """No row follows: everything is to leave, then ``CTI(INF_TIME)``. Idempotent."""
+        """End the input: release all events, then ``CTI(INF_TIME)``. Idempotent."""
         self._frontier = INF_TIME
         self._emit_ctis(np.array([INF_TIME]))
 
     @property
     def frontier(self) -> int:
-        """No later event leaves below it."""
+        """No later released event has a smaller ``vs``."""
         return self._frontier
 
     @property
     def rows_held(self) -> int:
-        """Events that have not left."""
+        """Number of buffered events."""
         return self._buffer.rows
 
     def advance(self, time: int) -> None:
-        """No later event is to leave below ``time``: those that come are late."""
+        """Raise the frontier to ``time``: rows below it that arrive later are late."""
         self._reach(time)
 
     def release(self) -> Run | None:
-        """The events and CTIs that may leave now, or None if there are none."""
+        """Return the events and CTIs that are final, or None if there are none."""
         run = self.release_below(min(self._frontier + 1, int(INF_TIME)), INF_TIME)
         return None if run.is_empty else run
 
     def release_below(self, time: int, last_cti: int) -> Run:
-        """The events below ``time`` and the CTIs up to ``last_cti``; neither exceeds what may be.
+        """Return the events below ``time`` and the CTIs up to ``last_cti``; both must be final.
 
-        Without order, all events.
+        Without sorting, return all events.
         """
         ctis = NO_CTIS if not self._ctis else np.concatenate(self._ctis)
         left = int(np.searchsorted(ctis, last_cti, side="right"))
@@ -195,7 +195,7 @@ class Reorder:
         return Run(self._buffer.take_below(time), ctis[:left])
 
     def scalars(self) -> OperatorState:
-        """The state but for the events that wait."""
+        """Return the state without the buffered events."""
         header: dict[str, Any] = {
             "row": self._row,
             "max_vs": self.max_vs,
@@ -217,7 +217,7 @@ class Reorder:
         return OperatorState(self.scalars().header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``, which says what was :attr:`consumed`; scalars: nothing waits."""
+        """Continue from ``state``, which contains :attr:`consumed`; scalars: with empty buffer."""
         header = state.header
         self._row, self.max_vs = header["row"], header["max_vs"]
         self._frontier, self.last_cti = header["frontier"], header["last_cti"]
@@ -235,7 +235,7 @@ class Reorder:
                 self._buffer.push(events)
 
     def check(self) -> None:
-        """Assert the invariants (linear)."""
+        """Assert the invariants, in linear time; for tests."""
         self._buffer.check()
         assert self.last_cti <= self._frontier, (self.last_cti, self._frontier)
 
@@ -274,7 +274,7 @@ class Reorder:
         return late
 
     def _pieces(self, events: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The events up to each row from which on more is known; the frontier moves in between."""
+        """Split the events after each row at which the known frontier rises, and raise it there."""
         assert self._known is not None
         rows, times = self._known
         while events.num_rows:  # ends: every piece has a row
@@ -289,13 +289,13 @@ class Reorder:
             self._reach(int(times[k - 1]))
 
     def _reach(self, time: int) -> None:
-        """The frontier is at ``time`` or beyond."""
+        """Raise the frontier to at least ``time``."""
         if time > self._frontier:
             self._frontier = time
             self._emit_ctis(_on_grid(np.array([time]), self._cti_every_us))
 
     def _is_below(self, vs: np.ndarray) -> bool:
-        """Whether rows are late although the delay does not say so."""
+        """Whether rows are late because the frontier was raised beyond the delay."""
         assert isinstance(self._delay_us, int)
         is_raised = self._frontier > self.max_vs - self._delay_us
         return is_raised and int(vs.min()) < self._frontier
@@ -303,7 +303,7 @@ class Reorder:
     def _frontiers(
         self, vs: np.ndarray, greatest: np.ndarray
     ) -> tuple[np.ndarray, int | DelayEstimate]:
-        """The frontier that rows alone give after each, and the rule for those that follow."""
+        """Return the frontier of rows alone after each row, and the delay for later rows."""
         if not isinstance(self._delay_us, DelayEstimate):
             frontier = np.maximum(greatest, MIN_TIME + self._delay_us) - self._delay_us
             return frontier, self._delay_us
@@ -330,9 +330,9 @@ class Reorder:
     def _accept(
         self, events: pa.RecordBatch, before: np.ndarray, rows: np.ndarray | None
     ) -> pa.RecordBatch | None:
-        """Buffer ``events``, the late ones by policy; ``before`` is the frontier each one met.
+        """Buffer ``events``, late ones by the policy; ``before``: frontier at each one's arrival.
 
-        ``rows`` are their row numbers relative to the batch, None if they are all of it.
+        ``rows``: their row numbers relative to the batch; None: they are the whole batch.
         """
         is_late = int64_column(events, VS) < before
         if not is_late.any():
@@ -355,7 +355,7 @@ class Reorder:
         )
 
     def _push(self, events: pa.RecordBatch) -> None:
-        """Buffer those of the events that are to be kept, without columns for late rows alone."""
+        """Buffer the events that pass ``keep``, without the columns that only late rows have."""
         if events.num_columns > len(self._schema):
             events = events.select(self._schema.names)
         if self._keep is not None:
@@ -365,7 +365,7 @@ class Reorder:
         self._buffer.push(events)
 
     def _emit_ctis(self, times: np.ndarray) -> None:
-        """Note the distinct ones of the non-decreasing ``times`` that exceed the last CTI."""
+        """Queue the distinct ``times`` (non-decreasing) that are later than the last CTI."""
         times = growing(times, self.last_cti)
         if len(times):
             self._ctis.append(times)
@@ -373,9 +373,9 @@ class Reorder:
 
 
 def _on_grid(frontier: np.ndarray, every: int) -> np.ndarray:
-    """The times of the grid that a growing frontier has reached, rounded down, each at least once.
+    """Return the grid times that a growing frontier has reached, rounded down, each at least once.
 
-    Few rows reach a new one, so they are looked for instead of dividing every row.
+    With many rows per grid time, a search for the grid times is cheaper than dividing each row.
     """
     frontier = frontier[np.searchsorted(frontier, MIN_TIME + every) :]
     if len(frontier) == 0:
@@ -389,7 +389,7 @@ def _on_grid(frontier: np.ndarray, every: int) -> np.ndarray:
 
 
 def _adjusted(events: pa.RecordBatch, before: np.ndarray) -> pa.RecordBatch:
-    """Lifetimes raised so that none starts below ``before`` and none is empty."""
+    """Return the events with lifetimes raised: no start below ``before``, and none empty."""
     vs = np.maximum(int64_column(events, VS), before)
     ve = np.maximum(int64_column(events, VE), vs + 1)
     columns = [pa.array(vs), pa.array(ve), *events.columns[2:]]

@@ -1,13 +1,13 @@
-"""Where a state can be rebuilt from: the positions that a vertex recovered by replay remembers.
+"""The input positions from which a vertex that is recovered by replay can rebuild its state.
 
-A point is a position of the input, the input side's scalars there, and the greatest time of any
-item before it. A state at a position where the last CTI was T needs nothing that starts before
-``T - horizon`` (:mod:`rvertex.operators.horizon`), so it can be rebuilt from any point whose time
-is less; the newest such point costs least.
+A point is a position of the input, the input side's scalar state there, and the greatest time of
+the items before it. A state whose last CTI (watermark) was T does not depend on items that start
+before ``T - horizon`` (:mod:`rvertex.operators.horizon`). So it can be rebuilt from any point with
+a time below that, and from the newest such point with the fewest reads.
 
-Invariants: (1) positions and times of the points do not decrease; (2) all points but the first are
-too new for the last CTI that was noted; (3) there are at most ``POINTS_MAX``, however long the
-horizon and however short the steps. A call costs constant time, amortised.
+Invariants: (1) positions and times of the points do not decrease; (2) only the first point can be
+used for the last CTI, the others are too new; (3) there are at most ``POINTS_MAX`` points, for any
+horizon and step size. A call takes constant time, amortised.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
 
 POINTS_MAX = 1024
-#: Points are this part of the horizon apart: what a restart reads needlessly is no more than that.
+#: Points are at least horizon / 128 apart, so a restart rereads at most that much needlessly.
 _SPACING = 128
-#: Before all times: nothing precedes the beginning.
+#: Time of the point at the beginning of the input: below all times.
 _BEFORE_ALL = -(1 << 64)
 
 
@@ -39,27 +39,27 @@ class ReplayPoints:
         return len(self._points)
 
     def begin(self, inputs: tuple[int, ...], input_state: OperatorState) -> None:
-        """Forget all; nothing that is needed lies before ``inputs``."""
+        """Restart with one point at ``inputs``; no state depends on items before it."""
         self._points = deque([(_BEFORE_ALL, ReplayFrom(inputs, input_state))])
 
     def is_due(self, time: int) -> bool:
-        """Whether a position with items up to ``time`` before it is worth a point."""
+        """Whether to add a point at a position whose earlier items have times up to ``time``."""
         if not self._points:
             return True
         apart = time - self._points[-1][0]
         return apart > 0 and apart >= self.horizon_us // _SPACING
 
     def add(self, time: int, inputs: tuple[int, ...], input_state: OperatorState) -> None:
-        """A point that is due."""
+        """Add a point that is due; beyond ``POINTS_MAX`` drop every second one."""
         self._points.append((time, ReplayFrom(inputs, input_state)))
         if len(self._points) > POINTS_MAX:
             first, *rest = self._points
             self._points = deque([first, *rest[1::2]])
 
     def find(self, cti: int) -> ReplayFrom | None:
-        """The newest point from which the state after ``CTI(cti)`` can be rebuilt, if any.
+        """Return the newest point from which the state after ``CTI(cti)`` can be rebuilt, if any.
 
-        ``cti`` never decreases.
+        ``cti`` must not decrease between calls: points that are no longer needed are dropped.
         """
         bound = cti - self.horizon_us
         while len(self._points) > 1 and self._points[1][0] < bound:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step appends: for each output stream its next items, or None for nothing."""
+    """The next items of each output stream after one step; None: no items."""
 
     outputs: tuple[Items | None, ...]
 
@@ -68,7 +68,7 @@ class RVertex:
         before_step: Callable[[list[Run]], None] | None = None,
         memory: StateMemory = UNLIMITED,
     ) -> None:
-        """``values``: for user code. ``before_step`` gets the runs of each step, one per port."""
+        """``values``: for user code. ``before_step`` is called with each step's runs, by port."""
         self.spec = spec
         self._values = values
         self._before_step = before_step
@@ -102,7 +102,7 @@ class RVertex:
             )
             ports = [payloads[channel_ports.index(p)] for p in range(max(channel_ports) + 1)]
         self._operators = []
-        #: The names of the side outputs, first of the input side, then of each operator.
+        #: Names of the side outputs: of the input side, then of each operator.
         self._sides = [sides]
         for k, operator in enumerate(spec.operators):
             running = operator.open(ports)
@@ -113,7 +113,7 @@ class RVertex:
             ports = [operator.output_schema(ports)]
         self._arrays = ArraySpill(self._operators, self.memory)
         self.calling = [op for op in self._operators if isinstance(op, CallsOutside)]
-        #: All that may have events for side outputs, each after its index into ``_sides``.
+        #: All that may emit side events, each with its index into ``_sides``.
         self._side_sources: list[tuple[int, HasSideOutputs]] = [
             (k, source)
             for k, source in enumerate([self._input, *self._operators])
@@ -124,11 +124,11 @@ class RVertex:
         self._digests = [StreamDigest() for _ in spec.output_streams]
         self._item_schema = item_schema(spec.output_payload)
         self.output_cti: int = MIN_TIME
-        #: The last start or CTI that came in, then that of each operator.
+        #: Last start or CTI that the input side released, then that each operator emitted, us.
         self._reached: list[int] = [MIN_TIME] * (len(self._operators) + 1)
         self.pieces = Pieces()  # the remaining output of the last step
         self.is_finished = False
-        #: The snapshot that is being rebuilt.
+        #: The snapshot that a replay is rebuilding.
         self._target: Snapshot | None = None
         horizon_us = spec.recovery.horizon_us if spec.recovery.strategy == "replay" else None
         self._points = None if horizon_us is None else ReplayPoints(horizon_us)
@@ -138,22 +138,22 @@ class RVertex:
 
     @property
     def consumed(self) -> tuple[int, ...]:
-        """Next seq to consume of each input: all below was released."""
+        """Per input, the next seq to consume: all items below were released."""
         return self._input.consumed
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Next seq to offer on each input; at or past ``consumed``."""
+        """Per input, the next seq to offer; at or past :attr:`consumed`."""
         return self._input.read_positions
 
     @property
     def input_cti(self) -> int:
-        """The last CTI that the input side released."""
+        """The last CTI (watermark) that the input side released."""
         return self._input.position.cti
 
     @property
     def counts(self) -> Counts:
-        """What it has counted. Of a source all rows that do not wait are in, dropped ones too."""
+        """The vertex's counters. A source counts its dropped rows in, but not its buffered ones."""
         poisoned = sum(getattr(operator, "poisoned_events", 0) for operator in self._operators)
         duplicates = sum(getattr(operator, "duplicates", 0) for operator in self._operators)
         released, source = self._events_released, self._input
@@ -173,34 +173,34 @@ class RVertex:
 
     @property
     def max_vs(self) -> int:
-        """Greatest event time read from its source."""
+        """Greatest event time read from its source, us."""
         return MIN_TIME if isinstance(self._input, Merge) else self._input.max_vs
 
     @property
     def log(self) -> LogInput | None:
-        """Its input side, if it reads a live log."""
+        """The input side, if it reads a live log; else None."""
         return self._input if isinstance(self._input, LogInput) else None
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        """What holds its time back, as far as this instance has seen."""
+        """The operator that holds back the watermark, as far as this instance has observed."""
         return holding(self.spec.operators, self._operators, self._reached)
 
     @property
     def has_more(self) -> bool:
-        """Whether ``execute`` must be called again before anything else."""
+        """Whether ``execute`` must be called again before any other method."""
         return self.pieces.has_more
 
     @property
     def is_replaying(self) -> bool:
-        """Whether it reads again what made its state, and puts nothing out."""
+        """Whether it rereads old input to rebuild its state; it emits nothing meanwhile."""
         return self._target is not None
 
     def load(self, snapshot: Snapshot) -> None:
-        """Become the vertex that ``get_snapshot`` described, at once or by reading again.
+        """Restore ``snapshot``, at once or by reading input again.
 
         Raises:
-            ReplayDifferenceError: (there is nothing to read) the snapshot contradicts itself.
+            ReplayDifferenceError: the snapshot has nothing to reread, but contradicts itself.
         """
         assert snapshot.vertex == self.spec.id, (snapshot.vertex, self.spec.id)
         self._open()
@@ -221,11 +221,11 @@ class RVertex:
         self._begin_points(None)
 
     def get_snapshot(self, *, whole: bool = False) -> Snapshot:
-        """``<input seqs>, <output seqs>, state`` as of now.
+        """Return ``<input seqs>, <output seqs>, state`` as of now.
 
-        Of a vertex that is recovered by replay: the positions after the last ``execute``, and where
-        to read from to come there; the state, as long as it reaches back to before the vertex was
-        loaded from a state. ``whole``: always the state.
+        For a vertex recovered by replay: the positions after the last ``execute`` and where to
+        start reading to rebuild them. It returns the state as long as that start would be before
+        the state from which the vertex was loaded. ``whole``: always return the state.
         """
         if self._target is not None:
             return self._target
@@ -254,11 +254,11 @@ class RVertex:
         )
 
     def states(self) -> tuple[OperatorState, ...]:
-        """The states now: of the input side, then of each operator."""
+        """Current states: of the input side, then of each operator."""
         return (self._input.snapshot(), *(o.snapshot() for o in self._operators))
 
     def held_tables(self) -> list[dict[str, pa.Table]]:
-        """What each operator remembers, for people to read."""
+        """Return the tables that each operator keeps, to show to users."""
         return [held_tables(operator) for operator in self._operators]
 
     def digests(self) -> tuple[bytes, ...]:
@@ -266,32 +266,32 @@ class RVertex:
         return tuple(d.to_bytes() for d in self._digests)
 
     def wants(self, channel: int) -> bool:
-        """Whether more items of this input may be offered now."""
+        """Whether to offer more items of this input now."""
         return not self.is_finished and self._input.wants(channel)
 
     def rows_wanted(self, channel: int, rows_max: int) -> int:
-        """How many of at most ``rows_max`` items may be offered: a replay stops where it should."""
+        """Return how many items to offer, at most ``rows_max``: a replay must stop at its end."""
         stop = self._input.stops[channel]
         rows_max = min([rows_max, *(op.step_rows_max for op in self.calling)])
         return rows_max if stop is None else min(rows_max, stop - self.read_positions[channel])
 
     def offer(self, channel: int, items: Items) -> None:
-        """Hand over the next items of an input, in sequence."""
+        """Process the next items of an input; seqs must be consecutive."""
         assert not isinstance(self._input, LogInput), "rows of a log go to its input side"
         self._input.offer(channel, items)
 
     def end_source(self) -> None:
-        """The source partition has no more rows."""
+        """End the source partition."""
         assert not isinstance(self._input, Merge)
         self._input.end()
 
     def execute(self) -> StepResult | None:
-        """Process all that is settled, or emit the next piece while ``has_more``.
+        """Process all input whose order is final, or emit the next piece while ``has_more``.
 
-        None: nothing was settled, or a replay has emitted nothing yet.
+        None: no order became final, or a replay emits nothing yet.
 
         Raises:
-            ReplayDifferenceError: a replay read other input than the vertex had read before.
+            ReplayDifferenceError: a replay read other items than the vertex had read before.
         """
         side_events: SideEvents = {}
         result = None
@@ -318,7 +318,7 @@ class RVertex:
         return result
 
     def _begin_step(self) -> None:
-        """Release input, if any is settled, and process it up to the first piece of output."""
+        """Release the input whose order is final, and process it up to the first output piece."""
         ports = self._input.release()
         if ports is None:
             return
@@ -329,10 +329,10 @@ class RVertex:
         self._reached[0] = frontier_after(self._reached[0], ports)
         self._arrays.fit(sum(run.events.nbytes for run in ports))
         is_one = self.spec.recovery.strategy == "strong" or self.is_replaying
-        self.pieces.begin(self._through(ports, 1), as_one=is_one)  # a production, or a replay
+        self.pieces.begin(self._through(ports, 1), as_one=is_one)
 
     def _through(self, ports: list[Run], k: int) -> Iterator[Run | None]:
-        """The output of the operators from number ``k`` on, counted from 1."""
+        """Return the output of the operators from number ``k`` on, counted from 1."""
         if k > len(self._operators):
             yield from ports
             return
@@ -344,7 +344,7 @@ class RVertex:
                 yield from self._through([run], k + 1)
 
     def _begin_points(self, origin: ReplayFrom | None) -> None:
-        """Remember positions from here on; ``origin``: what is needed lies behind it."""
+        """Record positions from here on; ``origin``: where to start reading for the state now."""
         if self._points is not None:
             self._points = ReplayPoints(self._points.horizon_us)
             if origin is not None:
@@ -352,7 +352,7 @@ class RVertex:
             self._track(self._points)
 
     def _track(self, points: ReplayPoints) -> None:
-        """Remember where the vertex stands now that all that can be released is."""
+        """Record the current position; all input whose order is final has been released."""
         position, scalars = self._input.position, self._input.scalars()
         self._tracked = (position, scalars)
         points.find(position.cti)
@@ -361,7 +361,7 @@ class RVertex:
             points.add(position.time, position.inputs, scalars)
 
     def _end_replay(self) -> None:
-        """Go on from the snapshot that is being rebuilt, if the vertex has come there."""
+        """Leave the replay once the positions of the snapshot being rebuilt are reached."""
         target = self._target
         if target is None or self.consumed != target.inputs:
             return
@@ -371,7 +371,7 @@ class RVertex:
         self._target = None
 
     def _drain_side_outputs(self, side_events: SideEvents, *, late: bool) -> None:
-        """Add the side events of the input side (``late``) or those of the operators."""
+        """Collect the side events of the input side (``late``), or else of the operators."""
         for k, source in self._side_sources:
             if (k == 0) == late:
                 found = zip(self._sides[k], source.drain_side_outputs(), strict=True)
@@ -388,7 +388,7 @@ class RVertex:
         return self._append([*main, *sides[len(main) :]])
 
     def _append(self, batches: list[pa.RecordBatch | None]) -> StepResult:
-        """Number the next items of each output stream."""
+        """Assign seqs to the next items of each output stream."""
         outputs: list[Items | None] = []
         for k, batch in enumerate(batches):
             if batch is None:

@@ -1,8 +1,8 @@
-"""The input side of a source vertex: takes rows of a partition, releases runs in final order.
+"""The input side of a source vertex that reads one partition: releases its rows in final order.
 
-It gives :class:`rvertex.vertex.reorder.Reorder` the interface of MERGE, so a vertex treats both
-alike. Rows are numbered from 0. A row counts as consumed once it was offered, because the reorder
-buffer is state.
+It wraps :class:`rvertex.vertex.reorder.Reorder` in the interface of MERGE, so a vertex handles both
+the same way. Rows are numbered from 0. A row counts as consumed as soon as it was offered, because
+the reorder buffer is part of the state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LATE, _DEAD = "late", "bad_rows"
 
 
 def source_sides(spec: SourceSpec, stage: str) -> list[SideOutput]:
-    """Where a source of that stage keeps the late rows that it drops, and the bad ones."""
+    """Return the side outputs of a stage's source: for dropped late rows, and for bad rows."""
     sides = []
     if spec.keeps_late_rows:
         sides.append(SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.row_schema))))
@@ -45,7 +45,7 @@ def source_sides(spec: SourceSpec, stage: str) -> list[SideOutput]:
 
 
 def own_sides(vertex: VertexSpec) -> list[str]:
-    """The names of the side outputs of a vertex that are its source's."""
+    """Return the names of a vertex's side outputs that its source writes."""
     if vertex.source is None:
         return []
     mine = {side.name for side in source_sides(vertex.source.spec, vertex.stage)}
@@ -75,7 +75,7 @@ class SourceInput:
         self._keeps_dead = any(name.startswith(DEAD_LETTERS) for name in sides)
         #: Late rows since the last ``drain_side_outputs``.
         self._late: list[pa.RecordBatch] = []
-        #: Bad rows since then, and all so far.
+        #: Bad rows since then, and the number of all bad rows so far.
         self._dead: list[pa.RecordBatch] = []
         self.dead_rows = 0
         self.payload: pa.Schema = spec.schema
@@ -93,12 +93,12 @@ class SourceInput:
 
     @property
     def consumed(self) -> tuple[int, ...]:
-        """Next row to consume."""
+        """Number of the next row to consume."""
         return (self._reorder.consumed,)
 
     @property
     def read_positions(self) -> tuple[int, ...]:
-        """Next row to offer: the same, nothing is read ahead."""
+        """Equals :attr:`consumed`: nothing is read ahead."""
         return self.consumed
 
     @property
@@ -108,31 +108,31 @@ class SourceInput:
 
     @property
     def late_dropped(self) -> int:
-        """Late rows so far that go no further."""
+        """Late rows so far that were dropped."""
         return self._reorder.late_dropped
 
     @property
     def lateness(self) -> bytes:
-        """How late rows came so far (:class:`rvertex.vertex.lateness_counts.LatenessCounts`)."""
+        """Histogram of lateness (:class:`rvertex.vertex.lateness_counts.LatenessCounts`)."""
         return self._reorder.lateness.to_bytes()
 
     @property
     def passed_over(self) -> int:
-        """Events so far that were not kept."""
+        """Events so far that the source's filter dropped."""
         return self._reorder.passed_over
 
     @property
     def max_vs(self) -> int:
-        """Greatest ``vs`` offered so far."""
+        """Greatest ``vs`` offered so far, us."""
         return self._reorder.max_vs
 
     def wants(self, channel: int) -> bool:
-        """A source is always ready for more rows, unless it has replayed what it should."""
+        """Whether to offer more rows: always, unless a replay has reached its end."""
         assert channel == 0, channel
         return self._reorder.consumed != self._stop_row
 
     def offer(self, channel: int, items: Items) -> None:
-        """The next rows of the partition, in arrival order."""
+        """Process the next rows of the partition, in arrival order."""
         assert channel == 0, channel
         assert self._stop_row is None or items.next_seq <= self._stop_row, (items, self._stop_row)
         batch, width = items.batch, len(self._spec.row_schema) + 2
@@ -149,7 +149,7 @@ class SourceInput:
 
     def _take_bad(self, dead: pa.RecordBatch) -> None:
         self.dead_rows += dead.num_rows
-        while dead.num_rows:  # ends: every piece has a row
+        while dead.num_rows:  # ends: each pass removes a row
             frontier = self._reorder.frontier
             taken = self._reorder.skip(dead.num_rows)
             if self._keeps_dead:
@@ -170,16 +170,16 @@ class SourceInput:
             raise SourceOrderChangedError(self._spec.path, error.row, error.vs) from error
 
     def end(self) -> None:
-        """There are no more rows."""
+        """End the partition."""
         self._reorder.end()
 
     def release(self) -> list[Run] | None:
-        """What is settled, as the run of the only port."""
+        """Return the rows whose order is final, as the run of the only port."""
         run = self._reorder.release()
         return None if run is None else [run]
 
     def drain_side_outputs(self) -> list[pa.RecordBatch]:
-        """The late rows since the last call, and the bad ones, in row order."""
+        """Return the late and the bad rows since the last call, in row order."""
         late, dead = self._late, self._dead
         self._late, self._dead = [], []
         found = []
@@ -190,14 +190,14 @@ class SourceInput:
         return found
 
     def snapshot(self) -> OperatorState:
-        """The reorder buffer, its frontier, and the side rows that were not taken yet."""
+        """Return the reorder buffer, its frontier, and side rows that were not drained yet."""
         state = self._counted(self._reorder.snapshot())
         waiting = {_LATE: self._late, _DEAD: self._dead}
         tables = {name: pa.Table.from_batches(rows) for name, rows in waiting.items() if rows}
         return replace(state, tables={**state.tables, **tables}) if tables else state
 
     def _counted(self, state: OperatorState) -> OperatorState:
-        """The state with the number of bad rows, if there are any."""
+        """Return the state with the number of bad rows added, if there are any."""
         if not self.dead_rows:
             return state
         return replace(state, header={**state.header, _DEAD: self.dead_rows})
@@ -212,24 +212,24 @@ class SourceInput:
 
     @property
     def position(self) -> Position:
-        """Where it stands after a release: the next row to read."""
+        """Next row, greatest time and last CTI after a release."""
         reorder = self._reorder
         return Position(self.consumed, max(reorder.max_vs, reorder.last_cti), reorder.last_cti)
 
     def scalars(self) -> OperatorState:
-        """The state at :attr:`position` but for the rows that wait, which a replay reads again."""
+        """Return the state at :attr:`position` without buffered rows, which a replay rereads."""
         return self._counted(self._reorder.scalars())
 
     def replay(self, state: OperatorState, inputs: tuple[int, ...], until: tuple[int, ...]) -> None:
-        """Continue at ``inputs`` and take exactly the rows before ``until``."""
+        """Continue at ``inputs`` and read exactly the rows before ``until``."""
         self.load(state, inputs)
         (self._stop_row,) = until
 
     @property
     def stops(self) -> tuple[int | None, ...]:
-        """The row at which a replay ends."""
+        """The row at which a replay ends; None: no limit."""
         return (self._stop_row,)
 
     def resume(self) -> None:
-        """The replay has ended: go on without a bound."""
+        """End the replay: read on without a limit."""
         self._stop_row = None

@@ -1,8 +1,8 @@
-"""Specifications of a vertex: a plan holds them, a host opens them.
+"""Specification of a vertex: the plan stores it, a host opens it.
 
-A :class:`VertexSpec` is frozen and picklable. Its inputs are either channels (MERGE reads them) or
-one source partition, whose rows are numbered from 0 and form an input stream of their own: "next
-row to read" takes the place of "next seq to consume".
+A :class:`VertexSpec` is frozen and picklable. Its inputs are either channels, which MERGE reads, or
+one source partition, whose rows are numbered from 0. For a source, a position is the next row to
+read, instead of the next seq to consume.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 VertexId = NewType("VertexId", str)
 
-#: "async": flushed off the critical path. "sync": durable before visible. "volatile": memory only,
-#: recomputed when lost, spilled to Parquet when its reader stalls.
+#: When output is written to Parquet. "async": in the background. "sync": before readers get it.
+#: "volatile": only when its reader stalls; items lost from memory are recomputed.
 Durability = Literal["async", "sync", "volatile"]
 
-#: How a vertex comes back: from its state ("checkpoint"), from the inputs still alive in it
-#: ("replay"), from another instance ("replication"), or exactly as it was ("strong").
+#: How a failed vertex is restored: "checkpoint": from its last state. "replay": by rereading the
+#: inputs that its state still depends on. "replication": from another instance. "strong": exactly
+#: as it was, with identical output.
 Strategy = Literal["checkpoint", "replay", "replication", "strong"]
 
 
 @dataclass(frozen=True, slots=True)
 class InputChannel:
-    """A channel that MERGE reads. ``port`` is the operator input it belongs to."""
+    """A channel that MERGE reads. ``port``: the operator input to which its items go."""
 
     stream: str
     uri: str
@@ -41,10 +42,10 @@ class InputChannel:
 
 @dataclass(frozen=True, slots=True)
 class OutputEdge:
-    """One outgoing edge: a stream per downstream vertex (or a single sink stream).
+    """One outgoing edge: one stream per downstream vertex (or a single sink stream).
 
-    ``keys`` empty and one stream: everything goes there. ``keys`` given: rows are partitioned by
-    :func:`rstream.items.hashing.partition_of` of those columns; CTIs go to all.
+    Without ``keys`` there is one stream, which gets all items. With ``keys``, rows are partitioned
+    by :func:`rstream.items.hashing.partition_of` of these columns, and every stream gets all CTIs.
     """
 
     streams: tuple[str, ...]
@@ -52,15 +53,15 @@ class OutputEdge:
     keys: tuple[str, ...]
     durability: Durability
     is_sink: bool = False
-    #: If not empty, the name of a side output (:mod:`rvertex.events.side_output`). No vertex
-    #: reads it.
+    #: Name of a side output (:mod:`rvertex.events.side_output`), which no vertex reads; empty: the
+    #: edge is a main output.
     side: str = ""
-    #: Columns of a side output; None: those of the vertex's own output.
+    #: Payload of a side output; None: payload of the vertex's own output.
     payload: pa.Schema | None = None
-    #: How its files are written as tables; None: with a row for every item.
+    #: Table layout of its files for users; None: files for the job, with one row per item.
     form: TableForm | None = None
-    #: After a rescale: the slots (:func:`rstream.items.hashing.slots_of`) at which ranges begin but
-    #: for the first, and of each range the stream. Empty: one range per stream, equally wide.
+    #: After a rescale: the slots (:func:`rstream.items.hashing.slots_of`) at which the key ranges
+    #: after the first begin, and the stream of each range. Empty: equal ranges, one per stream.
     bounds: tuple[int, ...] = ()
     owners: tuple[int, ...] = ()
 
@@ -69,8 +70,8 @@ class OutputEdge:
 class Recovery:
     """How a vertex is recovered.
 
-    ``replicas``: instances at work at any time. ``horizon_us``: how far back its state reaches
-    (None: without bound, so it cannot be replayed).
+    ``replicas``: number of instances that run at the same time. ``horizon_us``: how far before the
+    last CTI the state depends on input, us (None: unbounded, so replay is impossible).
     """
 
     strategy: Strategy = "checkpoint"
@@ -80,7 +81,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class VertexSpec:
-    """A vertex of the physical plan. ``operators[0]`` takes the ports, the rest are unary."""
+    """A vertex of the physical plan. ``operators[0]`` has all ports; the rest are unary."""
 
     id: VertexId
     stage: str
@@ -90,7 +91,7 @@ class VertexSpec:
     operators: tuple[OperatorSpec, ...]
     outputs: tuple[OutputEdge, ...]
     output_payload: pa.Schema
-    #: Hash of everything that gives this vertex's state its meaning; kept in its checkpoints.
+    #: Hash of everything that defines the meaning of the state; stored in each checkpoint.
     state_schema: str
     recovery: Recovery = Recovery()
 
@@ -99,12 +100,12 @@ class VertexSpec:
         return tuple(s for edge in self.outputs for s in edge.streams)
 
     def payload_of(self, edge: OutputEdge) -> pa.Schema:
-        """The payload columns of an outgoing edge."""
+        """Return the payload columns of an outgoing edge."""
         return self.output_payload if edge.payload is None else edge.payload
 
 
 def with_added(vertex: VertexSpec, partitions: tuple[int, ...]) -> VertexSpec:
-    """The vertex with exactly these of the partitions that its live log got later."""
+    """Return the vertex with exactly these added partitions of its live log."""
     if vertex.source is None or vertex.source.spec.log is None:
         return vertex
     return replace(vertex, source=vertex.source.with_added(partitions))
@@ -112,9 +113,9 @@ def with_added(vertex: VertexSpec, partitions: tuple[int, ...]) -> VertexSpec:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where an input side stands: ``inputs`` to read next, what lies below was released.
+    """Progress of an input side. ``inputs``: next seqs to read; all items below were released.
 
-    ``time``: the greatest time of any item below. ``cti``: the last CTI released.
+    ``time``: greatest time of the items below, us. ``cti``: the last CTI released, us.
     """
 
     inputs: tuple[int, ...]
@@ -124,7 +125,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFrom:
-    """Where a state is rebuilt from: input seqs, and the input side's scalars at that point."""
+    """Start of a replay: input seqs, and the input side's scalar state there."""
 
     inputs: tuple[int, ...]
     input_state: OperatorState
@@ -134,9 +135,9 @@ class ReplayFrom:
 class Snapshot:
     """``<input seqs>, <output seqs>, state``: next to consume per input, next to write per output.
 
-    Only what MERGE released counts as consumed. ``digests`` are the running digests of the outputs
-    over ``[0, output seq)``. ``states``: input side (MERGE or source reorder) first, then one per
-    operator.
+    Items that MERGE read but did not release are not consumed. ``digests``: running digests of the
+    outputs over ``[0, output seq)``. ``states``: of the input side (MERGE or source reorder), then
+    one per operator.
     """
 
     vertex: VertexId
@@ -145,11 +146,11 @@ class Snapshot:
     outputs: tuple[int, ...]
     digests: tuple[bytes, ...]
     states: tuple[OperatorState, ...]
-    #: Events that the input side released, and events written, since the initial snapshot.
+    #: Events that the input side released, and events emitted, since the initial snapshot.
     events_in: int = 0
     events_out: int = 0
     is_final: bool = False
-    #: Set in a snapshot of positions: feed ``[replay_from.inputs, inputs)`` and drop the outputs.
+    #: Snapshot without state: replay ``[replay_from.inputs, inputs)`` and discard the outputs.
     replay_from: ReplayFrom | None = None
 
     @property
