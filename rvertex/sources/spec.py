@@ -1,11 +1,11 @@
-"""What a source is: a frozen, picklable description that a plan holds and a host opens.
+"""Description of a source: frozen and picklable, stored in a plan and opened by a host.
 
-A :class:`SourceSpec` says what to read and how rows become events;
-:mod:`rvertex.sources.discover` turns it into units (the pieces that can be dealt out) and
-partitions; :mod:`rvertex.sources.readers` opens a partition at any row.
+A :class:`SourceSpec` describes what to read and how rows become events.
+:mod:`rvertex.sources.discover` splits it into units (the smallest pieces that can be assigned) and
+partitions. :mod:`rvertex.sources.readers` opens a partition at any row.
 
-Invariants: (1) the rows of a partition are numbered densely from 0 over its units, in order; (2)
-the same partition read again gives the same rows, whatever ``rows_max`` or first row was asked for.
+Invariants: (1) the rows of a partition are numbered densely from 0 over its units, in order; (2) a
+partition that is read again returns the same rows, for any ``rows_max`` and first row.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 Format = Literal["parquet", "csv", "json", "text", "items", "rstream", "kafka", "log"]
 LatePolicy = Literal["drop", "adjust", "error"]
-#: "auto": the delay is found when the job is planned; "found": it was, and no row is late.
+#: "auto": planning will compute the delay; "found": it has, and with it no row is late.
 DelayOrigin = Literal["given", "auto", "found"]
 Idle = Literal["follow", "clock", "wait"]
 OnLost = Literal["fail", "skip"]
 OnBadRow = Literal["fail", "skip", "dead_letter"]
-#: Files of a growing folder that were read: they may go, but not change; or they have to stay as
-#: they are; or nobody looks.
+#: Rule for files of a growing folder once they were read. "unchanged": they may be deleted, but not
+#: changed; "kept": neither; "any": not checked.
 TakenFiles = Literal["unchanged", "kept", "any"]
 Given = Literal["no", "here", "copy"]
 OptionValue = str | int | bool
@@ -40,22 +40,22 @@ OptionValue = str | int | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What a format promises of its sources to whoever plans or runs them."""
+    """Properties of a format that planning and running rely on."""
 
-    #: Endings of its files' names; empty: it has no files, or files of any name.
+    #: Suffixes of its files; empty: the format has no files, or files with any suffix.
     suffixes: tuple[str, ...] = ()
-    #: Files have row groups with statistics, and are read by column.
+    #: Files have row groups with statistics and can be read by column.
     has_row_groups: bool = False
-    #: A reader gives items: rows with their lifetimes, and the CTIs between them.
+    #: A reader returns items: rows with lifetimes, and CTIs (watermarks) between them.
     gives_items: bool = False
-    #: Rows come in the order of time, so none is late.
+    #: Rows are in time order, so none is late.
     is_in_order: bool = False
-    #: Rows have sequence numbers that outlive the files in which they are.
+    #: Rows have sequence numbers that stay the same when files are rewritten.
     is_numbered: bool = False
 
 
-#: By format; how its files are read is in :mod:`rvertex.sources.formats.registry`, how a live log
-#: is read in :mod:`rvertex.sources.logs.opening`.
+#: By format. :mod:`rvertex.sources.formats.registry` has the readers of file formats,
+#: :mod:`rvertex.sources.logs.opening` those of live logs.
 TRAITS: dict[Format, Traits] = {
     "parquet": Traits(suffixes=(".parquet", ".parq", ".pq"), has_row_groups=True),
     "csv": Traits(suffixes=(".csv", ".tsv")),
@@ -66,11 +66,11 @@ TRAITS: dict[Format, Traits] = {
     "log": Traits(is_numbered=True),
 }
 _NO_TRAITS = Traits()
-#: The option of files that says what becomes of bad rows.
+#: Option of files: what to do with bad rows.
 ON_BAD_ROW = "on_bad_row"
-#: The option of files that says how far ahead of the clock a row may start, us.
+#: Option of files: how far after the wall clock a row may start, us.
 MAX_AHEAD_US = "max_ahead_us"
-#: The columns that have to have values, as a list in JSON.
+#: Option of files: the columns that must not be null, as a JSON list.
 NOT_NULL = "not_null"
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
@@ -78,7 +78,7 @@ BoundValue = bool | int | float | str | date
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """``column operator value`` is true of every row that is used; null is not true."""
+    """A filter ``column operator value``; rows where it is false or null are dropped."""
 
     column: str
     operator: BoundOperator
@@ -90,48 +90,48 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class LogSpec:
-    """What a live source adds to a :class:`SourceSpec`. Source: ADR 32."""
+    """The options of a live source beside its :class:`SourceSpec`. Source: ADR 32."""
 
-    #: What a partition that has fallen silent promises.
+    #: What an idle partition promises (:mod:`rvertex.vertex.idle`).
     idle: Idle = "follow"
-    #: How long a partition has had no row before it may be idle, us.
+    #: Time without a row after which a partition may be idle, us.
     idle_after_us: int = 2_000_000
-    #: What becomes of rows that the log no longer has.
+    #: What to do when the log has deleted rows before they were read.
     on_lost: OnLost = "fail"
-    #: What becomes of messages that cannot be decoded.
+    #: What to do with messages that cannot be decoded.
     on_error: OnBadRow = "fail"
-    #: A partition that is further ahead of the slowest is not read on, us; None: no bound.
+    #: Most us that a partition is read ahead of the slowest one; None: no limit.
     skew_us: int | None = None
-    #: A row that starts further ahead of the wall clock is bad, us; None: no row is ahead.
+    #: A row that starts more than this after the wall clock is bad, us; None: no limit.
     max_ahead_us: int | None = None
-    #: Whether every partition is read up to a position that the plan knows.
+    #: Whether every partition is read only up to an end position that the plan contains.
     is_bounded: bool = False
-    #: What is asked of the files of a folder that were taken.
+    #: Rule for files of a folder after they were read.
     taken_files: TakenFiles = field(default="unchanged", metadata={"fingerprint": False})
-    #: How the values of messages are encoded: "json", "avro", "arrow", "bytes".
+    #: Encoding of message values: "json", "avro", "arrow", "bytes".
     encoding: str = ""
-    #: Where the log is, and options of its client. A value may name a secret
-    #: (:mod:`rstream.secret_values`), so that a plan holds none.
+    #: Address of the log, and options of its client. A value may name a secret
+    #: (:mod:`rstream.secret_values`), so that a plan contains no passwords.
     config: tuple[tuple[str, str], ...] = field(
         default=(), repr=False, metadata={"fingerprint": False}
     )
 
     @property
     def keeps_origins(self) -> bool:
-        """Whether a row that was decoded may become a dead letter."""
+        """Whether rows keep their origin, because a decoded row may become a dead letter."""
         return self.max_ahead_us is not None and self.on_error == "dead_letter"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source and its rule for time.
+    """A source, its columns, and how its rows get their times.
 
     A time is an integer column of microseconds UTC, a timestamp, a date or an ISO-8601 string
     (without a zone: UTC). ``vs`` may be an expression over the columns that are read.
     """
 
     format: Format
-    #: A file, a folder or an fsspec URL; "" for items. Plans are equal wherever their files lie.
+    #: A file, a folder or an fsspec URL; "" for items. Not part of a plan's fingerprint.
     path: str = field(metadata={"fingerprint": False})
     #: Payload columns of the events (after pruning); a subset of ``columns`` by name and type.
     schema: pa.Schema
@@ -139,58 +139,58 @@ class SourceSpec:
     columns: pa.Schema
     #: None only for text (its ``_vs`` is the row number over all files, in us), items and streams.
     vs: str | Evaluator | None
-    #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression,
-    #: of which null is the end of time.
+    #: None: a point event (vs + 1); an int: length in us, > 0; else a time column or expression;
+    #: a null means an endless lifetime.
     ve: str | int | Evaluator | None = None
-    #: How far rows may be out of order, us. 0 where it is estimated, or still to be found.
+    #: Allowed disorder of rows, us. 0 if it is estimated, or not yet computed.
     delay_us: int = 0
     delay_origin: DelayOrigin = "given"
-    #: The share of rows that an estimated delay lets pass (:mod:`rvertex.events.delay_estimate`).
+    #: Share of rows that an estimated delay keeps (:mod:`rvertex.events.delay_estimate`).
     delay_quantile: float | None = None
     late: LatePolicy = "drop"
     #: The path as the user wrote it.
     shown: str = ""
-    #: Columns whose types the user gave, whatever the files hold.
+    #: Columns whose types the user declared; values in files are cast to them.
     casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False})
-    #: The plan-wide grid of CTI times, us.
+    #: Distance of CTI times, us; all sources of a plan use the same grid.
     cti_every_us: int = 1_000_000
     #: Reader options; csv: ``delimiter``, ``null_values`` (comma separated); files: ``on_bad_row``
-    #: where it is not "fail", :data:`NOT_NULL`.
+    #: if it is not "fail", :data:`NOT_NULL`.
     options: tuple[tuple[str, OptionValue], ...] = ()
-    #: Items only: ``_kind, _vs, _ve, payload`` in the order in which they arrive.
+    #: Items only: ``_kind, _vs, _ve, payload`` in arrival order.
     items: pa.RecordBatch | None = None
-    #: Parquet with plain time columns only: rows for which any of these does not hold are dropped
-    #: right behind the source.
+    #: Parquet with plain time columns only: filters; a row that does not satisfy all of them is
+    #: dropped right after the source.
     wanted: tuple[Bound, ...] = ()
-    #: No event lives longer, us; one that does is an error. None: nothing is promised.
+    #: Longest lifetime of an event, us; a longer one is an error. None: no limit.
     max_duration_us: int | None = None
-    #: A row that starts later is bad, us: what ``max_ahead`` allowed when the job was planned.
+    #: A row that starts later is bad, us: the wall clock at planning plus ``max_ahead``.
     latest_us: int | None = field(default=None, metadata={"fingerprint": False})
-    #: Whether rows leave by time; if not, as they come, be they below the frontier or not.
+    #: Whether rows are released in time order; if false, in arrival order, however late.
     sorts: bool = True
-    #: Rows for which it is not true are numbered and timed, and go no further. None: all go on.
-    #: The fingerprint of a vertex has it as a filter behind the source, which gives the same.
+    #: Filter: other rows are numbered and advance the frontier, but are dropped. None: no filter.
+    #: In the fingerprint it is a filter operator after the source, which has the same results.
     keep: Evaluator | None = field(default=None, metadata={"fingerprint": False})
-    #: Whether the caller gave the rows from memory; "copy": a job keeps them in its root.
+    #: Whether the caller passed the rows in memory; "copy": the job stores them below its root.
     given: Given = field(default="no", metadata={"fingerprint": False})
-    #: Of a live log; None: the source is read once, to its end.
+    #: Options of a live log; None: the source is bounded and read once.
     log: LogSpec | None = None
-    #: The payload of rows as readers give them, where late rows are kept with columns that events
-    #: do not have; it has all of ``schema``. None: no more than ``schema``.
+    #: Payload that readers return, if late rows keep columns that events lack; a superset of
+    #: ``schema``. None: ``schema``.
     late_schema: pa.Schema | None = field(default=None, metadata={"fingerprint": False})
 
-    #: Those of ``columns`` that folders name (:mod:`rvertex.sources.formats.rows.folders`).
+    #: The ``columns`` that come from folder names (:mod:`rvertex.sources.formats.rows.folders`).
     folder_columns: tuple[str, ...] = ()
-    #: Files whose folders do not satisfy all of these are left out.
+    #: Filters on folder names: files in other folders are not read.
     folders: tuple[Bound, ...] = ()
 
     @property
     def traits(self) -> Traits:
-        """What its format promises."""
+        """Return the properties of its format."""
         return TRAITS.get(self.format, _NO_TRAITS)
 
     def reading(self, names: Collection[str]) -> pa.Schema:
-        """These columns, and one of the files if all of them are of folders: it counts the rows."""
+        """Return the schema to read; if all ``names`` are of folders, one more, to count rows."""
         wanted = [f for f in self.columns if f.name in names]
         others = [f for f in self.columns if f.name not in self.folder_columns]
         if others and all(f.name in self.folder_columns for f in wanted):
@@ -199,17 +199,17 @@ class SourceSpec:
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The payload of rows as readers give them."""
+        """Return the payload that readers return."""
         return self.schema if self.late_schema is None else self.late_schema
 
     @property
     def without_late_columns(self) -> SourceSpec:
-        """The source for a reader that keeps no late rows."""
+        """Return the source for a reader that keeps no late rows."""
         return self if self.late_schema is None else replace(self, late_schema=None)
 
     @property
     def on_bad_row(self) -> OnBadRow:
-        """What becomes of a row that cannot become an event."""
+        """Return what to do with a row that cannot become an event."""
         if self.log is not None:
             return self.log.on_error
         policy: OnBadRow = self.option(ON_BAD_ROW, "fail")  # type: ignore[assignment]
@@ -217,66 +217,66 @@ class SourceSpec:
 
     @property
     def not_null(self) -> tuple[str, ...]:
-        """The columns of which a null is a bad row, where they are read."""
+        """Return the columns that are read and must not be null; a null makes a row bad."""
         return tuple(json.loads(str(self.option(NOT_NULL, "[]"))))
 
     @property
     def drops_late_rows(self) -> bool:
-        """Whether a row may be late, and then goes to the side output."""
+        """Whether rows may be late and are dropped then."""
         return self.late == "drop" and self.delay_origin == "given"
 
     @property
     def keeps_late_rows(self) -> bool:
-        """Whether late rows are put aside."""
+        """Whether late rows are kept in a side output."""
         return self.drops_late_rows and not self.traits.is_in_order
 
     @property
     def length_us(self) -> int | None:
-        """How long every event lives, if the specification alone says it."""
+        """Return the common lifetime of all events, us, if the spec defines one; else None."""
         if self.traits.gives_items or not isinstance(self.ve, int | None):
             return None
         return self.ve or 1
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
-        """The option ``name``, or ``default`` where it was not given."""
+        """Return the option ``name``, or ``default`` if it is not set."""
         return dict(self.options).get(name, default)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A piece of a source that is dealt out whole: a row group, a segment, a file or part of it."""
+    """The smallest piece assigned to one vertex: a row group, a segment, a file or part of it."""
 
     path: str = field(metadata={"fingerprint": False})
     #: Parquet only.
     row_group: int | None = None
-    #: Rows, where known beforehand (Parquet, text, items, streams).
+    #: Number of rows, if known in advance (Parquet, text, items, streams).
     rows: int | None = None
     #: Text only: rows of the source before this unit.
     rows_before: int = 0
-    #: Parquet only: no row of the unit is wanted, so its payload may be null. See row_groups.py.
+    #: Parquet only: no row passes the filters, so its payload may be null. See row_groups.py.
     only_times: bool = False
-    #: CSV and JSON only: the bytes ``[lo, hi)`` of the file, whole rows; None: to its end.
+    #: CSV and JSON only: the byte range ``[lo, hi)`` of the file, with whole rows; None: to its end.
     lo: int = field(default=0, metadata={"fingerprint": False})
     hi: int | None = field(default=None, metadata={"fingerprint": False})
-    #: With ``only_times``: no row before the unit in its partition starts later than this, us.
+    #: With ``only_times``: greatest start of the rows before the unit in its partition, us.
     before_us: int | None = None
-    #: The version of the file that is meant; None: whatever is there.
+    #: Version of the file to read; None: any.
     version: FileVersion | None = field(
         default=None, compare=False, metadata={"fingerprint": False}
     )
-    #: Streams and logs: the first item that is taken, and which of the streams it is.
+    #: Streams and logs: the first item to read, and the number of the stream.
     first_seq: int = 0
     stream: int = 0
-    #: Streams of another job only: the number of streams that its output had; 0: it is not known.
+    #: Streams of another job only: number of streams of that output; 0: unknown.
     streams: int = field(default=0, compare=False, metadata={"fingerprint": False})
-    #: Live logs only: ``stream`` is the log's partition, read from position ``first_seq`` on; this
-    #: is where a bounded read of it ends. None: never.
+    #: Live logs only: ``stream`` is the partition, which is read from position ``first_seq`` up to
+    #: here. None: unbounded.
     until: int | None = None
-    #: Live logs only: what the log calls itself, where it has a name that no other one ever had.
+    #: Live logs only: the log's unique id, if the log has one.
     log_id: str = field(default="", compare=False, metadata={"fingerprint": False})
-    #: Live logs only: how many partitions the log had when the job was planned; 0: not known.
+    #: Live logs only: number of partitions when the job was planned; 0: unknown.
     log_partitions: int = field(default=0, compare=False, metadata={"fingerprint": False})
-    #: Live logs only: no instance of an earlier life has read beyond; None: that is not known.
+    #: Live logs only: upper bound of the positions that earlier instances read; None: unknown.
     settles_at: int | None = field(default=None, compare=False, metadata={"fingerprint": False})
 
 
@@ -287,21 +287,21 @@ class SourcePartition:
     spec: SourceSpec
     units: tuple[Unit, ...]
     index: int
-    #: Where the delay was found: how far the rows that follow let the frontier go besides.
+    #: With a delay found at planning: how far known later rows allow the frontier to advance.
     known: KnownFrontier | None = None
-    #: Live logs only: partitions that appeared after the job was planned, and were taken in.
+    #: Live logs only: partitions that were created after planning and assigned to this vertex.
     added: tuple[Unit, ...] = field(default=(), metadata={"fingerprint": False})
 
     @property
     def log_units(self) -> tuple[Unit, ...]:
-        """Of a live log the partitions that the vertex reads, those that were added last."""
+        """Return the log partitions that the vertex reads; added ones are last."""
         return (*self.units, *self.added)
 
     def with_added(self, partitions: tuple[int, ...]) -> SourcePartition:
-        """The same units, and of the log's partitions that were added later all of these.
+        """Return the same units with exactly these added log partitions.
 
-        Each of them is read from its first record on. How far the others were read is not known:
-        an earlier instance may have read any of it.
+        An added partition is read from its first record. ``settles_at`` is unset for the others,
+        because an earlier instance may have read any part of them.
         """
         if partitions == tuple(unit.stream for unit in self.added):
             return self

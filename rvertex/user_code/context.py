@@ -1,15 +1,15 @@
-"""What user code may ask of the world: the time, a random number, a lookup; all of it recorded.
+"""Nondeterministic values for user code: wall time, random numbers, lookups; each one is recorded.
 
-A :class:`VertexContext` draws from a :class:`ValueSource`. Values are numbered from 0 in the order
-in which they are drawn; a number that was recorded before is given back as it was, a new one comes
-from the outside and is recorded. A user's code is called in sequence order, so it draws the same
-numbers after a restart, however its input is cut, and sees the same values.
+A :class:`VertexContext` draws values from a :class:`ValueSource`, which numbers them from 0. A
+value recorded before a restart is returned again; a new one is computed and recorded. User code is
+called in sequence order, so after a restart it draws the same numbers and gets the same values,
+however its input is cut into batches.
 
-Invariants: (1) one source belongs to one operator of one vertex, so that the order of drawing does
-not depend on the cutting; (2) ``next_index`` is part of the operator's snapshot, and ``load`` goes
-back to it; (3) what ``take_fresh`` returns must be durable before any output that follows is
-visible; (4) a recorded value that is asked for in another way is an error. Source: MillWheel
-VLDB'13, "strong productions"; StreamScope NSDI'16 leaves this out.
+Invariants: (1) each value source serves one operator of one vertex, so the order of drawing does
+not depend on batch boundaries; (2) ``next_index`` is part of the operator's snapshot, and ``load``
+returns to it; (3) the values that ``take_fresh`` returns must be durable before any later output is
+visible; (4) it is an error to draw a recorded value with another kind or argument. Source:
+MillWheel VLDB'13, "strong productions"; StreamScope NSDI'16 has no such values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One recorded value. ``argument`` is what was looked up, or empty; ``value`` is plain."""
+    """One recorded value. ``argument``: the lookup's key, or empty; ``value``: plain data."""
 
     kind: str
     argument: str
@@ -38,26 +38,26 @@ class Drawn:
 
     @property
     def asked(self) -> str:
-        """How it was asked for."""
+        """The kind and argument of the request, for messages."""
         return f"{self.kind}({self.argument})"
 
 
 @dataclass(frozen=True, slots=True)
 class CallPolicy:
-    """How a vertex calls a function that waits: limits, time-out and retries."""
+    """How a vertex calls an asynchronous function: concurrency, time-out and retries."""
 
-    #: Calls in progress at a time.
+    #: Most calls in progress at the same time.
     concurrency: int
-    #: Requests per call; None: the function takes one request, not a list.
+    #: Most requests per call; None: the function takes a single request, not a list.
     batch: int | None
     timeout_us: int
-    #: Further attempts after a failure that may pass.
+    #: Most further attempts after a transient failure.
     retries: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a call raised at last, and where."""
+    """The last exception of a call, and the line of user code that raised it."""
 
     reason: str
     line: str
@@ -65,7 +65,7 @@ class Failure:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request. ``answer`` or ``failure`` counts once ``is_done``."""
+    """One request. ``answer`` and ``failure`` are undefined until ``is_done``."""
 
     argument: Any
     answer: Any = None
@@ -74,51 +74,51 @@ class Request:
 
 
 class Calls(Protocol):
-    """Calls of one function, made at the same time."""
+    """Concurrent calls of one function."""
 
     def start(self, requests: Sequence[Request]) -> None:
-        """Call the function for these requests, in any order, as the policy allows."""
+        """Start calls for these requests; the policy limits them, and any order is possible."""
 
     def wait(self) -> bool:
-        """Wait until a request is done; False: not here, the vertex is executed again then."""
+        """Wait until a request is done. False: cannot wait here, run the vertex again later."""
 
     def counts(self) -> CallCounts:
-        """What was called so far."""
+        """Return the number of calls so far, by outcome."""
 
 
 class ValueSource(Protocol):
-    """Where a context gets its values; in production backed by a side stream."""
+    """Supplies a context with recorded or new values; in production it reads a side stream."""
 
     @property
     def next_index(self) -> int:
-        """Number of the next value to be drawn."""
+        """Number of the next value to draw."""
 
     @property
     def has_recorded(self) -> bool:
-        """Whether the next value is recorded."""
+        """Whether the next value was recorded before."""
 
     def take_recorded(self) -> Drawn:
-        """Draw the next value, which is recorded, of any kind."""
+        """Draw the next value, of any kind; it must be recorded."""
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
-        """The next value: the recorded one, or what ``make()`` gives, which is recorded.
+        """Return the next value: the recorded one, else ``make()``, which is recorded.
 
         Raises:
-            ReplayedValueError: what is recorded there was asked for in another way.
+            ReplayedValueError: the recorded value has another kind or argument.
         """
 
     def load(self, index: int) -> None:
-        """Go on drawing at ``index``, which was ``next_index`` when a snapshot was taken."""
+        """Continue drawing at ``index``, which is the ``next_index`` of a snapshot."""
 
 
 class ValueShell(Protocol):
-    """The outside: a clock, a source of randomness, and calls that wait."""
+    """The sources of new values: a clock, a random generator, and asynchronous calls."""
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
-        """Calls of a function that waits."""
+        """Return the calls of an asynchronous function."""
 
     def unknown_calls(self) -> str:
-        """What a person has decided about calls without an answer; "" for nothing."""
+        """Return the user's decision about calls without an answer; "" if there is none."""
 
     def now_us(self) -> int:
         """Wall time, microseconds UTC."""
@@ -129,35 +129,35 @@ class ValueShell(Protocol):
 
 @runtime_checkable
 class DrawsValues(Protocol):
-    """An operator whose user code has a context; a vertex wires it between open and load."""
+    """An operator whose user code has a context; the vertex calls this after open, before load."""
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """Draw from ``source`` from now on."""
+        """Draw values from ``source``, and new ones from ``shell``, from now on."""
 
 
 @runtime_checkable
 class CallsOutside(Protocol):
-    """An operator that waits for answers from outside, and takes few rows at a time."""
+    """An operator that makes asynchronous calls; it takes at most ``step_rows_max`` rows a step."""
 
     step_rows_max: int
 
     def call_counts(self) -> CallCounts:
-        """What it has called."""
+        """Return the number of calls so far, by outcome."""
 
 
 class ValueJournal:
-    """A source in memory: ``recorded`` are the values from ``first_index`` on."""
+    """A value source in memory. ``recorded``: the values from ``first_index`` on."""
 
     def __init__(self, recorded: Sequence[Drawn] = (), *, first_index: int = 0) -> None:
         self._values = list(recorded)
         self._first = first_index
         self._next = first_index
-        #: Everything before this has been handed out by ``take_fresh``, or came recorded.
+        #: Values before this number were returned by ``take_fresh``, or were passed in as recorded.
         self._told = first_index + len(self._values)
 
     @property
     def next_index(self) -> int:
-        """Number of the next value to be drawn."""
+        """Number of the next value to draw."""
         return self._next
 
     @property
@@ -190,14 +190,14 @@ class ValueJournal:
         self._next = index
 
     def take_fresh(self) -> tuple[int, tuple[Drawn, ...]]:
-        """The values recorded since the last call, and the number of the first of them."""
+        """Return the values recorded since the last call, and the number of the first of them."""
         first = self._told
         fresh = tuple(self._values[first - self._first :])
         self._told = first + len(fresh)
         return first, fresh
 
     def forget(self, index: int) -> None:
-        """No snapshot before ``index`` will be loaded any more."""
+        """Drop the values before ``index``; no snapshot before it will be loaded."""
         assert index <= self._next, (index, self._next)
         dropped = max(0, index - self._first)
         del self._values[:dropped]
@@ -206,40 +206,40 @@ class ValueJournal:
 
 
 class VertexContext:
-    """The part of a context that reaches outside; times are int microseconds UTC."""
+    """The part of a context with nondeterministic values; times are int microseconds UTC."""
 
     def __init__(self) -> None:
         self._source: ValueSource | None = None
         self._shell: ValueShell | None = None
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """Draw from ``source``, and what is not there from ``shell``."""
+        """Draw recorded values from ``source``, new ones from ``shell``."""
         self._source, self._shell = source, shell
 
     @property
     def next_index(self) -> int:
-        """How many values were drawn; 0 without a source."""
+        """Number of values drawn so far; 0 without a source."""
         return 0 if self._source is None else self._source.next_index
 
     def load(self, index: int) -> None:
-        """Continue a snapshot that had drawn ``index`` values."""
+        """Continue from a snapshot after ``index`` drawn values."""
         if self._source is not None:
             self._source.load(index)
         elif index:
             raise NoLoggedValuesError("now")
 
     def now(self) -> int:
-        """The wall time when this was first computed."""
+        """Return the wall time of the first execution of this call, us UTC."""
         source, shell = self._outside("now")
         return source.draw("now", "", shell.now_us)  # type: ignore[no-any-return]
 
     def random(self) -> float:
-        """A number in [0, 1), the same whenever this is computed again."""
+        """Return a number in [0, 1); a recomputation returns the same one."""
         source, shell = self._outside("random")
         return source.draw("random", "", shell.random)  # type: ignore[no-any-return]
 
     def lookup(self, function: Callable[[Any], Any], key: Any) -> Any:
-        """``function(key)`` as it was when this was first computed; its result must be plain data.
+        """Return ``function(key)``, plain data; a recomputation returns the first result.
 
         Plain data: None, bool, int, float, str, bytes, and lists and dictionaries of these.
         """
@@ -263,7 +263,7 @@ class VertexContext:
 
 
 class Values(Protocol):
-    """Where the values come from that user code draws."""
+    """Connects operators of a vertex to their value sources."""
 
     def wire(self, index: int, operator: DrawsValues) -> None:
-        """Let the operator of that number draw."""
+        """Connect the operator number ``index`` to its value source."""

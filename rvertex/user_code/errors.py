@@ -1,4 +1,4 @@
-"""The errors of code that users give to a query: what it raised, on which event, on which line."""
+"""Errors in the code that users pass to a query: the exception, its event and its line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import traceback
 
 from rstream.errors import IntegrityError, UsageError, error_class
 
-#: What a call of a user's code can raise. All of it, or it would end the host: ``sys.exit()``, a
-#: panic of a library written in Rust.
+#: Exceptions of user code to catch. All of them, because ``sys.exit()`` or a panic of a Rust
+#: library would otherwise end the host.
 RAISED = BaseException
-#: What comes from outside while a user's code runs.
+#: Exceptions that interrupt user code from outside, so they are not its fault.
 INTERRUPTS = (KeyboardInterrupt, GeneratorExit)
 
 _VALUE_CHARACTERS_MAX = 200
@@ -17,7 +17,7 @@ _VALUE_CHARACTERS_MAX = 200
 
 @error_class
 class UserCodeError(UsageError):
-    """A user's function raised on an event. ``seq`` counts the events of its operator from 0."""
+    """A user's function raised on an event. ``seq``: the event's number in its operator, from 0."""
 
     function: str
     reason: str
@@ -35,9 +35,9 @@ class UserCodeError(UsageError):
 
 @error_class
 class UserResultError(UsageError):
-    """A user's function gave back something other than what was declared.
+    """A user's function returned a value that does not match its declaration.
 
-    ``place``: of the user's code, where what was raised does not tell it.
+    ``place``: line of the user's code, if the exception has none.
     """
 
     function: str
@@ -49,7 +49,7 @@ class UserResultError(UsageError):
 
 @error_class
 class EndlessTimersError(UsageError):
-    """A key goes on setting timers when the stream has ended."""
+    """A key keeps setting timers after the end of the stream."""
 
     function: str
     key: str
@@ -63,7 +63,7 @@ class EndlessTimersError(UsageError):
 
 @error_class
 class CrowdedTimersError(UsageError):
-    """A key's timers set one another so close together that event time hardly gets on."""
+    """A key's timers set each other at intervals so short that event time hardly advances."""
 
     function: str
     key: str
@@ -79,7 +79,7 @@ class CrowdedTimersError(UsageError):
 
 @error_class
 class UnknownCodeError(UsageError):
-    """A plan names a class or a function that cannot be imported where it is read."""
+    """A plan names a class or function that cannot be imported on this machine."""
 
     name: str
     machine: str
@@ -94,7 +94,7 @@ class UnknownCodeError(UsageError):
 
 @error_class
 class ChangedCodeError(UsageError):
-    """Code that a plan names has been edited since: it would go on with another's state."""
+    """A module was edited after planning, so new code would run on the state of the old code."""
 
     name: str
     path: str
@@ -108,7 +108,7 @@ class ChangedCodeError(UsageError):
 
 @error_class
 class CutDependentError(IntegrityError):
-    """A function that has to work row by row gave other values when it was given other batches."""
+    """A function must work row by row, but its results changed with the batch boundaries."""
 
     function: str
     row: int
@@ -123,7 +123,7 @@ class CutDependentError(IntegrityError):
 
 @error_class
 class ReplayedValueError(IntegrityError):
-    """A value was asked for that is not the one recorded at this place."""
+    """A recomputation drew a value of another kind or argument than the recorded one."""
 
     index: int
     recorded: str
@@ -137,7 +137,7 @@ class ReplayedValueError(IntegrityError):
 
 @error_class
 class UnknownCallError(UsageError):
-    """A call that may be made once only was begun before a restart, and has no answer."""
+    """A call that must not be repeated was started before a restart, and its result is unknown."""
 
     function: str
     key: str
@@ -152,7 +152,7 @@ class UnknownCallError(UsageError):
 
 @error_class
 class NoLoggedValuesError(UsageError):
-    """Code asked for the time, a random number or a lookup where nothing would record it."""
+    """Code drew the time, a random number or a lookup where values are not recorded."""
 
     kind: str
 
@@ -163,7 +163,7 @@ class NoLoggedValuesError(UsageError):
 
 
 def line_of(error: BaseException) -> str:
-    """File, line and text of the innermost place in the user's code that ``error`` came from."""
+    """Return file, line and text of the innermost frame of the user's code in ``error``."""
     if isinstance(error, UserResultError) and error.place:
         return error.place
     frames = traceback.extract_tb(error.__traceback__)
@@ -177,7 +177,7 @@ def line_of(error: BaseException) -> str:
 
 
 def place_of(function: object) -> str:
-    """Where a function of the user's begins, for what is found wrong when it has returned."""
+    """Return file and line of a user's function, for errors found after it returned."""
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
@@ -185,30 +185,30 @@ def place_of(function: object) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Type and message of what was raised; its ``__str__`` may be the user's, and raise too."""
+    """Return type and message of an exception, even if its ``__str__`` raises."""
     try:
         text = str(error)
     except Exception as second:
         text = f"its text cannot be shown, {type(second).__name__}"
     reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return reason.encode("utf-8", "backslashreplace").decode()  # half of a pair is no UTF-8
+    return reason.encode("utf-8", "backslashreplace").decode()  # a lone surrogate has no UTF-8
 
 
 def shown(value: object) -> str:
-    """``repr``, cut to a length that fits into a message."""
+    """Return ``repr(value)``, cut to a length that fits into a message."""
     text = repr(value)
     return text if len(text) <= _VALUE_CHARACTERS_MAX else text[: _VALUE_CHARACTERS_MAX - 3] + "..."
 
 
 def _is_ours(filename: str) -> bool:
-    """Whether a frame belongs to the operators that call the user."""
-    path = "/" + filename.replace("\\", "/")  # Cython's are relative: pyarrow/table.pxi
+    """Whether a frame belongs to our operators, which call the user's code."""
+    path = "/" + filename.replace("\\", "/")  # Cython reports relative paths: pyarrow/table.pxi
     return any(part in path for part in ("/rvertex/", "/pyarrow/", "<keyed state"))
 
 
 @error_class
 class StoredRecordError(UsageError):
-    """A stored plan or query has a record that this release cannot read."""
+    """This release cannot read a record of a stored plan or query."""
 
     record: str
     reason: str

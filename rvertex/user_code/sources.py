@@ -1,11 +1,11 @@
 """Detects edits of the user's modules between planning and running.
 
-The code of a query file travels by value. Functions and classes of other modules are imported where
-they run, so after an edit the new code would go on with the old code's state, and a worker that
-starts later would compute other rows than the workers beside it.
+A plan contains the code of its query file, but only names functions and classes of other modules.
+Each worker imports these. After an edit, new code would continue on the old code's state, and a
+worker that starts later would compute other rows than its neighbours.
 
-Invariant: comments and layout do not count. A digest has two parts: a hash of the bytes, which
-recognises an unchanged file without parsing it, and a hash of the syntax tree.
+Invariant: edits of comments and layout are ignored. A digest has two parts: a hash of the file's
+bytes, which identifies an unchanged file without parsing, and a hash of its syntax tree.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-#: Where modules are; the prefix itself may hold the user's own, as in /usr/local/app.
+#: Where libraries are; the prefix itself may contain the user's modules, as in /usr/local/app.
 _MODULE_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
 _INSTALLED = (*map(sysconfig.get_path, _MODULE_PATHS), *site.getsitepackages())
-#: Spark's own modules, which a distribution of Spark has beside its jars.
+#: Spark's own modules, which its distribution keeps beside its jars.
 _SPARK = tuple(
     path
     for name in ("pyspark", "py4j")
@@ -50,9 +50,9 @@ _LIBRARIES = tuple(
         )
     )
 )
-#: Our modules beside the packages.
+#: Our modules outside the packages.
 _MODULES = tuple(os.path.join(_ROOT, name) for name in ("streamscope.py", "streamscope_pytest.py"))
-#: Folders of packages wherever they are: those of one user, and of other environments on the path.
+#: Names of package folders anywhere on the path: of the user, or of another environment.
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _DIGEST_BYTES = 8
 _BETWEEN = "-"
@@ -61,7 +61,7 @@ _UNREADABLE = (OSError, KeyError, zipfile.BadZipFile)
 
 
 def is_users(kind: type) -> bool:
-    """Whether a class is the user's."""
+    """Whether a class is from the user's code."""
     module = sys.modules.get(kind.__module__)
     if module is None or kind.__module__ == "__main__":
         return True
@@ -74,7 +74,7 @@ def is_users(kind: type) -> bool:
 
 
 def is_library(filename: str) -> bool:
-    """Whether code is Python's, a package's or ours, and so not looked into."""
+    """Whether a file belongs to Python, a package or this project, so edits are not checked."""
     if not filename or filename.startswith("<frozen"):
         return True
     path = os.path.abspath(filename)
@@ -86,7 +86,7 @@ def is_library(filename: str) -> bool:
 
 
 def sources_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The user's modules among those given and what they import, and the digests of their files."""
+    """Return the user's modules among ``names`` and their imports, each with its file's digest."""
     found: dict[str, str] = {}
     waiting = sorted(set(names), reverse=True)
     while waiting and len(found) < _MODULES_MAX:
@@ -102,10 +102,10 @@ def sources_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
-    """The modules of a piece of code called ``name`` say what they said.
+    """Check that the modules of the code ``name`` are unchanged.
 
     Raises:
-        ChangedCodeError: the file of one that is imported here says something else.
+        ChangedCodeError: the file of a module, as imported here, was edited.
     """
     for module, digest in sources:
         path = file_of(module)
@@ -114,10 +114,10 @@ def check_unchanged(sources: Iterable[tuple[str, str]], name: str) -> None:
 
 
 def has_changed(path: Path, digest: str) -> bool:
-    """Whether a file says something else to Python than it did; one that is gone says nothing."""
+    """Whether a file's syntax tree differs from its digest; False if the file is gone."""
     try:
         if _hash(_bytes_of(path)) == digest.partition(_BETWEEN)[0]:
-            return False  # nothing has to be parsed, as a host does it before it begins
+            return False  # fast path without parsing: each host checks before it starts
     except _UNREADABLE:
         return False
     now = _read(path, _version_of(path))[0]
@@ -125,7 +125,7 @@ def has_changed(path: Path, digest: str) -> bool:
 
 
 def file_of(name: str) -> Path | None:
-    """The file in Python that a module was imported from, or would be; None if there is none."""
+    """Return the Python file from which a module was or would be imported; None: no such file."""
     if name in sys.modules:
         path = getattr(sys.modules[name], "__file__", None)
     else:
@@ -134,7 +134,7 @@ def file_of(name: str) -> Path | None:
 
 
 def _spec_of(name: str) -> ModuleSpec | None:
-    """How a module was imported, or would be; nothing is imported to find that out."""
+    """Return how a module was or would be imported, without importing it or its parents."""
     if name in sys.modules:
         return getattr(sys.modules[name], "__spec__", None)
     above = None
@@ -144,7 +144,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
             return None
     try:
         return PathFinder.find_spec(name, above)
-    except KeyError:  # a namespace package asks for its parent, which is not imported
+    except KeyError:  # the parent of a namespace package is looked up, but is not imported
         found = ModuleSpec(name, None, is_package=True)
         places = [os.path.join(place, name.rpartition(".")[2]) for place in above or ()]
         found.submodule_search_locations = [place for place in places if os.path.isdir(place)]
@@ -152,7 +152,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
 
 
 def _archive_of(path: Path) -> Path | None:
-    """The zip archive that a module was imported from; None if it was a file of its own."""
+    """Return the zip archive from which a module was imported; None: it is a plain file."""
     return None if path.exists() else next((p for p in path.parents if p.is_file()), None)
 
 
@@ -176,7 +176,7 @@ def _version_of(path: Path) -> tuple[int, int] | None:
 def _read(
     path: Path, version: tuple[int, int] | None
 ) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Digest and imports of a file (of ``version``); None if it cannot be read as Python."""
+    """Return a file's digest (None: it is no Python) and imports. ``version``: cache key."""
     if version is None:
         return None, ()
     try:
@@ -189,7 +189,7 @@ def _read(
 
 
 def _dumped(tree: ast.Module, content: bytes) -> bytes:
-    """What a file says to Python; its bytes if it nests too deeply, as a sum of many terms."""
+    """Return the syntax tree as bytes; the file's bytes if the tree nests too deeply to print."""
     try:
         return ast.dump(tree).encode()
     except RecursionError:
@@ -201,7 +201,7 @@ def _hash(content: bytes) -> str:
 
 
 def _imports(tree: ast.Module) -> list[tuple[int, str]]:
-    """Names that may be of modules, each with how many packages up it is looked for."""
+    """Return imported names that may be modules, each with its level of relative import."""
     found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

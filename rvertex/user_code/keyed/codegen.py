@@ -1,12 +1,12 @@
-"""The calls of one keyed process, compiled: its events, its timers, and what its code calls.
+"""Compiles the inner loops of one keyed process: over its events, its timers, and ``emit``.
 
-The loops over events and timers, ``emit`` and ``set_timer`` are functions within one function, made
-for the fields, the columns and the output of the process: what is at hand is in variables that they
-share, and there are no loops over descriptions. Each is called once per event.
+The loops over events and timers, ``emit`` and ``set_timer`` are closures in one generated function,
+specialised for the fields, columns and output of the process. They share state in local variables
+and do not iterate over field descriptions, because each runs once per event.
 
-Invariants: (1) ``_slot``, ``_start`` and ``_at`` are key, time and event of the call at hand;
-(2) a slot that a timer of the queue leaves as good as new is forgotten, unless an event of its key
-is at hand; (3) the event and the timer are one object each, filled anew for every call.
+Invariants: (1) ``_slot``, ``_start`` and ``_at`` are key, time and event of the current call; (2) a
+slot that equals a new one after a queued timer is dropped, unless an event of its key is being
+processed; (3) event and timer are one object each, refilled before every call.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def call_timer(s, at, name):
         changed(s)
     {on_timer}
 """
-#: Calls for the timers of all keys up to ``until``; ``count`` is called between two of one key.
+#: Calls ``on_timer`` for all keys up to ``until``; ``count`` is called between timers of one key.
 _CALL_TIMERS = """\
 def call_timers(until, count):
     nonlocal _slot, _start, _at
@@ -156,18 +156,18 @@ return Calls(call_events, call_timers, call_timer, set_next_cti, at_hand, emit, 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The functions that are compiled for a process."""
+    """The functions compiled for one process."""
 
-    #: Of lists of start, the columns that are read, key, and number: calls for every event.
+    #: Calls ``on_event`` for each event. Argument: lists of starts, read columns, keys and numbers.
     call_events: Callable[[list[Any]], None]
-    #: Until when, below INF_TIME; what is told of a slot whose timer has fired, at that time, and
-    #: of which another will.
+    #: Calls ``on_timer`` up to a time below INF_TIME. Second argument: called with the slot and the
+    #: timer's time after a timer of a slot that has more due.
     call_timers: Callable[[int, Callable[[Any, int], None]], None]
-    #: Calls for one timer, which is already forgotten.
+    #: Calls ``on_timer`` for one timer, which was already removed.
     call_timer: Callable[[Any, int, str], None]
-    #: The time of the next CTI, before whose events ``pass_ctis`` is called.
+    #: Sets the time of the next CTI; ``pass_ctis`` is called before the first event at or after it.
     set_next_cti: Callable[[int], None]
-    #: The slot, the time, and the number of the event in its run (-1 for a timer) at hand.
+    #: Returns slot, time, and number in the run (-1: a timer) of the current event.
     at_hand: Callable[[], tuple[Any, int, int]]
     emit: Callable[..., None]
     set_timer: Callable[..., None]
@@ -175,13 +175,13 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions that compiled code calls in rare cases."""
+    """Functions that compiled code calls rarely."""
 
     pass_ctis: Callable[[int], None]
-    #: The due timers of one slot, before an event of it.
+    #: Calls the due timers of one slot, before an event of the slot.
     call_due: Callable[[Any, int], None]
     refuse: Callable[[Any], None]
-    #: Makes a call that may be undone: slot, event or timer, method. None: errors are fatal.
+    #: Makes a call that can be rolled back: slot, event or timer, method. None: errors are fatal.
     call_safely: Callable[[Any, Any, Any], None] | None
 
 
@@ -194,7 +194,7 @@ def bind(
     events: KeyedEvents,
     timer: Timer,
 ) -> Calls:
-    """Compile the calls. The event of ``events``, and ``timer``, are filled for every call."""
+    """Compile the calls. ``timer`` and the event of ``events`` are refilled for every call."""
     slot: Any = code.slot
     has_times = any(map(may_say_times, (slot.on_event, slot.on_timer, slot.on_end)))
     emit, scope = emit_source(context.output, context.rows, has_times=has_times)
@@ -239,7 +239,7 @@ def bind(
 
 
 def references(held: Any) -> int:
-    """How many references there are, to be compared: more than before means that it was kept."""
+    """Return the reference count. If user code raises it, the code has kept the object."""
     return getrefcount(held)
 
 

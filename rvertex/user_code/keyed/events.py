@@ -1,11 +1,11 @@
-"""The events of a step as a keyed process sees them: Python values of a piece of them at a time.
+"""Converts the events of a step to Python values for a keyed process, a piece at a time.
 
-Only the columns that ``on_event`` names become Python values, where its code lets the event be
-nothing but read by name; what it does read beyond these is looked up for the event at hand. So an
-event has all its values whatever was found in the code, which decides about speed alone.
+If the code of ``on_event`` only reads attributes of its event, only the columns it names are
+converted. Any other attribute is fetched when it is read. So every event has all its values; the
+analysis of the code only affects speed.
 
-Invariants: (1) the event is one object, filled anew for every call; (2) ``number`` is that of the
-event at hand, or of the next one between two.
+Invariants: (1) the event is one object, refilled for every call; (2) ``number`` is that of the
+current event, or of the next event between two calls.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from rvertex.user_code.times import holds_times
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Events whose values become Python's together: few enough to stay in the processor's cache.
+#: Events converted together: few enough to stay in the processor's cache.
 PIECE_ROWS = 1 << 12
 
 
 class KeyedEvents:
-    """Those of the run at hand. ``columns``: of the payload, ``keys`` among them."""
+    """The events of the current run. ``columns``: of the payload, including ``keys``."""
 
     def __init__(
         self, columns: Sequence[str], keys: Sequence[str], process: Any, *, has_ends: bool = False
     ) -> None:
-        """``has_ends``: events come as start and end edges, each at the time of the edge."""
+        """``has_ends``: the run has start edges and end edges, each at the time of the edge."""
         self.has_ends = has_ends
         self._columns = [VS, VE, *columns]
         self._keys = list(keys)
@@ -45,7 +45,7 @@ class KeyedEvents:
         getters = [made.__dict__[slot] for slot in slots]
         indices = {n: getters.index(g) for n, g in vars(made).items() if g in getters}
         made.__getattr__ = _fetch(self, indices)  # type: ignore[attr-defined]
-        #: What is given to every call.
+        #: The event object that is passed to every call.
         self.event: Any = made((None,) * len(slots))
         names = names_read(process.on_event)
         if has_ends:
@@ -53,21 +53,22 @@ class KeyedEvents:
             names = None if names is None or more is None else names | more
         is_known = names is not None and names <= set(indices)
         read = {indices[name] for name in names or ()} if is_known else set(range(len(slots)))
-        #: The slots that are filled, and their columns.
+        #: Slots of the event that are filled before each call, and their columns.
         self.filled = [slots[i] for i in sorted(read)]
         self._read = [self._columns[i] for i in sorted(read)]
         for slot in sorted(set(slots) - set(self.filled)):
             delattr(self.event, slot)
-        #: The number of the first event of the run.
+        #: Number of the run's first event.
         self.seq = 0
         self._events: pa.RecordBatch | None = None
         self._until = 0
         self._left: Iterator[int] | None = None
 
     def pieces(self, events: pa.RecordBatch) -> Iterator[tuple[int, list[Any]]]:
-        """The first number in the run, and lists: times, the columns of ``filled``, keys, numbers.
+        """Yield the number in the run of a piece's first event, and its values as lists.
 
-        With ends the last list has True for events that end.
+        The lists: times, the columns of ``filled``, keys, numbers; with ends, also whether each
+        event is an end edge.
         """
         times, ended = events, None
         if self.has_ends:
@@ -92,30 +93,30 @@ class KeyedEvents:
             self._left = None
 
     def end(self) -> None:
-        """The run has been taken; its events are no longer at hand."""
+        """Release the run; its events can no longer be read."""
         if self._events is not None:
             self.seq += self._events.num_rows
         self._events = None
 
     @property
     def number(self) -> int:
-        """The number of the event at hand, or of the next."""
+        """Number of the current event, or of the next one between two calls."""
         if self._left is not None:
             return self.seq + self._until - 1 - length_hint(self._left)
         return self.seq + (self._events.num_rows if self._events is not None else 0)
 
     def value(self, index: int, row: int) -> Any:
-        """Of an event of the run: 0 is its start, 1 its end, then come the columns."""
+        """Return a value of an event of the run: index 0 is its start, 1 its end, then columns."""
         assert self._events is not None
         (value,) = plain_list(self._events.column(self._columns[index]).slice(row, 1))
         return value
 
     def end_of(self, row: int) -> int:
-        """The end of the lifetime of an event of the run."""
+        """Return the end of the lifetime of an event of the run, us."""
         return int(self.value(1, row))
 
     def payload(self, row: int) -> tuple[Any, ...] | None:
-        """The columns of an event of the run; None if it is none."""
+        """Return the columns of an event of the run; None if ``row`` is not in the run."""
         if self._events is None or not 0 <= row < self._events.num_rows:
             return None
         columns = [self._events.column(name).slice(row, 1) for name in self._columns[2:]]
@@ -132,13 +133,13 @@ class KeyedEvents:
 
 
 def _is_its_own_key(kind: pa.DataType) -> bool:
-    """Whether its values are keys as users see them."""
+    """Whether values of this type need no conversion to be keys as users see them."""
     return not pa.types.is_floating(kind) and not holds_times(kind)
 
 
 def _fetch(events: KeyedEvents, indices: dict[str, int]) -> Any:
     def fetch(event: Any, name: str) -> Any:
-        """Fetch an attribute that nothing has filled yet."""
+        """Return an attribute that was not filled before the call."""
         if name not in indices:
             raise AttributeError(f"'Event' object has no attribute {name!r}", name=name, obj=event)
         return events.value(indices[name], events.number - events.seq)

@@ -1,8 +1,8 @@
-"""What the methods of a keyed process do with their event and their context, as their code shows.
+"""Analyses the bytecode of a keyed process: how methods use their event and their context.
 
-Only a parameter that the code does nothing with but read attributes of it is known about; one that
-is handed on, kept, or used in a nested function may be used in any way. Source: the bytecode, as
-:mod:`dis` documents it, because the text may not be at hand where the process runs.
+The result is known only for a parameter whose attributes are read directly. If the code passes the
+parameter on, stores it, or uses it in a nested function, any use is possible. The analysis reads
+bytecode, as :mod:`dis` documents it, because workers may not have the source text.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _EVENT, _CONTEXT = 1, 2
 
 
 def names_read(method: Any) -> set[str] | None:
-    """The attributes of its event that ``on_event`` reads; None if it does more with it."""
+    """Return the attributes of its event that ``on_event`` reads; None: any use is possible."""
     found = _attributes(method, _EVENT)
     return None if found is None else {name for name, _ in found}
 
 
 def may_say_times(method: Any) -> bool:
-    """Whether a call of ``ctx.emit`` in the method may give ``vs`` or ``ve``."""
+    """Whether a call of ``ctx.emit`` in the method may pass ``vs`` or ``ve``."""
     found = _attributes(method, _CONTEXT)
     if found is None or any(name == "emit" and not is_call for name, is_call in found):
         return True
@@ -36,7 +36,7 @@ def may_say_times(method: Any) -> bool:
 
 
 def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
-    """The attributes read of a parameter, each with whether it is called; None for other uses."""
+    """Return the attributes read of a parameter, each with whether it is called; None: any use."""
     if not isinstance(method, types.FunctionType):
         return None
     if method.__code__.co_argcount != _PARAMETERS:
@@ -57,6 +57,6 @@ def _attributes(method: Any, parameter: int) -> set[tuple[str, bool]] | None:
 
 
 def _is_called(read: dis.Instruction) -> bool:
-    """Whether what is read is called at once; from 3.12 on the lowest bit of LOAD_ATTR says it."""
+    """Whether the attribute is called at once; since 3.12 LOAD_ATTR's lowest bit is set then."""
     has_bit = sys.version_info >= (3, 12) and read.opname == "LOAD_ATTR"
     return read.opname == "LOAD_METHOD" or (has_bit and bool((read.arg or 0) & 1))

@@ -1,18 +1,17 @@
-"""What users write for a keyed process, and what it is given: MillWheel's computation per key.
+"""Base class of keyed processes and context of their calls (MillWheel: per-key computation).
 
-A subclass of :class:`KeyedProcess` declares its state as typed fields, its output as a schema. For
-every key there is one object of it; ``on_event`` is called for the events of the key in sequence
-order, ``on_timer`` for its timers. Everything a call changes, sets and emits is one atomic step.
+A subclass of :class:`KeyedProcess` declares its state as typed fields and its output as a schema.
+There is one object per key. ``on_event`` is called for the key's events in sequence order, and
+``on_timer`` for its timers. All changes, timers and output of one call are one atomic step.
 
-**Order.** A timer at ``t`` comes after every event of its key with ``vs < t`` and before every one
-with ``vs >= t``, whatever CTIs the stream has; timers of one key by (time, name). It fires at the
-first CTI at or after ``t``, together with those of other keys, by (time, key ascending, name), or
-before the next event of its key; never on account of another key's event, so that what a key does
-is the same whichever keys share its vertex. A timer that ``on_event`` sets for now or earlier comes
-before the key's next event.
-**The end.** When the stream ends (``CTI(INF)``), all timers come due in order, with
-``ctx.at_end`` true, and so do those that they set: those that no CTI and no event of the key has
-reached.
+**Order.** A timer at ``t`` is called after every event of its key with ``vs < t`` and before every
+event with ``vs >= t``, whatever CTIs (watermarks) the stream has. Timers of one key are called by
+(time, name). A timer fires at the first CTI at or after ``t``, where timers of all keys are called
+by (time, key ascending, name), or before the next event of its key. Events of other keys never fire
+it, so the results of a key do not depend on the other keys of its vertex. A timer that ``on_event``
+sets for now or earlier is called before the key's next event.
+**The end.** When the stream ends (``CTI(INF)``), all remaining timers fire in order, with
+``ctx.at_end`` true, and so do the timers that they set.
 Source: MillWheel VLDB'13, "Timers", "Persistent state".
 """
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Timer:
-    """A timer that has come due. ``at``: its time, int microseconds UTC."""
+    """A timer that has fired. ``at``: its time, int microseconds UTC."""
 
     at: int
     name: str
@@ -50,7 +49,7 @@ class Timer:
 class KeyedProcess:
     """Base of keyed processes; see docs/USERCODE.md.
 
-    ``output`` names the columns that ``ctx.emit`` gives, without the keys, and their types. Fields:
+    ``output`` declares the columns of ``ctx.emit``, without the keys, and their types. Fields:
     ``count: int = 0``, of types int, float, str, bytes, bool, these ``| None``, or ``list[T]``.
     """
 
@@ -60,23 +59,23 @@ class KeyedProcess:
     output: ClassVar[Mapping[str, Any]] = {}
 
     def on_event(self, event: Any, ctx: KeyedContext) -> None:
-        """An event of this key: its columns by name, and its lifetime ``event.vs, event.ve``."""
+        """Process an event of this key: columns by name, lifetime ``event.vs, event.ve``."""
         raise NotImplementedError
 
     def on_end(self, event: Any, ctx: KeyedContext) -> None:
-        """An event of this key ends at ``event.ve``, which is ``ctx.time``.
+        """Process the end of an event of this key, at ``event.ve``, which equals ``ctx.time``.
 
-        A process that has this method gets each event when it begins, with an ``event.ve`` of
-        INF_TIME, and again when it ends. At one instant ends come first. What it emits is a point
-        at ``ctx.time``, unless ``vs`` or ``ve`` are given.
+        A process with this method gets each event twice: when it starts, with an ``event.ve`` of
+        INF_TIME, and when it ends. At equal times, ends precede starts. A row it emits is a point
+        event at ``ctx.time``, unless ``vs`` or ``ve`` is passed.
         """
 
     def on_timer(self, timer: Timer, ctx: KeyedContext) -> None:
-        """A timer of this key has come due."""
+        """Process a timer of this key that has fired."""
 
 
 class ContextCalls(Protocol):
-    """The compiled calls that a context hands to user code."""
+    """The compiled functions that a context offers to user code."""
 
     @property
     def at_hand(self) -> Callable[[], tuple[Any, int, int]]: ...
@@ -89,20 +88,20 @@ class ContextCalls(Protocol):
 
 
 class KeyedContext(VertexContext):
-    """What a keyed process may do besides changing its fields.
+    """What a keyed process can do apart from changing its fields.
 
-    ``now``, ``random`` and ``lookup`` reach outside and are recorded; everything else follows from
-    the events.
+    ``now``, ``random`` and ``lookup`` are not deterministic, so their results are recorded;
+    everything else is computed from the events.
     """
 
-    #: ``emit(value, ..., vs=None, ve=None)`` puts out a row: the values of ``output`` in order or
-    #: by name. It lives as long as the event, or at the instant of the timer, unless ``vs`` or
-    #: ``ve`` are given; ``vs`` may not be before ``ctx.time``. Later starts are held back.
+    #: ``emit(value, ..., vs=None, ve=None)`` emits a row: the values of ``output`` in order or by
+    #: name. Its lifetime is that of the event, or the instant of the timer, unless ``vs`` or ``ve``
+    #: is passed. ``vs`` must not be before ``ctx.time``; rows that start later are buffered.
     emit: Callable[..., None]
 
-    #: ``set_timer(at, name="")`` has ``on_timer`` called at event time ``at``, int microseconds or
-    #: a ``datetime``; ``"10m"`` or a ``timedelta`` count from ``ctx.time``. A timer of that name
-    #: moves there. ``on_timer`` itself sets timers for later times only.
+    #: ``set_timer(at, name="")`` schedules ``on_timer`` at event time ``at``: int microseconds, a
+    #: ``datetime``, or from ``ctx.time`` on, ``"10m"`` or a ``timedelta``. It moves an existing
+    #: timer of that name. ``on_timer`` itself must set later times.
     set_timer: Callable[..., None]
 
     def __init__(
@@ -115,7 +114,7 @@ class KeyedContext(VertexContext):
         super().__init__()
         self._process = process
         self._timers = timers
-        #: Makes of a key, as it is kept, what users see; None: that is the same.
+        #: Converts a stored key to the form that users see; None: both are the same.
         self._key_view = key_view
         self.output = output
         #: Rows emitted so far.
@@ -123,15 +122,15 @@ class KeyedContext(VertexContext):
         self.in_timer = False
         #: The stream has ended: only timers follow.
         self.at_end = False
-        #: The slot, time and number of the event (-1: timer) at hand.
+        #: Returns slot, time and number (-1: timer) of the current event.
         self._at_hand: Callable[[], tuple[Any, int, int]]
-        #: The end of the event of that number.
+        #: Returns the end of the event with that number.
         self._end_of: Callable[[int], int]
 
     def use(self, calls: ContextCalls, end_of: Callable[[int], int]) -> None:
-        """Take over the calls that were compiled for the process.
+        """Install the calls that were compiled for the process.
 
-        They become methods, which Python calls faster than functions in attributes.
+        They become methods of the class, which Python calls faster than attributes.
         """
         self._at_hand, self._end_of = calls.at_hand, end_of
         own = {"__slots__": (), "emit": calls.emit, "set_timer": calls.set_timer}
@@ -139,24 +138,24 @@ class KeyedContext(VertexContext):
 
     @property
     def key(self) -> Any:
-        """The key: a value, or a tuple of several; times are int microseconds as everywhere."""
+        """The key: a value, or a tuple for several columns; times are int microseconds UTC."""
         key = self._at_hand()[0]._key
         return key if self._key_view is None else self._key_view(key)
 
     @property
     def time(self) -> int:
-        """The time of the event or timer at hand, int microseconds UTC."""
+        """Time of the current event or timer, int microseconds UTC."""
         return self._at_hand()[1]
 
     def delete_timer(self, name: str = "") -> None:
-        """Forget the timer of that name, if there is one."""
+        """Delete the timer of that name, if there is one."""
         self._timers.delete(self._at_hand()[0], name)
 
     def timer_time(self, at: Any) -> int:
-        """When a timer comes due that is set for ``at``.
+        """Return the event time, us, of a timer that is set for ``at``.
 
         Raises:
-            UserResultError: it is no time, or not later than the timer at hand.
+            UserResultError: ``at`` is not a time, or not later than the current timer.
         """
         now = self.time
         try:
@@ -173,7 +172,7 @@ class KeyedContext(VertexContext):
         return max(moment, now)
 
     def lifetime(self, vs: Any, ve: Any) -> tuple[int, int]:
-        """The lifetime of a row that is emitted with these times."""
+        """Return the lifetime of a row that is emitted with these times."""
         _, now, number = self._at_hand()
         try:
             start = now if vs is None else moment_us(vs, now)

@@ -1,21 +1,21 @@
-"""The state of all keys of a keyed process: slots by key, and a log of changes for snapshots.
+"""The state of all keys of a keyed process: one slot per key, and a log of changes for snapshots.
 
-Theory of operation. A slot that is changed is noted once. When CHANGED_MAX slots have changed, or
-at a snapshot, their fields are copied, column by column, to the end of a log
-(:mod:`rvertex.state.row_log`), where they replace the slots' older rows. So a snapshot
-costs at most one batch, however many keys there are. A key that came and went between two writings
-has no row.
+Theory of operation. A changed slot is put on a list once. When CHANGED_MAX slots have changed, or
+for a snapshot, their fields are copied, column by column, to the end of a log
+(:mod:`rvertex.state.row_log`), where the new rows replace the slots' older rows. So a snapshot
+writes at most one batch, for any number of keys. A key that was created and removed between two
+writes has no row.
 
-Beyond the memory budget, and after a restore with many keys, a slot may be in the log alone. Such
-slots are *stored*. Before a batch of events, or a batch of timers that are due, the slots of its
-keys are made from their rows (``recall``). Between two batches all slots can be dropped
+When the memory budget is exceeded, and after a restore with many keys, a slot may exist only as a
+row of the log: it is *stored*. Before a batch of events or of due timers, the slots of its keys are
+loaded from their rows (``recall``). Between two batches all slots can be dropped from memory
 (``spill``).
 
-Invariants: (1) the state of a slot is its row in the log, the defaults if it has none (``_row`` is
--1), unless it is noted as changed; (2) a slot as good as new is forgotten at the latest when its
-change is written; its object serves another key then; (3) what a snapshot returned never changes;
-(4) a key has a slot or is stored, never both: rows of keys with a slot are held in the log;
-(5) every stored slot with a timer has an entry in ``_stored_timers`` at its least time.
+Invariants: (1) the state of a slot is its row in the log, or the defaults if it has no row
+(``_row`` is -1), unless it is listed as changed; (2) a slot that equals a new one is removed when
+its change is written, or earlier, and its object is reused for another key; (3) tables that a
+snapshot returned never change; (4) a key has a slot in memory or is stored, never both; (5) every
+stored slot with a timer has an entry in ``_stored_timers`` at its least time.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
     from rvertex.user_code.keyed.state_fields import SlotCode
 
-#: So many changed keys are written to the log before any snapshot asks.
+#: Number of changed keys that are written to the log without waiting for a snapshot.
 CHANGED_MAX = 1 << 17
-#: Objects of forgotten keys that are kept for new ones.
+#: Most objects of removed keys that are kept for reuse.
 _SPARE_MAX = 1 << 17
-#: Slots that are written together: few enough to stay in the processor's cache from one column to
-#: the next, as they lie anywhere in memory.
+#: Slots written together: few enough to stay in the processor's cache from one column to the next,
+#: because the objects are scattered in memory.
 _PIECE = 1 << 12
-#: A restored state of more keys makes slots when their keys come.
+#: With more keys than this, a restored state loads each slot only when its key occurs.
 LOADED_MAX = 1 << 17
-#: Timers that are due at once whose slots are made together.
+#: Most timers that are due at once whose slots are loaded together.
 DUE_MAX = 1 << 16
-#: Slots that are measured, and what a dictionary, a queue and a log keep beside each.
+#: Number of slots sampled for their size, and bytes per slot in dictionary, queue and log.
 _MEASURED = 64
 _SLOT_BYTES = 150
 _TIMER_TYPES = {TIMERS: pa.list_(pa.string()), TIMES: pa.list_(pa.int64())}
 
 
 class KeyedState:
-    """Slots by key. A key of one column is its value, of several a tuple.
+    """Slots by key. A key of one column is its value, a key of several columns is a tuple.
 
-    The lists and the dictionary stay the same objects: the loop over events knows them.
+    The lists and the dictionary are never replaced, because the compiled event loop refers to them.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class KeyedState:
         self.slots: dict[Any, Any] = {}
         #: Slots that changed since the log was written.
         self.changed: list[Any] = []
-        #: Rows of the log whose slots are forgotten.
+        #: Log rows of removed slots.
         self.gone: list[int] = []
-        #: Objects of forgotten keys, as good as new but for the key.
+        #: Objects of removed keys for reuse; all but ``_key`` equals a new slot.
         self.spare: list[Any] = []
         fields = [(f"key{i}", kind) for i, kind in enumerate(self._key_types)]
         fields += [(f"field {f.name}", f.type) for f in code.fields]
@@ -86,7 +86,7 @@ class KeyedState:
         return len(self.slots) + self._log.free_rows
 
     def use_memory(self, memory: StateMemory) -> None:
-        """Keep to its budget; called before the first key."""
+        """Set the memory budget; must be called before the first key."""
         self._holder = memory.holder()
         keys = [f"key{i}" for i in range(len(self._key_types))]
         self._log = RowLog(self._schema, keys, holder=self._holder)
@@ -94,12 +94,12 @@ class KeyedState:
         self._slot_bytes = _SLOT_BYTES
 
     def recall(self, keys: Sequence[pa.Array]) -> None:
-        """Make the stored slots of these keys; a key of no columns is never stored."""
+        """Load the stored slots of these keys; without key columns no slot is ever stored."""
         for rows in self._log.find(keys) if keys else ():
             self._load_rows(rows)
 
     def recall_due(self, until: int) -> tuple[int, bool]:
-        """Make stored slots with timers that are due; up to when, and whether there were any."""
+        """Load stored slots with due timers; return until when, and whether any were due."""
         if self._stored_timers.next_at() > until:
             return until, False
         until, numbers = self._stored_timers.take(until, DUE_MAX)
@@ -108,15 +108,15 @@ class KeyedState:
         return until, True
 
     def next_timer_at(self) -> int:
-        """A time at or before that of every timer; INF_TIME if there is none."""
+        """Return a lower bound of the times of all timers; INF_TIME if there is none."""
         return min(self._timers.next_at(), self._stored_timers.next_at())
 
     def least_timer(self) -> int:
-        """The least time of all timers, exactly: the output must not depend on spills."""
+        """Return the exact least time of all timers, which spills do not change."""
         return min(self._timers.least(), self._stored_timers.least(self._log.free_among))
 
     def fit_memory(self) -> bool:
-        """Drop all slots if they exceed the memory budget; whether that was done."""
+        """Drop all slots from memory if they exceed the budget; return whether it dropped them."""
         if not self._holder.may_spill or not self._key_types:
             return False
         stored = self._log.memory_bytes + self._stored_timers.memory_bytes
@@ -129,7 +129,7 @@ class KeyedState:
         return True
 
     def spill(self) -> None:
-        """Drop all slots; the log has their values."""
+        """Drop all slots from memory, after their changes were written to the log."""
         self._write()
         waiting = [slot for slot in self.slots.values() if slot._next_at != INF_TIME]
         times = np.array([slot._next_at for slot in waiting], np.int64)
@@ -140,22 +140,22 @@ class KeyedState:
         self._log.release()
 
     def rows(self) -> pa.Table:
-        """A row per key; columns ``key0, ...`` and ``field NAME``."""
+        """Return a table with a row per key; columns ``key0, ...`` and ``field NAME``."""
         self._write()
         return pa.Table.from_batches(self._log.current(), self._schema)
 
     def note(self, slot: Any) -> None:
-        """Take note of a slot that is about to change and is not noted yet (``_is_dirty``)."""
+        """List a slot as changed; it is about to change, and ``_is_dirty`` was false."""
         slot._is_dirty = True
         self.changed.append(slot)
 
     def flush_pending(self) -> None:
-        """Called between steps: write the changes to the log if they are many."""
+        """Write the changes to the log if there are many; called between steps."""
         if len(self.changed) >= CHANGED_MAX or len(self.gone) >= CHANGED_MAX:
             self._write()
 
     def key_columns(self, keys: list[Any]) -> list[pa.Array]:
-        """Keys as columns."""
+        """Return keys as one array per key column."""
         columns = [keys] if len(self._key_types) == 1 else list(zip(*keys, strict=True))
         if not keys:
             return [pa.nulls(0, kind) for kind in self._key_types]
@@ -163,12 +163,12 @@ class KeyedState:
         return [raw_column(list(values), kind) for values, kind in pairs]
 
     def save(self) -> dict[str, pa.Table]:
-        """The log, by reference, after what has changed was written to it."""
+        """Write all changes to the log, and return its tables by reference."""
         self._write()
         return self._log.save()
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take over what ``save`` returned; only called on a new state."""
+        """Restore the result of ``save``; must be called on a new state."""
         assert not self.slots, len(self.slots)
         self._log.load(tables)
         if self._key_types and self._log.free_rows > LOADED_MAX:
@@ -219,7 +219,7 @@ class KeyedState:
         del self.spare[_SPARE_MAX:]
 
     def _measured(self, slots: list[Any]) -> int:
-        """About what an object takes with its key and fields, by a sample."""
+        """Estimate the bytes of one slot with its key and fields, from a sample."""
         some = slots[:: len(slots) // _MEASURED + 1]
         names = ["_key", *(field.name for field in self._code.fields)]
         values = (getattr(slot, name) for slot in some for name in names)
@@ -227,7 +227,7 @@ class KeyedState:
         return total // max(len(some), 1)
 
     def _alive(self, slots: list[Any]) -> list[Any]:
-        """Of slots that have changed, which they have no longer, those that are not forgotten."""
+        """Clear the changed flags; remove the slots that equal new ones and return the others."""
         for slot in slots:
             slot._is_dirty = False
         alive = self._code.alive(slots)
@@ -251,7 +251,7 @@ class KeyedState:
 
 
 def _timer_columns(slots: list[Any]) -> list[pa.Array]:
-    """Names and times of the timers, a list for each slot."""
+    """Return the names and the times of the timers, one list per slot."""
     if all(slot._timers is None for slot in slots):
         at = pa.array([slot._next_at for slot in slots], pa.int64()).to_numpy()
         has = at != INF_TIME
@@ -273,7 +273,7 @@ def _timer_columns(slots: list[Any]) -> list[pa.Array]:
 
 
 def _least_timers(rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Of rows with timers: the least time of each, and its number."""
+    """Return the least timer time and the number of each row that has timers."""
     times = rows.column(TIMES)
     counts = pc.list_value_length(times).to_numpy()
     has = np.flatnonzero(counts)
@@ -285,6 +285,6 @@ def _least_timers(rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _size_of(value: Any) -> int:
-    """The bytes of a plain value, a list, or a tuple of values."""
+    """Return the bytes of a plain value, a list, or a tuple of values."""
     inside = value if isinstance(value, list | tuple) else ()
     return getsizeof(value) + sum(map(getsizeof, inside))

@@ -1,13 +1,14 @@
-"""The typed state of a key: which fields a process declares, and code made for just these fields.
+"""The typed state of a key: the fields that a process declares, and code compiled for them.
 
 A field is ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``bool``, any of these ``| None``, or a
-``list`` of one of them. Per key there is one object of a *slot class*, a subclass of the user's
-with ``__slots__``. What runs after every call (``fits``) is compiled for the fields, as
-``dataclasses`` compiles ``__init__``: a loop over descriptions costs more than the user's code.
+``list`` of one of them. Each key has one object of a *slot class*, a subclass of the user's class
+with ``__slots__``. The type check after every call (``fits``) is compiled for the fields, as
+``dataclasses`` compiles ``__init__``, because a loop over field descriptions would take longer than
+the user's code.
 
-Invariants: (1) a value that ``fits`` has one Arrow form and comes back from it equal, type
-included, so a key cannot tell whether its state went through a snapshot; (2) a slot that
-``is_idle`` cannot be told from a new one.
+Invariants: (1) a value that ``fits`` has one Arrow form, and converts back to an equal value of the
+same type, so a key cannot detect that its state went through a snapshot; (2) a slot that
+``is_idle`` cannot be distinguished from a new one.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _KINDS: dict[type, pa.DataType] = {
 _DEFAULTS: dict[type, Any] = {int: 0, float: 0.0, str: "", bytes: b"", bool: False}
 _NAMES = {kind.__name__: kind for kind in _KINDS} | {"list": list, "None": None}
 _INT_LOW, _INT_HIGH = -(2**63), 2**63 - 1
-#: Below it Python compares integers fastest.
+#: Python compares integers below this fastest: they have one internal digit.
 _DIGIT = 2**30
-#: What every slot has besides its fields; see rvertex/user_code/keyed/state.py and
+#: Attributes of every slot beside its fields; see rvertex/user_code/keyed/state.py and
 #: rvertex/user_code/keyed/timers.py.
 _OWN = ("_key", "_row", "_is_dirty", "_timers", "_next_at", "_name", "_queued")
 TYPES = "int, float, str, bytes, bool, each also as `T | None`, or list[T]"
@@ -45,7 +46,7 @@ TYPES = "int, float, str, bytes, bool, each also as `T | None`, or list[T]"
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """One field. ``default`` is what a new key has; a list begins empty."""
+    """One field. ``default``: value for a new key; a list starts empty."""
 
     name: str
     kind: str
@@ -55,22 +56,22 @@ class StateField:
 
     @property
     def type(self) -> pa.DataType:
-        """Its type in a snapshot."""
+        """Return its Arrow type in a snapshot."""
         value = _KINDS[_NAMES[self.kind]]  # type: ignore[index]
         return pa.list_(value) if self.is_list else value
 
     @property
     def shown(self) -> str:
-        """Its type as the user wrote it."""
+        """Return its type as the user wrote it."""
         text = f"list[{self.kind}]" if self.is_list else self.kind
         return f"{text} | None" if self.is_optional else text
 
 
 def state_fields(process: type, base: type) -> tuple[StateField, ...]:
-    """The fields that ``process`` declares, those of its bases first.
+    """Return the fields that ``process`` declares; fields of its base classes are first.
 
     Raises:
-        UserResultError: a type that state cannot have, or a default that does not fit.
+        UserResultError: a type that is not supported, or a default that does not match it.
     """
     found: dict[str, StateField] = {}
     for owner in reversed(process.__mro__):
@@ -107,7 +108,7 @@ def _field(process: str, name: str, annotation: Any, owner: type) -> StateField 
 
 
 def _parsed(process: str, name: str, annotation: Any) -> tuple[type, bool, bool]:
-    """Element type, whether it is a list of them, and whether None is a value."""
+    """Return the element type, whether it is a list, and whether None is allowed."""
     if isinstance(annotation, str):
         try:
             annotation = eval(annotation, {"__builtins__": {}}, dict(_NAMES))
@@ -141,28 +142,28 @@ class SlotCode:
         names = tuple(f.name for f in fields)
         own = {"__slots__": (*names, *_OWN)}
         self.slot: type = type(process.__name__, (process,), own)
-        #: What the code that is compiled for the fields knows by name.
+        #: Global names of the compiled code.
         self.scope: dict[str, Any] = {f"default_{f.name}": f.default for f in fields}
         self.scope |= {"Slot": self.slot, "new": object.__new__, "never": INF_TIME}
         self.scope["copysign"] = math.copysign
         scope = self.scope
-        #: A slot for a key.
+        #: Makes a slot for a key.
         self.make: Callable[[Any], Any] = compiled(
             "make", "key", [*self.make_lines, "s._key = key", "return s"], scope
         )
-        #: Whether all fields are of their types.
+        #: Whether all fields have their declared types.
         self.fits: Callable[[Any], bool] = compiled(
             "fits", "s", [f"return {self.fits_test}"], scope
         )
-        #: Of many slots: which have a field that is not as in a new one, or a timer.
+        #: For each slot, whether a field differs from a new slot's, or a timer is set.
         self.alive: Callable[[list[Any]], list[bool]] = compiled(
             "alive", "slots", [f"return [not ({self.idle_test}) for s in slots]"], scope
         )
-        #: Of many slots: the values of each field.
+        #: Returns one list of values per field, for many slots.
         self.values: Callable[[list[Any]], tuple[list[Any], ...]] = compiled(
             "values", "slots", [f"return ({_lists(fields)})"], scope
         )
-        #: A copy of the fields, and the way back.
+        #: Copies the fields of a slot, and restores them.
         self.capture: Callable[[Any], tuple[Any, ...]] = compiled(
             "capture", "s", [f"return ({_copies(fields)})"], scope
         )
@@ -172,33 +173,33 @@ class SlotCode:
 
     @property
     def fits_test(self) -> str:
-        """Python that tells whether the fields of a slot ``s`` are of their types."""
+        """Python expression: whether the fields of a slot ``s`` have their declared types."""
         return " and ".join(f"({_fit(f)})" for f in self.fields) or "True"
 
     @property
     def idle_test(self) -> str:
-        """Python that tells whether a slot ``s`` is as good as new; the timer first."""
+        """Python expression: whether a slot ``s`` equals a new one; tests the timer first."""
         return " and ".join(["s._next_at == never", *map(_default_test, self.fields)])
 
     @property
     def make_lines(self) -> list[str]:
-        """Python that makes ``s`` a new slot, whose key is not set."""
+        """Python statements that create a new slot ``s`` without a key."""
         own = ["s._timers = None", "s._next_at = s._queued = never", "s._name = ''"]
         own += ["s._row = -1", "s._is_dirty = False"]
         return ["s = new(Slot)", *own, *(f"s.{f.name} = {_initial(f)}" for f in self.fields)]
 
     @property
     def renew_lines(self) -> list[str]:
-        """Python for what is not as new in a slot ``s`` that was forgotten, besides its key.
+        """Python statements that reset a removed slot ``s`` to a new one, except for its key.
 
-        What was never declared, and set by code that ``self`` was given to, goes to no other key.
+        Undeclared attributes that user code has set are deleted, so no other key sees them.
         """
         lists = [f"s.{f.name} = []" for f in self.fields if f.is_list]
         has_more = bool(self.slot.__dictoffset__)
         return [*lists, *(["if s.__dict__: s.__dict__.clear()"] if has_more else [])]
 
     def misfit(self, slot: Any) -> str:
-        """Which field of a slot that does not fit is to blame, in words."""
+        """Return which field of a slot has a wrong type, as part of a message."""
         for field in self.fields:
             value = getattr(slot, field.name, None)
             if field.is_list and isinstance(value, list):
@@ -210,7 +211,7 @@ class SlotCode:
         return "a state field does not have its declared type"
 
     def columns(self, slots: list[Any]) -> list[pa.Array]:
-        """The fields of many slots; nothing is converted on the way.
+        """Return one array per field for many slots; values are not converted.
 
         Raises:
             UserResultError: a list has an element of another type than declared.
@@ -268,7 +269,7 @@ def _lists(fields: tuple[StateField, ...]) -> str:
 
 
 def _default_test(field: StateField) -> str:
-    """Floats that are equal may differ: 0.0 and -0.0."""
+    """Return a test for equality with the default that also distinguishes 0.0 from -0.0."""
     value, default = f"s.{field.name}", f"default_{field.name}"
     if field.is_list:
         return f"not {value}"

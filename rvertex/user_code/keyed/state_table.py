@@ -1,4 +1,4 @@
-"""The saved state of a keyed process as rows: read, and one row changed."""
+"""Reads the saved state of a keyed process as rows, and changes one row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMERS, TIMES = "timers", "times"
 
 
 def read_rows(tables: Tables, keys: Sequence[str]) -> list[dict[str, Any]]:
-    """A row per key: key columns, fields, and ``timers``, times by name."""
+    """Return a row per key: key columns, fields, and ``timers`` (times by name)."""
     found = []
     for row in _current(tables).to_pylist():
         timers = dict(zip(row[TIMERS], row[TIMES], strict=True))

@@ -1,20 +1,21 @@
-"""Event-time timers of many keys: set, moved, deleted; they come due in one total order.
+"""Event-time timers of many keys: they are set, moved and deleted, and fire in one total order.
 
-A timer is known by its key and its name; setting it again moves it. Timers come due by (time, key
-ascending, name), null keys last, NaN before them.
+A timer is identified by its key and name; setting it again moves it. Timers fire in the order
+(time, key ascending, name), with NaN keys and then null keys last.
 
-A slot whose ``_timers`` is None has at most one timer: ``_name`` at ``_next_at``. Others have a
-dictionary by name in it. The queue has entries, each a slot and a time at which to look at it.
+A slot whose ``_timers`` is None has at most one timer: ``_name`` at ``_next_at``. Otherwise
+``_timers`` is a dictionary by name. The queue has entries: a slot, and a time at which to check it.
 
-Invariants: (1) ``_next_at`` is the least time of the slot's timers, INF_TIME if there is none;
-(2) ``_queued`` is the time of the slot's entry, INF_TIME if it has none, and never after
-``_next_at``; an entry that comes up early is put back at the time of the timer, so moving a timer
-later, as a session does with every event, costs nothing and leaves nothing behind; (3) an entry at
-another time than ``_queued`` counts for nothing; (4) what comes due depends on the timers that are
-set alone, not on the queue: a snapshot holds names and times only.
+Invariants: (1) ``_next_at`` is the least time of the slot's timers, INF_TIME without timers;
+(2) ``_queued`` is the time of the slot's entry, INF_TIME without entry, and never after
+``_next_at``; (3) an entry at another time than ``_queued`` is ignored; (4) the firing order depends
+only on the timers, not on the queue: a snapshot contains only names and times.
 
-Most processes set timers a fixed time ahead, so most times are not before any other. These are kept
-in the order in which they come, and only others in a heap.
+An entry that is reached before its timer is enqueued again at the timer's time. So moving a timer
+later, as a session does with every event, needs no work and leaves no stale entry.
+
+Most processes set timers a fixed time ahead, so most new times are at or after all earlier ones.
+These are kept in a deque in that order, and only the others in a heap.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _NEVER = INF_TIME
 
 
 class TimerQueue:
-    """The queue over the timers of all slots; the loop over timers reads its parts."""
+    """The queue of the timers of all slots; the compiled loop accesses its attributes directly."""
 
     def __init__(self) -> None:
-        #: Entries whose times do not fall: times, and slots.
+        #: Entries with non-decreasing times: the times, and the slots.
         self.times: deque[int] = deque()
         self.slots: deque[Any] = deque()
-        #: A heap of the times of all others, each once, and their slots by time.
+        #: A heap of the distinct times of all other entries, and their slots by time.
         self.others: list[int] = []
         self._by_time: dict[int, list[Any]] = {}
 
@@ -55,7 +56,7 @@ class TimerQueue:
         self.enqueue(slot)
 
     def delete(self, slot: Any, name: str) -> None:
-        """Forget the timer ``name`` of a slot, if it is set."""
+        """Delete the timer ``name`` of a slot, if it is set."""
         timers = slot._timers
         if timers is None:
             if slot._name == name:
@@ -66,7 +67,7 @@ class TimerQueue:
                 slot._timers = None
 
     def enqueue(self, slot: Any) -> None:
-        """Give the slot an entry, if it has a timer and no entry in time for it."""
+        """Add an entry for the slot, if it has a timer and no entry at or before its time."""
         at = slot._next_at
         if at < slot._queued:
             slot._queued = at
@@ -86,19 +87,19 @@ class TimerQueue:
             found.append(slot)
 
     def clear(self) -> None:
-        """Forget all entries, as no slot is in memory any more."""
+        """Remove all entries, because no slot is in memory any more."""
         self.times.clear()
         self.slots.clear()
         self.others.clear()
         self._by_time.clear()
 
     def next_at(self) -> int:
-        """The time of the first entry, INF_TIME if there is none."""
+        """Return the time of the first entry, INF_TIME if there is none."""
         first = self.times[0] if self.times else _NEVER
         return min(first, self.others[0]) if self.others else first
 
     def take(self) -> list[Any]:
-        """Remove all entries at the least time; their slots by key, which have none then."""
+        """Remove the entries at the least time, and return their slots in the order of keys."""
         at = self.next_at()
         found = []
         if self.others and self.others[0] == at:
@@ -115,10 +116,10 @@ class TimerQueue:
         return sorted(slots, key=_order) if len(slots) > 1 else slots
 
     def due(self, slot: Any, until: int) -> Iterator[tuple[int, str]]:
-        """The timers of one slot that are due, in order, each forgotten before it is given.
+        """Yield the timers of one slot up to ``until``, in order; each is deleted first.
 
-        What is done with one may set and delete others, also before ``until``, but none at or
-        before its own time.
+        Between two timers the caller may set and delete others, also before ``until``, but none at
+        or before the time of the current one.
         """
         while slot._next_at <= until:
             at, timers = slot._next_at, slot._timers
@@ -131,8 +132,8 @@ class TimerQueue:
             yield at, name
 
     def least(self) -> int:
-        """The least time that any timer is set for; INF_TIME if none is."""
-        while (at := self.next_at()) != _NEVER:  # Ends: a turn takes an entry, or finds a timer.
+        """Return the exact least time of all timers; INF_TIME if there is none."""
+        while (at := self.next_at()) != _NEVER:  # ends: each pass removes an entry or returns
             is_other = bool(self.others) and self.others[0] == at
             slot = self._by_time[at][-1] if is_other else self.slots[0]
             if slot._queued == at and slot._next_at == at:
@@ -151,7 +152,7 @@ class TimerQueue:
 
 
 def timers_of(slot: Any) -> list[tuple[str, int]]:
-    """Names and times of a slot's timers, by name."""
+    """Return names and times of a slot's timers, by name."""
     if slot._timers is not None:
         return sorted(slot._timers.items())
     return [] if slot._next_at == _NEVER else [(slot._name, slot._next_at)]
