@@ -115,7 +115,7 @@ class VertexProgress:
     tail_bytes: int
     #: One per partition that a source of live logs reads.
     logs: tuple[LogProgress, ...] = field(default=(), repr=False)
-    #: Why it does not read, for people, such as a slow broker; empty: it reads.
+    #: Name of what it waits for other than input, for people; empty: nothing.
     waiting: str = field(default="", repr=False)
     #: Partitions that the live log has now; 0: unknown or no log.
     log_partitions: int = field(default=0, repr=False)

@@ -1,1 +1,1 @@
-"""An instance host: it runs the vertices placed on it, on Spark or on threads."""
+"""An instance host: runs the vertices assigned to it, in a Spark task or on threads."""

@@ -1,7 +1,7 @@
-"""Returns freed memory to the system, and asks how much there is; the one door to the allocators.
+"""Returns freed memory to the system and reads memory limits. No other module calls allocators.
 
-Allocators keep freed memory for the next caller. That is right for batches, which come and go all
-the time, and wrong for memory that was large once: a long window that has closed, a job that ended.
+Allocators keep freed memory for the next request. That is fast for batches, which are allocated all
+the time. It wastes memory after a peak, such as a long window that has closed or a job that ended.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from rstream.clock import Clock
 
-#: A step that puts out so much has freed about as much, which later ones do not need.
+#: A step with at least this much output has freed about as much, which later steps do not need.
 LARGE_STEP_BYTES = 32 << 20
-#: Least time between two times after steps: a steady flow of wide rows needs again what it frees.
+#: Least time between two releases. A steady flow of wide rows reuses the memory that it frees.
 GIVE_BACK_EVERY_S = 1.0
 
 
-#: The system is asked so often.
+#: How often the system's memory figures are read.
 LOOK_EVERY_S = 1.0
 _KIB = 1024
-#: By version of control groups: where they are mounted, the files with the limit and with what is
-#: used, and the line of ``memory.stat`` with the cache among it that the kernel can drop.
+#: Per cgroup version: mount point, files with the limit and the usage, and the line of
+#: ``memory.stat`` with the part of the usage that is cache, which the kernel can drop.
 _GROUPS = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     "memory": (
@@ -48,7 +48,7 @@ _looked: list[tuple[float, tuple[Memory, ...]]] = []
 
 
 class LargeSteps:
-    """When to give back after the steps of one host: soon after a large one, but not after each."""
+    """Decides after which steps of a host to release memory: soon after a large one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class LargeSteps:
         self._not_before_s = -math.inf
 
     def is_due(self, put_out: Iterable[pa.RecordBatch]) -> bool:
-        """Whether to give back now, after a step; a batch that went to several streams is one."""
+        """Whether to release now, after a step; ``put_out``: its output, repeats count once."""
         batches = {id(batch): batch for batch in put_out}
         if sum(map(batch_bytes, batches.values())) >= LARGE_STEP_BYTES:
             self._is_owed = True
@@ -70,14 +70,14 @@ class LargeSteps:
 
 
 def give_back() -> None:
-    """Release unused memory; takes milliseconds."""
+    """Release unused memory to the system; takes milliseconds."""
     pa.default_memory_pool().release_unused()
-    with contextlib.suppress(AttributeError):  # only glibc has to be asked
+    with contextlib.suppress(AttributeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def memory_now() -> tuple[Memory, ...]:
-    """The memory of this process, at most LOOK_EVERY_S old; none where there is no ``/proc``."""
+    """Return the memory of this process, at most LOOK_EVERY_S old; empty without ``/proc``."""
     now_s = time.monotonic()
     if not _looked or now_s - _looked[0][0] >= LOOK_EVERY_S:
         _looked[:] = [(now_s, _memory())]
@@ -85,7 +85,7 @@ def memory_now() -> tuple[Memory, ...]:
 
 
 def killed_for_memory() -> int:
-    """How many processes the kernel of this machine has killed for lack of memory."""
+    """Return the number of processes that the machine's kernel has killed for lack of memory."""
     return _fields("/proc/vmstat").get("oom_kill", 0)
 
 
@@ -103,9 +103,9 @@ def _memory() -> tuple[Memory, ...]:
 
 
 def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
-    """Limit and use, in bytes, of each control group that this process is in, the outer ones too.
+    """Yield limit and usage, in bytes, of each cgroup of this process and of its ancestors.
 
-    A container mounts its own group as the root, so a path that is not there is one of the machine.
+    A container mounts its own group as the root; a path missing there is of the machine outside.
     """
     lines = Path(proc).read_text().splitlines() if Path(proc).exists() else ()
     for line in lines:
@@ -116,14 +116,14 @@ def _limits(proc: str = "/proc/self/cgroup") -> Iterator[tuple[int, int]]:
             for folder in (group, *group.parents):
                 if not folder.is_relative_to(root):
                     break
-                with contextlib.suppress(OSError, ValueError):  # there is none, or no limit ("max")
+                with contextlib.suppress(OSError, ValueError):  # no such file, or no limit ("max")
                     limit = int((folder / limit_file).read_text())
                     used = int((folder / usage_file).read_text())
                     yield limit, used - _fields(str(folder / "memory.stat")).get(cache, 0)
 
 
 def _fields(path: str) -> dict[str, int]:
-    """Numbers by name of a file of the kernel; empty if it is not there."""
+    """Return the numbers of a kernel file by name; empty if the file is missing."""
     found: dict[str, int] = {}
     with contextlib.suppress(OSError):
         for line in Path(path).read_text().splitlines():

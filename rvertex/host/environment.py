@@ -1,8 +1,8 @@
 """Services that a host offers to its vertices: stores, streams, locations, a clock.
 
-It knows the endpoints of every stream (``Locate`` messages keep them current) and opens readers: by
-reference on the same host, over the network or a Unix socket on another, from Parquet if all items
-are durable.
+It keeps the endpoints of every stream, which ``Locate`` messages update, and opens readers. A
+stream on the same host is read by reference, on another host over the network or a Unix socket, and
+from Parquet if all its items are durable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
     from rvertex.vertex.spec import InputChannel, OutputEdge, VertexSpec
 
-#: State may use this fraction of a machine's memory: 1 / 2.
+#: Share of the machine's memory for state: 1 / 2.
 _STATE_PART = 2
 
 
@@ -42,62 +42,62 @@ _STATE_PART = 2
 class HostLimits:
     """Limits of one host; each has a unit in its name."""
 
-    #: Rows one read or one source chunk hands to a vertex.
+    #: Most rows per read of a channel or chunk of a source.
     step_rows_max: int = 65_536
-    #: A source chunk is so many times as long while it is narrow: at most ``narrow_bytes_max``.
+    #: A source chunk may have this many times more rows, up to ``narrow_bytes_max`` bytes.
     narrow_steps: int = 2
     narrow_bytes_max: int = 8 << 20
-    #: Read-ahead of MERGE per channel; whichever is reached first. One read may overshoot.
+    #: Limits of MERGE's read-ahead per channel, in rows and bytes. One read may exceed them.
     pending_rows_max: int = 262_144
     pending_bytes_max: int = PENDING_BYTES_MAX
-    #: A volatile channel keeps at most this much in memory, and no more than ``stream`` says.
+    #: Most memory of a volatile channel, if ``stream`` does not limit it further.
     channel_bytes_max: int = 32 << 20
-    #: Least time between two checkpoints of an instance; None: time alone makes none due.
+    #: Time between two checkpoints of an instance; None: no checkpoints by time.
     checkpoint_interval_s: float | None = 5.0
-    #: Bytes of input after which a checkpoint is due before that; None: input makes none due.
+    #: Bytes of input after which a checkpoint is due earlier; None: no checkpoints by input.
     checkpoint_bytes_max: int | None = None
-    #: A piece of a state that is at most this large lies in the checkpoint's manifest.
+    #: State pieces up to this size are stored inside the checkpoint's manifest.
     checkpoint_inline_bytes_max: int = INLINE_BYTES_MAX
-    #: What state may take in memory before it is spilled; None: half of the machine's memory, or of
-    #: the container's, divided by the hosts of the job.
+    #: Memory for state before it is spilled; None: half of the machine's or container's memory,
+    #: divided by the hosts of the job.
     state_memory_bytes: int | None = None
     job_hosts: int = 1
-    #: Where it is spilled to, on a local disk (empty: the folder for temporary files), and at most
-    #: how much of it (None: as much as the disk takes).
+    #: Local folder for spilled state (empty: the folder for temporary files), and the most bytes in
+    #: it (None: until the disk is full).
     scratch_folder: str = ""
     scratch_bytes_max: int | None = None
-    #: So many adjacent small segments of a channel or a side output are merged into one; 0: none.
+    #: Number of adjacent small segments of a channel or side output to merge into one; 0: never.
     compact_segments_min: int = 16
-    #: Also segments of the answer.
+    #: Merge segments of the result as well.
     compact_output: bool = False
-    #: Longest wait for the last flush when a host is told to stop.
+    #: Longest wait for the last flush when a host stops.
     flush_wait_s: float = 60.0
     report_interval_s: float = 0.1
-    #: The host reports a poll of a vertex that lasts longer, and again after each such time.
+    #: A poll of a vertex that takes longer is reported, again after each such interval.
     busy_after_s: float = 2.0
-    #: So long after a report that the job manager has confirmed, rows of live logs may be used.
+    #: How long after a report, if the job manager confirmed it, rows of live logs may be used.
     lease_s: float = 1.0
-    #: Partitions of live logs are read up to the end that they have, and no further.
+    #: Read live logs only up to their ends at the start.
     until_end: bool = False
-    #: Longest sleep of an idle host between two looks at its inputs.
+    #: Longest sleep of an idle host before it polls its inputs again.
     idle_wait_s: float = 0.05
     #: Least time between two attempts to attach to an unreachable writer.
     reconnect_s: float = 0.2
     #: Event seconds per wall second; 0: as fast as possible.
     pace: float = 0.0
-    #: Wall time at which the first row was due, us UTC; 0: when an instance first looks.
+    #: Wall time at which the first row is due, us UTC; 0: the time of an instance's first poll.
     pace_started_us: int = 0
-    #: Digest comparison of writes that come twice; whatever is written is checked to be items.
+    #: Compare digests of items that are written twice, and check all written items.
     verify: bool = False
-    #: What is announced as durable is synced, where the store is a local disk.
+    #: Sync files to disk before they are announced as durable, if the store is a local disk.
     fsync: bool = True
     stream: StreamLimits = field(default_factory=StreamLimits)
 
     def stream_limits(self, durability: Durability, *, is_sink: bool = False) -> StreamLimits:
-        """Those of a stream of that durability.
+        """Return the limits of a stream of that durability.
 
-        ``is_sink``: other systems may take its new files for new rows, so none are merged unless
-        ``compact_output``.
+        ``is_sink``: other systems may take rewritten files for new rows, so segments are only
+        merged with ``compact_output``.
         """
         stream = self.stream
         if durability != "volatile" and (self.compact_output or not is_sink):
@@ -108,7 +108,7 @@ class HostLimits:
 
 
 class HostEnvironment:
-    """The services that a host gives to its vertex runners; its thread owns them."""
+    """The services that a host offers to its vertex runners; used by the host's thread only."""
 
     def __init__(
         self,
@@ -140,10 +140,10 @@ class HostEnvironment:
         self.wake = wake
         #: When the newest report was made that the job manager has confirmed; monotonic seconds.
         self.confirmed_s = -math.inf
-        #: By source vertex, what the live logs of its stage have reached elsewhere.
+        #: Per source vertex, the event time reached by its stage's active partitions elsewhere, us.
         self.reached: dict[str, int] = {}
-        #: By source vertex of live logs, from when on no other instance uses rows; monotonic
-        #: seconds. Only while it is known who ran before the one that runs, or is being opened.
+        #: Per source vertex of live logs, from when on no earlier instance uses rows; monotonic
+        #: seconds. Has an entry while the previous instance of the running or opening one is known.
         self.alone_s: dict[str, float] = {}
         self._locations: dict[str, Locate] = {}
         self._local: dict[tuple[str, int], RStream] = {}
@@ -157,22 +157,22 @@ class HostEnvironment:
         return store if self.limits.fsync else unsynced(store)
 
     def confirm(self, confirmed: Confirm) -> None:
-        """The job manager still counts on this host."""
+        """Record a confirmed report, which renews the lease."""
         self.confirmed_s = max(self.confirmed_s, confirmed.sent_us / 1e6)
         self.reached = {found.vertex: found.time_us for found in confirmed.reached}
 
     def locate(self, location: Locate) -> None:
-        """Remember where the streams of a vertex are written; older versions are ignored."""
+        """Record where the streams of a vertex are written; older versions are ignored."""
         known = self._locations.get(location.vertex)
         if known is None or known.version <= location.version:
             self._locations[location.vertex] = location
 
     def location(self, stream: str) -> Locate | None:
-        """Where ``stream`` is written; None while unknown."""
+        """Return where ``stream`` is written; None: unknown yet."""
         return self._locations.get(self._writers[stream])
 
     def nearest_first(self, stream: str, seq: int) -> list[Endpoint]:
-        """The endpoints of ``stream``, one on this host first (last while it is behind ``seq``)."""
+        """Return endpoints of ``stream``; one on this host is first, or last if behind ``seq``."""
         location = self.location(stream)
         endpoints = [] if location is None else list(location.endpoints)
         for endpoint in endpoints:
@@ -184,15 +184,15 @@ class HostEnvironment:
         return endpoints
 
     def is_there(self, stream: str, endpoint: Endpoint) -> bool:
-        """Whether the endpoint is on another host, or an open instance on this one."""
+        """Whether the endpoint is on another host, or its instance on this host is open."""
         return endpoint.host != self.host or (stream, endpoint.epoch) in self._local
 
     def open_outputs(self, spec: VertexSpec, seqs: Sequence[int]) -> list[RStream]:
         """Open the output streams of an instance at its output seqs. May run in any thread.
 
         Raises:
-            OutputLostError: files that it wrote before are missing.
-            StreamEngineError: one could not be opened; then none is.
+            OutputLostError: files of an earlier instance are missing.
+            StreamEngineError: a stream could not be opened; the others are closed again.
         """
         streams: list[RStream] = []
         with ExitStack() as undo:
@@ -207,7 +207,7 @@ class HostEnvironment:
     def _open_output(
         self, spec: VertexSpec, edge: OutputEdge, stream_id: str, uri: str, seq: int
     ) -> RStream:
-        """One stream at ``seq``; an output for users is verified from its beginning."""
+        """Open one stream at ``seq``; a stream for users is verified from its start."""
         store = self._open_store(uri)
         if edge.is_sink or edge.side:
             lost = first_hole(store, stream_id, seq)
@@ -235,30 +235,30 @@ class HostEnvironment:
             raise OutputLostError(stream_id, error.next_seq, reason) from error
 
     def set_aside_damaged(self, channel: InputChannel, seq: int) -> None:
-        """A segment of a channel could not be read: its writer must write it again."""
+        """Set aside a channel's damaged segment, so that its writer writes it again."""
         set_aside_damaged(self._open_store(channel.uri), channel.stream, seq)
 
     def open_log(self, source: SourcePartition, positions: Sequence[int]) -> LogReader:
-        """A reader of the live log of a source."""
+        """Open a reader of the live log of a source."""
         return self._wiring.open_log(source, positions, self.wake)
 
     def publish(self, streams: Sequence[RStream], epoch: int) -> None:
-        """Let readers have the streams of an instance."""
+        """Make the streams of an instance available to readers."""
         for stream in streams:
             self._local[stream.stream_id, epoch] = stream
             self._server.publish(stream.stream_id, epoch, stream)
 
     def withdraw(self, stream: RStream, epoch: int) -> None:
-        """Take a stream of a closed instance out of service."""
+        """Stop serving a stream of a closed instance."""
         self._server.withdraw(stream.stream_id, epoch)
         self._local.pop((stream.stream_id, epoch), None)
 
     def open_reader(
         self, channel: InputChannel, endpoint: Endpoint | None, seq: int, *, durable_first: bool
     ) -> StreamReader | None:
-        """A reader of ``channel`` from ``seq`` at an endpoint (None: a reader of durable items).
+        """Open a reader of ``channel`` from ``seq`` at an endpoint (None: of durable items).
 
-        Returns None if the endpoint is on this host and is not open (yet). ``seq`` may be ahead of
+        Returns None if the endpoint is on this host and is not open yet. ``seq`` may be ahead of
         the endpoint: the reader waits for it.
 
         Raises:
@@ -282,7 +282,7 @@ class HostEnvironment:
 
 
 def _state_memory_bytes(limits: HostLimits) -> int | None:
-    """The budget of a host; None if the system does not report its memory."""
+    """Return the state budget of a host; None if the system does not report its memory."""
     if limits.state_memory_bytes is not None:
         return limits.state_memory_bytes
     return next((m.limit_bytes // _STATE_PART // limits.job_hosts for m in memory_now()), None)

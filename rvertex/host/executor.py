@@ -1,7 +1,7 @@
 """Executors start hosts. ``LocalExecutor`` runs them as threads of this process.
 
-An executor starts hosts and reports how each ended, nothing more: stopping is cooperative, over the
-control link. Nothing but the executor knows whether a host is a thread or a Spark task.
+An executor only starts hosts and reports how each one ended. Hosts are stopped by messages over the
+control link. No other module knows whether a host is a thread or a Spark task.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class Executor(Protocol):
 
     @property
     def hosts(self) -> int:
-        """How many hosts a job should have here."""
+        """Number of hosts that a job should have on this executor."""
 
     @property
     def bind(self) -> str:
         """Interface on which the hosts of this executor can reach each other."""
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
-        """Start a host; returns at once. ``on_exit`` is called when it has ended."""
+        """Start a host and return at once. ``on_exit(host, how)`` is called when it has ended."""
 
     def close(self, wait_s: float) -> None:
-        """Wait at most ``wait_s`` for hosts that are stopping, then abandon them."""
+        """Wait at most ``wait_s`` for stopping hosts, then abandon them."""
 
 
 class LocalExecutor:
@@ -57,7 +57,7 @@ class LocalExecutor:
 
     @property
     def hosts(self) -> int:
-        """How many hosts a job should have here."""
+        """Number of hosts that a job should have on this executor."""
         return self._hosts
 
     @property
@@ -82,7 +82,7 @@ class LocalExecutor:
         thread.start()
 
     def close(self, wait_s: float) -> None:
-        """Join the threads; one that hangs is left behind, as a daemon."""
+        """Join the threads; a thread that hangs is abandoned, as a daemon."""
         join_all(self._threads, wait_s)
 
 

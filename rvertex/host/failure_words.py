@@ -1,4 +1,4 @@
-"""Turns the exception of an instance into its notice to the job manager."""
+"""Converts an exception of an instance into the fields of its ``VertexFailed`` notice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rvertex.user_code.errors import reason_of
 
 
 def family_of(error: Exception) -> str:
-    """Who must act on what an instance raised, in one word of a notice."""
+    """Return the family of an exception: usage, operating, store, integrity, memory or bug."""
     match error:
         case CorruptCheckpointError():
             return "checkpoint"
@@ -20,14 +20,14 @@ def family_of(error: Exception) -> str:
             return "store"
         case OperatingError():
             return "operating"
-        case MemoryError():  # Arrow's is one, too
+        case MemoryError():  # Arrow's out-of-memory error is a subclass
             return "memory"
         case _:
             return "bug"
 
 
 def message_of(error: Exception) -> str:
-    """What an instance raised, in words."""
+    """Return the message of an exception."""
     if isinstance(error, StreamEngineError):
         return str(error)
     return reason_of(error)

@@ -1,15 +1,15 @@
-"""An instance host: one process (a Spark task, or a thread) that runs the vertices placed on it.
+"""An instance host: one process (a Spark task, or a thread) that runs the vertices assigned to it.
 
-Theory of operation. One thread loops: it performs the job manager's instructions, polls every
-runner and reports progress. The stream service's own threads serve readers on other hosts.
-Background threads flush, upload and prepare instances. Each result, and every item that arrives,
-sets ``wake``. An instance is *starting* while it is prepared, and *flushing* from its stop until
-all its output is durable.
+Theory of operation. One thread loops: it executes the job manager's instructions, polls every
+runner and reports progress. Threads of the stream service serve readers on other hosts. Background
+threads flush, upload and open instances. Every completed task and every received item sets
+``wake``. An instance is *starting* while it is opened, and *flushing* from its stop until all its
+output is durable.
 
-Invariants: (1) nothing is loaded before the job manager has accepted this (host, attempt); (2) a
-host that lost its job manager writes nothing more and leaves; (3) a failure in a vertex is reported
-as a value and ends only that vertex; (4) of one vertex at most one instance runs or starts, the
-newest.
+Invariants: (1) the host loads nothing before the job manager has accepted its (host, attempt); (2)
+after it lost its job manager, the host writes nothing more and exits; (3) a failure in a vertex is
+reported as a notice and ends only that vertex; (4) at most one instance of a vertex runs or starts:
+the newest.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction, HostNotice
     from rvertex.vertex.spec import VertexSpec
 
-#: A host that has nothing to do sleeps at least so long.
+#: Least sleep of a host without work.
 SLEEP_MIN_S = 0.0001
-#: Above every epoch.
+#: Greater than every epoch.
 EPOCH_MAX = (1 << 63) - 1
 
 
@@ -80,7 +80,7 @@ class HostSpec:
     limits: HostLimits
     #: Interface the Flight service listens on.
     bind: str = "127.0.0.1"
-    #: The host whose place it takes. It may hang: an executor takes back what it still holds.
+    #: The host that this one replaces. If it hangs, the executor cancels its task.
     replaces: str = ""
 
 
@@ -96,11 +96,11 @@ class HostExit:
 class _Starting:
     order: StartVertex
     opening: Future[PreparedInstance]
-    #: What it was told to collect meanwhile.
+    #: Marks of ``Collect`` messages that arrived during the start.
     marks: dict[str, int] = field(default_factory=dict)
 
     def abandon(self) -> None:
-        """Close what is opened, now or when it is."""
+        """Close what was opened, now or once opening has finished."""
         self.opening.add_done_callback(_close_opened)
 
 
@@ -110,7 +110,7 @@ def _close_opened(opening: Future[PreparedInstance]) -> None:
 
 
 def peer_name(host: str, attempt: int) -> str:
-    """The name under which an attempt of a host is known on the control link."""
+    """Return the name of a host's attempt on the control link."""
     return f"{host}#{attempt}"
 
 
@@ -134,14 +134,14 @@ class Host:
         self._runners: dict[str, VertexRunner] = {}
         #: Instances whose checkpoint and streams are being opened in the background.
         self._starting: dict[str, _Starting] = {}
-        #: Instances that were stopped and still make durable what they wrote.
+        #: Stopped instances whose output is still being made durable.
         self._flushing: list[VertexRunner] = []
         self._is_leaving = False
         self._reported_s = wiring.clock.monotonic_s()
         self._watch = Watch(spec.host, wiring.clock, spec.limits.busy_after_s)
         self._server: StreamService | None = None
         self._link: ControlLink | None = None
-        #: How it ended; empty while it runs.
+        #: How the host ended; empty while it runs.
         self.how = ""
 
     def run(self) -> HostExit:
@@ -149,7 +149,7 @@ class Host:
         try:
             self.open()
             with self._watch.watching(self._notify):
-                while not self.how:  # ended by StopHost or the loss of the job manager
+                while not self.how:  # ends with StopHost or the loss of the job manager
                     self._wake.clear()
                     if not self.poll():
                         self._wake.wait(self._idle_s())
@@ -181,7 +181,7 @@ class Host:
         )
 
     def poll(self) -> bool:
-        """Perform instructions, poll every runner, report; whether anything was done."""
+        """Execute instructions, poll every runner, report; return whether there was work."""
         worked = self._perform_all()
         if self.how:
             return worked
@@ -202,10 +202,10 @@ class Host:
         return worked
 
     def close(self) -> None:
-        """Leave: nothing is written after this. Whatever fails, all is closed.
+        """Close everything, even after failures; nothing is written afterwards.
 
         Raises:
-            Exception: what the first failure raised.
+            Exception: the first failure.
         """
         with ExitStack() as closing:
             closing.callback(self._wiring.close)
@@ -222,13 +222,13 @@ class Host:
             self._flushing.clear()
 
     def _idle_s(self) -> float:
-        """How long to sleep: messages and rows wake the host, the clock does not."""
+        """Return how long to sleep, at most until a row is due; messages and rows wake the host."""
         waits = [w for r in self._runners.values() if (w := r.wait_s) is not None]
         idle_s = min([self.spec.limits.idle_wait_s, *waits])
         return max(idle_s, SLEEP_MIN_S)
 
     def _receive(self, data: bytes) -> None:
-        """Called from the link's thread."""
+        """Queue a message. Called from the link's thread."""
         try:
             self._inbox.put(INSTRUCTION_CODEC.decode(data))
         except StreamEngineError:
@@ -236,7 +236,7 @@ class Host:
         self._wake.set()
 
     def _orphan(self) -> None:
-        """The link broke. Called from the link's thread."""
+        """Stop, because the link broke. Called from the link's thread."""
         self._inbox.put(None)
         self._wake.set()
 
@@ -292,8 +292,8 @@ class Host:
                 assert_never(instruction)
 
     def _start(self, order: StartVertex) -> None:
-        """Begin to open an instance; one that is older gives way, one that is newer stays."""
-        if order.vertex not in self._runners:  # one that ran elsewhere may hang
+        """Begin to open an instance; it replaces an older one, and is ignored if one is newer."""
+        if order.vertex not in self._runners:  # the previous instance, elsewhere, may hang
             self._env.alone_s.pop(order.vertex, None)
         self._stop(order.vertex, order.epoch, flush=False)
         if order.vertex in self._runners or order.vertex in self._starting or self._is_leaving:
@@ -305,7 +305,7 @@ class Host:
         self._starting[order.vertex] = _Starting(order, opening)
 
     def _take_over(self, vertex: str) -> bool:
-        """Let an instance begin that has been opened."""
+        """Run an instance that has been opened, if any."""
         starting = self._starting[vertex]
         if not starting.opening.done():
             return False
@@ -327,7 +327,7 @@ class Host:
         return True
 
     def _stop(self, vertex: str, epoch: int, *, flush: bool) -> None:
-        """Close the instance of ``vertex`` unless it is newer than ``epoch``."""
+        """Close the instance of ``vertex`` unless its epoch is greater than ``epoch``."""
         starting = self._starting.get(vertex)
         if starting is not None and starting.order.epoch <= epoch:
             del self._starting[vertex]
@@ -339,7 +339,7 @@ class Host:
         self._guard(lambda: self._end(runner, flush=flush), vertex, runner.epoch)
 
     def _end(self, runner: VertexRunner, *, flush: bool) -> bool:
-        """Close an instance now, or once all it wrote is durable."""
+        """Close an instance; with ``flush``, once all its output is durable."""
         if flush:
             runner.begin_flush()
             self._flushing.append(runner)
@@ -348,7 +348,7 @@ class Host:
         return True
 
     def _end_flush(self, runner: VertexRunner) -> bool:
-        """Close a stopped instance once all it wrote is durable, or cannot be made so."""
+        """Close a stopped instance once all its output is durable or a flush failed."""
         try:
             if not runner.is_flushed():
                 return False
@@ -366,7 +366,7 @@ class Host:
             self._guard(partial(runner.collect, marks), runner.spec.id, runner.epoch)
 
     def _leave(self, *, flush: bool) -> None:
-        """Stop every instance; the host ends when they have ended."""
+        """Stop every instance; the host exits when all have ended."""
         self._is_leaving = True
         for vertex in [*self._runners, *self._starting]:
             self._stop(vertex, EPOCH_MAX, flush=flush)

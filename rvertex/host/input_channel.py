@@ -1,14 +1,14 @@
 """InputChannelReader: the next items of one input channel, from any endpoint that has them.
 
-Theory of operation. ``Locate`` names the writers of a channel: none if all of it is durable, one,
-or several replicas that write the same items. The reader stays at one *endpoint* until its
-connection breaks, it lacks the seq, or ``Locate`` no longer lists it and it has nothing more. The
-reader first drains the items already received, then continues at the next endpoint from the very
-next seq. Only an endpoint whose connection broke before is left alone for ``reconnect_s``. If every
-endpoint lacks the seq, the reader reports that once for these endpoints and this seq.
+Theory of operation. ``Locate`` lists the writers of a channel: none if all its items are durable,
+one, or several replicas that write the same items. The reader stays at one *endpoint* until its
+connection breaks, it lacks the seq, it is silent, or ``Locate`` no longer lists it. The reader
+first drains the items already received, then continues at the next endpoint with the next seq. It
+retries an endpoint whose connection broke only after ``reconnect_s``. If every endpoint lacks the
+seq, the reader reports the loss once for these endpoints and this seq.
 
 Invariants: (1) the items read are contiguous, whichever endpoints they come from; (2) the reader
-leaves an endpoint only for one of these reasons, never because another one is as good.
+changes endpoints only for these reasons, not because another one is nearer.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from rvertex.messages import Endpoint, Locate
     from rvertex.vertex.spec import InputChannel
 
-#: Why the reader left an endpoint: it lacks the seq, its connection broke, it gave nothing for too
-#: long while others are untried, or it is not listed any more.
+#: Why the reader left an endpoint. "lost": it lacks the seq. "broken": its connection broke.
+#: "silent": no item arrived for too long, and others are untried. "left": it is no longer listed.
 End = Literal["lost", "broken", "silent", "left"]
-#: A reader leaves an endpoint that is silent this long; doubled each time that did not help.
+#: Silence after which a reader leaves an endpoint; doubled after each leave that brought no item.
 SILENCE_S = 1.0
 SILENCE_MAX_S = 60.0
 
 
 @dataclass(slots=True)
 class Attachment:
-    """A reader and its endpoint (None: it reads durable items)."""
+    """An open reader and its endpoint (None: it reads durable items)."""
 
     reader: StreamReader
     endpoint: Endpoint | None
     opened_s: float
-    #: The reader, if it has a connection. Kept, as isinstance with a protocol is slow.
+    #: The reader, if it has a connection. Cached, because isinstance with a protocol is slow.
     distant: DistantReader | None
     has_given: bool = False
 
 
 class InputChannelReader:
-    """See the module. ``report_lost`` gets the stream, the seq and the epochs that were tried."""
+    """See the module. ``report_lost`` is called with the stream, the seq and the epochs tried."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class InputChannelReader:
         self._env = env
         self._report_lost = report_lost
         self._attached: Attachment | None = None
-        #: The endpoints left since the last items: when and why.
+        #: Endpoints left since the last received item: when, and why.
         self._ends: dict[Endpoint | None, tuple[float, End]] = {}
         self._silence_s = SILENCE_S
         self._has_read = False
         self._reported: tuple[int, tuple[int, ...]] | None = None
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """The items from ``seq`` on, at most ``rows_max``; None if there are none now."""
-        while True:  # ends: each round but the last leaves one endpoint, none twice
+        """Return at most ``rows_max`` items from ``seq`` on; None if there are none now."""
+        while True:  # ends: each pass but the last leaves an endpoint, none of them twice
             attached = self._attached or self._attach(seq)
             if attached is None:
                 return None
@@ -102,7 +102,7 @@ class InputChannelReader:
         return attached.reader.read_next(rows_max)
 
     def _end(self, attached: Attachment) -> End | None:
-        """Why to leave the endpoint; None: it is worth waiting."""
+        """Return why to leave the endpoint; None: keep waiting."""
         distant, endpoint = attached.distant, attached.endpoint
         location = self._env.location(self._channel.stream)
         endpoints = () if location is None else location.endpoints
@@ -123,7 +123,7 @@ class InputChannelReader:
         return "silent"
 
     def _untried(self) -> bool:
-        """Whether there is an endpoint that the reader has not left since the last items."""
+        """Whether there is an endpoint that was not left since the last received item."""
         location = self._env.location(self._channel.stream)
         tried = {*self._ends, None if self._attached is None else self._attached.endpoint}
         return location is not None and any(s not in tried for s in location.endpoints)
@@ -141,7 +141,7 @@ class InputChannelReader:
             self._ends[attached.endpoint] = (self._env.clock.monotonic_s(), end)
 
     def _attach(self, seq: int) -> Attachment | None:
-        """Open a reader at ``seq`` at the first endpoint that allows it now."""
+        """Open a reader at ``seq`` at the first endpoint where that is possible now."""
         location = self._env.location(self._channel.stream)
         if location is None:
             return None

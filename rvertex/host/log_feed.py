@@ -1,15 +1,15 @@
-"""Feeds a source vertex from live logs: reads them, decides, and has decisions written down first.
+"""Feeds a source vertex from live logs; journals each decision before it takes effect.
 
-The rows of a partition are held while an entry of it is on its way to the journal, so an entry
-takes effect before the first row behind it, in this life and in every later one. An instance may
-use a row, or decide anything but to take a file, only within the job manager's *lease*: so long
-after the time of its last report that the job manager has confirmed. It decides nothing within the
-first two leases of its life: until then a predecessor that hangs may still use rows. Where the
-host has closed the predecessor for it, there is none but those which that one had to wait for.
+While an entry for a partition is being journaled, rows of that partition are not offered. So the
+entry takes effect before the first row after it, in this run and in every replay. An instance may
+use a row, or make a decision other than adding a file, only while it has a *lease*: for a limited
+time after its last report that the job manager confirmed. It also makes no decision in its first
+two leases, because a previous instance that hangs may still use rows until then. If this host
+itself closed the previous instance, it waits only for the instances that this one had to wait for.
 
-Invariants: (1) an entry is durable before it has an effect; (2) a partition is found idle only at
-the position up to which all its rows were offered; (3) nothing is read that may not be offered, so
-back-pressure reaches the log; (4) it never waits.
+Invariants: (1) an entry is durable before it takes effect; (2) a partition is found idle only when
+all its rows up to that position were offered; (3) no row is read that must not be offered, so
+back-pressure reaches the log; (4) no call blocks.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogReader, LogRows
     from rvertex.vertex.rvertex import RVertex
 
-#: Least time between two looks at what has fallen silent.
+#: Least time between two checks for idle partitions.
 DECIDE_EVERY_S = 0.05
-#: Leases that a predecessor is given to end.
+#: Number of leases after which a previous instance has certainly stopped.
 _LEASES_BEFORE = 2
 
 
 @dataclass(slots=True)
 class _Partition:
-    """What the feed knows of one partition."""
+    """The feed's state of one partition."""
 
     last_row_s: float
-    #: Rows that were read and may not be offered yet.
+    #: Rows that were read but must not be offered yet.
     ahead: LogRows | None = None
-    #: It lacks rows up to this position, and an entry says so.
+    #: The log has deleted the rows up to this position; a "lost" entry is due.
     lost_until: int | None = None
-    #: What the vertex had put out when rows were first found to be gone.
+    #: Output seqs of the vertex when deleted rows were first detected.
     lost_at: tuple[int, ...] = ()
-    #: It ends here, once it has been read so far.
+    #: Position at which the partition ends after a request to finish; None: unknown.
     closes_at: int | None = None
-    #: Where it ended when this life first saw that, and whether it was read so far. Both only if
-    #: logs are to be read up to their ends.
+    #: With ``until_end`` only: the log's end when this instance first asked for it, and whether the
+    #: partition has been read up to it.
     goal: int | None = None
     was_at_end: bool = False
-    #: It has read rows up to here of which one is ahead, and no clock decides them.
+    #: Position after rows of which one is too early; a "clock" entry is due for them.
     clock_until: int | None = None
-    #: No predecessor has read beyond; None: that is not known yet. Only if another is to join.
+    #: No earlier instance has read beyond it; None: unknown yet. Only used while partitions join.
     settles_at: int | None = None
 
 
@@ -69,7 +69,7 @@ class LogFeed:
     def __init__(
         self, vertex: RVertex, intake: Intake, env: HostEnvironment, consumed: tuple[int, ...] = ()
     ) -> None:
-        """``consumed``: by output, what its reader is known to have."""
+        """``consumed``: per output, the seq that its reader is known to have consumed."""
         source, log = vertex.spec.source, vertex.log
         assert source is not None
         assert log is not None
@@ -79,36 +79,36 @@ class LogFeed:
         self._consumed = consumed
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s
-        #: How far the partitions were, for an answer of the log that is older than a decision.
+        #: Past frontiers, because the log's report of its end refers to an earlier moment.
         self._looks = Looks()
-        #: From then on a predecessor that hangs uses no more rows.
+        #: From this time on, a previous instance that hangs uses no more rows.
         by_lease_s = self._started_s + _LEASES_BEFORE * env.limits.lease_s
         self._alone_s = max(env.alone_s.get(vertex.spec.id, by_lease_s), self._started_s)
         env.alone_s[vertex.spec.id] = self._alone_s
         self._partitions = [
             _Partition(self._started_s, settles_at=unit.settles_at) for unit in source.log_units
         ]
-        #: Where each partition's reader goes on.
+        #: Per partition, the next position to read.
         self._read_to = [channel.position for channel in log.channels]
         self.reader: LogReader = env.open_log(source, tuple(self._read_to))
         if isinstance(self.reader, FileLog):
             self.reader.enter(log.files())
         self._has_added = bool(source.added)
-        #: An entry is on its way by which added partitions join.
+        #: An entry with which added partitions join is being journaled.
         self._is_joining = False
-        #: When the partitions were told to end.
+        #: When ``finish`` was called.
         self._finish_s: float | None = None
 
     def finish(self) -> None:
-        """End every partition where its log ends by now, as soon as that may be decided.
+        """End every partition at the log's current end, as soon as this may be decided.
 
-        Not at what was read of it: a predecessor may have read more, and put out what follows.
+        Not at the read positions: an earlier instance may have read more and emitted its results.
         """
         if self._finish_s is None:
             self._finish_s = self._env.clock.monotonic_s()
 
     def poll(self, note_input: Callable[[int], None]) -> bool:
-        """Read, decide and offer what can be now; whether anything was."""
+        """Read, decide and offer as far as possible now; return whether there was work."""
         entries = self._intake.durable()
         if entries:
             self._take_effect(entries)
@@ -157,18 +157,18 @@ class LogFeed:
         return True
 
     def _limit(self, k: int) -> int | None:
-        """Rows of a partition from here on are not to be offered now."""
+        """Return the first position that must not be offered now; None: no limit."""
         limit = self._log.channels[k].limit
         if not self._awaited():
             return limit
-        # What comes after the predecessors comes after those that join, too.
+        # Rows that no earlier instance has read must wait until the added partitions have joined.
         settles_at = self._settling(k)
         if settles_at is None:
             return self._log.channels[k].position
         return settles_at if limit is None else min(limit, settles_at)
 
     def _catch_up(self, k: int) -> None:
-        """Read on where the partition stands: an entry may have passed over rows."""
+        """Move the reader to the partition's position: an entry may have skipped rows."""
         mine, position = self._partitions[k], self._log.channels[k].position
         if mine.ahead is not None and mine.ahead.next_position <= position:
             mine.ahead = None
@@ -185,7 +185,7 @@ class LogFeed:
             if self._rules.on_lost == "fail":
                 raise
             mine, put_out = self._partitions[k], tuple(self._vertex.output_seqs)
-            if mine.lost_at != put_out:  # what was read before comes out first
+            if mine.lost_at != put_out:  # first emit the rows that were read before
                 mine.lost_at = put_out
                 return None
             need = self._need(k)
@@ -200,11 +200,11 @@ class LogFeed:
         return rows
 
     def _is_over(self, k: int) -> bool:
-        """Whether the partition was read up to its end and is read no further."""
+        """Whether the partition has been read to its end, and nothing more will be read."""
         return self._partitions[k].was_at_end and self._finish_s is None
 
     def _note_ends(self) -> None:
-        """See whether all was offered that the log held at some time of this life."""
+        """Record partitions that have been read up to the end that the log had at the start."""
         is_asked = self._env.limits.until_end and not self._vertex.is_replaying
         if not is_asked or self._intake.is_busy:
             return
@@ -214,8 +214,8 @@ class LogFeed:
                 mine.was_at_end = goal is not None and channel.position >= goal
 
     def _end_now(self, k: int) -> int | None:
-        """Where the partition ended when that was first seen; None: it is not known yet."""
-        if isinstance(self.reader, FileLog):  # it may have files that nobody has entered
+        """Return the partition's end when this instance first asked; None: unknown yet."""
+        if isinstance(self.reader, FileLog):  # it may have files that no entry has added yet
             end = self.reader.end(k)
             return None if end is None or end.seen_s < self._started_s else end.position
         mine = self._partitions[k]
@@ -224,7 +224,7 @@ class LogFeed:
         return mine.goal
 
     def _need(self, k: int) -> str:
-        """Why rows of a partition that was read so far cannot be done without; or nothing."""
+        """Return why deleted rows of a partition cannot be skipped; "" if they can be."""
         if self._vertex.is_replaying:
             return f"the state of {self._vertex.spec.id} is rebuilt from them"
         if self._log.channels[k].has_pending:
@@ -240,7 +240,7 @@ class LogFeed:
     # ---- decisions
 
     def _decide(self) -> None:
-        """Record the decisions that are due now, if any."""
+        """Journal the decisions that are due now, if any."""
         entries = self._files()
         now_s = self._env.clock.monotonic_s()
         if not entries and now_s >= self._alone_s and self._has_lease():
@@ -266,10 +266,10 @@ class LogFeed:
         return entries
 
     def _joins(self) -> list[LogEntry]:
-        """Partitions that were added take part above what any instance has released.
+        """Return entries with which added partitions join, above everything released so far.
 
-        What holds the vertex back was read as far as any predecessor can have read it. So none has
-        got further, and nothing below is computed otherwise from now on.
+        The partition with the least frontier was read as far as any earlier instance can have read.
+        So no earlier instance released more, and all rows below are recomputed the same.
         """
         awaited = self._awaited()
         if not awaited or not self._is_settled():
@@ -287,7 +287,7 @@ class LogFeed:
         return [k for k, channel in enumerate(self._log.channels) if channel.is_awaited]
 
     def _is_settled(self) -> bool:
-        """Whether a partition with the least frontier was read so far as a predecessor could."""
+        """Whether a partition with the least frontier was read as far as any instance before."""
         found = False
         for k, channel in enumerate(self._log.channels):
             if channel.is_awaited or channel.reorder.frontier != self._log.bound:
@@ -298,7 +298,7 @@ class LogFeed:
         return found
 
     def _settling(self, k: int) -> int | None:
-        """How far a predecessor may have read: where the log ended after it had; None: unknown."""
+        """Return the log's end after earlier instances stopped reading; None: unknown yet."""
         mine = self._partitions[k]
         if mine.settles_at is None and self._env.clock.monotonic_s() >= self._alone_s:
             mine.settles_at = self.reader.closing_position(k, self._alone_s)
@@ -318,7 +318,7 @@ class LogFeed:
         return entries
 
     def _clocks(self) -> list[LogEntry]:
-        """The time of the clock, if early rows wait for it."""
+        """Return "clock" entries with the current time for the rows that look too early."""
         now_us, made = self._env.clock.now_us(), self._log.channels
         ahead = [(k, p.clock_until) for k, p in enumerate(self._partitions)]
         return [
@@ -350,7 +350,7 @@ class LogFeed:
         return self._intake.next_index(k)
 
     def _facts(self, *, has_joined: bool = False) -> list[PartitionFacts]:
-        """``has_joined``: one that takes no part yet is as good as ended."""
+        """``has_joined``: report an added partition that has not joined as ended."""
         rows = zip(self._partitions, self._log.channels, strict=True)
         return [
             PartitionFacts(
@@ -365,7 +365,7 @@ class LogFeed:
         ]
 
     def progress(self) -> tuple[LogProgress, ...]:
-        """The position of each partition."""
+        """Return the progress of each partition."""
         now_s, idle_after_s = self._env.clock.monotonic_s(), self._rules.idle_after_us / 1e6
         assert self._vertex.spec.source is not None
         units = self._vertex.spec.source.log_units
@@ -381,7 +381,7 @@ class LogFeed:
         )
 
     def _lag(self, k: int) -> int:
-        """Rows that the log has and the vertex was not given; -1: unknown."""
+        """Return the number of log rows that were not offered; -1: unknown."""
         lag = self.reader.lag(k)
         ahead = self._partitions[k].ahead
         if lag is None:
@@ -390,7 +390,7 @@ class LogFeed:
 
     @property
     def waiting(self) -> str:
-        """What it waits for besides rows; empty if for nothing."""
+        """Name what it waits for other than rows, for people; empty: nothing."""
         if not self._has_lease():
             return "the job manager to confirm that this instance is the one"
         return self.reader.waiting

@@ -1,9 +1,9 @@
-"""Prepares an instance for its first poll, away from the host's thread.
+"""Opens an instance in the background, before its first poll.
 
-A store may be slow and a state large. So the background reads and loads the checkpoint and opens
-the output streams, while the other vertices of the host continue.
+A store may be slow and a state large. So a background thread loads the checkpoint and opens the
+output streams, while the other vertices of the host continue.
 
-Invariant: exactly one closes a prepared instance: the runner that takes it over, or
+Invariant: a prepared instance is closed once: by the runner that it is passed to, or by
 :meth:`PreparedInstance.close`.
 """
 
@@ -46,13 +46,13 @@ class PreparedInstance:
     loaded: LoadedCheckpoint | None
     pace: Pace
     values: ValueLog | None
-    #: Of a strong vertex.
+    #: Set for a strong vertex.
     history: History | None
-    #: Of a source of live logs.
+    #: Set for a source of live logs.
     intake: Intake | None
 
     def close(self) -> None:
-        """Close an instance that no runner takes over."""
+        """Close an instance that was not passed to a runner."""
         for stream in self.outputs:
             stream.close(flush=False)
 
@@ -60,7 +60,7 @@ class PreparedInstance:
 def prepare_instance(
     spec: VertexSpec, checkpoint: str, epoch: int, env: HostEnvironment
 ) -> PreparedInstance:
-    """Prepare an instance at a checkpoint; an empty name means the initial snapshot.
+    """Open an instance at a checkpoint; an empty name means the initial snapshot.
 
     A strong vertex starts from its newest production, at or after that checkpoint.
 
@@ -98,7 +98,7 @@ def prepare_instance(
 
 
 def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
-    """The pace counts from the partition's first row, also if a restarted source begins later."""
+    """Open the pace. It counts from the partition's first row, even if reading starts later."""
     limits, partition = env.limits, spec.source
     origin_us = None
     if partition is not None and partition.spec.log is not None:
@@ -113,8 +113,8 @@ def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
 
 
 def _first_good(reader: SourceReader, spec: SourceSpec) -> pa.RecordBatch | None:
-    """The first row that has a time; None if there is none."""
-    while (batch := reader.read_next(1)) is not None:  # ends with the files
+    """Return the first row that has a time; None if there is none."""
+    while (batch := reader.read_next(1)) is not None:  # ends at the end of the files
         if spec.on_bad_row == "fail" or without_bad(batch, len(spec.row_schema) + 2).num_rows:
             return batch
     return None

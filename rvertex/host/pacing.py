@@ -1,13 +1,13 @@
-"""Pacing: replay a bounded source as if its events came live, X times faster than real time.
+"""Pacing: replays a bounded source as if its events arrived live, at X times real time.
 
-It decides only how many rows are taken per poll, which by the law of cutting cannot change any
-output; so it may read the clock.
+Pacing only decides how many rows each poll reads. Batch boundaries never change the output, so it
+may read the clock.
 
-Rows are taken as soon as they are due, but not more often than once in a *step* of the wall clock
-on average: a source that took none in the last step may take some twice in this one. All sources
-have the same steps, so what many rows bring comes to a MERGE together. A step is the least power of
-two of :data:`STEP_US` in which what a poll costs is at most a share of it: short when the host is
-idle, long when it is busy or others take its processor.
+Rows are read when they are due, but on average at most once per *step* of wall time. A source that
+skipped a step may read twice in the next one. All sources use the same steps, so rows of several
+sources reach a MERGE together. The step length adapts to the duration of polls: it is the least
+power of two times :data:`STEP_US` of which a poll takes at most a quarter. It is short on an idle
+host, and long on a busy one.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 
-#: Rows are taken at most this often: what a poll costs is shared by the rows of so long a time.
+#: Shortest step, us. The fixed cost of a poll is shared by the rows of one step.
 STEP_US = 500
 STEP_MAX_US = 2_000
-#: A step is so many times as long as the poll that begins with it.
+#: A step is at least this many times as long as a poll.
 _STEP_TURNS = 4
-#: Turns that a source which took no rows for a while may make at once.
+#: Most polls with rows that a source may make at once after it skipped steps.
 _TURNS_MAX = 2
-#: The usual length of a poll follows one poll in so many.
+#: Weight of one poll in the moving average of poll durations: 1 / 8.
 _USUAL_OF_TURNS = 8
 _FIRST_LOOK_ROWS = 1024
 
 
 class Pace:
-    """``speed``: event seconds per wall second; 0 means as fast as possible.
+    """``speed``: event seconds per wall second; 0: as fast as possible.
 
-    The event time ``origin_us`` was due at the wall time ``started_us``; so a restarted source
-    first catches up with what it missed. Without them, the first row it sees is due at once.
+    The row with event time ``origin_us`` is due at wall time ``started_us``. So a restarted source
+    first catches up. Without them, the first row is due at once.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class Pace:
         self._started_us = started_us
         self._origin_us = origin_us
         self._step_us = STEP_US
-        #: When rows were taken last; None once it is known how long that poll was.
+        #: When rows were last read; None once the duration of that poll is known.
         self._turn_since_us: int | None = None
         self._usual_turn_us = 0.0
-        #: How often rows may be taken now, and when that was counted.
+        #: How many more polls may read rows now, and when that was counted.
         self._turns_left = _TURNS_MAX
         self._counted_us = 0
 
     @property
     def is_live(self) -> bool:
-        """Whether rows are held back until they are due."""
+        """Whether rows wait until they are due."""
         return self._speed > 0
 
     def ready_rows(self, batch: pa.RecordBatch, column: str) -> int:
-        """How many leading rows of ``batch`` are due by their time in ``column`` (us)."""
+        """Return how many leading rows of ``batch`` are due by their time in ``column``, us."""
         if self._speed == 0 or batch.num_rows == 0:
             return int(batch.num_rows)
         times = int64_column(batch, column)
@@ -88,7 +88,7 @@ class Pace:
         return rows
 
     def wait_s(self, batch: pa.RecordBatch, column: str) -> float | None:
-        """How long ``ready_rows`` will give 0 for ``batch`` (at least one row); None: never."""
+        """Return how long ``ready_rows`` will return 0 for ``batch`` (not empty); None: no pace."""
         if self._speed == 0:
             return None
         first_us = int(int64_column(batch.slice(0, 1), column)[0])
@@ -104,13 +104,13 @@ class Pace:
         return max(0, due_us - now_us) / 1e6
 
     def _count_steps(self, now_us: int) -> None:
-        """Each step that has begun allows one more poll; a clock that was set back, all of them."""
+        """Allow one more poll per step that has begun; if the clock was set back, all of them."""
         steps = now_us // self._step_us - self._counted_us // self._step_us
         self._turns_left = min(self._turns_left + abs(steps), _TURNS_MAX)
         self._counted_us = now_us
 
     def _note_poll(self, now_us: int) -> None:
-        """Rows are asked for again: the poll in which some were taken has ended."""
+        """Measure the poll in which rows were last read: it ended when rows are requested again."""
         if self._turn_since_us is None:
             return
         turn_us = min(max(now_us - self._turn_since_us, 0), STEP_MAX_US)
@@ -124,12 +124,12 @@ class Pace:
 
 
 def _rows_due(times: np.ndarray, due_us: int) -> int:
-    """How many leading rows have no row after ``due_us`` before them; costs no more than those.
+    """Return how many rows precede the first row after ``due_us``; reads no more rows than these.
 
-    What is said of the end of time is due with what precedes it, and so is a bad row.
+    A row at INF_TIME, such as a bad row, is due with the row before it.
     """
     looked = _FIRST_LOOK_ROWS
-    while True:  # ends with the batch
+    while True:  # ends at the end of the batch
         head = times[:looked]
         greatest = np.maximum.accumulate(np.where(head == INF_TIME, MIN_TIME, head))
         if looked >= len(times) or greatest[-1] > due_us:

@@ -1,14 +1,14 @@
-"""A vertex runner: the one place where streams and vertex meet.
+"""A vertex runner: connects one vertex to the streams that it reads and writes.
 
 One poll reads the items that the vertex needs, executes a step, writes its outputs and advances its
-checkpoint. The runner belongs to the host's thread and never blocks: if a reader has nothing or a
-tail is full, the poll ends. Uploads of checkpoints run in the background. A step that waits for an
-entry to become durable (a production, logged values) is *held*: until then the runner does not
-write its outputs, or do anything else.
+checkpoint. The runner runs in the host's thread and never blocks: the poll ends if a reader has no
+items or an output buffer is full. Checkpoints are uploaded in the background. If a step depends on
+an entry that is not durable yet (a production, recorded values), the step is *held*: until then the
+runner does nothing and its outputs are not written.
 
-Invariants: (1) a checkpoint is announced only when it is stored and the outputs of its durable
-streams are durable up to it; (2) an instance is announced as finished only when all its durable
-outputs are durable; (3) no checkpoint is taken of a vertex whose last step is held.
+Invariants: (1) a checkpoint is announced only when it is stored and the durable outputs are durable
+up to its positions; (2) an instance is announced as finished only when all its durable outputs are
+durable; (3) no checkpoint is taken while a step is held.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class VertexRunner:
         slot: CheckpointSlot,
         consumed: tuple[int, ...] = (),
     ) -> None:
-        """``consumed``: by output, what its reader is known to have; see :class:`StartVertex`."""
+        """``consumed``: per output, the seq its reader has consumed; see :class:`StartVertex`."""
         spec = prepared.spec
         self.spec, self.epoch = spec, epoch
         self._env = env
@@ -67,28 +67,28 @@ class VertexRunner:
         self._input_readers = [
             InputChannelReader(channel, env, self._report_lost) for channel in spec.inputs
         ]
-        #: By output stream: items below are obsolete, whether written or still to be written.
+        #: Per output stream: items below are obsolete, even if they have yet to be written again.
         self._obsolete_below = [0] * len(self.outputs)
-        #: Reads live logs instead.
+        #: Reads live logs, in place of ``_source``.
         self._feed = (
             None
             if prepared.intake is None
             else LogFeed(prepared.vertex, prepared.intake, env, consumed)
         )
         self._source: SourceReader | None = None
-        #: The next rows of a live source, which are read before they are due.
+        #: The next rows of a live source, read before they are due.
         self._reading: Future[pa.RecordBatch | None] | None = None
         self._source_ended = False
         self._ahead: Items | None = None
         self._pace, self._values = prepared.pace, prepared.values
-        #: What must become durable before these outputs are written.
+        #: The held step: its entry that must become durable, and its outputs.
         self._held: tuple[Future[Production] | Future[str], StepResult] | None = None
-        #: Outputs of productions that are not durable as items yet.
+        #: Outputs of stored productions that are not yet durable as items, to be written again.
         self._again = deque(prepared.history.again if prepared.history is not None else ())
         self.checkpoints = self._open_checkpoints(epoch, prepared, slot)
         self._announced_finish, self.last_checkpoint = False, LastCheckpoint(prepared.vertex)
         self._has_room = True
-        #: Whether all offered items are executed; unknown for an instance just loaded.
+        #: Whether all offered items have been executed; false for an instance just loaded.
         self._has_executed = False
         self._flush_by_s: float | None = None
         env.publish(self.outputs, epoch)
@@ -121,7 +121,7 @@ class VertexRunner:
         )
 
     def poll(self) -> bool:
-        """Do what can be done now; whether anything was."""
+        """Read, execute and write as far as possible now; return whether there was work."""
         if self._held is not None:
             return self._release()
         if self._again:
@@ -160,10 +160,10 @@ class VertexRunner:
         return True
 
     def _release(self) -> bool:
-        """Write what was held, if it may be.
+        """Write the outputs of the held step, once its entry is durable.
 
         Raises:
-            OvertakenError: another instance has made this step; this one must stop.
+            OvertakenError: another instance has written this step's entry; this one must stop.
             OperatingError: the store failed.
         """
         assert self._held is not None
@@ -176,14 +176,14 @@ class VertexRunner:
         return True
 
     def _write_again(self) -> bool:
-        """Write the outputs of one production; what is durable already is dropped by number."""
+        """Write one production's outputs; streams drop items that are durable already, by seq."""
         if not all(stream.has_room() for stream in self.outputs):
             return False
         self._write(self._again.popleft(), is_valid=False)
         return True
 
     def _write(self, result: StepResult, *, is_valid: bool = True) -> None:
-        """``is_valid``: it was made here, and is checked only to verify."""
+        """``is_valid``: this instance computed it, so it is checked only with ``verify``."""
         is_valid = is_valid and not self._env.limits.verify
         for stream, items in zip(self.outputs, result.outputs, strict=True):
             if items is not None:
@@ -192,7 +192,7 @@ class VertexRunner:
         self._collect()
 
     def collect(self, marks: Mapping[str, int]) -> None:
-        """Forget what is below the marks: now what is there, the rest as it is written again."""
+        """Delete the items below the marks, also those that are still to be written again."""
         for k, stream in enumerate(self.outputs):
             mark = marks.get(stream.stream_id, 0)
             self._obsolete_below[k] = max(self._obsolete_below[k], mark)
@@ -204,11 +204,11 @@ class VertexRunner:
                 stream.garbage_collect(mark)
 
     def take_checkpoint(self, order: TakeCheckpoint) -> None:
-        """Take one soon; of a job that stops, at its cut."""
+        """Take a checkpoint soon; if the job stops, at its cut."""
         self.last_checkpoint.request(order.inputs) if order.holds else self.checkpoints.request()
 
     def end_source(self) -> None:
-        """End its live logs at the positions that were read."""
+        """End the live logs at the read positions."""
         if self._feed is not None:
             self._feed.finish()
 
@@ -305,7 +305,7 @@ class VertexRunner:
         return True
 
     def progress(self) -> VertexProgress:
-        """The progress of this instance."""
+        """Return the progress of this instance."""
         v = self.vertex
         return VertexProgress(
             vertex=self.spec.id,
@@ -326,7 +326,7 @@ class VertexRunner:
         )
 
     def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:
-        """Whether the durable outputs are so up to ``output_seqs``; if urgent, flush them now."""
+        """Whether durable outputs are durable up to ``output_seqs``; if urgent, flush them now."""
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
         waiting = [s for s, durable, seq in rows if durable and s.durable_seq < seq]
         for stream in waiting if is_urgent else ():
@@ -335,23 +335,23 @@ class VertexRunner:
 
     @property
     def wait_s(self) -> float | None:
-        """How long until the next row of its source is due; None: it waits for something else.
+        """Return how long until the source's next row is due; None: it waits for something else.
 
-        A step that is held wakes the host by itself; while there is something to write again, no
-        row was read.
+        The entry of a held step wakes the host when it is durable. While outputs are to be written
+        again, no row has been read.
         """
         if self._ahead is None or self.vertex.is_finished or not self._has_room:
             return None
-        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # asked each time: it measures polls
+        wait_s = self._pace.wait_s(self._ahead.batch, VS)  # also when held: it measures the poll
         return None if self._held is not None else wait_s
 
     def begin_flush(self) -> None:
-        """Stop reading and storing; written items become durable, see ``is_flushed``."""
+        """Stop reading and checkpoints; flush the written items, see ``is_flushed``."""
         self._close_inputs()
         self._flush_by_s = self._env.clock.monotonic_s() + self._env.limits.flush_wait_s
 
     def is_flushed(self) -> bool:
-        """Whether all durable outputs are durable; if the job stops, all outputs.
+        """Whether all durable outputs are durable; if the job stops, whether all outputs are.
 
         Raises:
             OperatingError: a flush failed, or takes longer than its limit.
@@ -371,10 +371,10 @@ class VertexRunner:
         return not waiting
 
     def close(self) -> None:
-        """Close readers and streams; what is not durable is forgotten. Whatever fails, all end.
+        """Close readers and streams, all of them even after failures; other items are lost.
 
         Raises:
-            Exception: what one of them raised.
+            Exception: the first failure.
         """
         with ExitStack() as closing:
             for stream in self.outputs:
@@ -393,7 +393,7 @@ class VertexRunner:
                 closing.callback(self._close_source, self._source)
 
     def _close_source(self, source: SourceReader) -> None:
-        """Close it once it reads no more."""
+        """Close the source once its running read has ended."""
         if self._reading is None:
             source.close()
         else:

@@ -255,7 +255,7 @@ class Unit:
     rows_before: int = 0
     #: Parquet only: no row passes the filters, so its payload may be null. See row_groups.py.
     only_times: bool = False
-    #: CSV and JSON only: the byte range ``[lo, hi)`` of the file, with whole rows; None: to its end.
+    #: CSV and JSON only: the byte range ``[lo, hi)`` of the file, whole rows; None: to its end.
     lo: int = field(default=0, metadata={"fingerprint": False})
     hi: int | None = field(default=None, metadata={"fingerprint": False})
     #: With ``only_times``: greatest start of the rows before the unit in its partition, us.
