@@ -1,1 +1,1 @@
-"""Live logs: sources that grow while a job reads them, by positions of their own."""
+"""Live logs: sources that grow while a job reads them, addressed by positions in each partition."""

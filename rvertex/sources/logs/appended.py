@@ -1,4 +1,4 @@
-"""A log of pushed rows, read while its writer appends."""
+"""Reads a log of pushed rows, also while its writer appends to it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from rstream.items.batch import Items
     from rvertex.sources.spec import SourceSpec
 
-#: Least time from a look that found nothing to the next one.
+#: Least time before the next read after one that found no rows.
 LOOK_EVERY_S = 0.02
 
 
 def appended_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """The log as its only partition, from the first row that is kept."""
+    """Return the log as its only partition, from the first row that retention has kept."""
     return (Unit(spec.path, first_seq=log_units(spec.path)[0].first_seq),)
 
 

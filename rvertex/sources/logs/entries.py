@@ -1,8 +1,8 @@
-"""Entries: what chance or the clock decided about a log, written down before it has any effect.
+"""Journal entries: decisions about a log that depend on time, each durable before it takes effect.
 
-Each entry is an item of one log partition and stands before a position of it: it takes effect
-before the first row there or beyond. The entries of a partition are numbered from 0 and their
-positions do not decrease. Source: ADR 32.
+A replay reads the entries instead of deciding again. Each entry belongs to one log partition, with
+a position: it takes effect before the first row there or beyond. The entries of a partition are
+numbered from 0, and their positions do not decrease. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rvertex.sources.versions import FileVersion  # noqa: TC001  (the decoder re
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: "advance": nothing below ``time`` follows. "file": the rows of a file stand here. "lost": the log
-#: goes on at ``until``, what lies between is gone. "clock": the wall clock says ``time``, by which
-#: rows up to ``until`` are found to be too far ahead. "end": nothing follows.
+#: "advance": no row below ``time`` follows. "file": the rows of a file start here. "lost": the rows
+#: up to ``until`` were deleted and are skipped. "clock": the wall clock is ``time``; by it the host
+#: decides whether rows before ``until`` start too far in the future. "end": nothing follows.
 EntryKind = Literal["advance", "file", "lost", "clock", "end"]
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One decision; ``partition`` counts the partitions of the source vertex from 0."""
+    """One decision. ``partition``: index among the partitions of the source vertex, from 0."""
 
     kind: EntryKind
     partition: int
-    #: Its number among the entries of the partition.
+    #: Number of the entry in its partition.
     index: int
     position: int
     #: "advance" and "clock" only, us.
@@ -45,13 +45,13 @@ _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(list[Log
 
 
 def encode_entries(entries: Sequence[LogEntry]) -> bytes:
-    """The entries as msgpack."""
+    """Encode entries as msgpack."""
     return _ENCODER.encode(entries)
 
 
 def decode_entries(data: bytes) -> list[LogEntry]:
-    """What :func:`encode_entries` wrote.
+    """Decode the result of :func:`encode_entries`.
 
-    A field that is missing takes its default, one that is unknown is ignored.
+    A missing field takes its default, an unknown field is ignored.
     """
     return _DECODER.decode(data)

@@ -7,7 +7,7 @@ from rstream.errors import IntegrityError, OperatingError, UsageError, error_cla
 
 @error_class
 class AddedStreamsError(IntegrityError):
-    """The answer of another job has more partitions than when this job began to read it."""
+    """The output of another job has got more streams since this job began to read it."""
 
     path: str
     now: int
@@ -21,14 +21,14 @@ class AddedStreamsError(IntegrityError):
 
 @error_class
 class LostInputError(IntegrityError):
-    """A log no longer has rows that the job has not read."""
+    """A log has deleted rows that the job has not read yet."""
 
     log: str
     partition: int
     wanted: int
     first: int
     reason: str
-    #: What the user can do; some logs can be read on behind what is gone.
+    #: What the user can do; some logs can be read on after the deleted rows.
     remedy: str = "start anew"
 
     message = (
@@ -39,7 +39,7 @@ class LostInputError(IntegrityError):
 
 @error_class
 class FileTakenError(IntegrityError):
-    """A file of a growing folder was read, and is no longer what was read."""
+    """A file of a growing folder was changed or deleted after it was read."""
 
     path: str
     change: str
@@ -53,7 +53,7 @@ class FileTakenError(IntegrityError):
 
 @error_class
 class NeededInputError(IntegrityError):
-    """A log no longer has rows that were read before and must be read again; none can stand in."""
+    """A log has deleted rows that the job must read again, so it cannot skip them."""
 
     log: str
     partition: int
@@ -70,7 +70,7 @@ class NeededInputError(IntegrityError):
 
 @error_class
 class LogNotFoundError(UsageError):
-    """There is no such log, or no such partition of it."""
+    """The log or a partition of it does not exist."""
 
     log: str
     reason: str
@@ -80,7 +80,7 @@ class LogNotFoundError(UsageError):
 
 @error_class
 class LogUnreachableError(OperatingError):
-    """A log could not be asked where it begins and ends."""
+    """The server of a log did not answer."""
 
     log: str
     reason: str
@@ -90,14 +90,14 @@ class LogUnreachableError(OperatingError):
 
 @error_class
 class RegistryRefusedError(LogUnreachableError):
-    """A schema registry wants another user; a job that runs waits until it is let in."""
+    """A schema registry rejects the credentials; a running job retries until it is accepted."""
 
     message = "{log}: {reason}"
 
 
 @error_class
 class LogRowError(IntegrityError):
-    """A row of a log could not be decoded, and the source says that this is an error."""
+    """A row of a log could not be decoded, and the source's ``on_error`` is "fail"."""
 
     log: str
     partition: int
@@ -113,7 +113,7 @@ class LogRowError(IntegrityError):
 
 @error_class
 class LogReplacedError(IntegrityError):
-    """A log was deleted and created anew: its positions mean other rows than before."""
+    """A log was deleted and created again, so its positions refer to other rows than before."""
 
     log: str
     reason: str
@@ -126,7 +126,7 @@ class LogReplacedError(IntegrityError):
 
 @error_class
 class LogRefusedError(UsageError):
-    """The server of a log does not allow what the job asks for."""
+    """The server of a log rejects the request, such as for lack of permission."""
 
     log: str
     reason: str
@@ -145,7 +145,7 @@ class ClientMissingError(UsageError):
 
 @error_class
 class InvalidPositionsError(UsageError):
-    """Where a source is to begin or end is no place of its log."""
+    """The start or end that a source declares is no position of its log."""
 
     log: str
     reason: str

@@ -1,14 +1,14 @@
-"""A growing folder as a log: the rows of its files, in the order in which the files were entered.
+"""Reads a growing folder as a log: the rows of its files, in the order in which they were added.
 
-A file is found when two scans in a row saw the same version of it, and is read once it has been
-entered (a "file" entry of the journal, which fixes its number and its version). Row r of file n
-stands at ``n << ROW_BITS | r``, so files can be entered before they were read; what lies between
-the last row of a file and the next file is a gap. Of several partitions each takes the files whose
-names have its hash.
+A file is complete when two scans in a row find the same version of it. Then a "file" entry of the
+journal adds it to the log, with its number and version, and its rows are read. Row r of file n has
+position ``n << ROW_BITS | r``, so files can be added before their rows are counted. The positions
+between the last row of a file and the next file are a gap. With several partitions, the hash of the
+file's name assigns it to one.
 
-Invariants: (1) a file is taken once, whole, in the version of its entry: another version is refused
-by name, also after it was read; (2) the log ends behind its last file if the newest scan found no
-other. ``LogSpec.taken_files`` says whether files that were taken have to stay.
+Invariants: (1) a file is read once, completely, in the version of its entry; another version is an
+error, also after the file was read; (2) the log ends after its last file, if the newest scan found
+no other file. ``LogSpec.taken_files`` defines whether files may be deleted once they were read.
 """
 
 from __future__ import annotations
@@ -42,40 +42,40 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
     from rvertex.sources.versions import FileVersion
 
-#: A file has at most so many rows, as a power of two.
+#: Bits of a position for the row in its file: at most 2**32 rows per file.
 ROW_BITS = 32
 POLL_EVERY_US = 1_000_000
 #: Options of the source.
 PARTITIONS, POLL_EVERY = "log_partitions", "poll_every_us"
-#: Rows that are read ahead of a partition.
+#: Rows read ahead per partition.
 AHEAD_ROWS = 65_536
-#: Files that are entered at a time.
+#: Most files added with one decision.
 ENTERED_MAX = 1_000
 
 
 def folder_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """The partitions of a folder: as many as its options say."""
+    """Return the folder's partitions; an option sets their number."""
     count = int(spec.option(PARTITIONS, 1))
     return tuple(Unit(spec.path, stream=k) for k in range(count))
 
 
 def partition_of_file(path: str, partitions: int) -> int:
-    """Which partition takes a file; by its name, wherever the folder lies."""
+    """Return the partition of a file, by its name without the folder."""
     name = path.rpartition("/")[2].encode()
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest()) % partitions
 
 
 @dataclass(slots=True)
 class _Partition:
-    """The files of one partition, and the one that is being read."""
+    """The files of one partition, and the file that is being read."""
 
     number: int
-    #: Next position to read into memory, and to give.
+    #: Next position to read into memory.
     read_to: int
     files: list[tuple[str, FileVersion | None]] = field(default_factory=list)
     reader: SourceReader | None = None
     reading: Future[pa.RecordBatch | None] | None = None
-    #: What was read and not given: a batch, and where it begins.
+    #: Rows read but not returned: position of the first, and the batch.
     ahead: tuple[int, pa.RecordBatch] | None = None
 
     @property
@@ -84,18 +84,18 @@ class _Partition:
 
     @property
     def end(self) -> int:
-        """Behind the last file."""
+        """The position after the last file."""
         return len(self.files) << ROW_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one look has found."""
+    """The result of one listing of the folders."""
 
     files: dict[str, FileVersion]
-    #: What is wrong with a folder, or empty.
+    #: Why a folder could not be listed; empty: all were.
     trouble: str
-    #: Whether what is not among the files is not there: no store failed.
+    #: Whether a file that is missing here is certainly deleted, because no store failed.
     is_known: bool
 
 
@@ -120,17 +120,17 @@ class FolderLog:
         self._poll_s = int(self._spec.option(POLL_EVERY, POLL_EVERY_US)) / 1e6
         rows = zip(source.units, positions, strict=True)
         self._partitions = [_Partition(unit.stream, position) for unit, position in rows]
-        #: The files that were taken, in which version.
+        #: The files that were added, with their versions.
         self._entered: dict[str, FileVersion | None] = {}
         self._scanning: Future[Scan] | None = None
-        #: When the scan under way began, and the one before it.
+        #: When the running scan started, and the last completed one.
         self._began_s, self._seen_s = 0.0, 0.0
         self._due_s = clock.monotonic_s()
         self._seen: dict[str, FileVersion] = {}
-        #: Complete files that were not entered.
+        #: Complete files that were not added yet.
         self._complete: list[tuple[str, FileVersion]] = []
         self._has_scanned = False
-        #: What is wrong with the folder; it may hold files that cannot be seen.
+        #: Why the folder could not be listed; it may contain unknown files.
         self._trouble = ""
         self._is_closed = False
 
@@ -159,7 +159,7 @@ class FolderLog:
         self._complete = [file for file in self._complete if file[0] not in self._entered]
 
     def _scan(self) -> None:
-        """Take over the scan that has ended, or begin the next one when it is due."""
+        """Process a scan that has ended, or start the next one when it is due."""
         if self._scanning is not None:
             if self._scanning.done():
                 scanned, self._scanning = self._scanning.result(), None
@@ -171,14 +171,14 @@ class FolderLog:
             self._scanning.add_done_callback(lambda _: self._wake())
 
     def _list(self) -> Scan:
-        """Look at all folders, of which some may be empty. Runs in the background."""
+        """List all folders, some of which may be empty. Runs in the background."""
         found: dict[str, FileVersion] = {}
         trouble, is_known = "", True
         for path in self._spec.path.split(SEVERAL):
             try:
                 found |= list_files(self._spec.format, path)
             except SourceNotFoundError as error:
-                if error.__cause__ is not None:  # else it is empty
+                if error.__cause__ is not None:  # without a cause the folder is empty
                     trouble = str(error)
                     is_known = is_known and isinstance(error.__cause__, FileNotFoundError)
         mine = {p.number for p in self._partitions}
@@ -190,10 +190,10 @@ class FolderLog:
         return Scan(files, trouble, is_known)
 
     def _compare(self, scan: Scan) -> None:
-        """Files that are as they were at the last scan are complete.
+        """Record as complete the files that are unchanged since the last scan.
 
         Raises:
-            FileTakenError: one that was taken is not as it was.
+            FileTakenError: a file that was added has changed.
         """
         self._trouble = scan.trouble
         self._check_taken(scan)
@@ -206,6 +206,7 @@ class FolderLog:
         self._seen, self._seen_s, self._has_scanned = fresh, self._began_s, True
 
     def _check_taken(self, scan: Scan) -> None:
+        """Raise if a file that was added has changed, or with the rule "kept", is deleted."""
         for path, then in self._entered.items():
             now = scan.files.get(path)
             if now is None and self._rule == "kept" and scan.is_known:
@@ -234,7 +235,7 @@ class FolderLog:
         return self._log_rows(mine, first, rows)
 
     def _log_rows(self, mine: _Partition, first: int, batch: pa.RecordBatch) -> LogRows:
-        """Rows of which the first stands at ``first``; bad ones beside the others."""
+        """Return a file's rows, the first at position ``first``; bad rows are separate."""
         positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
         following, width = first + batch.num_rows, len(self._spec.row_schema) + 2
         bad = bad_of(batch, width)
@@ -256,7 +257,7 @@ class FolderLog:
     def _origins(
         self, files: Sequence[tuple[str, FileVersion | None]], first: int, rows: int
     ) -> pa.RecordBatch | None:
-        """The file of these rows, if they may become dead letters."""
+        """Return the file of each row, if rows may become dead letters; else None."""
         assert self._spec.log is not None
         if not self._spec.log.keeps_origins:
             return None
@@ -266,7 +267,7 @@ class FolderLog:
         return pa.RecordBatch.from_arrays([sources, nothing, nothing], schema=ORIGIN)
 
     def _take(self, mine: _Partition) -> LogRows | None:
-        """Take over what was read; the gap behind a file if it has ended."""
+        """Store the rows that were read; at the end of a file, return the gap after it."""
         assert mine.reading is not None
         number = mine.read_to >> ROW_BITS
         reading, mine.reading = mine.reading, None
@@ -286,14 +287,14 @@ class FolderLog:
         return LogRows(np.empty(0, np.int64), empty_events(self._spec.row_schema), mine.read_to)
 
     def _begin(self, mine: _Partition) -> None:
-        """Read on in the background, if there is a file to read."""
+        """Start to read the next rows in the background, if there is a file to read."""
         if mine.reading is not None or mine.read_to >= mine.end or self._is_closed:
             return
         mine.reading = self._background.submit(lambda: self._read_file(mine))
         mine.reading.add_done_callback(lambda _: self._wake())
 
     def _read_file(self, mine: _Partition) -> pa.RecordBatch | None:
-        """The next rows of the file; None at its end. Runs in the background, one at a time."""
+        """Return the next rows of the file; None at its end. Called in the background only."""
         if mine.reader is None:
             path, version = mine.files[mine.read_to >> ROW_BITS]
             has_groups = self._spec.traits.has_row_groups
@@ -310,7 +311,7 @@ class FolderLog:
         return LogEnd(mine.end, self._seen_s)
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader: behind the files that were entered, which all who read it know."""
+        """See LogReader: the end of the added files; each instance reads it in the journal."""
         del since_s
         return self._partitions[partition].end
 
@@ -322,7 +323,7 @@ class FolderLog:
         mine.ahead, mine.read_to = None, position
 
     def lag(self, partition: int) -> int | None:
-        """See LogReader: known only if nothing is left."""
+        """See LogReader: known only if all rows were read."""
         mine = self._partitions[partition]
         return 0 if self._has_scanned and mine.next_position >= mine.end else None
 
@@ -332,7 +333,7 @@ class FolderLog:
         return self._trouble
 
     def close(self) -> None:
-        """See LogReader; a reader that is at work is closed when it returns."""
+        """See LogReader; a file whose read is running is closed afterwards."""
         self._is_closed = True
         for mine in self._partitions:
             if mine.reading is None:

@@ -1,4 +1,4 @@
-"""Which log a source reads: the partitions it has when a job is planned, and its reader."""
+"""Opens the log of a live source: its partitions at planning, and its reader."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Open = Callable[
 class LiveSource:
     """How live sources of one format are read."""
 
-    #: The partitions of the log when a job is planned, each from its first position.
+    #: Returns the log's partitions at planning, each from its first position.
     units: Callable[[SourceSpec], tuple[Unit, ...]]
-    #: A reader of the partitions of a source vertex; see :func:`open_log`.
+    #: Opens a reader for the partitions of a source vertex; see :func:`open_log`.
     open: Open
 
 
 def polled(open_rows: Callable[[SourceSpec, Unit, int], RowReader], look_every_s: float) -> Open:
-    """Read partitions again and again, ``look_every_s`` after a read that found no rows.
+    """Make a reader that polls partitions, ``look_every_s`` after a read that found no rows.
 
     ``open_rows(spec, unit, position)`` opens one partition at a position, in the background.
     """
@@ -71,7 +71,7 @@ def polled(open_rows: Callable[[SourceSpec, Unit, int], RowReader], look_every_s
     return open_log
 
 
-#: By format; other formats are folders that grow.
+#: By format; every other format is read from growing folders.
 LIVE_SOURCES = {
     "kafka": LiveSource(
         units=topic_units,
@@ -87,10 +87,10 @@ _FOLDER = LiveSource(units=folder_units, open=FolderLog)
 
 
 def discover_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """The units of a source; of a live log its partitions, each from its first position.
+    """Return the units of a source; for a live log its partitions, from their first positions.
 
     Raises:
-        LogNotFoundError, LogUnreachableError: of a log that could not be reached.
+        LogNotFoundError, LogUnreachableError: the log could not be reached.
         StreamEngineError: as :func:`rvertex.sources.discover.discover`.
     """
     return (
@@ -105,9 +105,9 @@ def open_log(
     wake: Callable[[], None],
     background: Background,
 ) -> LogReader:
-    """A reader of the partitions of a source vertex, each from its position on.
+    """Open a reader of the partitions of a source vertex, each from its position on.
 
-    ``wake`` is called, from any thread, when there may be something new.
+    ``wake`` is called, from any thread, when there may be new rows.
     """
     live = LIVE_SOURCES.get(source.spec.format, _FOLDER)
     return live.open(source, positions, clock, wake, background)

@@ -1,7 +1,7 @@
-"""Logs in a store, read while their writers let them grow: rows are looked for again and again.
+"""Polls logs in a store that other processes append to.
 
-Each partition reads ahead in the background, one read at a time; a position is a row's sequence
-number. What a row is, and what is wrong where there is none, says a :class:`RowReader`.
+Each partition reads ahead in the background, one read at a time. A position is a row's sequence
+number. A :class:`RowReader` decodes the rows and raises the errors of one kind of log.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
 
-#: Rows that are read ahead, per partition.
+#: Rows read ahead per partition.
 AHEAD_ROWS = 16_384
 
 
 class RowReader(Protocol):
-    """The rows of one partition from a position on. Runs in the background, one call at a time."""
+    """Reads the rows of one partition. Called in the background, one call at a time."""
 
     def read_next(self, rows_max: int) -> LogRows | None:
-        """The next rows, None if there are none yet.
+        """Return the next rows, None if there are none yet.
 
         Raises:
             StreamEngineError: as ``LogReader.read``.
@@ -52,7 +52,7 @@ class PolledLog:
         return self._partitions[partition].end
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader: where nothing more was found."""
+        """See LogReader: the position at which a read found no more rows."""
         end = self.end(partition)
         return end.position if end is not None and end.seen_s >= since_s else None
 
@@ -82,16 +82,16 @@ class PolledPartition:
         wake: Callable[[], None],
         background: Background,
     ) -> None:
-        """``open_rows``: a reader from a position on; called in the background.
+        """``open_rows``: opens a reader at a position; called in the background.
 
-        ``look_every_s``: least time from a look that found nothing to the next one.
+        ``look_every_s``: least time before the next read after one that found no rows.
         """
         self._position = position
         self._open_rows, self._look_every_s = open_rows, look_every_s
         self._clock, self._wake, self._background = clock, wake, background
         self._rows: RowReader | None = None
         self._reading: Future[LogRows | None] | None = None
-        #: When the read under way began, and when the next one may after one that found nothing.
+        #: When the running read started, and the earliest time of the next after an empty one.
         self._began_s, self._due_s = 0.0, clock.monotonic_s()
         self._ahead: LogRows | None = None
         self._end: LogEnd | None = None
@@ -124,7 +124,7 @@ class PolledPartition:
         self._ahead, self._position = None, position
 
     def close(self) -> None:
-        """Release the reader once the read under way is done; idempotent."""
+        """Close the reader once its running read is done; idempotent."""
         self._is_closed = True
         if self._reading is None:
             self._close_rows()
@@ -139,7 +139,7 @@ class PolledPartition:
             self._reading.add_done_callback(self._fetched)
 
     def _fetch(self) -> LogRows | None:
-        """The next rows. Runs in the background."""
+        """Read the next rows. Runs in the background."""
         if self._rows is None:
             first = self._position if self._ahead is None else self._ahead.next_position
             self._rows = self._open_rows(first)
@@ -150,7 +150,7 @@ class PolledPartition:
             self._wake()
 
     def _take(self, rows: LogRows | None) -> None:
-        """Take over what was read."""
+        """Process the result of a read."""
         self._ahead = rows
         self._end = None
         if rows is None:

@@ -1,8 +1,8 @@
-"""What a live log gives to a source vertex: rows with positions, and where the log says it ends.
+"""The interface of live logs for a source vertex: rows with positions, and the log's current end.
 
-Invariants: (1) positions of a partition grow, and may have gaps; (2) a log that is read again from
-a position gives the same rows with the same positions; (3) only the log says where it ends. Source:
-ADR 32.
+Invariants: (1) positions of a partition increase and may have gaps; (2) a log that is read again
+from a position returns the same rows at the same positions; (3) the end of a partition is reported
+by the log, never guessed from the time without rows. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.entries import LogEntry
     from rvertex.sources.versions import FileVersion
 
-#: The column of bad rows that says where they stand.
+#: The column of bad rows with their positions.
 DEAD_POSITION = "position"
-#: Where a row comes from, as dead letters have it.
+#: Columns of dead letters with a row's origin: source, message key and message value.
 ORIGIN = pa.schema([("source", pa.string()), ("key", pa.binary()), ("raw", pa.binary())])
 
 
@@ -29,10 +29,9 @@ ORIGIN = pa.schema([("source", pa.string()), ("key", pa.binary()), ("raw", pa.bi
 class LogRows:
     """The next rows of one log partition.
 
-    ``batch`` has the columns ``_vs, _ve`` and the payload, in the order of the log; ``positions``
-    (int64) says where each row stands. The partition goes on at ``next_position``, which lies past
-    all positions: what lies between without a row is a gap (or a row that could not be decoded).
-    ``batch`` may be empty.
+    ``batch`` has the columns ``_vs, _ve`` and the payload, in log order, and may be empty.
+    ``positions`` (int64) has the position of each row. ``next_position`` is greater than all of
+    them; positions in between without a row are a gap or a row that could not be decoded.
     """
 
     positions: np.ndarray
@@ -40,12 +39,12 @@ class LogRows:
     next_position: int
     #: Rows of that range that could not be decoded, with the columns of ``bad_rows.DEAD``.
     dead: pa.RecordBatch | None = None
-    #: With the columns :data:`ORIGIN`, a row for each of ``batch``: of sources that keep rows which
-    #: are too far ahead.
+    #: The origin of each row of ``batch``, columns :data:`ORIGIN`; only set for sources that keep
+    #: rows which start too far in the future as dead letters.
     origins: pa.RecordBatch | None = None
 
     def before(self, position: int) -> LogRows:
-        """What stands before ``position``, which becomes the next one if it was passed."""
+        """Return the rows before ``position``; ``next_position`` is then at most ``position``."""
         if self.next_position <= position:
             return self
         rows = int(self.positions.searchsorted(position))
@@ -56,7 +55,7 @@ class LogRows:
         return LogRows(self.positions[:rows], self.batch.slice(0, rows), position, dead, origins)
 
     def beyond(self, position: int) -> LogRows:
-        """What stands at ``position`` or behind it."""
+        """Return the rows at ``position`` or beyond."""
         rows = int(self.positions.searchsorted(position))
         dead = self.dead
         if dead is not None:
@@ -67,7 +66,7 @@ class LogRows:
 
 
 def joined_rows(pieces: Sequence[LogRows]) -> LogRows:
-    """Pieces that follow each other without a hole, as one."""
+    """Join pieces of which each starts at the previous one's ``next_position``."""
     if len(pieces) == 1:
         return pieces[0]
     dead = [piece.dead for piece in pieces if piece.dead is not None]
@@ -88,7 +87,7 @@ def _dead_positions(dead: pa.RecordBatch) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """At ``seen_s`` (monotonic clock) the log said that the partition ends at ``position``."""
+    """At ``seen_s`` (monotonic clock) the log reported that the partition ends at ``position``."""
 
     position: int
     seen_s: float
@@ -97,41 +96,41 @@ class LogEnd:
 class LogReader(Protocol):
     """Reads the partitions ``0..k-1`` of one source vertex; fetches in the background.
 
-    The vertex's host calls it from one thread. No call but ``close`` waits.
+    The vertex's host calls it from one thread. Only ``close`` may block.
     """
 
     def read(self, partition: int, rows_max: int) -> LogRows | None:
-        """The next 1 to ``rows_max`` rows, or a gap; None if there is nothing yet.
+        """Return the next 1 to ``rows_max`` rows, or a gap; None if there is nothing yet.
 
         Raises:
             SourceRowError: a row could not be decoded, and the source's ``on_error`` is "fail".
             LostInputError: the log no longer has the rows at the reader's position.
-            StreamEngineError: the log answers in a way that waiting does not mend.
+            StreamEngineError: the log reports an error that a retry does not fix.
         """
 
     def end(self, partition: int) -> LogEnd | None:
-        """What the log last said of its end, if all rows before it were given by ``read``."""
+        """Return the log's last reported end, if ``read`` has returned all rows before it."""
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """Where a partition may end that is to end now; None: it is not known yet.
+        """Return a position at which the partition can be ended now; None: not known yet.
 
-        The log has said so at ``since_s`` (monotonic clock) or later: whoever read the partition
-        before that time has read no row from there on.
+        The log reported this end at ``since_s`` (monotonic clock) or later. So an instance that
+        stopped reading before ``since_s`` has read no row from this position on.
         """
 
     def skip_to(self, partition: int, position: int) -> None:
-        """Go on at ``position``; what was fetched before it is dropped."""
+        """Continue at ``position``; fetched rows before it are dropped."""
 
     def lag(self, partition: int) -> int | None:
-        """Rows between what ``read`` gave and the log's end, as far as known."""
+        """Return the number of rows that ``read`` has not returned yet; None: unknown."""
 
     @property
     def log_partitions(self) -> int:
-        """How many partitions the whole log has by now; 0: that is not known, or never changes."""
+        """Number of partitions that the log has now; 0: unknown, or it never changes."""
 
     @property
     def waiting(self) -> str:
-        """What the reader waits for besides rows, such as a broker that is away; "" if nothing."""
+        """What the reader waits for other than rows, such as an unreachable broker; "": nothing."""
 
     def close(self) -> None:
         """Stop fetching; idempotent."""
@@ -139,7 +138,7 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file that is complete, and that no entry has named yet."""
+    """A complete file that no journal entry has added yet."""
 
     partition: int
     position: int
@@ -149,10 +148,10 @@ class FoundFile:
 
 @runtime_checkable
 class FileLog(Protocol):
-    """A log reader whose log is a list of files: it finds them, and reads those it was given."""
+    """A log that consists of files: it finds new files, and reads those that entries have added."""
 
     def found(self) -> Sequence[FoundFile]:
-        """Files to be entered next, in this order; the same until they are."""
+        """Return the files to add next, in this order; the same files until they are added."""
 
     def enter(self, entries: Sequence[LogEntry]) -> None:
-        """These "file" entries are durable: their rows follow."""
+        """Add the files of these "file" entries, which are durable; their rows follow."""

@@ -1,7 +1,8 @@
-"""Streams of another job, read while that job writes them: each stream a partition of its own.
+"""Reads the output streams of another job while that job writes them; each is one partition.
 
-Items come with their CTIs, so time passes as it did there, and ``CTI(INF_TIME)`` is the end. What
-is durable there never changes, whatever happens to the job: items computed again are equal.
+Items include their CTIs (watermarks), so this job's event time follows the other job's, and
+``CTI(INF_TIME)`` is the end. Durable items never change, even if the other job fails: it computes
+equal items again.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ from rvertex.sources.spec import Unit
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
 
-#: Least time from a look that found nothing to the next one; a look lists the folder.
+#: Least time before the next read after one that found no items; each read lists the folder.
 LOOK_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class GrowingStreams:
-    """The streams of an output that may still grow: their places, and the payload columns."""
+    """The streams of an output that may still grow: their URIs, and the payload columns."""
 
     places: tuple[str, ...]
     columns: pa.Schema
 
 
 def growing_streams(path: str) -> GrowingStreams:
-    """What a job writes, or has written, to ``path``: an output, or one stream.
+    """Return the streams that a job writes, or has written, to ``path``: an output or one stream.
 
     Raises:
-        SourceNotFoundError: no job has begun to write there.
-        CorruptSourceError: what the job has noted of its output cannot be read.
+        SourceNotFoundError: no job has written there yet.
+        CorruptSourceError: the job's description of its output cannot be read.
     """
     store = open_store(path)
     try:
@@ -85,7 +86,7 @@ def _claimed(path: str, claim: dict[str, Any]) -> GrowingStreams:
 
 
 def written_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """The streams of an output, each from the first item that its retention has kept."""
+    """Return the streams of an output, each from the first item that retention has kept."""
     places = growing_streams(spec.path).places
     return tuple(
         Unit(place, stream=k, first_seq=open_reader(place).next_seq, streams=len(places))
@@ -94,7 +95,7 @@ def written_units(spec: SourceSpec) -> tuple[Unit, ...]:
 
 
 class WrittenItems:
-    """A RowReader (:mod:`rvertex.sources.logs.polled`); a row is an item."""
+    """A RowReader (:mod:`rvertex.sources.logs.polled`); each row is an item."""
 
     def __init__(self, spec: SourceSpec, unit: Unit, position: int) -> None:
         self._spec, self._unit = spec, unit
@@ -122,7 +123,7 @@ class WrittenItems:
         return LogRows(positions, batch, items.next_seq)
 
     def _check_streams(self) -> None:
-        """Check that the output has the streams that it had, when nothing new is in this one."""
+        """Check, after a read without new items, that the output has no additional streams."""
         path, then = self._spec.path, self._unit.streams
         if then and not split_part(path)[1]:
             now = len(growing_streams(path).places)

@@ -1,1 +1,1 @@
-"""Kafka topics as live logs. The client's package is imported here alone."""
+"""Kafka topics as live logs. Only this package imports the Kafka client."""

@@ -1,4 +1,4 @@
-"""All rows of a topic's partition up to where its plan ends: what a batch reads."""
+"""Reads all rows of a topic's partition up to the end in the plan, for a batch job."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rvertex.sources.logs.kafka.reader import KafkaLog
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition
 
-#: A batch waits so long for the next row of a topic.
+#: Longest wait of a batch job for the next row of a topic.
 NEXT_ROW_S_MAX = 60.0
 _ROWS_MAX = 65_536
 
 
 def read_whole(partition: SourcePartition) -> pa.RecordBatch | None:
-    """All rows of the only unit of ``partition`` in order, None if there are none.
+    """Return all rows of the only unit of ``partition`` in order, None if there are none.
 
     Raises:
-        LogUnreachableError: nothing came for NEXT_ROW_S_MAX.
+        LogUnreachableError: no row arrived for NEXT_ROW_S_MAX.
         StreamEngineError: as :meth:`rvertex.sources.logs.protocol.LogReader.read`.
     """
     (unit,) = partition.units
@@ -33,7 +33,7 @@ def read_whole(partition: SourcePartition) -> pa.RecordBatch | None:
     batches: list[pa.RecordBatch] = []
     position = unit.first_seq
     try:
-        while position < unit.until:  # ends with the rows, or when none come
+        while position < unit.until:  # ends with the rows, or when none arrive
             came.clear()
             rows = reader.read(0, _ROWS_MAX)
             if rows is None:

@@ -1,10 +1,10 @@
-"""What was fetched of one partition and not read yet.
+"""The rows of one partition that were fetched but not read yet.
 
-The fetching thread puts pieces in, the vertex's thread takes rows out; both hold the lock of
+The fetching thread appends pieces, the vertex's thread removes rows. Both hold the lock of
 :class:`rvertex.sources.logs.kafka.reader.KafkaLog`.
 
-Invariants: (1) ``given <= fetched``; (2) pieces follow each other without a hole: each says where
-the next one begins.
+Invariants: (1) ``given <= fetched``; (2) pieces are contiguous: each one's ``next_position`` is
+where the next one starts.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.protocol import LogRows
 
-#: A partition with so much in its buffer is not fetched, until half of it was read.
+#: A partition with this number of buffered rows is not fetched until half of them were read.
 BUFFERED_ROWS_MAX = 64_000
 BUFFERED_BYTES_MAX = 16 << 20
 
 
 class PartitionBuffer:
-    """The pieces of one partition, in order."""
+    """The pieces of one partition, in order of position."""
 
     def __init__(self, partition: int, position: int, until: int | None) -> None:
-        #: The log's number of the partition.
+        #: Partition number in the topic.
         self.partition = partition
         self.until = until
-        #: Next position to give, and to fetch.
+        #: Next position to return from ``take``, and next position to fetch.
         self.given = self.fetched = position
-        #: What reading ends with, once all pieces were given.
+        #: Error to raise once all pieces were returned.
         self.error: StreamEngineError | None = None
         self.is_paused = False
         self._pieces: deque[LogRows] = deque()
@@ -48,11 +48,11 @@ class PartitionBuffer:
 
     @property
     def is_done(self) -> bool:
-        """Nothing more is to be fetched."""
+        """Whether nothing more will be fetched."""
         return self.error is not None or (self.until is not None and self.fetched >= self.until)
 
     def put(self, rows: LogRows) -> None:
-        """The next piece; what was fetched already, or lies behind the end, is left out."""
+        """Append a piece, without rows that were fetched before or are beyond the end."""
         if rows.next_position <= self.fetched or self.is_done:
             return
         rows = rows.beyond(self.fetched)
@@ -64,10 +64,10 @@ class PartitionBuffer:
         self._pieces.append(rows)
 
     def take(self, rows_max: int) -> LogRows | None:
-        """The next rows; rows that share a position stay together.
+        """Remove and return the next rows; rows that share a position stay together.
 
         Raises:
-            StreamEngineError: all pieces were given, and this is what comes next.
+            StreamEngineError: all pieces were returned, and the reader has failed.
         """
         if not self._pieces:
             if self.error is not None:
@@ -84,7 +84,7 @@ class PartitionBuffer:
         return rows
 
     def _with_whole_pieces(self, rows: LogRows, rows_max: int) -> LogRows:
-        """The rows and the pieces behind them that fit: who is behind takes larger steps."""
+        """Append whole pieces that fit within ``rows_max``, so a slow vertex takes larger steps."""
         taken, left = [rows], rows_max - rows.batch.num_rows
         while self._pieces and self._pieces[0].batch.num_rows <= left:  # ends with the pieces
             taken.append(self._pop())
@@ -103,7 +103,7 @@ class PartitionBuffer:
         self._bytes += _bytes_of(rows)
 
     def skip_to(self, position: int) -> None:
-        """Drop what was fetched, and go on at ``position``."""
+        """Drop all fetched rows and continue at ``position``."""
         self._pieces.clear()
         self._rows = self._bytes = 0
         self.given = self.fetched = position
@@ -116,7 +116,7 @@ def _bytes_of(rows: LogRows) -> int:
 
 
 def _cut(rows: LogRows, rows_max: int) -> int | None:
-    """Where to cut so that at most ``rows_max`` rows are before it, if a cut is needed."""
+    """Return where to cut so that at most ``rows_max`` rows precede; None: no cut needed."""
     if rows.batch.num_rows <= rows_max:
         return None
     position = int(rows.positions[rows_max])

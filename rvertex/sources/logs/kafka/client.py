@@ -1,6 +1,6 @@
-"""The door to confluent-kafka: a consumer of given partitions, and questions about a topic.
+"""The only importer of confluent-kafka: a consumer of assigned partitions, and metadata requests.
 
-Questions are asked at once and answered later, so that a reader never waits for a broker.
+Metadata requests are asynchronous, so a reader never blocks on a broker.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
-#: A message of the client. Its types allow for a place of None, which no message has.
+#: A message of the client. Its type stubs allow None for topic and offset, which never occurs.
 Message: TypeAlias = Any
-#: A broker that has not answered a question by then is asked again.
+#: Time-out of a metadata request, after which it is sent again.
 ASK_S_MAX = 5.0
-#: So long a fetch waits for more once it has a message. A message a step costs the vertex about
-#: half a millisecond of a core each, so a thousand a second would fill one.
+#: How long a fetch collects more messages after the first. A step costs the vertex about half a
+#: millisecond of a core, so a thousand messages a second, one per step, would fill half a core.
 FETCH_MORE_S = 0.002
-#: A topic whose broker gives topics no ids.
+#: Topic id that brokers without topic ids report.
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 NO_ANSWER = "no answer"
-#: As brokers say it. What the client says itself may only mean that it has not reached one.
+#: Error codes of brokers. The client's own codes may only mean that no broker was reached.
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"}
 _REFUSED = {"TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "_AUTHENTICATION"}
 _REFUSED |= {
@@ -43,7 +43,7 @@ _REFUSED |= {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a question has no answer."""
+    """Why a request has no response."""
 
     reason: str
     is_missing: bool = False
@@ -51,7 +51,7 @@ class Failure:
 
 
 class Pending:
-    """A question that was asked; ``None`` until it is answered."""
+    """A request; its results are None until it is done."""
 
     def __init__(self, futures: Mapping[int, Future[Any]]) -> None:
         self._futures = futures
@@ -60,7 +60,7 @@ class Pending:
         return all(future.done() for future in self._futures.values())
 
     def answers(self, timeout_s: float) -> dict[int, Any] | Failure:
-        """What was answered for each partition, or the first failure."""
+        """Return the response for each partition, or the first failure."""
         from confluent_kafka import OFFSET_INVALID, KafkaException
 
         found = {}
@@ -72,16 +72,16 @@ class Pending:
             except NoAnswerError:
                 return Failure(NO_ANSWER)
             if getattr(found[partition], "offset", 0) == OFFSET_INVALID:
-                return Failure(NO_ANSWER)  # as the client says it of some that timed out
+                return Failure(NO_ANSWER)  # the client reports some time-outs with this error
         return found
 
 
 class _Said:
-    """What the client said last of its connections."""
+    """The last error that the client reported about its connections."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self.text, self._secrets = "", secrets
-        #: A broker refused the user, and nothing was answered since.
+        #: Rejection of the credentials, if no request has succeeded since.
         self.refusal: Failure | None = None
 
     def __call__(self, error: KafkaError) -> None:
@@ -91,19 +91,19 @@ class _Said:
 
 
 class Client:
-    """Connections to the brokers of one topic; whoever opens them closes them.
+    """Connections to the brokers of one topic; the owner must close them.
 
-    The thread that ends them must be one of ours: the library has a thread that answers questions,
-    and aborts the process if that one frees the last reference. The garbage collector runs in
-    whichever thread comes along, so nothing in a cycle may hold them.
+    They must be closed in one of our threads: the library aborts the process if its own thread,
+    which completes requests, frees the last reference. The garbage collector runs in any thread,
+    so connections must not be part of a reference cycle.
     """
 
     def __init__(self, topic: str, config: Mapping[str, str]) -> None:
-        """``config`` is resolved.
+        """``config``: client options, with secrets resolved.
 
         Raises:
             ClientMissingError: the library is not installed.
-            LogUnreachableError: it does not take the options, such as a file that is not there.
+            LogUnreachableError: the library rejects an option, such as a missing file.
         """
         try:
             from confluent_kafka import KafkaException
@@ -126,12 +126,12 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Leave the brokers; what was asked is not answered any more, nor may more be asked."""
+        """Disconnect; pending requests get no response, and no new ones are allowed."""
         del self._admin
 
     @property
     def trouble(self) -> str:
-        """What was last found wrong with the connections."""
+        """The last connection error."""
         return self._said.text
 
     @trouble.setter
@@ -140,19 +140,19 @@ class Client:
 
     @property
     def refusal(self) -> Failure | None:
-        """Why brokers refuse the user, if nothing was answered since they did."""
+        """Why brokers reject the credentials, if no request has succeeded since."""
         return self._said.refusal
 
     def forget_refusal(self) -> None:
-        """Something was answered."""
+        """Clear the rejection, because a request has succeeded."""
         self._said.refusal = None
 
     def poll(self) -> None:
-        """Take in what the client has to say."""
+        """Run the client's pending callbacks."""
         self._admin.poll(0)
 
     def ask_topic(self) -> Pending:
-        """Ask for the topic: the answer 0 is its id and its partitions."""
+        """Request the topic's metadata; response 0 contains its id and its partitions."""
         from confluent_kafka import TopicCollection
 
         names = TopicCollection([self.topic])
@@ -166,9 +166,9 @@ class Client:
         *,
         is_committed: bool = True,
     ) -> Pending:
-        """Ask for offsets: "earliest", "latest", or at a time in ms.
+        """Request offsets: "earliest", "latest", or those at a time in ms.
 
-        ``is_committed``: the latest is where the first open transaction begins.
+        ``is_committed``: "latest" is the start of the first open transaction.
         """
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -183,10 +183,10 @@ class Client:
         return Pending({where.partition: future for where, future in found.items()})
 
     def consumer(self) -> TopicConsumer:
-        """A reader of the topic.
+        """Open a consumer of the topic.
 
         Raises:
-            LogUnreachableError: it does not take the options.
+            LogUnreachableError: the library rejects an option.
         """
         from confluent_kafka import KafkaException
 
@@ -206,7 +206,7 @@ def _options_error(
 
 
 class TopicConsumer:
-    """Reads given partitions of one topic."""
+    """Reads assigned partitions of one topic."""
 
     def __init__(self, topic: str, options: dict[str, Any]) -> None:
         from confluent_kafka import Consumer
@@ -215,14 +215,14 @@ class TopicConsumer:
         self._consumer = Consumer(options)
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets, none is paused; what was fetched is dropped."""
+        """Read these partitions from these offsets, unpaused; drop messages fetched before."""
         from confluent_kafka import TopicPartition
 
         self._consumer.assign([TopicPartition(self._topic, p, at) for p, at in positions.items()])
-        self.resume(list(positions))  # in the library a pause outlives the assignment
+        self.resume(list(positions))  # the library keeps a pause across assignments
 
     def fetch(self, rows_max: int, wait_s: float) -> list[Message]:
-        """Up to ``rows_max`` messages: waits for the first, and a moment for what comes with it."""
+        """Return up to ``rows_max`` messages: wait for the first, then shortly for more."""
         found = self._consumer.consume(1, wait_s)
         if found and rows_max > 1:
             found += self._consumer.consume(rows_max - 1, FETCH_MORE_S)
@@ -235,7 +235,7 @@ class TopicConsumer:
         self._consumer.resume(self._places(partitions))
 
     def commit(self, positions: Mapping[int, int]) -> None:
-        """Tell the group's offsets to the broker, without waiting."""
+        """Commit the group's offsets to the broker, without waiting."""
         from confluent_kafka import TopicPartition
 
         places = [TopicPartition(self._topic, p, at) for p, at in positions.items()]
@@ -251,16 +251,16 @@ class TopicConsumer:
 
 
 def failure(error: KafkaError) -> Failure:
-    """What an error means for a reader."""
+    """Convert an error of the client."""
     name = error.name()
     return Failure(error.str(), name in _MISSING, name in _REFUSED or error.fatal())
 
 
 def is_end(error: KafkaError) -> bool:
-    """It only says that a partition was read to its end."""
+    """Whether the error only reports that a partition was read to its end."""
     return bool(error.code() == error._PARTITION_EOF)
 
 
 def is_out_of_range(error: KafkaError) -> bool:
-    """The broker has no record at the position that was asked for."""
+    """Whether the broker has no record at the requested offset."""
     return error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")

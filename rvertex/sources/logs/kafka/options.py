@@ -1,4 +1,4 @@
-"""Options of the Kafka client: which ones a user may give, and the values that we choose."""
+"""Options of the Kafka client: which ones users may set, and our values for others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 SERVERS = "bootstrap.servers"
 GROUP = "group.id"
-#: Begins options that the client does not know: they are of the schema registry.
+#: Prefix of options of the schema registry, which are not passed to the client.
 REGISTRY = "schema.registry."
-#: Options on which the exactness of a source rests, and why no one else sets them.
+#: Options that exactly-once reading depends on, each with the reason why users must not set it.
 OWNED: Mapping[str, str] = {
     SERVERS: "use servers= instead",
     "isolation.level": "a source reads committed records only",
@@ -34,13 +34,13 @@ OWNED: Mapping[str, str] = {
 _DEFAULTS: Mapping[str, str | int | bool] = {
     GROUP: "streamscope",
     "fetch.error.backoff.ms": 100,
-    # Where a partition ends is said by fetches that find nothing; the default is half a second.
+    # An empty fetch is how the end of a partition is detected; the default is half a second.
     "fetch.wait.max.ms": 50,
     # The default of a second would starve a reader that empties the client's queue sooner.
     "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 32_768,
     "reconnect.backoff.max.ms": 1_000,
-    # What is wrong is said in the status of the job.
+    # Errors are shown in the status of the job, so the client need not log them.
     "log_level": 2,
 }
 _READER: Mapping[str, str | int | bool] = {
@@ -51,13 +51,13 @@ _READER: Mapping[str, str | int | bool] = {
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
-#: What brokers take as the name of a topic.
+#: Topic names that brokers allow.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OF_CONSUMERS = (GROUP, "fetch.", "queued.", "check.crcs", "max.poll.interval.ms", "session.")
 
 
 def topic_fault(name: str) -> str | None:
-    """Why no broker has a topic of this name; None: one may have."""
+    """Return why brokers do not allow a topic of this name; None: they do."""
     if _TOPIC.fullmatch(name) is not None and name not in (".", ".."):
         return None
     return (
@@ -67,19 +67,19 @@ def topic_fault(name: str) -> str | None:
 
 
 def topic_of(spec: SourceSpec) -> str:
-    """The topic of a source, whose path is ``kafka://servers/topic``."""
+    """Return the topic of a source whose path is ``kafka://servers/topic``."""
     return spec.path.rpartition("/")[2]
 
 
 def owned(name: str) -> str | None:
-    """Why a user may not set the option, or None if he may."""
+    """Return why users must not set the option, or None if they may."""
     if name.endswith("_cb") or name == "logger":
         return "a plan holds no functions of the client"
     return OWNED.get(name)
 
 
 def resolved(config: Mapping[str, str]) -> dict[str, str]:
-    """The options with the secrets that they name.
+    """Return the options with the values of their secrets.
 
     Raises:
         MissingSecretError: this process cannot read one.
@@ -88,12 +88,12 @@ def resolved(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def consumer_options(config: Mapping[str, str]) -> dict[str, str | int | bool]:
-    """The options of a reader; ``config`` is resolved."""
+    """Return the options of a consumer; ``config`` has resolved secrets."""
     return {**_DEFAULTS, **_of_client(config), **_READER}
 
 
 def admin_options(config: Mapping[str, str]) -> dict[str, str | int | bool]:
-    """The options of whoever only asks for offsets and names; ``config`` is resolved."""
+    """Return the options for metadata requests only; ``config`` has resolved secrets."""
     given = {**_DEFAULTS, **_of_client(config)}
     return {k: v for k, v in given.items() if not k.startswith(_OF_CONSUMERS)}
 

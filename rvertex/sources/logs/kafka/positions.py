@@ -1,4 +1,4 @@
-"""Where a job begins to read a topic, and where it ends: found once, when the job is planned."""
+"""Computes at planning at which offsets a job starts to read a topic, and at which it ends."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.kafka.client import Pending
     from rvertex.sources.spec import SourceSpec
 
-#: Options of the source: "earliest", "latest", "time:<us>" or "offsets:<JSON>".
+#: Options of the source; values: "earliest", "latest", "time:<us>" or "offsets:<JSON>".
 START, UNTIL = "start", "until"
-#: Planning waits for brokers so long.
+#: Longest wait for brokers at planning.
 PLAN_S_MAX = 15.0
-#: A job that is resumed waits so long to hear of partitions that were added.
+#: Longest wait of a resumed job for the number of partitions, to detect added ones.
 ADDED_S_MAX = 3.0
 _POLL_S = 0.05
 _US_PER_MS = 1_000
 
 
 def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
-    """A unit for each partition of the topic, from where it is read and until where.
+    """Return a unit for each partition of the topic, with its start and end offset.
 
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
-        InvalidPositionsError: ``start`` or ``until`` names no place of the topic.
+        InvalidPositionsError: ``start`` or ``until`` is no position of the topic.
     """
     with _client(spec) as client:
-        client.consumer().close()  # as its options are checked when it is made, and not before
+        client.consumer().close()  # the library checks options only when it opens a consumer
         planner = _Planner(spec, client)
         topic = planner.ask(client.ask_topic)[0]
         partitions = sorted(partition.id for partition in topic.partitions)
@@ -63,9 +63,9 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
 
 
 def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
-    """A unit for each partition that the topic has got since these were planned.
+    """Return a unit for each partition that was added to the topic after ``known`` was planned.
 
-    Each is read from its first record on, wherever the job began: when that was, there was none.
+    An added partition is read from its first record, because it did not exist at the job's start.
 
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
@@ -74,7 +74,7 @@ def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
         topic = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_topic)[0]
     topic_id, had = str(topic.topic_id), {unit.log_id for unit in known}
     if had != {"" if topic_id == NO_ID else topic_id}:
-        return ()  # another topic of that name, which its reader tells
+        return ()  # a new topic of the same name; the reader reports the error
     partitions = sorted({partition.id for partition in topic.partitions})
     log_id, planned = had.pop(), {unit.stream for unit in known}
     return tuple(
@@ -85,7 +85,7 @@ def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
 
 
 def ends_of(spec: SourceSpec, partitions: Sequence[int]) -> dict[int, int]:
-    """Where each of these partitions ends now, for readers of committed records.
+    """Return the current end offset of each partition, for readers of committed records.
 
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
@@ -101,7 +101,7 @@ def _client(spec: SourceSpec) -> Client:
 
 
 class _Planner:
-    """Asks the brokers of one source, for so long as planning may take."""
+    """Requests to the brokers of one source, within the time that planning may take."""
 
     def __init__(self, spec: SourceSpec, client: Client, wait_s: float | None = None) -> None:
         self.client = client
@@ -110,7 +110,7 @@ class _Planner:
         self._deadline_s = time.monotonic() + self._wait_s
 
     def ask(self, question: Any, *given: Any) -> dict[int, Any]:
-        """The answers, asked for again while brokers are away."""
+        """Return the responses; retry while brokers are unreachable."""
         while True:  # ends at the deadline
             found = self._answers(question(*given))
             if not isinstance(found, Failure):
@@ -134,10 +134,11 @@ class _Planner:
         return pending.answers(0)
 
     def _is_young(self) -> bool:
+        """Whether less than a second has passed, in which responses are polled more often."""
         return self._deadline_s - time.monotonic() > self._wait_s - 1
 
     def positions(self, role: str, text: str, partitions: list[int]) -> dict[int, int] | None:
-        """An offset for each partition; None if the text is empty."""
+        """Return an offset for each partition; None if ``text`` is empty."""
         if not text:
             return None
         if text in ("earliest", "latest"):
@@ -156,7 +157,7 @@ class _Planner:
         return given
 
     def check(self, starts: dict[int, int], partitions: list[int]) -> None:
-        """Reading can begin there."""
+        """Check that the topic has records, or its end, at these offsets."""
         first = self._offsets(partitions, "earliest")
         end = self._offsets(partitions, "latest")
         for p in partitions:
@@ -172,7 +173,7 @@ class _Planner:
         return {p: int(answer.offset) for p, answer in found.items()}
 
     def _at_time(self, partitions: list[int], time_ms: int) -> dict[int, int]:
-        """The first record of that time or later; if there is none, the end."""
+        """Return the first record at or after that time; the end if there is none."""
         end = self._offsets(partitions, "latest")
         found = self._offsets(partitions, max(0, time_ms))
         return {p: min(found[p], end[p]) if found[p] >= 0 else end[p] for p in partitions}

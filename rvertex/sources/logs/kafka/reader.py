@@ -1,11 +1,11 @@
-"""The reader of a source vertex: fetches its partitions of a topic in a thread of its own.
+"""The reader of a source vertex: fetches its partitions of a topic in a separate thread.
 
-The thread takes messages from the client, decodes them, and puts rows into a bounded buffer for
-each partition. A partition whose buffer is full is paused at the client; if all are full the thread
-takes no message at all. So a slow vertex makes brokers keep what it cannot take.
+The thread polls messages from the client, decodes them, and appends rows to a bounded buffer for
+each partition. A partition whose buffer is full is paused at the client. If all are full, the
+thread polls no messages. So a slow vertex leaves messages on the brokers (back-pressure).
 
-The client's consumer belongs to no group: the plan says which partitions it reads and from where.
-Offsets are committed for those who watch a group's lag, and nothing of ours reads them.
+The consumer joins no group: the plan defines its partitions and offsets. Offsets are committed only
+so that users can monitor a group's lag; the job never reads them.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogEnd, LogRows
     from rvertex.sources.spec import SourcePartition
 
-#: An option of the source: how long the brokers may be away, us. 0: for ever.
+#: Option of the source: how long brokers may be unreachable, us. 0: forever.
 AWAY_MAX_US = "away_max_us"
-#: Messages that are taken from the client and decoded together.
+#: Most messages polled from the client and decoded together.
 FETCH_ROWS_MAX = 10_000
-#: The thread looks at least so often whether it is to do something else.
+#: Longest wait for messages before the thread checks for other work.
 FETCH_WAIT_S = 0.05
 COMMIT_EVERY_S = 5.0
-#: A client that cannot reach its brokers takes long to close; it is left behind.
+#: Longest wait for a client to close, which is slow without brokers; then it is abandoned.
 CLOSE_S_MAX = 3.0
-#: A registry that did not answer is asked again so often.
+#: Pause before a request to a schema registry is repeated.
 RETRY_S = 1.0
 _ON_LOST = 'set on_lost="skip" to count them and continue, or start a new job'
 BOUNDS: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
@@ -71,7 +71,7 @@ class KafkaLog:
         clock: Clock,
         wake: Callable[[], None],
     ) -> None:
-        """``positions``: where to go on in each of the partition's units."""
+        """``positions``: next offset to read, per unit of the partition."""
         spec = partition.spec
         assert spec.log is not None, spec.path
         config = resolved(dict(spec.log.config))
@@ -96,14 +96,14 @@ class KafkaLog:
         self._lock = threading.Lock()
         self._has_room = threading.Condition(self._lock)
         self._is_closed = False
-        #: The consumer is to be assigned anew, because a partition goes on elsewhere.
+        #: The consumer must be assigned again, because a partition continues at another offset.
         self._moved = True
         self._trouble = ""
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"fetch {self._name}", daemon=True)
         self._thread.start()
 
-    # ---- what the vertex calls
+    # ---- called by the vertex's thread
 
     def read(self, partition: int, rows_max: int) -> LogRows | None:
         with self._has_room:
@@ -154,7 +154,7 @@ class KafkaLog:
             self._has_room.notify()
         self._thread.join(CLOSE_S_MAX)
 
-    # ---- the fetching thread
+    # ---- in the fetching thread
 
     def _run(self) -> None:
         try:
@@ -165,7 +165,7 @@ class KafkaLog:
                 self._commit(consumer)
             finally:
                 consumer.close()
-        except BaseException as error:  # the vertex's thread raises it
+        except BaseException as error:  # raised again in the vertex's thread
             self._failed = error
             self._wake()
         finally:
@@ -194,7 +194,7 @@ class KafkaLog:
             self._wake()
 
     def _pace(self, consumer: TopicConsumer) -> None:
-        """Pause partitions with full buffers, and those that are done; resume the others."""
+        """Pause partitions that are done or whose buffers are full; resume the others."""
         full = [b for b in self._buffers if not b.is_paused and (b.is_full or b.is_done)]
         if full:
             consumer.pause([b.partition for b in full])
@@ -222,7 +222,7 @@ class KafkaLog:
             self._take_error(message)
 
     def _by_partition(self, messages: list[Message]) -> dict[int, list[Message]]:
-        """The client gives runs of messages of one partition, so they are cut, not dealt out."""
+        """Group messages; the client returns runs of one partition, so slices suffice."""
         if len(self._buffers) == 1:
             return {self._buffers[0].partition: messages}
         numbers = np.array([message.partition() for message in messages], np.int64)
@@ -235,7 +235,7 @@ class KafkaLog:
 
     @staticmethod
     def _ends_of(errors: list[Message]) -> dict[int, int]:
-        """How far partitions were read to their ends: there is no row up to there."""
+        """Return the end offset of each partition that was read to its end."""
         return {m.partition(): m.offset() for m in errors if is_end(m.error())}
 
     def _put(self, buffer: PartitionBuffer, messages: list[Message], end: int) -> None:
@@ -251,7 +251,7 @@ class KafkaLog:
             _timestamps(messages),
             _getter(messages, "headers"),
         )
-        while not self._is_closed:  # ends when the registry answers, if one is asked
+        while not self._is_closed:  # ends when the schema registry has answered
             try:
                 rows, error = self._decoder.decode(decoded)
             except LogUnreachableError as unreachable:
@@ -285,12 +285,12 @@ class KafkaLog:
             self._client.trouble = told.reason
 
     def _out_of_range(self, buffer: PartitionBuffer, reason: str) -> StreamEngineError | None:
-        """The broker has no row where the partition goes on: it is gone, or the topic is new."""
+        """Handle a fetch at an offset without a record: it was deleted, or the topic is new."""
         bounds = []
         for at in BOUNDS:
             answers = self._client.ask_offsets([buffer.partition], at).answers(ASK_S_MAX)
             if isinstance(answers, Failure):
-                self._moved = True  # ask again, by fetching from there again
+                self._moved = True  # retry the fetch at the same offset
                 return None
             bounds.append(int(answers[buffer.partition].offset))
         first, end = bounds
@@ -312,7 +312,7 @@ class KafkaLog:
     def _commit(self, consumer: TopicConsumer) -> None:
         self._committed_s = self._clock.monotonic_s()
         if self._commits and not self._state.waiting:
-            with contextlib.suppress(Exception):  # it is for people who watch, and comes again
+            with contextlib.suppress(Exception):  # for monitoring only, and repeated later
                 consumer.commit({b.partition: b.given for b in self._buffers})
 
 

@@ -1,7 +1,7 @@
-"""What the brokers last said of a topic: its ends, whether it is still the one that was planned.
+"""Polls the brokers for the ends of a topic's partitions, and whether the topic was replaced.
 
-Invariant: an end is as old as the question that it answers, not as the answer; so no row was
-written before it and is missing from it.
+Invariant: an end counts from the time of its request, not of its response. So every row that was
+written before that time is before the end.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from rstream.errors import StreamEngineError
     from rvertex.sources.logs.kafka.client import Client, Pending
 
-#: The ends are asked for so often; and so often while a partition gets nothing, as a silent one
-#: promises what the others had reached when its end was asked for.
+#: Period of requests for ends. It is shorter while a partition gets no rows: a silent partition
+#: promises the time that the others had reached when its end was requested.
 ENDS_EVERY_S, ENDS_OF_SILENT_EVERY_S = 0.25, 0.1
-#: Whether the topic is still the same is asked so often.
+#: Period of requests for the topic's id.
 IDENTITY_EVERY_S = 1.0
-#: A broker that has not answered for so long is said to be away.
+#: Time without a response after which a broker is reported as unreachable.
 AWAY_S_MIN = 2.0
-#: A topic may be unknown to a broker for a while, as after a change of leaders.
+#: How long a topic may be unknown to the brokers, such as after a change of leaders.
 MISSING_S_MAX = 10.0
-#: So often an end has to lie before what was read until we believe it.
+#: Number of responses with an end before the read offset after which the topic counts as replaced.
 SHRUNK_TIMES = 3
 
 
 class TopicState:
-    """Asks again and again, from the fetching thread; the vertex's thread reads the answers."""
+    """Sends requests from the fetching thread; the vertex's thread reads the results."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class TopicState:
         away_s_max: float | None,
         clock: Clock,
     ) -> None:
-        """``topic_id``: "" if it is not known. ``away_s_max``: None waits for ever."""
+        """``topic_id``: "" if unknown. ``away_s_max``: None waits forever."""
         self._client, self._clock = client, clock
         self._partitions = partitions
         self._topic_id = topic_id
         self._away_s_max = away_s_max
-        #: The ends of what is committed, and of all that was written.
+        #: Requests for the ends of committed records, and of all records.
         self._ends: tuple[Pending, Pending] | None = None
         self._ends_asked_s = -ENDS_EVERY_S
         self._fetched: Mapping[int, int] = {}
@@ -62,18 +62,18 @@ class TopicState:
         self._answered_s = self._clock.monotonic_s()
         self._missing_since_s: float | None = None
         self._shrunk = 0
-        #: How many partitions the topic has; 0: no broker has said so yet.
+        #: Number of partitions of the topic; 0: unknown yet.
         self.log_partitions = 0
         self._trouble = ""
         self.ends: dict[int, LogEnd] = {}
-        #: Partitions with records that are not committed yet, so their ends are none.
+        #: Partitions with uncommitted records, so their committed ends are not final.
         self.open: set[int] = set()
-        #: Why reading cannot go on.
+        #: Why reading has failed; None: it has not.
         self.error: StreamEngineError | None = None
 
     @property
     def waiting(self) -> str:
-        """What keeps the broker from answering, if it does not."""
+        """Why no broker answers; "": one does."""
         now_s = self._clock.monotonic_s()
         if self._missing_since_s is not None:
             return f"topic {self._client.topic}: the broker does not know it at present"
@@ -84,7 +84,7 @@ class TopicState:
         return f"Kafka at {self._client.servers}: no answer for {away_s:.0f} s{reason}"
 
     def poll(self, fetched: Mapping[int, int]) -> None:
-        """Take in answers, and ask what is due; ``fetched``: the next position by partition."""
+        """Process responses and send due requests; ``fetched``: next offset by partition."""
         self._client.poll()
         now_s = self._clock.monotonic_s()
         if self._ends is not None and all(pending.done() for pending in self._ends):
@@ -145,13 +145,13 @@ class TopicState:
             self._answered_s = now_s
         self._trouble = self._client.trouble or failure.reason
         refusal = failure if failure.is_refused else self._client.refusal
-        if refusal is not None:  # the question was given up after ASK_S_MAX, so it has lasted
+        if refusal is not None:  # persistent: the request was retried for ASK_S_MAX
             self.refuse(refusal)
         if failure.is_missing and self._missing_since_s is None:
             self._missing_since_s = now_s
 
     def refuse(self, failure: Failure) -> None:
-        """A broker does not allow what was asked of it."""
+        """Fail, because a broker rejects a request."""
         self.error = self.error or LogRefusedError(f"topic {self._client.topic}", failure.reason)
 
     def _check_limits(self, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""The columns of a topic whose messages refer to a schema registry."""
+"""Reads from a schema registry the columns of a topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def registered_columns(topic: str, config: Mapping[str, str]) -> pa.Schema:
-    """Columns for the newest schema of the topic's values, which the registry calls TOPIC-value.
+    """Return the columns of the newest schema of the topic's values (subject TOPIC-value).
 
     Raises:
         LogNotFoundError, LogUnreachableError: naming the registry.
