@@ -1,4 +1,4 @@
-"""``when(c).then(x).when(d).then(y).otherwise(z)``: a value by the first condition that holds."""
+"""``when(c).then(x).when(d).then(y).otherwise(z)``: the value of the first true condition."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """``when(condition)``, waiting for its ``then``."""
+    """``when(condition)``, which needs a ``then``."""
 
     before: tuple[Node, ...]
     condition: Node
 
     def then(self, value: ExprLike) -> Then:
-        """The value where the condition holds."""
+        """Set the value for rows where the condition is true."""
         return Then((*self.before, self.condition, as_node(value)))
 
 
@@ -31,14 +31,14 @@ class Then:
     pairs: tuple[Node, ...]
 
     def when(self, condition: ExprLike) -> When:
-        """Another condition, asked where none before it holds."""
+        """Add a condition for rows where no earlier condition is true."""
         return When(self.pairs, as_node(condition))
 
     def otherwise(self, value: ExprLike) -> Expr:
-        """The value where no condition holds (``None``: null)."""
+        """Set the value for rows where no condition is true (``None``: null)."""
         return Expr(Call("when", (*self.pairs, as_node(value))))
 
 
 def when(condition: ExprLike) -> When:
-    """``when(c).then(x).when(d).then(y).otherwise(z)``."""
+    """Begin a choice: ``when(c).then(x).when(d).then(y).otherwise(z)``."""
     return When((), as_node(condition))

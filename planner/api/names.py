@@ -1,4 +1,4 @@
-"""Checks of what users name: columns, labels, keys, aggregates; and their resolved expressions."""
+"""Checks and resolves what users name: columns, labels, keys, aggregates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABEL_CHARACTERS_MAX = 40
 
 
 def checked_label(label: str) -> str:
-    """A label that is valid in stream ids and paths."""
+    """Check a label; it must be valid in stream ids and paths."""
     good = label and all(c.isascii() and (c.isalnum() or c in "-_") for c in label)
     if not good or len(label) > LABEL_CHARACTERS_MAX:
         raise InvalidPlanError(
@@ -30,7 +30,7 @@ def checked_label(label: str) -> str:
 
 
 def require(schema: pa.Schema, column: str, where: str) -> pa.DataType:
-    """The type of ``column``."""
+    """Return the type of ``column``; raise if the schema does not have it."""
     if column not in schema.names:
         if not isinstance(column, str):
             raise InvalidPlanError(f"{where}() takes the name of a column, not {column!r:.80}")
@@ -39,7 +39,7 @@ def require(schema: pa.Schema, column: str, where: str) -> pa.DataType:
 
 
 def require_distinct(names: Iterable[str], where: str) -> None:
-    """No name twice."""
+    """Raise if a name occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -48,27 +48,27 @@ def require_distinct(names: Iterable[str], where: str) -> None:
 
 
 def resolved(value: ExprLike, schema: pa.Schema) -> Node:
-    """The expression with its types, over ``schema``."""
+    """Resolve an expression: look up its columns in ``schema`` and infer its types."""
     return resolve(as_node(value), schema)
 
 
 def text_of(value: Expr, schema: pa.Schema) -> Expr:
-    """A text that is the same for equal values, and for no others; null for null.
+    """Return a string expression that is equal for equal values only; null for null.
 
     Raises:
-        InvalidPlanError: bytes, which need not be text.
+        InvalidPlanError: the values are bytes, which need not be valid text.
     """
     kind = resolved(value, schema).type
     types = pa.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         raise InvalidPlanError(f"{value} is {kind}: rows are told apart by text; decode it before")
-    plain = value + 0.0 if types.is_floating(kind) else value  # -0.0 is 0.0
+    plain = value + 0.0 if types.is_floating(kind) else value  # makes -0.0 and 0.0 equal
     shown = plain.cast("string")
     return shown.str.length().cast("string") + ":" + shown
 
 
 def resolved_predicate(value: ExprLike, schema: pa.Schema) -> Node:
-    """Resolve a filter's condition, which has to be true or false."""
+    """Resolve a filter's condition; raise if it is not boolean."""
     node = resolved(value, schema)
     if node.type == pa.null():
         return cast_to(node, pa.bool_())
@@ -80,7 +80,7 @@ def resolved_predicate(value: ExprLike, schema: pa.Schema) -> Node:
 def resolved_columns(
     schema: pa.Schema, columns: Sequence[str | Expr], named: Mapping[str, ExprLike]
 ) -> dict[str, Node]:
-    """Columns by output name: positional ones under their own, the others as given."""
+    """Resolve columns by output name: positional ones under their own name, others by keyword."""
     pairs: list[tuple[str, Node]] = []
     for column in columns:
         if isinstance(column, str):
@@ -103,19 +103,19 @@ def resolved_columns(
 def with_columns(
     plan: LogicalNode, columns: Sequence[Expr], named: Mapping[str, ExprLike]
 ) -> Project:
-    """All columns, with these added or replaced."""
+    """Add columns, or replace those of the same name, and keep all others."""
     added = resolved_columns(plan.schema, columns, named)
     return Project(plan, tuple({**dict(identity_columns(plan.schema)), **added}.items()))
 
 
 def require_groupable(name: str, node: Node) -> None:
-    """Keys are values that can be hashed and compared."""
+    """Raise if a value cannot be a key: keys must be hashed and compared."""
     if pa.types.is_nested(node.type):
         raise InvalidPlanError(f"group_by({name!r}): a key cannot be {node.type}")
 
 
 def require_aggregable(function: str, name: str, node: Node) -> None:
-    """The aggregate takes values of this type."""
+    """Raise if the aggregate does not take values of this type."""
     kind = node.type
     definition = FUNCTIONS[function]
     good = not pa.types.is_null(kind) and definition.takes(kind)
@@ -135,7 +135,7 @@ def _rank_type(kind: pa.DataType) -> pa.DataType:
 
 
 def aligned(plans: Sequence[LogicalNode]) -> tuple[LogicalNode, ...]:
-    """The plans with the columns of the first, in common types, in its order."""
+    """Return the plans with the columns of the first, in its order, cast to common types."""
     first = plans[0].schema
     types: dict[str, pa.DataType] = {f.name: f.type for f in first}
     for plan in plans[1:]:
@@ -155,7 +155,7 @@ def aligned(plans: Sequence[LogicalNode]) -> tuple[LogicalNode, ...]:
 
 
 def converted(plan: LogicalNode, types: Mapping[str, pa.DataType]) -> LogicalNode:
-    """The plan with just the columns of ``types``, in that order and those types."""
+    """Return the plan with only the columns of ``types``, in that order, cast to those types."""
     if list(types.items()) == [(f.name, f.type) for f in plan.schema]:
         return plan
     fields = [(name, Column(name, plan.schema.field(name).type)) for name in types]
@@ -171,5 +171,5 @@ def _name_of(expr: Expr, schema: pa.Schema) -> str:
 
 
 def _last(name: str, schema: pa.Schema) -> str:
-    """A column's own name; of a field of a struct, as ``meta.ua``, that of the field."""
+    """Return the name of a column; of a struct's field such as ``meta.ua``, the field's name."""
     return name if name in schema.names else name.rpartition(".")[2]

@@ -1,6 +1,6 @@
-"""Sinks: where an answer goes; the methods of a stream that make a :class:`Query`.
+"""Outputs: where a result is written; the methods of a stream that make a :class:`Query`.
 
-A sink is an rStream with a ``TableForm``: :mod:`rvertex.host.environment` opens it,
+A query writes an rStream with a ``TableForm``: :mod:`rvertex.host.environment` opens it,
 :mod:`rstream.format` writes it.
 """
 
@@ -35,7 +35,7 @@ OutputMode = Literal["append", "overwrite", "error"]
 
 
 class Outputs:
-    """What a stream can be written to."""
+    """The outputs of a stream."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -76,7 +76,7 @@ class Outputs:
         return self._query(place, cti_every, None)
 
     def to_rstream(self, uri: str, *, cti_every: Duration | None = None) -> Query:
-        """The answer as rStreams under ``uri``: a row for every item, with technical columns."""
+        """Write the result as rStreams under ``uri``: one row per item, with technical columns."""
         return self._query(str(uri), cti_every, None)
 
     def deliver(
@@ -86,10 +86,10 @@ class Outputs:
         end: str | None = DEFAULT,
         cti_every: Duration | None = None,
     ) -> Query:
-        """The answer in the job's folder, its rows delivered to each of ``destinations``, too.
+        """Write the result to the job's folder, and deliver its rows to each of ``destinations``.
 
-        They are made by :mod:`planner.api.sinks`, as ``ss.sinks.kafka(...)``. Rows leave as soon as
-        they are computed, and each arrives once. They have the columns of ``to_parquet()``.
+        Destinations are made by :mod:`planner.api.sinks`, such as ``ss.sinks.kafka(...)``. Rows are
+        delivered as soon as they are computed, each once, with the columns of ``to_parquet()``.
         """
         if not destinations:
             raise InvalidPlanError("deliver() takes destinations, such as sinks.kafka(...)")
@@ -100,7 +100,7 @@ class Outputs:
         check_names(destinations)
         return replace(self._query(None, cti_every, form), deliveries=destinations)
 
-    # A destination of :mod:`planner.api.sinks` is a method of a stream, with the same options.
+    # Each destination of :mod:`planner.api.sinks` is also a method, with the same options.
     to_kafka = delivers(sinks.kafka)
     to_postgres = delivers(sinks.postgres)
     to_function = delivers(sinks.function)
@@ -115,7 +115,7 @@ class Outputs:
         end: str | None,
         cti_every: Duration | None,
     ) -> Query:
-        """The answer in the job's folder, and from there in another one."""
+        """Write the result to the job's folder, and publish or deliver it to another folder."""
         if mode not in ("append", "overwrite", "error"):
             raise InvalidPlanError(f'mode={mode!r}: it is one of "append", "overwrite", "error"')
         if path is None:

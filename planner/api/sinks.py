@@ -1,7 +1,7 @@
-"""Destinations of rows: ``from planner import sinks``; for :meth:`Stream.deliver`.
+"""Destinations of rows, for :meth:`Stream.deliver`: ``from planner import sinks``.
 
-Each function returns a frozen spec; nothing is connected here. Name a secret as ``env:NAME`` or
-``file:/PATH``: the process that delivers reads it, and no plan holds it.
+Each function returns a frozen spec and connects to nothing. Pass a secret as ``env:NAME`` or
+``file:/PATH``: the delivering process reads it, and no plan contains it.
 """
 
 from __future__ import annotations
@@ -57,22 +57,24 @@ def kafka(
     config: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> KafkaSink:
-    """A topic of Kafka, which must exist.
+    """Deliver to a Kafka topic, which must exist.
 
-    ``mode="transactions"``: rows and progress in one transaction; readers of committed records get
-    each row once. ``mode="headers"``: without transactions; records have the headers ``stream``
-    and ``seq``, so a reader can drop repeated records after a failure. ``key``: columns of the
-    record's key; rows of one key stay in order. Without it, an output partition goes to one
-    partition of the topic. ``upsert``: for compacted topics; the value of a key is its row that is
-    alive, written when it begins, and a tombstone (no value) when it ends and the key has no other
-    row at that instant. ``changes``: rows come when they begin and when they end, with a column
-    ``op``: ``+I``, ``-D``, and with ``key`` ``-U`` and ``+U``. ``format="debezium-json"``: change
-    events of Debezium. ``config``: settings of librdkafka, such as ``linger.ms``. ``name``: the
-    delivery's name, which identifies its progress; by default ``kafka:TOPIC``.
+    ``mode="transactions"``: write rows and progress in one transaction; consumers that read
+    committed records get each row once. ``mode="headers"``: without transactions; records have the
+    headers ``stream`` and ``seq``, by which a consumer can drop the records that a failure repeats.
+    ``key``: columns of the record's key; rows of one key stay in order. Without ``key``, each
+    output partition goes to one partition of the topic.
+
+    ``upsert``: for compacted topics. A row is written under its key when it begins. When it ends
+    and the key has no other row at that instant, a tombstone (no value) is written. ``changes``:
+    rows are written when they begin and when they end, with a column ``op``: ``+I``, ``-D``, and
+    with ``key`` also ``-U`` and ``+U``. ``format="debezium-json"``: change events of Debezium.
+    ``config``: settings of librdkafka, such as ``linger.ms``. ``name``: the delivery's name, which
+    identifies its progress; by default ``kafka:TOPIC``.
 
     ``on_bad_row``: for rows that the broker rejects, such as too large ones. ``"fail"`` ends the
-    delivery; ``"dead_letter"`` keeps the row with the reason and continues:
-    ``ss.read_dead_letters(root, name)`` reads these rows.
+    delivery. ``"dead_letter"`` keeps the row with the reason and continues;
+    ``ss.read_dead_letters(root, name)`` returns these rows.
     """
     settings = tuple(sorted((str(k), str(v)) for k, v in (config or {}).items()))
     return KafkaSink(
@@ -91,13 +93,13 @@ def postgres(
     changes: bool = False,
     name: str = "",
 ) -> PostgresSink:
-    """A table of PostgreSQL; rows and progress are written in one transaction.
+    """Deliver to a PostgreSQL table; rows and progress are written in one transaction.
 
-    ``mode="upsert"``: the table holds the rows of the answer that are alive, one per ``key``. A row
-    is inserted or replaced when it begins. When it ends and its key has no other row, ``deletes``
-    decides: ``"delete"`` removes it, ``"mark"`` sets its end column, ``"ignore"`` keeps it as it
-    is. ``changes``: as in :func:`kafka`, for ``mode="append"``. ``name`` and ``on_bad_row``: as in
-    :func:`kafka`; the name is ``postgres:TABLE`` by default.
+    ``mode="upsert"``: the table holds the rows of the result that are valid now, one per ``key``. A
+    row is inserted or replaced when it begins. When it ends and its key has no other row,
+    ``deletes`` decides: ``"delete"`` removes it, ``"mark"`` sets its end column, ``"ignore"`` keeps
+    it as it is. ``changes``: as in :func:`kafka`, for ``mode="append"``. ``name`` and
+    ``on_bad_row``: as in :func:`kafka`; the name is ``postgres:TABLE`` by default.
     """
     return PostgresSink(dsn, table, mode, _names(key), name, deletes, on_bad_row, changes)
 
@@ -109,18 +111,18 @@ def function(
     name: str = "",
     on_bad_row: OnRefused = "fail",
 ) -> FunctionSink:
-    """Calls ``fn(first_seq, batch)`` with rows in the order of a partition, where the job runs.
+    """Call ``fn(first_seq, batch)`` with rows in the order of a partition, where the job runs.
 
-    ``first_seq`` counts the items of the partition. After a failure the last call may be repeated,
-    with the same number and the same rows; ranges of calls do not overlap. A function with a
-    parameter ``stream`` also gets the partition, since several call it: store ``(stream,
+    ``first_seq`` is the number of the batch's first item in its partition. After a failure the last
+    call may be repeated, with the same number and the same rows; calls never overlap in part. A
+    function with a parameter ``stream`` also gets the name of the partition: store ``(stream,
     first_seq)`` to process each row once. A call that raises is retried, unless no retry can help:
     a mistake such as NameError, or an HTTP status such as 401.
 
-    A call refuses its rows if it raises a ValueError, TypeError, LookupError, ArithmeticError,
+    A call rejects its rows if it raises a ValueError, TypeError, LookupError, ArithmeticError,
     AttributeError or AssertionError, or HTTP's 400, 413, 414 or 422. Such a call must have no
-    effect. ``on_bad_row``: as in :func:`kafka`; with ``"dead_letter"`` smaller calls find the row.
-    ``changes``: as in :func:`kafka`.
+    effect. ``on_bad_row``: as in :func:`kafka`; with ``"dead_letter"`` the rows are tried again in
+    smaller calls to find the bad ones. ``changes``: as in :func:`kafka`.
     """
     if not callable(fn):
         raise InvalidSinkError("function", f"it takes a function, not {fn!r}")
@@ -143,9 +145,9 @@ def parquet(
     changes: bool = False,
     name: str = "",
 ) -> ParquetSink:
-    """A folder of clean tables, on a disk or an object store; other jobs may add to it as well.
+    """Write Parquet files to a folder, on a disk or an object store; other jobs may add to it too.
 
-    A file is written when ``roll`` has gone by since the last one, or ``roll_rows`` rows have come.
+    A file is written ``roll`` after the previous one, or when ``roll_rows`` rows are buffered.
     ``changes``: as in :func:`kafka`.
     """
     return ParquetSink(path, duration_us(roll) / 1e6, roll_rows, name, changes)
@@ -159,10 +161,11 @@ def registry(
     shards: int = 1,
     replicas: int = 3,
 ) -> RegistrySpec:
-    """A registry of ids on NATS servers with JetStream, which all sites name alike.
+    """A registry of delivered ids on NATS servers with JetStream, which all sites share by name.
 
-    ``keep``: ids older than that, compared with the newest one, are refused and collected.
-    ``shards``: of a registry that does not exist yet. ``replicas``: servers that have each entry.
+    ``keep``: the largest age of an id, compared with the newest one. Older ids are rejected, and
+    their entries are deleted. ``shards``: their number, if the registry does not exist yet.
+    ``replicas``: the number of servers that store each entry.
     """
     urls = _names(servers)
     if not urls or not name.replace("-", "").replace("_", "").isalnum():
@@ -173,7 +176,7 @@ def registry(
 
 
 def open_registry(registry: RegistrySpec) -> IdRegistry:
-    """Connect to a registry: its undelivered ids, releases, and the number of its shards."""
+    """Connect to a registry to read its undelivered ids, its releases, and its number of shards."""
     from rvertex.registry.once import opened_registry
 
     return opened_registry(registry)
@@ -182,21 +185,21 @@ def open_registry(registry: RegistrySpec) -> IdRegistry:
 def once(
     to: SinkSpec, *, id: str, at: str, registry: RegistrySpec, on_old: OnOld = "fail"
 ) -> OnceSink:
-    """Rows for ``to`` whose ids no other site delivers: each id leaves one of the sites.
+    """Deliver each id from only one of several sites that run the same query.
 
-    Run the same query at several sites. Each claims the ids of its rows in the registry before it
-    writes them, and skips rows whose ids another site has. ``id``: a column of texts or integers.
-    ``at``: a column with the event time of the id, equal at all sites.
+    Each site claims the ids of its rows in the registry before it writes them to ``to``, and skips
+    rows whose ids another site has claimed. ``id``: a column of strings or integers. ``at``: a
+    column with the event time of the id, equal at all sites.
 
-    ``on_old``: for rows that are older than the registry keeps, so that it cannot know whether
-    another site has delivered them. ``"fail"`` ends the delivery, ``"skip"`` leaves them out: a
-    site that was away for longer needs it to catch up.
+    ``on_old``: for rows older than the registry's ``keep``, where it cannot know whether another
+    site delivered them. ``"fail"`` ends the delivery; ``"skip"`` drops them, which a site needs to
+    catch up after a longer outage.
     """
     return OnceSink(to, id, at, registry, on_old)
 
 
 def avro_schema(query: Query) -> str:
-    """The Avro schema, as JSON, of the records that ``to_kafka(..., format="avro")`` writes."""
+    """Return the Avro schema, as JSON, of the records of ``to_kafka(..., format="avro")``."""
     form = only_output(query, "avro_schema()").plan.form
     if form is None:
         raise InvalidSinkError("avro", "the query has technical columns, so nothing delivers it")

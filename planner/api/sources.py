@@ -1,4 +1,4 @@
-"""Sources as users describe them, turned into plan nodes: columns, times, lateness, items."""
+"""Checks what users declare of sources, and builds plan nodes: columns, times, lateness, items."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SchemaLike: TypeAlias = Any
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 TimeColumn = str | Expr
 PARTITIONS_MAX = 1024
-#: The delay is found by looking at all times when the job is planned.
+#: Planning the job reads all times to find the delay.
 AUTO = "auto"
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
 
@@ -85,13 +85,13 @@ class FileOptions(EventOptions):
 
     #: Types that override the types in the files.
     schema: SchemaLike | None = None
-    #: What becomes of rows that cannot become events.
+    #: What to do with rows that cannot become events.
     on_bad_row: OnBadRow = "fail"
     #: How far ahead of the clock a row may start; None: no limit.
     max_ahead: Duration | None = None
-    #: Whether files that come later are read too, as they come.
+    #: Whether the job also reads files that appear while it runs.
     follow: bool = False
-    #: What a partition that has fallen silent promises, and after how long.
+    #: What a partition promises that got no row for ``idle_after``.
     idle: Idle = "follow"
     idle_after: Duration = "2s"
     #: How often a folder is listed.
@@ -110,9 +110,9 @@ class FileOptions(EventOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class JsonOptions(FileOptions):
-    """The options of files of text."""
+    """The options of files whose format is text."""
 
-    #: As Python calls it.
+    #: An encoding by its name in Python.
     encoding: str = UTF_8
 
     def reader_options(self, format: Format) -> dict[str, OptionValue]:
@@ -138,12 +138,12 @@ class CsvOptions(JsonOptions):
         return own | super().reader_options(format)
 
 
-#: Of lines of text: they are in order.
+#: The options of lines of text: their times are line numbers, so no row is late.
 TEXT = FileOptions(vs=None, delay="0s")
 
 
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
-    """A source node over files; reads the first file's columns."""
+    """A source node over files; reads the columns of the first file."""
     path, shown = _path_of(paths)
     found_options = given.reader_options(format).items()
     options = tuple(sorted((*found_options, *not_null_option(given.schema))))
@@ -179,10 +179,10 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
 
 
 def _check_delimiter(time: str, found: pa.Schema) -> None:
-    """Refuse a header with one name that contains another delimiter.
+    """Raise if the header is one name that contains another delimiter, so that names are joined.
 
     Raises:
-        InvalidPlanError: the time is one of its parts.
+        InvalidPlanError: the time column is one of the joined names.
     """
     (name, *others) = found.names
     for delimiter in () if others else (";", "\t", "|"):
@@ -193,7 +193,7 @@ def _check_delimiter(time: str, found: pa.Schema) -> None:
 
 
 def _path_of(paths: Paths) -> tuple[str, str]:
-    """One path or several as a source has them, and as people read them."""
+    """Return one path or several as the source stores them, and as messages print them."""
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.fspath(path) for path in several]
     if not names or any(SEVERAL in name for name in names):
@@ -203,7 +203,7 @@ def _path_of(paths: Paths) -> tuple[str, str]:
 
 
 def _log_spec(given: FileOptions) -> LogSpec:
-    """How a growing folder is read."""
+    """Return how a growing folder is read."""
     if given.delay == AUTO:
         raise InvalidPlanError(
             f"follow=True with delay={given.delay!r}: live sources need an explicit delay; "
@@ -218,7 +218,7 @@ def _log_spec(given: FileOptions) -> LogSpec:
 
 
 def not_null_option(schema: SchemaLike | None) -> tuple[tuple[str, OptionValue], ...]:
-    """The option with the columns of a schema that are not nullable; empty if all are."""
+    """Return the option that names the columns of a schema that must have values, or no option."""
     names = [f.name for f in schema if not f.nullable] if isinstance(schema, pa.Schema) else []
     return ((NOT_NULL, json.dumps(names)),) if names else ()
 
@@ -238,10 +238,10 @@ def without_nulls(plan: LogicalNode, columns: Sequence[str]) -> LogicalNode:
 
 
 def checked_delimiter(given: str) -> None:
-    """The delimiter of CSV fields.
+    """Check the delimiter of CSV fields.
 
     Raises:
-        InvalidPlanError: nothing that can.
+        InvalidPlanError: it is not one ASCII character, or is a quote or a line end.
     """
     if not isinstance(given, str) or len(given) != 1 or not given.isascii() or given in '"\r\n':
         raise InvalidPlanError(
@@ -250,10 +250,10 @@ def checked_delimiter(given: str) -> None:
 
 
 def checked_encoding(encoding: str) -> str:
-    """The encoding of text as sources have it.
+    """Return the canonical name of an encoding.
 
     Raises:
-        InvalidPlanError: there is none of that name.
+        InvalidPlanError: Python has no encoding of that name.
     """
     try:
         return plain_name(encoding)
@@ -265,7 +265,7 @@ def checked_encoding(encoding: str) -> str:
 
 
 def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:
-    """What becomes of bad rows.
+    """Check what to do with bad rows.
 
     Raises:
         InvalidPlanError: there is no such policy.
@@ -276,7 +276,7 @@ def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:
 
 
 def checked_idle(idle: Idle) -> Idle:
-    """What a silent partition promises.
+    """Check what a silent partition promises.
 
     Raises:
         InvalidPlanError: there is no such policy.
@@ -287,7 +287,7 @@ def checked_idle(idle: Idle) -> Idle:
 
 
 def idle_after_us(idle_after: Duration) -> int:
-    """After how long without a row a partition may be idle, us."""
+    """Return the time without a row after which a partition is idle, us."""
     return positive_duration_us(idle_after, what="idle_after")
 
 
@@ -298,7 +298,7 @@ def _folder_options(given: FileOptions) -> tuple[tuple[str, OptionValue], ...]:
 
 
 def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
-    """Where it comes from; a fixed one, us, or 0; the quantile of an estimated one: "p99" is 0.99.
+    """Return the delay's origin, its fixed length in us or 0, and its quantile ("p99": 0.99).
 
     Only a source with an end can be scanned for its delay; live sources need an explicit one.
     """
@@ -316,12 +316,12 @@ def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The columns as nullable; the source checks which of them must have values."""
+    """Return the columns as nullable; the source itself checks that required values are there."""
     return pa.schema([pa.field(f.name, f.type) for f in schema])
 
 
 def stream_source(uri: str, given: FileOptions) -> Source:
-    """A source node over the streams of another job, or over a log of rows that were pushed."""
+    """A source node over the streams of another job, or over a log of pushed rows."""
     if holds_log(uri):
         if given.vs is None:
             raise InvalidPlanError(
@@ -349,7 +349,7 @@ def stream_source(uri: str, given: FileOptions) -> Source:
 
 
 def _overridden(found: pa.Schema, given: SchemaLike | None, path: str) -> pa.Schema:
-    """The columns found in the files, with the types that were given for some of them."""
+    """Return the columns found in the files, with the types of ``given`` where it has one."""
     for f in schema_of(given) if given is not None else ():
         at = found.get_field_index(f.name)
         if at < 0:

@@ -1,7 +1,7 @@
-"""The fluent interface: a :class:`Stream` is built up, a sink makes it a :class:`Query`.
+"""The fluent interface: methods of :class:`Stream` add steps, an output makes a :class:`Query`.
 
-Every method returns a new stream over the old one and checks names and types at once, so a mistake
-is reported at the line that made it. Nothing runs here.
+Every method returns a new stream and checks column names and types at once, so an error points at
+the line with the mistake. Nothing runs here.
 """
 
 from __future__ import annotations
@@ -92,13 +92,14 @@ class Stream(
         return Stream(replace(self.plan, label=naming.checked_label(label)))
 
     def filter(self, predicate: ExprLike) -> Stream:
-        """The events for which ``predicate`` is true (null is not)."""
+        """Keep the events for which ``predicate`` is true; false and null drop the event."""
         return Stream(Filter(self.plan, naming.resolved_predicate(predicate, self.schema)))
 
     def select(self, *columns: str | Expr, **named: ExprLike) -> Stream:
-        """Just these columns: names, and expressions under the names they are given.
+        """Keep only these columns: names, or expressions under the name of their keyword.
 
-        ``select("id", price=col("cost"))``; behind a name a plain value, a text too, is a literal.
+        ``select("id", price=col("cost"))``. A plain value of a keyword, even a string, is a
+        literal.
         """
         if not columns and not named:
             raise InvalidPlanError("select() takes at least one column")
@@ -106,11 +107,11 @@ class Stream(
         return Stream(Project(self.plan, tuple(picked.items())))
 
     def with_columns(self, *columns: Expr, **named: ExprLike) -> Stream:
-        """All columns, with these added or replaced."""
+        """Add columns, or replace those of the same name, and keep all others."""
         return Stream(naming.with_columns(self.plan, columns, named))
 
     def drop(self, *columns: str) -> Stream:
-        """All columns but these."""
+        """Remove these columns and keep all others."""
         for column in columns:
             naming.require(self.schema, column, "drop")
         kept = tuple((n, c) for n, c in identity_columns(self.schema) if n not in columns)
@@ -126,15 +127,15 @@ class Stream(
         return Stream(Project(self.plan, renamed))
 
     def explode(self, column: str, *, outer: bool = False, position: str | None = None) -> Stream:
-        """One event per element of the list in ``column``, or per pair of a map.
+        """Return one event per element of the list in ``column``, or per pair of a map.
 
-        Nothing comes of an empty list or null; with ``outer`` one event with null does.
-        ``position``: a new column for the places of the elements, from 0.
+        An empty or null list drops its event; ``outer`` keeps the event, with null as the element.
+        ``position``: a new column with the index of each element, from 0.
         """
         return Stream(exploded(self.plan, column, is_outer=outer, position=position))
 
     def union(self, *others: Stream) -> Stream:
-        """The events of all; equal columns, in any order."""
+        """Merge the events of all streams; their columns must be equal, in any order."""
         branches = naming.aligned([self.plan, *(other.plan for other in others)])
         return Stream(Union(branches)) if others else self
 
@@ -149,20 +150,20 @@ class Stream(
         how: str = "inner",
         where: ExprLike | None = None,
     ) -> Stream:
-        """Pairs with equal keys whose lifetimes overlap; each pair lives in the overlap.
+        """Pair events with equal keys whose lifetimes overlap; a pair is valid for the overlap.
 
-        With ``on`` the key columns appear once; other columns of ``other`` whose name is taken get
-        the suffix ``_right``. Null keys match nothing. ``how="left"`` adds the events of this
-        stream for the time they have no match, with null in the columns of ``other``;
-        ``how="anti"`` gives those alone, without columns of ``other``. ``where`` is a further
-        condition on a match, over the columns that a pair has.
+        With ``on`` the key columns appear once. Other columns of ``other`` whose name is taken get
+        the suffix ``_right``. Null keys match nothing. ``how="left"`` also emits each event of this
+        stream for the time in which it has no match, with null in the columns of ``other``.
+        ``how="anti"`` emits only these, without columns of ``other``. ``where`` is a further
+        condition on a pair.
 
-        ``within=(lo, hi)`` compares starts in place of lifetimes, the *interval join*: a row of
-        ``other`` matches if it starts ``lo`` to ``hi`` after this stream's event, inclusive;
-        negative is before it. Keys are optional. A pair is a point at the later of both starts.
-        ``how`` may also be "right", "full" and "semi" (this stream's events with a match). A row
-        without a match is emitted once, as a point at the last instant at which a match was
-        possible.
+        ``within=(lo, hi)`` compares starts instead of lifetimes, the *interval join*: a row of
+        ``other`` matches if it starts ``lo`` to ``hi`` after this stream's event, both inclusive;
+        negative means before it. Keys are then optional. A pair is a point event at the later of
+        both starts. ``how`` may also be "right", "full" and "semi" (this stream's events with a
+        match). A row without a match is emitted once, as a point event at the last instant at which
+        a match was possible.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join() takes another stream, not {other!r}")
@@ -182,13 +183,14 @@ class Stream(
         tolerance: Duration | None = None,
         how: str = "left",
     ) -> Stream:
-        """Each event with the event of ``other`` that started nearest to its start.
+        """Pair each event with the event of ``other`` that started nearest to its start.
 
-        ``strategy``: "backward" takes the last at or before the start, "forward" the first at or
-        after it, "nearest" the nearest, on ties the latest. ``tolerance`` bounds the distance; the
-        last two strategies need it, because an event waits this long. ``by``: equal columns; null
-        matches nothing. Without a match the columns of ``other`` are null; ``how="inner"`` drops
-        such events. Columns are named as in :meth:`join`.
+        ``strategy``: "backward" takes the last event at or before the start, "forward" the first at
+        or after it, "nearest" the nearest, on ties the latest. ``tolerance`` is the greatest
+        distance in time; "forward" and "nearest" need it, because an event waits this long for its
+        match. ``by``: key columns that must be equal; null matches nothing. Without a match the
+        columns of ``other`` are null; ``how="inner"`` drops such events. Columns are named as in
+        :meth:`join`.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"join_asof() takes another stream, not {other!r}")
@@ -208,17 +210,18 @@ class Stream(
         within: Duration | None = None,
         subset: Mapping[str, Sequence[str]] | None = None,
     ) -> Stream:
-        """Rows of a partition that follow one another as ``pattern`` says: MATCH_RECOGNIZE.
+        """Find sequences of rows in each partition that match ``pattern``, as MATCH_RECOGNIZE does.
 
-        Rows are in order of time; of those that start together ``order_by`` says which comes first,
-        then the order of the stream does. ``define`` has a condition for each variable of the
-        pattern; one without takes any row. See :func:`rows_of`, :func:`prev`, :func:`classifier`.
+        Rows are ordered by their start. ``order_by`` orders rows that start together; on ties they
+        keep the order of the stream. ``define`` maps variables of the pattern to conditions; a
+        variable without one matches any row. See :func:`rows_of`, :func:`prev`, :func:`classifier`.
 
-        ``rows``: "one" row per match, with the keys and ``measures``; "all" rows of a match with
-        all columns, "all_without_empty" leaves out empty matches, "all_with_unmatched" adds the
-        rows in no match. ``after_match``: "past_last_row", "to_next_row", "to_first A" or
-        "to_last A". ``within``: the last row starts at most that much later than the first.
-        Each result is a point at the start of the last row of its match.
+        ``rows``: "one" row per match, with the keys and ``measures``; "all" rows of a match, with
+        all columns; "all_without_empty" omits empty matches, "all_with_unmatched" adds the rows
+        outside of all matches. ``after_match``, where the next match may begin: "past_last_row",
+        "to_next_row", "to_first A" or "to_last A". ``within``: the longest time from the start of a
+        match's first row to the start of its last. Each result is a point event at the start of its
+        match's last row.
         """
         keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
         order = (order_by,) if isinstance(order_by, str | Expr | Ordering) else tuple(order_by)
@@ -240,26 +243,26 @@ class Stream(
         return self._changed(Shift(duration_us(duration, what="shift")))
 
     def set_duration(self, duration: Duration) -> Stream:
-        """Events that all live for ``duration`` from their start on."""
+        """Set the length of all events to ``duration``, counted from their start."""
         return self._changed(SetDuration(positive_duration_us(duration, what="set_duration")))
 
     def extend(self, duration: Duration) -> Stream:
-        """Ends later by ``duration``; earlier if it is negative, and what is empty is deleted."""
+        """Move ends later by ``duration``, earlier if it is negative; drop events left empty."""
         return self._changed(Extend(duration_us(duration, what="extend")))
 
     def point_at_end(self) -> Stream:
-        """A point at the instant at which each event has ended; events without end give none."""
+        """Replace each event by a point event at its end; drop events that never end."""
         return self._changed(PointAtEnd())
 
     def chop(self, period: Duration, offset: Duration = 0) -> Stream:
-        """Events cut at every ``offset + k * period``; they must end."""
+        """Cut events at every ``offset + k * period``; all events must have an end."""
         length = positive_duration_us(period, what="chop")
         return self._changed(Chop(length, duration_us(offset, what="offset")))
 
     def stitch(self, on: str | Sequence[str] | None = None) -> Stream:
-        """Merge events of a key whose lifetimes touch or overlap; the first one's payload stays.
+        """Merge events of a key whose lifetimes touch or overlap; keep the payload of the first.
 
-        ``on`` names the key columns; None: all of them. Null is a key like any other.
+        ``on`` names the key columns; None: all columns. Null is a key like any other.
         """
         names = self.schema.names if on is None else [on] if isinstance(on, str) else list(on)
         for name in names:
@@ -268,10 +271,10 @@ class Stream(
         return Stream(StitchNode(self.plan, tuple(dict.fromkeys(names))))
 
     def clip(self, other: Stream, *, on: str | Sequence[str]) -> Stream:
-        """Events cut at the start of the first later event of ``other`` with equal keys.
+        """End each event at the start of the first later event of ``other`` with equal keys.
 
-        A match that starts together with an event does not cut it, so ``s.clip(s, on="k")`` lets
-        every event last until the next of its key. Null keys match nothing.
+        An event of ``other`` with the same start does not end it, so ``s.clip(s, on="k")`` keeps
+        every event until the next event of its key starts. Null keys match nothing.
         """
         if not isinstance(other, Stream):
             raise InvalidPlanError(f"clip() takes another stream, not {other!r}")
@@ -284,27 +287,27 @@ class Stream(
         keys: Mapping[str, int] | None = None,
         max_duration: Duration | None = None,
     ) -> Stream:
-        """Statistics of a source for the planner; call it right behind ``from_...``.
+        """Give the planner statistics of a source; call it right behind ``from_...``.
 
-        ``rate``: events per second of event time; ``keys``: how many different values a column has;
-        both guide the cost model alone. ``max_duration`` is a promise that is checked: no event
-        lives longer, one that does is an error. It bounds state, so that replay can recover it.
+        ``rate``: events per second of event time. ``keys``: the number of distinct values per
+        column. Only the cost model uses these two. ``max_duration``: the longest lifetime of an
+        event; a longer one is an error. It bounds the state, so that replay can recover it.
         """
         return Stream(hinted(self.plan, rate=rate, keys=keys or {}, max_duration=max_duration))
 
     def recover_with(self, strategy: str, *, replicas: int | None = None) -> Stream:
-        """How the stage that computes this stream is recovered; the last word per stage counts.
+        """Choose how the stage that computes this stream recovers after a failure.
 
-        "checkpoint": from its last snapshot. "replay": by reading its input again, as far back as
-        its state reaches, which must be bounded. "replication": by ``replicas`` instances at work
-        at the same time (two, if not given). "strong": each step is durable before any of it is
-        seen; code declared deterministic=False is recovered so by itself. Strategies mix
-        freely, and change no answer.
+        "checkpoint": load the last snapshot. "replay": read the input again, as far back as the
+        state reaches; the state must be bounded. "replication": run ``replicas`` instances at the
+        same time (default 2). "strong": make each step durable before its output is visible; the
+        default for code that is declared ``deterministic=False``. If a stage gets several
+        strategies, the last call decides. Stages may differ, and no strategy changes the result.
         """
         return Stream(Recover(self.plan, recovery_choice(strategy, replicas)))
 
     def group_by(self, *keys: str | Expr, **named: ExprLike) -> GroupedStream:
-        """Groups of events with equal keys (columns or named expressions); null is a key too."""
+        """Group events by equal keys (columns or named expressions); null is a key too."""
         picked = naming.resolved_columns(self.schema, keys, named)
         plan = self.plan
         for name, node in picked.items():
@@ -315,21 +318,21 @@ class Stream(
         return GroupedStream(plan, tuple(picked))
 
     def window(self, window: AnyWindow | SessionBy, *, emit: Emit = "final") -> WindowedStream:
-        """Windows over the whole stream; see :meth:`GroupedStream.window`."""
+        """Divide the whole stream into windows, without keys; see :meth:`GroupedStream.window`."""
         return GroupedStream(self.plan, ()).window(window, emit=emit)
 
     def __repr__(self) -> str:
         return f"Stream({column_list(self.schema)})"
 
     def _repr_html_(self) -> str:
-        """The columns and the plan, as notebooks show them; nothing is run."""
+        """Return the columns and the plan as HTML for notebooks; run nothing."""
         rows = [f"<tr><td>{escape(f.name)}</td><td>{f.type}</td></tr>" for f in self.schema]
         plan = escape(logical_text(self.plan))
         head = "<tr><th>column</th><th>type</th></tr>"
         return f"<table>{head}{''.join(rows)}</table><pre>{plan}</pre>"
 
     def pipe(self, function: Callable[[Stream], T]) -> T:
-        """``function(self)``, to keep chains in reading order."""
+        """Return ``function(self)``, so that a chain of steps stays in reading order."""
         return function(self)
 
     def _changed(self, change: LifetimeChange) -> Stream:
@@ -338,7 +341,7 @@ class Stream(
 
 @dataclass(frozen=True, slots=True)
 class RollingStream(Frames[Stream]):
-    """A stream by key whose rows have frames."""
+    """A stream by key with a frame of rows per row, made by :meth:`GroupedStream.rolling`."""
 
     plan: LogicalNode
     keys: tuple[str, ...]
@@ -351,7 +354,7 @@ class RollingStream(Frames[Stream]):
 
 @dataclass(frozen=True, slots=True)
 class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[RollingStream]):
-    """A stream by key, waiting for its windows."""
+    """A stream grouped by key; a window, an aggregate or code per key comes next."""
 
     plan: LogicalNode
     keys: tuple[str, ...]
@@ -363,13 +366,13 @@ class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[Rol
         return RollingStream(self.plan, self.keys, frame, order)
 
     def window(self, window: AnyWindow | SessionBy, *, emit: Emit = "final") -> WindowedStream:
-        """These windows per key.
+        """Divide the events of each key into windows.
 
-        ``emit="changes"`` emits the result of an open window, too. It lives from a row of the
-        window until the next row, or the window's end. The final result lives from the window's
-        end, for ever. Results get the columns ``window_start``, ``window_end`` and ``is_final``. A
-        destination that keeps rows by key has each change at once. For a session it is the same as
-        ``session(..., running=True)``.
+        ``emit="changes"`` also emits results of windows that are still open. Such a result is valid
+        from one row of the window to the next, or to the window's end. The final result is valid
+        from the window's end on, for ever. Both have the columns ``window_start``, ``window_end``
+        and ``is_final``. A destination that stores rows by key gets each change at once. For a
+        session it is the same as ``session(..., running=True)``.
         """
         if not isinstance(window, AnyWindow | SessionBy):
             raise InvalidPlanError(
@@ -381,12 +384,12 @@ class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[Rol
 
 @dataclass(frozen=True, slots=True)
 class WindowedStream(Windows[Stream]):
-    """A stream by key and window, waiting for its aggregates."""
+    """A stream grouped by key and window; its aggregates come next."""
 
     plan: LogicalNode
     keys: tuple[str, ...]
     spec: AnyWindow | SessionBy
-    #: Results so far are emitted, too.
+    #: Whether results of windows that are still open are emitted, too.
     early: bool = False
 
     def _stream_of(self, plan: LogicalNode) -> Stream:

@@ -1,4 +1,4 @@
-"""``udf``: a function of the user's in expressions, and in SQL as one of ``functions``."""
+"""``udf``: a user's function in expressions, and in SQL as one of ``functions``."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Udf:
     nulls: Nulls
 
     def __call__(self, *args: ExprLike) -> Expr:
-        """The function of these values, per row."""
+        """Return the expression that calls the function with these values, per row."""
         try:
             inspect.signature(self.code.target).bind(*args)
-        except ValueError:  # written in C, and does not tell
+        except ValueError:  # written in C, so it has no signature to check
             pass
         except TypeError:
             raise InvalidPlanError(
@@ -82,15 +82,15 @@ def udf(
     nulls: Nulls = "skip",
     deterministic: bool | None = None,
 ) -> Udf | Callable[[Callable[..., Any]], Udf]:
-    """``function`` for use in expressions; without it, a decorator.
+    """Make ``function`` usable in expressions; without ``function``, return a decorator.
 
-    It is called per row with plain values; where one is null the result is null, unless ``nulls``
-    is ``"pass"``. A ``vectorised`` function is called per batch with Arrow arrays, nulls included,
-    and returns as many values. What it returns may depend on nothing but its arguments;
-    ``deterministic`` overrides what is found out about that.
+    It is called per row with plain values. If an argument is null, the result is null without a
+    call, unless ``nulls="pass"``. A ``vectorised`` function is called per batch with Arrow arrays,
+    nulls included, and returns an array of the same length. The result must depend only on the
+    arguments; ``deterministic`` overrides the check of that.
 
     Raises:
-        InvalidPlanError: it cannot be sent, or reads a clock, a random number or the like.
+        InvalidPlanError: it cannot be pickled, or reads a clock, a random number or the like.
     """
     if returns is None:
         raise InvalidPlanError(

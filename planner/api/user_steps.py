@@ -1,7 +1,7 @@
-"""The methods of streams and grouped streams for code of users.
+"""The methods of streams and grouped streams that run user code.
 
-``apply``, ``transform`` and ``process``; what can be seen to be wrong is told here, at the line
-that made the mistake. docs/USERCODE.md shows them at work.
+They are ``apply``, ``transform``, ``process``, ``lookup`` and ``call_once``. Mistakes that the code
+itself shows are raised here, at the line that made them. docs/USERCODE.md has examples.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MadeStream = TypeVar("MadeStream")
 
 
 class UserSteps(Generic[MadeStream]):
-    """The steps of a stream that are code of users."""
+    """The steps of a stream that run user code."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -62,14 +62,14 @@ class UserSteps(Generic[MadeStream]):
         deterministic: bool | None = None,
         check_cuts: bool = False,
     ) -> MadeStream:
-        """``function`` of many events at once, row by row, giving the columns of ``schema``.
+        """Call ``function`` on batches of events; it returns the columns of ``schema`` per row.
 
-        It gets a RecordBatch with ``_vs``, ``_ve`` and all columns, and returns a RecordBatch, a
+        It gets a RecordBatch with ``_vs``, ``_ve`` and all columns. It returns a RecordBatch, a
         Table, a data frame or a dict of columns: one row per input row, or any number of rows with
-        a column ``_row``, the input row of each (counted from 0, ascending). A result has the
-        lifetime of its input row. Batches may have any size. ``on_error`` is for rows on which it
-        raises: "fail", "skip" or "dead_letter". ``check_cuts`` compares its results for several
-        batch sizes while it runs.
+        a column ``_row``, the index of the input row (from 0, ascending). An output row has the
+        lifetime of its input row. Batches may have any size, so results must not depend on it;
+        ``check_cuts`` compares the results for several sizes while it runs. ``on_error``, for rows
+        on which it raises: "fail", "skip" or "dead_letter".
         """
         code = _code(function, "apply", deterministic)
         made = declared_schema(schema, "apply")
@@ -91,21 +91,22 @@ class UserSteps(Generic[MadeStream]):
     ) -> MadeStream:
         """Add columns that ``function`` fetches from outside, such as from HTTP or a database.
 
-        Answers are recorded: a restart or a replay has the same ones, and does not call again.
-        Rows leave in the order in which they come.
+        Results of calls are recorded: a restart or a replay reads them, and does not call again.
+        Rows keep their order.
 
         Args:
             function: A function, a coroutine function, or a class whose objects can be called. It
                 returns a dict of the columns, a value if there is one column, or None for nulls.
             schema: The columns that it adds.
-            on: Columns it is called with. A row where one is null gets nulls, without a call.
-                Without ``on`` it gets the row as a dict.
-            concurrency: Calls in progress at a time, in each partition of the stage.
-            batch: Rows per call at most; the function then takes a list and returns a list.
-            timeout: Of each attempt.
+            on: The columns that are its arguments. A row where one is null gets nulls, without a
+                call. Without ``on`` the argument is the row as a dict.
+            concurrency: The most calls in progress at a time, in each partition of the stage.
+            batch: The most rows per call; the function then takes a list and returns a list.
+            timeout: The longest duration of one attempt.
             retries: Further attempts after an error that may pass, such as a time-out.
-            cache: How long an answer is used for rows with the same arguments, in event time.
-            on_error: When a call fails at last: "fail", "null", "skip" or "dead_letter".
+            cache: How long a result is reused for rows with the same arguments, in event time.
+            on_error: What a row gets after the last failed attempt: "fail", "null", "skip" or
+                "dead_letter".
         """
         spec = lookup_spec(
             function, schema, on, call_policy(concurrency, batch, timeout, retries), cache, on_error
@@ -128,17 +129,17 @@ class UserSteps(Generic[MadeStream]):
         """Add columns that one call of ``function`` per key returns; no call is made twice.
 
         A ledger records each call before it begins and after it ends, so restarts and further rows
-        of the key use its answer. It grows with the number of keys.
+        of the key use its result. The ledger grows with the number of keys.
 
         Args:
             function: As for ``lookup``; it may change something outside, such as charge a card.
             schema: The columns that it adds.
             key: The columns that identify a call. Rows where one is null count as failed.
-            on: Columns it is called with; without ``on`` it gets the row as a dict.
-            concurrency: Calls in progress at a time, in each partition of the stage.
-            timeout: Of a call, which counts as failed then and is not made again.
-            unknown: When a crash leaves a call without an answer: "fail", "skip" or "retry".
-            on_error: When a call fails: "null", "skip" or "dead_letter".
+            on: The columns that are its arguments; without ``on`` it is the row as a dict.
+            concurrency: The most calls in progress at a time, in each partition of the stage.
+            timeout: The longest duration of a call. A longer one failed, and is not made again.
+            unknown: What to do if a crash left a call without a result: "fail", "skip" or "retry".
+            on_error: What a row gets if its call fails: "null", "skip" or "dead_letter".
         """
         policy = call_policy(concurrency, None, timeout, 0)
         spec = call_once_spec(function, schema, key, on, policy, unknown, on_error)
@@ -146,14 +147,14 @@ class UserSteps(Generic[MadeStream]):
         return self._stream_of(UserStep(self.plan, spec, spec.keys))
 
     def process(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a process has state per key."""
+        """Raise an error: a process has state per key, so it needs ``group_by``."""
         raise InvalidPlanError(
             "process(...) works per key: write .group_by('key').process(...); for code without "
             "keys there are apply(...) and transform(...)"
         )
 
     def agg(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a stream has no end, so an aggregate needs a window."""
+        """Raise an error: a stream has no end, so an aggregate needs a window."""
         raise InvalidPlanError(
             "agg(...) needs to know over which time: add .window(...) before it, such as "
             ".group_by('key').window(tumbling('10s')), or .window(...) alone without keys"
@@ -167,13 +168,13 @@ class UserSteps(Generic[MadeStream]):
         on_error: OnError = "fail",
         deterministic: bool | None = None,
     ) -> MadeStream:
-        """An operator of your own over the whole stream, in one vertex; see docs/USERCODE.md."""
+        """Run your own operator over the whole stream, in one vertex; see docs/USERCODE.md."""
         spec = _operator(operator, schema, on_error, deterministic)
         return self._stream_of(UserStep(self.plan, spec, ()))
 
 
 class GroupedUserSteps(Generic[MadeStream]):
-    """The steps of a grouped stream that are code of users."""
+    """The steps of a grouped stream that run user code."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -189,9 +190,9 @@ class GroupedUserSteps(Generic[MadeStream]):
         on_error: OnError = "fail",
         deterministic: bool | None = None,
     ) -> MadeStream:
-        """An object of ``process`` per key, with state and timers; see :class:`KeyedProcess`.
+        """Run one object of ``process`` per key, with state and timers; see :class:`KeyedProcess`.
 
-        The columns are the keys, then ``process.output``.
+        The output columns are the keys, then those of ``process.output``.
         """
         spec = _processing(self.keys, process, on_error, deterministic)
         return self._stream_of(UserStep(self.plan, spec, self.keys))
@@ -204,7 +205,7 @@ class GroupedUserSteps(Generic[MadeStream]):
         on_error: OnError = "fail",
         deterministic: bool | None = None,
     ) -> MadeStream:
-        """An operator of your own; all events of a key are in one vertex."""
+        """Run your own operator; all events of a key are in one vertex."""
         spec = _operator(operator, schema, on_error, deterministic)
         return self._stream_of(UserStep(self.plan, spec, self.keys))
 
@@ -287,7 +288,7 @@ def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
 
 
 def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
-    """An instruction in the words of Python 3.11: later ones load, or store and load, by twos."""
+    """Return an instruction as Python 3.11 has it: later versions join two loads or stores."""
     name = name.removesuffix("_BORROW").replace("_BORROW_", "_").removesuffix("_CHECK")
     if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"):
         first, second = argval

@@ -87,7 +87,7 @@ def aggregated(
 
 
 def _check_running(aggregates: Mapping[str, Agg]) -> None:
-    """Refuse what a session so far does not carry on."""
+    """Raise for functions that a running session cannot compute."""
     for name, aggregate in aggregates.items():
         if isinstance(aggregate, Agg):
             spec = AggregateSpec(aggregate.function, "x", name, aggregate.argument)
@@ -105,7 +105,7 @@ def running(
     aggregates: Mapping[str, Agg],
     unnamed: Sequence[object] = (),
 ) -> LogicalNode:
-    """The aggregates of what is alive; see :meth:`planner.api.grouped.steps.RunningGroups.agg`."""
+    """The aggregates of valid events; see :meth:`planner.api.grouped.steps.RunningGroups.agg`."""
     if below.is_point:
         below = Lifetime(below, Extend(INF_TIME))
     return aggregated(below, keys, SnapshotWindow(), aggregates, unnamed)
@@ -117,9 +117,9 @@ def _above(
     window: AnyWindow,
     aggregates: tuple[Aggregate, ...],
 ) -> WindowAgg | DataWindowAgg | Lifetime | CalendarStep:
-    """The aggregation of ``plan`` by key and window.
+    """Return the aggregation of ``plan`` by key and window.
 
-    Windows with an offset are those without, between a shift and a shift back.
+    Windows with an offset are windows without one, between a shift and a shift back.
     """
     points = plan.is_point
     if isinstance(window, CalendarWindow):
@@ -143,7 +143,7 @@ def _by_calendar(
     window: CalendarWindow,
     aggregates: tuple[Aggregate, ...],
 ) -> CalendarStep:
-    """Windows of nominal time between a step to that time and a step back.
+    """Return windows in nominal time: a step to that time, the windows, and a step back.
 
     Raises:
         InvalidPlanError: an aggregate reads the times of events.
@@ -167,7 +167,7 @@ def _cumulated(
     window: CumulatingWindow,
     aggregates: tuple[Aggregate, ...],
 ) -> Lifetime:
-    """Each event lives on to the end of its window of ``size``, and so is in all steps of that."""
+    """Extend each event to the end of its window of ``size``, so that it is in all later steps."""
     size, step = window.size_us, window.step_us
     plan = Lifetime(plan, Shift(-window.offset_us)) if window.offset_us else plan
     if not plan.is_point:
@@ -182,7 +182,7 @@ def _cumulated(
 
 
 def _window_number(size_us: int) -> Node:
-    """Which of the windows of a size an event starts in."""
+    """Return the number of the window of a size in which an event starts."""
     number = Call("floor_divide", (Column(VS, pa.int64()), Literal(size_us, pa.int64())))
     return resolve(number, pa.schema([]))
 
@@ -194,7 +194,7 @@ def free_column(name: str, taken: Sequence[str]) -> str:
 
 
 def aggregate_of(name: str, agg: Agg, schema: pa.Schema, inputs: dict[str, Node]) -> Aggregate:
-    """The aggregate over a column of ``inputs``, which is added where it is not there yet."""
+    """Return the aggregate over a column of ``inputs``; a missing column is added to ``inputs``."""
     expr = agg.expr if agg.of_rows is None else agg.of_rows(schema)
     if expr is None:
         return Aggregate(agg.function, None, name, agg.argument)

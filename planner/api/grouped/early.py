@@ -1,9 +1,9 @@
 """Early results of windows: ``.window(tumbling("1m"), emit="changes")``.
 
-A result of a key and window so far lives from the first row in the window until the next row, or
-the window's end. From then on the final result lives, for ever. Both have the bounds of the window
-as columns and a mark. The plan is a union of nodes that exist: a session per key and window over
-rows that live until its end, and the windows themselves.
+An early result of a key and window is valid from one row in the window to the next, or to the
+window's end. The final result is valid from the window's end on, for ever. Both have columns for
+the bounds of the window, and whether they are final. The plan is a union of existing nodes: the
+windows themselves, and a session per key and window over rows that are valid until its end.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 
-#: When windows emit: once, when they close, or also each change before.
+#: When windows emit: "final", once when they close; "changes", also at each change before.
 Emit = Literal["final", "changes"]
 #: The columns that are added: the window's bounds, and whether the result is final.
 START, END, IS_FINAL = "window_start", "window_end", "is_final"
 ADDED = (START, END, IS_FINAL)
-#: Of windows that overlap: each row is there once for each of them.
+#: The most overlapping windows that a row may be in: the row is copied for each of them.
 _COPIES_MAX = 100
 
 
 def emitted(window: AnyWindow | SessionBy, emit: Emit) -> tuple[AnyWindow | SessionBy, bool]:
-    """The window that is aggregated, and whether its early results are emitted beside."""
+    """Return the window to aggregate, and whether its early results are emitted as well."""
     if emit not in ("final", "changes"):
         raise InvalidPlanError(f"window(emit={emit!r}): emit is 'final' or 'changes'")
     if emit == "final" or isinstance(window, RunningSession):
@@ -70,7 +70,7 @@ def early_results(
     aggregates: Mapping[str, Agg],
     unnamed: Sequence[object] = (),
 ) -> LogicalNode:
-    """The results of windows so far, then the final ones; see :meth:`GroupedStream.window`."""
+    """Return early and final results of windows; see :meth:`GroupedStream.window`."""
     for name in ADDED:
         if name in keys or name in aggregates:
             raise InvalidPlanError(
@@ -108,7 +108,7 @@ def _ends_are_known(plan: LogicalNode) -> bool:
 
 
 def _in_window(plan: LogicalNode, size: int, offset: int) -> LogicalNode:
-    """Rows that live to the end of their tumbling window; a piece in each that they overlap."""
+    """Extend rows to the end of their tumbling window; cut those that are in several windows."""
     pieces = plan if plan.is_point else Lifetime(plan, Chop(size, offset))
     away = lit(timedelta(microseconds=offset))
     start = vs().dt.truncate(size) if offset == 0 else (vs() - away).dt.truncate(size) + away

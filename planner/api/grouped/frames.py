@@ -1,4 +1,4 @@
-"""Builds aggregates per row over a frame of its key, and values of rows before it."""
+"""Builds aggregates per row over a frame of its key, and values of earlier rows (lag)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Node
     from planner.logical.nodes import Aggregate
 
-#: The class of streams, which is built upon these.
+#: The class of streams, which inherits from the classes here.
 MadeStream = TypeVar("MadeStream")
 ROWS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RowFrame:
-    """From ``first`` to ``last`` before a row: rows, or microseconds; None: all there are."""
+    """The frame of a row: from ``first`` before it to ``last`` before it.
+
+    Both count rows if ``rows`` is true, else microseconds. ``first=None``: all earlier rows.
+    """
 
     rows: bool
     first: int | None
@@ -40,7 +43,7 @@ class RowFrame:
 
 
 def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
-    """The frame that ends with a row: its last ``rows`` rows, or all of its last ``period``."""
+    """Return the frame that ends with its row: the last ``rows`` rows, or those of ``period``."""
     if rows is not None and period is not None:
         raise InvalidPlanError("rolling() takes rows=... or period=..., not both")
     if period is not None:
@@ -53,7 +56,7 @@ def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
 
 
 class Frames(Generic[MadeStream]):
-    """A stream by key whose rows have frames, waiting for what is computed over them."""
+    """A stream by key with a frame per row; the columns over the frames come next."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -65,7 +68,7 @@ class Frames(Generic[MadeStream]):
         raise NotImplementedError
 
     def with_columns(self, **asked: Agg | Lag) -> MadeStream:
-        """All rows with all columns, and these added or replaced: aggregates, and ``agg.lag``."""
+        """Keep all rows and columns, and add or replace columns: aggregates, and ``agg.lag``."""
         return self._stream_of(framed(self.plan, self.keys, self.frame, self.order, asked))
 
 
@@ -76,7 +79,7 @@ def framed(
     order: Sequence[OrderLike],
     asked: Mapping[str, Agg | Lag],
 ) -> LogicalNode:
-    """Rows with columns over their frames; see :meth:`Frames.with_columns`."""
+    """Return rows with columns over their frames; see :meth:`Frames.with_columns`."""
     if not asked:
         raise InvalidPlanError("with_columns() takes at least one, as total=agg.sum('x')")
     schema = below.schema
@@ -100,17 +103,17 @@ def framed(
 
 
 class _Steps:
-    """The columns that frames read and make."""
+    """The columns that frames read and compute."""
 
     def __init__(self, below: LogicalNode, by: tuple[str, ...]) -> None:
-        """``by``: what rows that start together are sorted by."""
+        """``by``: the columns that order rows with the same start."""
         self._below, self._by = below, by
         self._inputs: dict[str, Node] = dict(identity_columns(below.schema))
         self._frames: dict[RowFrame, list[Aggregate]] = {}
         self._taken: list[str] = [*below.schema.names]
 
     def aggregated(self, name: str, aggregate: Agg, frame: RowFrame) -> Expr:
-        """The column of an aggregate over a frame."""
+        """Return the column of an aggregate over a frame."""
         if frame.first is None and FUNCTIONS[aggregate.function].is_holistic(aggregate.argument):
             raise InvalidPlanError(
                 f"{name}={aggregate.function}(...) needs all rows of its frame at once, so the "
@@ -119,7 +122,7 @@ class _Steps:
         return col(self._add(name, aggregate, frame))
 
     def lagged(self, name: str, lag: Lag) -> Expr:
-        """The column of an earlier row's value."""
+        """Return the column of an earlier row's value."""
         frame = RowFrame(True, lag.rows, lag.rows)
         value = col(self._add(name, Agg("first", lag.expr), frame))
         if lag.default is None:
@@ -128,7 +131,7 @@ class _Steps:
         return when(there > 0).then(value).otherwise(lag.default)
 
     def over(self, keys: tuple[str, ...]) -> LogicalNode:
-        """The plan with all added columns."""
+        """Return the plan with all added columns."""
         plan: LogicalNode = Project(self._below, tuple(self._inputs.items()))
         for frame, aggregates in self._frames.items():
             peers = () if frame.rows or frame.first is not None else self._by

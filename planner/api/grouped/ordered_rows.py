@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def first_rows(
     orders: Sequence[Expr], row: Callable[[pa.Schema], Mapping[str, Expr]], where: Expr | None
 ) -> Made:
-    """What makes the column of ``top_rows``; null where a row does not count."""
+    """Return the function that builds the column of ``top_rows``; null: the row does not count."""
 
     def made(schema: pa.Schema) -> Expr:
         fields = row(schema)
@@ -35,10 +35,10 @@ def first_rows(
 def listed_values(
     value: Expr, orders: Sequence[Expr], where: Expr | None, *, is_distinct: bool
 ) -> Made:
-    """What makes the column of ``listed``.
+    """Return the function that builds the column of ``listed``.
 
     Raises:
-        InvalidPlanError: distinct values in an order that the values do not decide.
+        InvalidPlanError: the order of distinct values depends on more than the values.
     """
 
     def made(schema: pa.Schema) -> Expr:
@@ -56,13 +56,13 @@ def listed_values(
 
 
 def pair(x: str | Expr, y: str | Expr) -> Expr:
-    """A struct of two doubles, the input of ``corr`` and ``covariance``."""
+    """Return a struct of two doubles, the input of ``corr`` and ``covariance``."""
     sides = [(col(side) if isinstance(side, str) else side).cast("float64") for side in (x, y)]
     return call("struct", *sides, names=("x", "y"))
 
 
 def text_of_all(columns: Sequence[Expr], schema: pa.Schema) -> Expr:
-    """A text per row that is equal where all columns are; null where one is."""
+    """Return a string that is equal for rows whose columns are all equal; null if one is null."""
     first, *others = [text_of(column, schema) for column in columns]
     for other in others:
         first = first + other

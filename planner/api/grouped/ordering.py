@@ -1,4 +1,4 @@
-"""The first rows of an order as rows, and rows that start together in an order."""
+"""Builds the first rows of an order, and the order of rows that start together."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def first_rows(
     top: Agg,
     place: str | None,
 ) -> LogicalNode:
-    """The rows in the lists of ``top`` by key and window, with their places.
+    """Return the rows in the lists of ``top`` by key and window, with their ranks.
 
-    Without a window they are the first at each instant: a row lives on while it is one of them, so
-    pieces that touch are put together. Equal rows are told apart by their number.
+    Without a window the lists hold the first rows at each instant. A row is valid while it is among
+    them, so pieces that touch are merged. A number distinguishes equal rows.
     """
     if place is not None and place in below.schema.names:
         raise InvalidPlanError(f"top(place={place!r}): there is a column of that name")
-    # Rows with lists or structs cannot be compared, and stay in pieces.
+    # Rows with lists or structs cannot be compared, so their pieces are not merged.
     stitches = window is None and not any(pa.types.is_nested(f.type) for f in below.schema)
     if stitches:
         assert top.argument is not None, top
@@ -93,7 +93,10 @@ def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
 
 
 def ordered(below: LogicalNode, by: Sequence[OrderLike], keys: tuple[str, ...] = ()) -> Sorted:
-    """The same, with columns added for what is computed; only rows of equal ``keys`` are told."""
+    """Sort rows that start together, by columns that are added if ``by`` has expressions.
+
+    Only the order of rows with equal ``keys`` is defined.
+    """
     orders = [part if isinstance(part, Ordering) else asc(part) for part in by]
     kept = dict(identity_columns(below.schema))
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Sessions whose gap each event brings with it."""
+"""Session windows; with an expression as gap, each event has its own gap."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionBy:
-    """A window per period of activity of a key, with a gap from each event."""
+    """A session window per key whose gap is an expression over each event."""
 
     gap: Expr
     max_us: int | None
     running: bool = False
 
     def gap_us(self, schema: pa.Schema) -> Node:
-        """The gap of each event, us, at least 1."""
+        """Return the gap of each event, us, at least 1."""
         kind = naming.resolved(self.gap, schema).type
         if pa.types.is_duration(kind):
             us = self.gap.cast(pa.duration("us")).cast("int64")
@@ -55,20 +55,21 @@ def session(gap: Expr, max: Duration | None = None, *, running: bool = False) ->
 def session(
     gap: Duration | Expr, max: Duration | None = None, *, running: bool = False
 ) -> SessionWindow | RunningSession | SessionBy:
-    """A window from a key's first event until no event arrives for ``gap``.
+    """Make a window from a key's first event until no event arrives for ``gap``.
 
-    An event that starts ``gap`` or more after the last instant of those before it begins another
-    session; so does one that starts ``max`` or more after the session's start. The window ends
-    ``gap`` after the last instant of its events, at the latest ``max`` after its start.
+    The last instant of a session is the latest one at which one of its events is valid. An event
+    that starts ``gap`` or more after it begins another session, and so does an event that starts
+    ``max`` or more after the session's start. The window ends ``gap`` after the last instant, at
+    the latest ``max`` after its start.
 
-    ``gap``: a duration, or an expression over the event, of durations or whole microseconds: each
-    event keeps its key active for its own gap. Null, and less than a microsecond, is none: such an
-    event keeps it active while it lives.
+    ``gap``: a duration, or an expression over the event, of durations or whole microseconds, that
+    gives each event a gap of its own. An event whose gap is null or less than 1 us has no gap: it
+    keeps the session open while it is valid.
 
-    ``running``: emit the session's result so far at the start of each of its events. Each result
-    lives until the next, the last one until the session ends. A destination that keeps rows by key
-    gets it at once. Elsewhere it waits for the next event, at most for the gap. Functions that need
-    all events at once, such as ``quantile``, are an error.
+    ``running``: emit the session's result so far at the start of each of its events. Each result is
+    valid until the next, the last one until the session ends. A destination that stores rows by key
+    gets it at once. Other destinations get it when the next event arrives, at the latest after the
+    gap. Functions that need all events at once, such as ``quantile``, are an error.
     """
     if not isinstance(gap, Expr):
         return windows.session(gap, max, running=running)

@@ -1,4 +1,4 @@
-"""The methods of streams for what is alive together: aggregates, first rows, orders."""
+"""The methods of streams that compare rows: aggregates, first rows, order, versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MadeFrames = TypeVar("MadeFrames")
 
 
 class Versions(Generic[MadeStream]):
-    """Steps of a stream whose rows come again under one key."""
+    """Steps of a stream that has several rows per key."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -46,29 +46,29 @@ class Versions(Generic[MadeStream]):
     def deduplicate(
         self, on: str | Sequence[str], *more: str, within: Duration | None = None
     ) -> MadeStream:
-        """The first event of each key: one of equal ``on`` in ``within``, or one for ever.
+        """Keep the first event of each key, once per ``within``, or once for ever.
 
-        Drop an event if a kept event of its key started less than ``within`` before. Kept events
-        are emitted at once. Null is a key like any other. Without ``within`` the state has all keys
-        of the stream.
+        An event is dropped if a kept event of its key started less than ``within`` before it. Kept
+        events are emitted at once. Null is a key like any other. Without ``within`` the state holds
+        all keys of the stream.
         """
         return self._stream_of(deduplicated(self.plan, several(on, more), within))
 
     def upserts(
         self, key: str | Sequence[str], *more: str, deleted: ExprLike | None = None
     ) -> MadeStream:
-        """Each row as a version of its key: it lives until the next one of its key starts.
+        """Treat each row as a version of its key: it is valid until the next version starts.
 
-        The live rows are the table at each instant, so joins, running aggregates and windows follow
-        its updates. If versions start together, the last one counts. A version with a true
-        ``deleted`` ends the previous one and is dropped. Rows with a null key never end; if they
-        start together, the last one counts, too.
+        The valid rows are the table at each instant, so joins, running aggregates and windows
+        follow its updates. If versions of a key start together, the last one replaces the others. A
+        version with a true ``deleted`` ends the previous one and is dropped. Rows with a null key
+        never end; if several start together, only the last one is kept.
         """
         return self._stream_of(versions(self.plan, several(key, more), deleted))
 
 
 class OrderedSteps(Versions[MadeStream]):
-    """Steps of a stream that make rows last, or order them."""
+    """Steps of a stream that extend its rows, order them or limit them."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -77,23 +77,23 @@ class OrderedSteps(Versions[MadeStream]):
         raise NotImplementedError
 
     def for_ever(self) -> MadeStream:
-        """Events that never end, as rows of a table that only grows."""
+        """Remove the end of every event, as in a table that only grows."""
         return self._stream_of(Lifetime(self.plan, Extend(INF_TIME)))
 
     def sort(self, *by: OrderLike) -> MadeStream:
-        """Events that start together in the order of columns; time still goes first.
+        """Order events that start together by columns; the start itself always comes first.
 
-        ``by``: columns, from the least on, or :func:`planner.asc` and :func:`planner.desc` of them.
+        ``by``: columns, ascending, or :func:`planner.asc` and :func:`planner.desc` of them.
         """
         return self._stream_of(sorted_together(self.plan, by))
 
     def limit(self, n: int) -> MadeStream:
-        """The first ``n`` events in the order of the stream.
+        """Keep the first ``n`` events in the order of the stream.
 
-        The order is by time; ``sort`` orders events with the same start. Every run returns the same
-        events, after failures, too. To see data, :func:`streamscope.head` and
-        :func:`streamscope.show` are faster: a query with a limit still reads its whole input.
-        The first rows of each key or window are ``group_by(...).top(n, by)``.
+        The order is by start; ``sort`` orders events with the same start. Every run returns the
+        same events, after failures, too. A query with a limit still reads its whole input: to look
+        at data, :func:`streamscope.head` and :func:`streamscope.show` are faster. The first rows of
+        each key or window are ``group_by(...).top(n, by)``.
         """
         return self._stream_of(limited(self.plan, n))
 
@@ -109,11 +109,12 @@ class RunningGroups(Generic[MadeStream]):
         raise NotImplementedError
 
     def agg(self, *unnamed: Agg, **aggregates: Agg) -> MadeStream:
-        """Running results: at each instant the aggregates of the key's events that are alive then.
+        """Compute running aggregates: at each instant over the key's events that are valid then.
 
-        A point counts from its start and stays, like a row of a table that only grows. A result
-        lives until the next change of its key. The last result of a key never ends. As with
-        :func:`planner.snapshot`, later results of other keys wait for a key that does not change.
+        A point event counts from its start and stays, like a row of a table that only grows. A
+        result is valid until the next change of its key; the last result of a key never ends. As
+        with :func:`planner.snapshot`, a key that does not change delays the later results of other
+        keys.
         """
         return self._stream_of(running(self.plan, self.keys, aggregates, unnamed))
 
@@ -126,18 +127,18 @@ class RunningGroups(Generic[MadeStream]):
         place: str | None = None,
         ties: str = "first",
     ) -> MadeStream:
-        """The first ``n`` rows of each key at each instant, as rows; see :func:`agg.top_rows`.
+        """Keep the first ``n`` rows of each key at each instant, as rows; see :func:`agg.top_rows`.
 
-        As with :meth:`agg` a point counts from its start on. Each row lives as long as it is among
-        the first, at one place. ``place`` names a column for that; None: there is none, and a row
-        lives on when its place changes.
+        As with :meth:`agg`, a point event counts from its start on. A row is valid while it is
+        among the first ``n``. ``place`` names a column for the row's rank. With it, a change of
+        rank ends the row and begins another; without it the row continues.
         """
         top = agg.top_rows(n, by, rank=rank, ties=ties)
         return self._stream_of(first_rows(self.plan, self.keys, None, top, place))
 
 
 class Rolling(Generic[MadeFrames]):
-    """Frames of a stream's rows by key."""
+    """Frames of rows per key."""
 
     __slots__ = ()
     plan: LogicalNode
@@ -153,12 +154,13 @@ class Rolling(Generic[MadeFrames]):
         period: Duration | None = None,
         order_by: OrderLike | Sequence[OrderLike] = (),
     ) -> MadeFrames:
-        """For each row the last ``rows`` rows of its key, or the rows of the last ``period``.
+        """Give each row a frame: the last ``rows`` rows of its key, or all of the last ``period``.
 
-        Both include the row itself and use starts, not lifetimes. Without either the frame has all
-        earlier rows of the key. ``period="1h"`` is the hour up to the row's start, inclusive, with
-        all rows of that start. ``order_by`` orders rows with the same start, ascending; ties keep
-        the order of the stream. Follow it with ``.with_columns(total=agg.sum("x"))``.
+        The frame includes the row itself and uses starts, not lifetimes. Without ``rows`` and
+        ``period`` it has all earlier rows of the key. ``period="1h"`` is the hour up to the row's
+        start, inclusive, with all rows of that start. ``order_by`` orders rows with the same start,
+        ascending; ties keep the order of the stream. Follow it with
+        ``.with_columns(total=agg.sum("x"))``.
         """
         by = (order_by,) if isinstance(order_by, str | Expr | agg.Ordering) else order_by
         return self._frames_of(frame_of(rows, period), tuple(by))
@@ -177,7 +179,7 @@ class Windows(Generic[MadeStream]):
         raise NotImplementedError
 
     def agg(self, *unnamed: Agg, **aggregates: Agg) -> MadeStream:
-        """One event per key and window that has events, alive as long as the window.
+        """Emit one event per key and window that has events, valid for the window's interval.
 
         The columns are the keys, then ``aggregates`` in the order given.
         """
@@ -196,7 +198,7 @@ class Windows(Generic[MadeStream]):
         place: str | None = None,
         ties: str = "first",
     ) -> MadeStream:
-        """The first ``n`` rows of each key and window, as rows that live as long as the window.
+        """Keep the first ``n`` rows of each key and window, valid for the window's interval.
 
         ``place`` names a column for their ranks. See :func:`agg.top_rows`.
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def custom_aggregate(aggregate: UserAggregate, deterministic: bool | None) -> Custom:
-    """The argument of the aggregate; see :func:`planner.api.agg.user`."""
+    """Check the object of ``agg.user`` and return the aggregate's argument."""
     given: object = aggregate
     if isinstance(given, type):
         reason = f"it is a class; give an object of it, {given.__qualname__}()"

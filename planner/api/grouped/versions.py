@@ -1,4 +1,4 @@
-"""Rows that come again: the first of each, or each as a version of its key."""
+"""Builds deduplication, and rows that are versions of their key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def several(on: str | Sequence[str], more: tuple[str, ...]) -> Sequence[str]:
-    """The columns of a key, which may be given as a list or one by one."""
+    """Return the columns of a key, which may be one list or several arguments."""
     first = on if isinstance(on, list | tuple) else (on,)
     return (*first, *more)
 

@@ -1,1 +1,1 @@
-"""The methods of a stream that begin one: files, items, logs and topics."""
+"""The methods of :class:`planner.Stream` that create one from files, items, logs and topics."""

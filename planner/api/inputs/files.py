@@ -1,4 +1,4 @@
-"""Streams that begin with files, with items of the query, or with what another job wrote."""
+"""Streams that begin with files, with items in the query, or with the output of another job."""
 
 from __future__ import annotations
 
@@ -42,50 +42,53 @@ class FileInputs:
     @classmethod
     @keywords_of(FileOptions)
     def from_parquet(cls, path: Paths, given: FileOptions) -> Self:
-        """Rows of a Parquet file or of a folder of such files.
+        """Read the rows of a Parquet file or of a folder of such files.
 
-        ``path`` may be a pattern, such as ``"data/2026-*/*.parquet"``, and a list of all these.
+        ``path`` may also be a pattern, such as ``"data/2026-*/*.parquet"``, or a list of paths.
 
-        ``vs`` is the column (or expression) of the event's start; ``ve`` is its end (null:
-        no end), a length such as ``"+1h"``, or None for point events. Rows may be in any order:
-        ``delay="auto"`` reads all times when the job is planned, so no row is late. Any other
-        ``delay`` is how far rows may be out of order; ``late`` drops later rows
-        (:func:`jobmanager.read_late` returns them), adjusts them or raises an error.
-        ``delay="p99"`` estimates the delay every 1,024 rows of a partition, enough for 99 % of the
-        last 16,384 rows; the first 1,024 wait for each other. ``schema`` overrides column types;
-        in an Arrow schema, a field that is not nullable must have a value.
+        ``vs`` is the column (or expression) of the event's start. ``ve`` is the column of its end
+        (null: no end), a length such as ``"+1h"``, or None for point events. Rows may be in any
+        order: ``delay="auto"`` reads all times when the job is planned, so no row is late. Any
+        other ``delay`` is how far rows may be out of order. ``late`` decides about later rows: drop
+        them (:func:`jobmanager.read_late` returns them), adjust them, or raise an error.
 
-        A row is bad if it has no usable time, a value that is not of its column's type or lacks one
-        that it has to have, or (CSV, JSON) is no row at all. It is an error that names file, row,
-        column and value (``on_bad_row="fail"``), is counted and left out (``"skip"``), or is
-        counted and kept with these and the reason (``"dead_letter"``;
-        :func:`jobmanager.read_dead_letters` has them).
+        ``delay="p99"`` estimates the delay every 1,024 rows of a partition, so that 99 % of the
+        last 16,384 rows are in time; the first 1,024 rows are buffered for the first estimate.
+        ``schema`` overrides column types. In an Arrow schema, a field that is not nullable must
+        have a value.
 
-        With ``max_ahead="1h"`` a row is bad, too, that starts more than an hour after now, or in a
-        folder that grows after the moment when it is read: one with a time in 2036 would make all
-        that follow late.
+        A row is bad if its time cannot be read, if a value does not fit its column's type, if a
+        required value is missing, or (CSV, JSON) if it cannot be parsed. ``on_bad_row="fail"``
+        raises an error that names file, row, column and value. ``"skip"`` counts the row and drops
+        it. ``"dead_letter"`` counts it and keeps it with these four and the reason
+        (:func:`jobmanager.read_dead_letters` returns them).
 
-        ``follow=True``: the folder grows, and the job reads each file once, as it comes and is
-        complete; it looks every ``poll_every``. The ``delay`` must be given then. ``partitions``
-        read different files side by side. One that had no file for ``idle_after`` no longer holds
-        time back: it promises what the others have reached (``idle="follow"``), or the wall clock
-        less the delay (``"clock"``), or nothing (``"wait"``).
+        ``max_ahead="1h"``: a row that starts more than an hour after now is bad, too; in a folder
+        that grows, more than an hour after it is read. Without the limit, one row with a time in
+        2036 would make all rows after it late.
+
+        ``follow=True``: the folder grows, and the job reads each new file once, when it is
+        complete. It lists the folder every ``poll_every``. It needs an explicit ``delay``.
+        ``partitions`` read different files at the same time. A partition that got no file for
+        ``idle_after`` stops delaying the others. It promises the time that the others have reached
+        (``idle="follow"``), or the wall clock less the delay (``"clock"``), or nothing, and delays
+        them (``"wait"``).
         """
         return cls(file_source("parquet", path, given))
 
     @classmethod
     @keywords_of(CsvOptions)
     def from_csv(cls, path: Paths, given: CsvOptions) -> Self:
-        """Rows of CSV files with a header line; see :meth:`from_parquet`.
+        """Read the rows of CSV files with a header line; see :meth:`from_parquet`.
 
-        ``encoding``: of their text, as Python calls it, such as ``"utf-16"`` or ``"latin-1"``.
+        ``encoding``: a name that Python knows, such as ``"utf-16"`` or ``"latin-1"``.
         """
         return cls(file_source("csv", path, given))
 
     @classmethod
     @keywords_of(JsonOptions)
     def from_json(cls, path: Paths, given: JsonOptions) -> Self:
-        """Objects of JSON-lines files; see :meth:`from_parquet` and :meth:`from_csv`."""
+        """Read the objects of JSON-lines files; see :meth:`from_parquet` and :meth:`from_csv`."""
         return cls(file_source("json", path, given))
 
     @classmethod
@@ -100,10 +103,11 @@ class FileInputs:
         null_values: Sequence[str] = ("",),
         encoding: str = "utf-8",
     ) -> Self:
-        """Rows without times that are always alive, to join streams with.
+        """Read rows without times, which are always valid, to join streams with.
 
-        ``data``: a Parquet, CSV or JSON-lines file, or a folder of them with ``format``; or a table
-        of Arrow or whatever gives one (pandas, Polars, DuckDB), which travels with the plan.
+        ``data``: a Parquet, CSV or JSON-lines file; a folder of them, with ``format``; or an Arrow
+        table or an object that exports one (pandas, Polars, DuckDB). Such an object is stored in
+        the plan.
         """
         if isinstance(data, str | os.PathLike):
             path = os.fspath(data)
@@ -120,14 +124,14 @@ class FileInputs:
 
     @classmethod
     def from_text(cls, path: str, *, partitions: int | None = None) -> Self:
-        """Lines of text files in column ``line``; line n (over all files) starts at n us."""
+        """Read lines of text files as column ``line``; line n (over all files) starts at n us."""
         return cls(file_source("text", str(path), replace(TEXT, partitions=partitions)))
 
     @classmethod
     def from_items(
         cls, schema: SchemaLike, items: Iterable[Event | Cti], partitions: int = 1
     ) -> Self:
-        """The given ``event(...)`` and ``cti(...)`` items, in this order."""
+        """Make a stream of ``event(...)`` and ``cti(...)`` items, in this order."""
         return cls(items_source(schema, items, partitions=partitions))
 
     @classmethod
@@ -145,15 +149,15 @@ class FileInputs:
         on_bad_row: OnBadRow = "fail",
         max_ahead: Duration | None = None,
     ) -> Self:
-        """What another job has written: each row with its exact lifetime, CTIs where they were.
+        """Read the output of another job, with the exact lifetimes of its rows, or a log of rows.
 
-        ``uri`` is the folder of a finished job's answer, one vertex's part of it
-        (``.../part-0-*``), or the folder of a durable stream inside of a job. With ``follow=True``
-        that job may still run, and be killed and resumed: rows come as it has flushed them, and
-        end where its answer does.
+        ``uri`` is the output folder of a finished job, the part of one vertex (``.../part-0-*``),
+        or the folder of a durable stream inside of a job. The watermarks (CTIs) of that job are
+        read, too. With ``follow=True`` that job may still run, and be killed and resumed: its rows
+        are read as they are flushed, until its output ends.
 
-        Or the rows of a log that :class:`rstream.Appender` or ``jobmanager intake`` has taken, as
-        many as there are when the job is planned, or with ``follow=True`` as they come. Such a log
+        ``uri`` may also be a log that :class:`rstream.Appender` or ``jobmanager intake`` writes:
+        the rows it has when the job is planned, or with ``follow=True`` also later rows. A log
         needs ``vs``; ``ve``, ``delay``, ``late``, ``idle``, ``idle_after``, ``on_bad_row`` and
         ``max_ahead`` are as for :meth:`from_parquet`. Its column ``received_at`` is the time of
         arrival.

@@ -1,6 +1,6 @@
-"""Streams that begin with tables which the caller has: Arrow, pandas, Polars and Spark.
+"""Streams that begin with a table in memory: of Arrow, pandas, Polars or Spark.
 
-They are written once, when the stream is made, and then read as Parquet files are.
+The table is written to Parquet once, when the stream is made, and then read like other files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions(EventOptions):
-    """The options of tables that the caller has."""
+    """The options of sources that are tables in memory."""
 
     #: Where the rows are written; None: a temporary folder.
     folder: str | None = None
@@ -38,10 +38,10 @@ def arrow_source(
     what: str,
     given: TableOptions,
 ) -> Source:
-    """A source over a table of Arrow, which is stored once.
+    """A source over an Arrow table, which is written to Parquet once.
 
     Raises:
-        InvalidPlanError: it is no table, has no rows, or a column that no Parquet file has.
+        InvalidPlanError: it is no table, has no rows, or has a column that Parquet cannot store.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -60,10 +60,10 @@ def arrow_source(
 
 
 def pandas_table(frame: Any) -> pa.Table:
-    """A DataFrame of pandas; an index that is not just row numbers is a column, or several.
+    """Convert a pandas DataFrame; an index other than row numbers becomes one or more columns.
 
     Raises:
-        InvalidPlanError: it is none, or has values that no column can hold.
+        InvalidPlanError: it is no DataFrame, or has values that no column can hold.
     """
     if not hasattr(frame, "reset_index"):
         raise InvalidPlanError(f"from_pandas() takes a DataFrame, not a {type(frame).__name__}")
@@ -76,10 +76,10 @@ def pandas_table(frame: Any) -> pa.Table:
 
 
 def polars_table(frame: Any) -> pa.Table:
-    """A DataFrame or LazyFrame of Polars.
+    """Convert a Polars DataFrame or LazyFrame; a LazyFrame is collected.
 
     Raises:
-        InvalidPlanError: it is none.
+        InvalidPlanError: it is neither.
     """
     frame = frame.collect() if hasattr(frame, "collect") else frame
     if not hasattr(frame, "to_arrow"):
@@ -91,10 +91,11 @@ def spark_source(
     frame: Any,
     given: TableOptions,
 ) -> Source:
-    """A source over a DataFrame of Spark, which is computed and written once, here.
+    """A source over a Spark DataFrame, which is computed and written once, in this process.
 
     Raises:
-        InvalidPlanError: it is none, has no end or no rows, or a cluster cannot write it here.
+        InvalidPlanError: it is no DataFrame, it streams, it has no rows, or Spark runs on a
+            cluster and ``folder`` is missing.
     """
     if not hasattr(frame, "sparkSession") or not hasattr(frame, "isStreaming"):
         raise InvalidPlanError(f"from_spark() takes a DataFrame, not a {type(frame).__name__}")
@@ -113,13 +114,13 @@ def spark_source(
     return _given(path, given)
 
 
-#: What this process has written for Spark, so that each has a folder of its own.
+#: Folders that this process has written for Spark; their number makes the next name unique.
 _written: list[str] = []
 
 
 @contextmanager
 def _plain_timestamps(session: Any) -> Iterator[None]:
-    """Timestamps as other readers know them, with statistics."""
+    """Write timestamps in microseconds, which other readers know and which have statistics."""
     before = session.conf.get(_TIMESTAMPS, None)
     session.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
     try:
@@ -139,7 +140,7 @@ def _given(path: str, given: TableOptions) -> Source:
 
 
 class FrameInputs:
-    """The sources of :class:`planner.Stream` that begin with a table which the caller has."""
+    """The sources of :class:`planner.Stream` that begin with a table in memory."""
 
     __slots__ = ()
 
@@ -150,35 +151,35 @@ class FrameInputs:
     @classmethod
     @keywords_of(TableOptions)
     def from_arrow(cls, table: Any, given: TableOptions) -> Self:
-        """The rows of a ``pyarrow.Table`` or RecordBatch.
+        """Read the rows of a ``pyarrow.Table`` or RecordBatch.
 
-        ``vs``, ``ve``, ``delay``, ``late`` and ``partitions`` are as for :meth:`from_parquet`. What
-        a job reads has to be there when it reads again after a failure. So the table is written
-        once, as Parquet: to ``folder``, where it has to stay as long as the job may be resumed, or
-        without it to a temporary one, of which each job keeps a copy below its root (``inputs``).
+        ``vs``, ``ve``, ``delay``, ``late`` and ``partitions`` are as for :meth:`from_parquet`. The
+        table is written once, as Parquet, so that a job can read it again after a failure.
+        ``folder`` is where; keep it as long as the job may be resumed. Without ``folder`` the table
+        goes to a temporary folder, and each job keeps a copy below its root (``inputs``).
         """
         return cls(arrow_source(table, "from_arrow", given))
 
     @classmethod
     @keywords_of(TableOptions)
     def from_pandas(cls, frame: Any, given: TableOptions) -> Self:
-        """The rows of a DataFrame of pandas; see :meth:`from_arrow`.
+        """Read the rows of a pandas DataFrame; see :meth:`from_arrow`.
 
-        An index that is not just row numbers is a column under its name, or ``index``.
+        An index other than row numbers becomes a column under its name, or ``index``.
         """
         return cls(arrow_source(pandas_table(frame), "from_pandas", given))
 
     @classmethod
     @keywords_of(TableOptions)
     def from_polars(cls, frame: Any, given: TableOptions) -> Self:
-        """The rows of a DataFrame of Polars; see :meth:`from_arrow`. A LazyFrame is collected."""
+        """Read the rows of a Polars DataFrame; see :meth:`from_arrow`. A LazyFrame is collected."""
         return cls(arrow_source(polars_table(frame), "from_polars", given))
 
     @classmethod
     @keywords_of(TableOptions)
     def from_spark(cls, frame: Any, given: TableOptions) -> Self:
-        """The rows of a DataFrame of Spark, which is computed here, once; see :meth:`from_arrow`.
+        """Read the rows of a Spark DataFrame, which is computed here, once; see :meth:`from_arrow`.
 
-        On a cluster give ``folder``, which all workers and the job have to reach.
+        On a cluster it needs ``folder``, which all workers and the job must be able to reach.
         """
         return cls(spark_source(frame, given))

@@ -1,4 +1,4 @@
-"""Hints of users, checked and put into the source they are about."""
+"""Checks the hints of users, and adds them to their source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def hinted(
     keys: Mapping[str, int],
     max_duration: Duration | None,
 ) -> Source:
-    """The source with these hints; see :meth:`planner.Stream.hint`."""
+    """Return the source with these hints; see :meth:`planner.Stream.hint`."""
     if not isinstance(plan, Source):
         raise InvalidPlanError(
             "hint(...) is about a source; put it right behind Stream.from_parquet(...) and its like"
@@ -48,6 +48,7 @@ def hinted(
 
 
 def _check_items(plan: Source, longest_us: int) -> None:
+    """Raise if an item in the query lives longer than the hint promises."""
     if plan.spec.items is None:
         return
     events = only_events(plan.spec.items)

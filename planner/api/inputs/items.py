@@ -1,4 +1,4 @@
-"""Events and CTIs that are part of the query."""
+"""Events and watermarks (CTIs) that are written in the query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of ``from_items``, alive in ``[vs_us, ve_us)``."""
+    """An event of ``from_items``, valid in ``[vs_us, ve_us)``."""
 
     vs_us: int
     ve_us: int
@@ -32,13 +32,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Cti:
-    """A CTI of ``from_items``."""
+    """A watermark (CTI) of ``from_items``."""
 
     time_us: int
 
 
 def event(vs: Time, ve: Time | None = None, **payload: object) -> Event:
-    """An event ``[vs, ve)`` with these columns; without ``ve`` a point event."""
+    """Make an event ``[vs, ve)`` with these columns; without ``ve`` a point event."""
     start = time_us(vs, what="vs")
     end = start + 1 if ve is None else time_us(ve, what="ve")
     if start >= end:
@@ -47,12 +47,12 @@ def event(vs: Time, ve: Time | None = None, **payload: object) -> Event:
 
 
 def cti(time: Time) -> Cti:
-    """From here on no event starts before ``time``."""
+    """Make a watermark (CTI): no event after it in the stream starts before ``time``."""
     return Cti(time_us(time, what="cti"))
 
 
 def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions: int) -> Source:
-    """A source node over items given in the query."""
+    """A source node over the items that are written in the query."""
     given = schema_of(schema)
     payload = nullable(given)
     batch = _items_batch(payload, list(items))

@@ -1,4 +1,4 @@
-"""Kafka topics as users describe them, turned into plan nodes."""
+"""Checks what users declare of Kafka topics, and builds plan nodes."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ if TYPE_CHECKING:
 
 MessageFormat = Literal["json", "avro", "arrow", "bytes", "debezium-json", "debezium-avro"]
 _DEBEZIUM = ("debezium-json", "debezium-avro")
-#: Formats whose messages can change the row of a key.
+#: Formats that allow ``key``: a message replaces or deletes the row of its key.
 _OF_KEYS = ("json", "avro", *_DEBEZIUM)
-#: What ``vs`` may name where a message has an old and a new row.
+#: Values of ``vs`` for formats whose messages have an old and a new row.
 _TIMES_OF_CHANGES = {"timestamp": TIMESTAMP, "ts_ms": CHANGE_TIME, "source.ts_ms": COMMIT_TIME}
-#: "earliest", "latest", a time, or an offset for each partition.
+#: Where to start or stop: "earliest", "latest", a time, or an offset for each partition.
 Place: TypeAlias = Time | Mapping[int, int]
 _VALUE = pa.schema([("value", pa.binary())])
 _LATE = get_args(LatePolicy)
@@ -83,12 +83,12 @@ class KafkaOptions:
     """The options of a topic, for Python (:meth:`planner.Stream.from_kafka`) and SQL."""
 
     servers: str
-    #: A column, an expression, or "timestamp": the record's, unless a column has that name.
+    #: A column, an expression, or "timestamp": the record's time, unless a column has that name.
     vs: TimeColumn
-    #: Avro: also a schema of Avro, as JSON or a dict. Bytes: by default one column ``value``.
+    #: With Avro also an Avro schema, as JSON or a dict. With bytes the default is ``value`` alone.
     schema: SchemaLike | None = None
     format: MessageFormat = "json"
-    #: Columns by which messages change a table: a message is the new row of its key, or its end.
+    #: Key columns of a table: a message is the new row of its key, or deletes it.
     key: str | Sequence[str] = ()
     ve: TimeColumn | Duration | None = None
     delay: Duration | None = None
@@ -99,12 +99,12 @@ class KafkaOptions:
     until: Place | None = None
     on_bad_row: OnBadRow = "fail"
     on_lost: OnLost = "fail"
-    #: Of "key", "headers", "timestamp", "partition", "offset": columns ``kafka_key`` and so on.
+    #: Some of "key", "headers", "timestamp", "partition", "offset": adds ``kafka_key`` and so on.
     metadata: Sequence[str] = ()
     skew: Duration | None = None
-    #: How far ahead of the clock a row may start; None: as far as it likes.
+    #: How far ahead of the wall clock a row may start; None: no limit.
     max_ahead: Duration | None = None
-    #: How long the brokers may be away; None: for ever.
+    #: How long the brokers may be unreachable before the job fails; None: no limit.
     away_max: Duration | None = None
     partitions: int | None = None
     config: Mapping[str, str] | None = field(default=None, repr=False)
@@ -116,12 +116,12 @@ class KafkaOptions:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Those of the client."""
+        """The options for librdkafka."""
         return self.config or {}
 
 
 class KafkaTopics:
-    """The source of :class:`planner.Stream` that is a topic."""
+    """The source of :class:`planner.Stream` that reads a Kafka topic."""
 
     __slots__ = ()
 
@@ -136,31 +136,35 @@ class KafkaTopics:
     @classmethod
     @keywords_of(KafkaOptions)
     def from_kafka(cls, topic: str, given: KafkaOptions) -> Self:
-        """Committed records of a Kafka topic as they come.
+        """Read committed records of a Kafka topic as they arrive.
 
-        ``schema``: the columns of a message. A missing field is null (a bad message if a schema of
-        Arrow has it as not nullable); other fields are ignored. ``format``: ``"json"``; ``"avro"``,
-        with an Avro ``schema`` or ``config["schema.registry.url"]``; ``"arrow"``, an IPC stream of
-        rows, which share an offset; ``"bytes"``. ``metadata`` adds columns such as ``kafka_key``.
+        ``schema``: the columns of a message. A missing field is null (or makes the message bad if
+        an Arrow schema declares it as not nullable); other fields are ignored. ``format``:
+        ``"json"``; ``"avro"``, with an Avro ``schema`` or ``config["schema.registry.url"]``;
+        ``"arrow"``, an IPC stream of rows, which share an offset; ``"bytes"``. ``metadata`` adds
+        columns such as ``kafka_key``.
 
         With ``key`` the topic is a table: each message replaces the row of its key, a tombstone
-        ends it. Debezium's formats need it; their ``vs`` is ``"timestamp"``, ``"ts_ms"`` or
+        deletes it. Debezium's formats need ``key``; their ``vs`` is ``"timestamp"``, ``"ts_ms"`` or
         ``"source.ts_ms"``.
 
         ``vs="timestamp"`` is the record's own time, unless a column of the schema has that name.
-        ``delay`` has to be given; it counts within each partition. ``start`` and ``until`` are
-        ``"earliest"``, ``"latest"``, a time, or ``{partition: offset}``; they are found once, when
-        the job is planned. With ``until`` the job ends there.
+        ``delay``, how far rows may be out of order within a partition, is required. ``start`` and
+        ``until`` are ``"earliest"``, ``"latest"``, a time, or ``{partition: offset}``; planning the
+        job resolves them to offsets, once. With ``until`` the job ends there.
 
-        A partition without records for ``idle_after`` follows the others (``idle="follow"``) or the
-        clock less ``delay`` (``"clock"``), or holds time back (``"wait"``). One that is ahead of
-        the slowest by more than ``skew`` is not read on. ``on_bad_row``: a bad message ends the job
-        (``"fail"``), is counted and left out (``"skip"``), or is kept aside (``"dead_letter"``).
-        A row that starts later than ``max_ahead`` after the wall clock is bad.
+        A partition without records for ``idle_after`` follows the time of the others
+        (``idle="follow"``) or the wall clock less ``delay`` (``"clock"``), or delays the watermark
+        (``"wait"``). A partition that is ahead of the slowest by more than ``skew`` is paused.
+        ``on_bad_row``: a bad message fails the job (``"fail"``), is counted and dropped
+        (``"skip"``), or is counted and kept (``"dead_letter"``). A row that starts later than
+        ``max_ahead`` after the wall clock is bad.
+
         ``on_lost="skip"`` counts records that the broker removed before they were read. While
-        brokers are away the job waits, at most for ``away_max``. ``partitions``: the vertices that
-        share the topic's partitions. ``config``: options of librdkafka; ``"env:NAME"`` and
-        ``"file:/PATH"`` name secrets; with ``group.id``, offsets are committed for monitoring only.
+        brokers are unreachable the job waits, at most for ``away_max``. ``partitions``: the number
+        of vertices that share the topic's partitions. ``config``: options of librdkafka;
+        ``"env:NAME"`` and ``"file:/PATH"`` name secrets; with ``group.id``, offsets are committed
+        for monitoring only.
         """
         made = cls(kafka_source(topic, given))
         return made.upserts(given.keys, deleted=col(DELETED)).drop(DELETED) if given.keys else made
@@ -180,7 +184,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
         vs = _TIMES_OF_CHANGES[str(given.vs)]
     elif isinstance(vs, str) and vs == "timestamp" and "timestamp" not in values.names:
         vs = TIMESTAMP
-    # All that times may be computed from; what they do not need is not read.
+    # All columns that times may be computed from; columns that they do not use are not read.
     times = [f for f in CHANGE_COLUMNS if f.name != DELETED and given.format in _DEBEZIUM]
     columns = pa.schema([*values, *deleted, *times, *METADATA])
     _, delay_us, quantile = delay_of("0s" if given.delay is None else given.delay)
@@ -231,10 +235,10 @@ def _check(topic: str, given: KafkaOptions) -> None:
 
 
 def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
-    """What messages that change a table need.
+    """Check what a topic needs whose messages change a table.
 
     Raises:
-        InvalidPlanError: it is missing or wrong.
+        InvalidPlanError: the key, its format or its times are missing or wrong.
     """
     is_debezium = given.format in _DEBEZIUM
     if not given.keys:
@@ -268,7 +272,7 @@ def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
 
 
 def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
-    """The columns of values, and the Avro schema of all of them if one was given."""
+    """Return the columns of values, and their Avro schema if one was given."""
     avro_schema = ""
     is_avro = given.format in ("avro", "debezium-avro")
     if is_avro and (
@@ -295,7 +299,7 @@ def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
         )
     if given.format == "debezium-avro" and "after" in values.names:
         after = values.field("after").type
-        if pa.types.is_struct(after):  # the schema is that of events
+        if pa.types.is_struct(after):  # the schema describes change events, not rows
             values = pa.schema(list(after))
     _check_values(values, given.format)
     return values, avro_schema
@@ -334,7 +338,7 @@ def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionVa
 
 
 def _place(place: Place, role: str) -> str:
-    """As :mod:`rvertex.sources.logs.kafka.positions` reads it."""
+    """Return a start or a stop as :mod:`rvertex.sources.logs.kafka.positions` parses it."""
     if isinstance(place, Mapping):
         wrong = [k for k, v in place.items() if not _is_number(k) or not _is_number(v)]
         if wrong or not place:

@@ -1,4 +1,4 @@
-"""Methods whose keywords are the fields of a record, so that each option is declared once."""
+"""Gives methods the fields of a record as keywords, so that each option is declared once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def keywords_of(
 
 
 def delivers(make: Callable[Options, SinkSpec]) -> Callable[Concatenate[Any, Options], Query]:
-    """A method of a stream that delivers to the destination which ``make`` describes."""
+    """Return a method of a stream that delivers its rows to the destination made by ``make``."""
 
     def call(self: Any, /, *args: Options.args, **options: Options.kwargs) -> Query:
         made: Query = self.deliver(make(*args, **options))

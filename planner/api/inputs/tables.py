@@ -1,4 +1,4 @@
-"""Tables: rows without times, alive from the first day of the calendar."""
+"""Tables: rows without times, valid from the first day of the calendar on."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from planner.api.sources import FileOptions
 
 TableFormat = Literal["parquet", "csv", "json"]
-#: So much a table that travels with the plan may take.
+#: The most bytes of a table that is stored in the plan.
 TABLE_BYTES_MAX = 64 << 20
 
 
 def table_file(path: str, format: TableFormat | None, given: FileOptions) -> Source:
-    """A source node over files whose rows are always alive."""
+    """A source node over files whose rows are always valid."""
     if format is None:
         format = format_of(path)  # type: ignore[assignment]  # refused below
     if format is None or format not in get_args(TableFormat):
@@ -41,12 +41,12 @@ def table_file(path: str, format: TableFormat | None, given: FileOptions) -> Sou
 
 
 def always_alive(given: FileOptions) -> FileOptions:
-    """The options for rows that have no times."""
+    """Return the options for rows that have no times and are always valid."""
     return replace(given, vs=lit(ALWAYS_US), ve=lit(int(INF_TIME)), delay="0s", late="error")
 
 
 def table_rows(data: object, schema: SchemaLike | None) -> Source:
-    """A source node over rows that the plan carries."""
+    """A source node over rows that are stored in the plan."""
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
     except (TypeError, ValueError, pa.ArrowException) as error:

@@ -1,1 +1,1 @@
-"""Joins of two streams: while both rows live, by the time between them, and to the nearest."""
+"""Joins of two streams: by overlapping lifetimes, by the time between rows, and to the nearest."""

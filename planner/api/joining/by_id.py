@@ -1,8 +1,8 @@
-"""Joins events with the earlier or later event whose id they carry: Photon's join.
+"""Joins events with the earlier or later event whose id they carry, as Google's Photon does.
 
-Two interval joins of existing kinds: events that find their partner in time or are marked, and
-marked ones whose partner arrives later still. Duplicates are dropped first, so each foreign event
-is joined at most once.
+The plan is two interval joins: one pairs foreign events that find their partner in time, and marks
+the others; the second pairs marked events whose partner arrives later. Duplicates are dropped
+before, so each foreign event is joined at most once.
 """
 
 from __future__ import annotations
@@ -46,17 +46,18 @@ class IdJoins(Generic[MadeStream]):
         retry: Duration = 0,
         id: str | None = None,
     ) -> MadeStream:
-        """Each event of ``foreign`` with the event of this stream whose id it carries.
+        """Pair each event of ``foreign`` with the event of this stream whose id it carries.
 
-        For example ``searches.join_by_id(clicks, on="query_id",
-        unjoinable_after="26h", id="click_id")``. Either may come first; both are kept for
+        For example ``searches.join_by_id(clicks, on="query_id", unjoinable_after="26h",
+        id="click_id")``. Either event may start first; the state keeps both for
         ``unjoinable_after``. A foreign event without a partner is emitted after that time, with
         null in the columns of this stream and true in ``unjoinable``. If its partner starts up to
-        ``retry`` later still, it is emitted again, joined. Events of this stream with equal ``on``
-        count once, and so do foreign events with equal ``id``, a column of ``foreign``.
+        ``retry`` later than that, the event is emitted again, joined. Events of this stream with
+        equal ``on`` count once, and so do foreign events with equal ``id``, a column of
+        ``foreign``.
 
         The result has the columns of ``foreign``, of this stream, and ``unjoinable``. A pair is a
-        point at the later of both starts.
+        point event at the later of both starts.
         """
         if not isinstance(foreign, IdJoins):
             raise InvalidPlanError(f"join_by_id() takes another stream, not {foreign!r}")
@@ -76,7 +77,7 @@ def joined_by_id(
     retry_us: int,
 ) -> LogicalNode:
     """See :meth:`IdJoins.join_by_id`."""
-    # No event is within reach of two equal ones that are both kept.
+    # Kept events with equal ids are further apart than any join reaches, so none joins twice.
     reach_us = 2 * after_us + retry_us + 1
     for plan in (primary, foreign):
         naming.require(plan.schema, on, "join_by_id")

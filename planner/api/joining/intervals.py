@@ -71,7 +71,7 @@ def interval_nodes(
 
 
 def _bounds(within: Within) -> tuple[int, int]:
-    """The bounds in microseconds."""
+    """Return the bounds in microseconds."""
     if not isinstance(within, tuple | list) or len(within) != 2:
         raise InvalidPlanError(
             f'join(within={within!r}): it is two durations, as in within=("-4h", "0s"): how much '
@@ -88,7 +88,7 @@ def _bounds(within: Within) -> tuple[int, int]:
 def _with_right_keys(
     columns: OutputColumns, keys: tuple[str, ...]
 ) -> tuple[OutputColumns, dict[str, str]]:
-    """The columns with the right keys behind them, and how these are called."""
+    """Append the right keys to the columns; return the columns and the names of the right keys."""
     taken = {name for _, _, name in columns}
     merged: dict[str, str] = {}
     for key in dict.fromkeys(keys):
@@ -102,7 +102,7 @@ def _with_right_keys(
 
 
 def _with_merged(joined: LogicalNode, merged: dict[str, str]) -> LogicalNode:
-    """The key of the side that is there, once."""
+    """Merge left and right keys into one column each: the key of the side that has a row."""
     hidden = set(merged.values())
     made: list[tuple[str, Node]] = []
     for field in joined.schema:

@@ -1,4 +1,4 @@
-"""Specifications of lookups and of calls that are made once, checked when the query is built."""
+"""Checks the arguments of lookups and of calls that are made once, when the query is built."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rvertex.operators.user.lookup import OnFailure
     from rvertex.user_code.code import UserCode
 
-#: Of ``concurrency``, ``batch`` and ``retries``.
+#: The limit of ``concurrency``, ``batch`` and ``retries``.
 _CALLS_MAX = 10_000
 
 
@@ -70,7 +70,7 @@ def call_once_spec(
 
 
 def _called(function: Any, schema: SchemaLike, what: str) -> tuple[UserCode, pa.Schema]:
-    """A function that may read or change the world, and the columns that it returns."""
+    """Check a function that may read or change the world; return it and the columns it returns."""
     if not callable(function):
         raise InvalidPlanError(f"{what}() takes a function, not {function!r}")
     name = name_of(function)
@@ -82,7 +82,7 @@ def _called(function: Any, schema: SchemaLike, what: str) -> tuple[UserCode, pa.
 
 
 def _require_arguments(function: Any, what: str, count: int) -> None:
-    """Refuse a function that cannot be called with ``count`` values."""
+    """Raise if a function cannot be called with ``count`` arguments."""
     called = function.__call__ if isinstance(function, type) else function
     given = [None] * (count + isinstance(function, type))
     try:

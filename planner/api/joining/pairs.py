@@ -1,6 +1,6 @@
-"""Builds joins and clips, and explodes, which join rows with their own lists.
+"""Builds joins, as-of joins and clips, and explodes, which join rows with their own lists.
 
-Keys are paired and given common types, and output columns get their names.
+Keys are paired and cast to common types, and output columns get their names.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def join_nodes(
     how: str,
     where: ExprLike | None,
 ) -> Join | Filter:
-    """The join of two plans while both rows live; see :meth:`planner.Stream.join`."""
+    """Join two plans by overlapping lifetimes; see :meth:`planner.Stream.join`."""
     kind = next((k for k in _KINDS if k == how), None)
     if kind is None:
         only = (
@@ -88,7 +88,7 @@ def join_nodes(
 
 
 def read_columns(condition: Node, columns: OutputColumns) -> OutputColumns:
-    """The columns that a condition on pairs reads."""
+    """Return the columns that a condition on pairs reads."""
     read = condition.columns()
     if VS in read or VE in read:
         raise InvalidPlanError("join(where=...) sees the columns of a pair, not its lifetime")
@@ -96,7 +96,7 @@ def read_columns(condition: Node, columns: OutputColumns) -> OutputColumns:
 
 
 def pair_columns(left: LogicalNode, right: LogicalNode, dropped: tuple[str, ...]) -> OutputColumns:
-    """The columns of a pair; right columns get a suffix if their name is taken."""
+    """Return the columns of a pair; right columns get a suffix if their name is taken."""
     columns: list[tuple[Side, str, str]] = [("left", name, name) for name in left.schema.names]
     taken = set(left.schema.names)
     for name in right.schema.names:
@@ -147,7 +147,7 @@ def as_of_nodes(
 def with_one_key(
     left: LogicalNode, right: LogicalNode
 ) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
-    """Both sides with a key that is the same everywhere, and its name."""
+    """Add the same constant key to both sides; return the sides and the key's name for each."""
     name = "all"
     while name in left.schema.names or name in right.schema.names:  # ends: they are finite
         name += "_"
@@ -216,9 +216,9 @@ def with_common_keys(
     left_keys: tuple[str, ...],
     right_keys: tuple[str, ...],
 ) -> tuple[LogicalNode, LogicalNode, tuple[str, ...], tuple[str, ...]]:
-    """Both sides with one type per key, as equal keys must hash equally, and the keys' names.
+    """Cast keys to one type on both sides, since equal keys must hash equally; return key names.
 
-    A key that would not be the same in that type is a column of its own: what users see stays.
+    If the cast would change a key, it goes to a column of its own: the user's column stays.
     """
     mine: dict[str, tuple[str, pa.DataType]] = {}
     others: dict[str, tuple[str, pa.DataType]] = {}
@@ -254,7 +254,7 @@ def _compared(
     if kind == common:
         return name
     key = name
-    if not is_text(plain(kind)):  # text says the same in each of its types
+    if not is_text(plain(kind)):  # all string types hold the same text
         key = f"{name} as {common}"
         while key in side.schema.names:
             key += "'"
@@ -263,7 +263,7 @@ def _compared(
 
 
 def _with_keys(side: LogicalNode, made: dict[str, tuple[str, pa.DataType]]) -> LogicalNode:
-    """``side`` with the keys that are compared in another type."""
+    """Add the keys of ``side`` that are compared in another type."""
     if not made:
         return side
     columns: dict[str, Node] = {f.name: Column(f.name, f.type) for f in side.schema}

@@ -1,4 +1,4 @@
-"""Builds the plan of a match: names become numbers, and what is read of rows becomes columns."""
+"""Builds the plan of a match: variables become numbers, and values of rows become columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rvertex.operators.ordered.matching.pattern import Pattern
     from rvertex.operators.ordered.matching.spec import Rows
 
-#: What ``rows`` may say: the rows that come out, and whether empty matches do.
+#: Per value of ``rows``: the rows that are emitted, and whether empty matches are.
 ROWS: dict[str, tuple[Rows, bool]] = {
     "one": ("one", True),
     "all": ("all", True),
@@ -47,7 +47,7 @@ _SKIPS = ("past_last_row", "to_next_row", "to_first", "to_last")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a match is asked for; see :meth:`Stream.match`."""
+    """The arguments of a match; see :meth:`Stream.match`."""
 
     pattern: str
     keys: Sequence[str]
@@ -61,10 +61,10 @@ class Asked:
 
 
 def match_node(below: LogicalNode, asked: Asked) -> LogicalNode:
-    """The plan of a match.
+    """Return the plan of a match.
 
     Raises:
-        InvalidPlanError: something that is asked for is not there, or cannot be.
+        InvalidPlanError: an argument names something that does not exist, or is not possible.
     """
     for key in asked.keys:
         naming.require(below.schema, key, "match")
@@ -81,7 +81,7 @@ def match_node(below: LogicalNode, asked: Asked) -> LogicalNode:
     rows, shows_empty = _rows_of(asked, pattern)
     kept = tuple(asked.keys) if rows == "one" else tuple(below.schema.names)
     naming.require_distinct([*kept, *asked.measures], "match")
-    compiled(pattern)  # refuses what is too large
+    compiled(pattern)  # raises if the pattern is too large
     spec = MatchRows(
         keys=tuple(asked.keys),
         pattern=pattern,
@@ -107,7 +107,7 @@ def match_node(below: LogicalNode, asked: Asked) -> LogicalNode:
 
 
 def _ordered(below: LogicalNode, asked: Asked) -> LogicalNode:
-    """The rows in their order: by time, then as is asked, then as they come."""
+    """Sort the rows: by start, then by ``order_by``, then in the order of the stream."""
     order = list(asked.order)
     if order:
         first = order[0] if isinstance(order[0], Ordering) else asc(order[0])
@@ -150,7 +150,7 @@ class _Variables:
             self._numbers[name] = tuple(members)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """The variables of a name: one, or those of a subset."""
+        """Return the numbers of a name's variables: one, or those of a subset."""
         known = self._known(name)
         if known is None:
             near = get_close_matches(name, self._numbers, n=1, cutoff=0.6)
@@ -162,14 +162,14 @@ class _Variables:
         return self._numbers[known]
 
     def defined(self, name: str) -> int:
-        """The variable of a name that is no subset."""
+        """Return the number of a name that is a variable, not a subset."""
         numbers = self.numbers(name)
         if len(numbers) > 1:
             raise InvalidPlanError(f"{name!r} is a subset; define its variables")
         return numbers[0]
 
     def _known(self, name: str) -> str | None:
-        """The name as the pattern has it: upper and lower case are told apart where they differ."""
+        """Return the name as the pattern spells it; case counts only where names differ by case."""
         if name in self._numbers:
             return name
         found = [known for known in self._numbers if known.upper() == name.upper()]
@@ -178,7 +178,7 @@ class _Variables:
 
 @dataclass
 class _Reading:
-    """What conditions and measures read."""
+    """The values of rows that conditions and measures read."""
 
     below: LogicalNode
     names: _Variables
@@ -189,7 +189,7 @@ class _Reading:
         self.inputs = dict(identity_columns(self.below.schema))
 
     def condition(self, name: str, value: Expr) -> Condition:
-        """The condition of a variable."""
+        """Return the condition of a variable, over the values that it reads."""
         node = naming.resolved(value, self.below.schema)
         if node.type == pa.null():
             node = cast_to(node, pa.bool_())
@@ -200,7 +200,7 @@ class _Reading:
         return Condition(test, tuple(used))
 
     def measure(self, name: str, value: ExprLike) -> Measure:
-        """A measure."""
+        """Return a measure, over the values that it reads."""
         checked_name(name)
         node = naming.resolved(value, self.below.schema)
         if node.type is None or pa.types.is_null(node.type):
@@ -209,7 +209,7 @@ class _Reading:
         return Measure(name, node.type, read)
 
     def _read(self, node: Node, where: str, *, is_condition: bool) -> Node:
-        """The expression over leaves."""
+        """Replace each value of a row in an expression by a leaf."""
         if isinstance(node, Column):
             return self._leaf(Leaf("row", _type_of(node), None, node.name))
         if not isinstance(node, Call):
@@ -251,7 +251,7 @@ class _Reading:
         )
 
     def _column(self, node: Node, where: str) -> str:
-        """The column of a value of a row, which is added where it is not there yet."""
+        """Return the column with a value of a row; a missing column is added to the inputs."""
         if _reads_pattern(node):
             raise InvalidPlanError(f"{where}: {node} stands inside of another value of a row")
         if isinstance(node, Column):

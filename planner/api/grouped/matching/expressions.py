@@ -1,4 +1,4 @@
-"""What ``define`` and ``measures`` of :meth:`Stream.match` are written in."""
+"""The expressions in ``define`` and ``measures`` of :meth:`Stream.match`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from planner.expressions.nodes import Call, Node
 if TYPE_CHECKING:
     from planner.api.agg import Agg
 
-#: Rows that PREV, NEXT, FIRST and LAST may go by.
+#: The greatest offset of PREV, NEXT, FIRST and LAST, in rows.
 ROWS_MAX = 10_000
 
 
@@ -26,27 +26,27 @@ class PatternRows:
         self._variable = variable
 
     def __getitem__(self, column: str | Expr) -> Expr:
-        """The value of the last row; in ``define`` of the variable itself, of the row at hand."""
+        """The value of the last row; in ``define`` of the same variable, of the current row."""
         return self.last(column)
 
     def last(self, column: str | Expr, offset: int = 0) -> Expr:
-        """The value of the last row, or of the one ``offset`` rows of the variable before it."""
+        """The value of the last row, or of the row ``offset`` rows of the variable before it."""
         return self._row(column, offset, from_first=False)
 
     def first(self, column: str | Expr, offset: int = 0) -> Expr:
-        """The value of the first row, or of the one ``offset`` rows of the variable behind it."""
+        """The value of the first row, or of the row ``offset`` rows of the variable after it."""
         return self._row(column, offset, from_first=True)
 
     def prev(self, column: str | Expr, rows: int = 1) -> Expr:
-        """The value of the row of the key that stands ``rows`` before the last row."""
+        """The value of the row of the key that is ``rows`` rows before the last row."""
         return prev(self.last(column), rows)
 
     def next(self, column: str | Expr, rows: int = 1) -> Expr:
-        """The value of the row of the key that stands ``rows`` behind the last row."""
+        """The value of the row of the key that is ``rows`` rows after the last row."""
         return next_row(self.last(column), rows)
 
     def agg(self, aggregate: Agg) -> Expr:
-        """An aggregate over the rows, as ``agg.sum("x")``."""
+        """An aggregate over the rows, such as ``agg.sum("x")``."""
         if aggregate.of_rows is not None:
             raise InvalidPlanError("match() takes no aggregate of whole rows")
         options = (
@@ -78,25 +78,25 @@ class PatternRows:
 
 
 def rows_of(variable: str | None = None) -> PatternRows:
-    """The rows of a match that are mapped to a variable, or to one of a subset; None: all of them.
+    """The rows of a match that are mapped to a variable or to a subset; None: all rows.
 
-    ``rows_of("A")["price"]`` is the price of the last of them so far.
+    ``rows_of("A")["price"]`` is the price of the last row so far that is mapped to A.
     """
     return PatternRows(variable)
 
 
 def prev(value: str | Expr, rows: int = 1) -> Expr:
-    """The value ``rows`` rows of the key before; a column is that of the row at hand."""
+    """The value ``rows`` rows earlier in the key; a column name means the current row's column."""
     return _moved(value, -_checked("prev", rows, 0))
 
 
 def next_row(value: str | Expr, rows: int = 1) -> Expr:
-    """The value ``rows`` rows of the key later; a match is known when that row has come."""
+    """The value ``rows`` rows later in the key; the match is known only when that row arrives."""
     return _moved(value, _checked("next_row", rows, 0))
 
 
 def classifier() -> Expr:
-    """The name of the variable that the row at hand is mapped to."""
+    """The name of the variable that the current row is mapped to."""
     return rows_of().classifier()
 
 
@@ -106,12 +106,12 @@ def match_number() -> Expr:
 
 
 def final(value: Expr) -> Expr:
-    """The same over the whole match, in each of its rows."""
+    """Compute ``value`` over the whole match, in each of its rows."""
     return _with_semantics(value, "final")
 
 
 def running(value: Expr) -> Expr:
-    """The same over the match up to the row at hand, which is what counts without it."""
+    """Compute ``value`` over the match up to the current row; this is the default."""
     return _with_semantics(value, "running")
 
 

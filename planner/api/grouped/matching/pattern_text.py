@@ -1,4 +1,4 @@
-"""Reads a row pattern: ``A B+? (C | D){2,3} {- E -} PERMUTE(F, G)``."""
+"""Parses a row pattern: ``A B+? (C | D){2,3} {- E -} PERMUTE(F, G)``."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ class _Reader:
 
     @property
     def next(self) -> str:
-        """The token at hand; empty at the end."""
+        """The current token; empty at the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def take(self, token: str) -> bool:
-        """Pass a token, if it stands here."""
+        """Skip a token, if it is the current one; return whether it was."""
         found = self.next == token
         self.at += found
         return found
 
     def expect(self, token: str) -> None:
-        """Pass a token that has to stand here."""
+        """Skip a token; raise if it is not the current one."""
         if not self.take(token):
             found = repr(self.next) if self.next else "the end"
             raise self.error(f"expected {token!r}, found {found}")
 
     def error(self, reason: str) -> InvalidPlanError:
-        """What is wrong with the pattern."""
+        """Return the error with the pattern and the reason."""
         return InvalidPlanError(f"pattern ({self.text.strip()}): {reason}")
 
     def alternation(self) -> Pattern:
-        """Parts between bars."""
+        """Parse parts between bars."""
         parts = [self.sequence()]
         while self.take("|"):  # ends: tokens do
             parts.append(self.sequence())
         return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
 
     def sequence(self) -> Pattern:
-        """Parts one after the other."""
+        """Parse parts one after the other."""
         parts: list[Pattern] = []
         while self.next and self.next not in ("|", ")", "-}", ","):  # ends: tokens do
             parts.append(self.quantified())
@@ -71,7 +71,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def quantified(self) -> Pattern:
-        """A part and how often it is repeated."""
+        """Parse a part and how often it is repeated."""
         part = self.primary()
         mark = self.next
         if mark not in ("*", "+", "?", "{"):
@@ -81,7 +81,7 @@ class _Reader:
         return Repetition(part, least, most, greedy=not self.take("?"))
 
     def bounds(self) -> tuple[int, int | None]:
-        """``n}``, ``n,}``, ``,m}`` or ``n,m}``."""
+        """Parse ``n}``, ``n,}``, ``,m}`` or ``n,m}``."""
         least = self.number()
         if self.take("}"):
             if not least:
@@ -97,14 +97,14 @@ class _Reader:
         return least or 0, most
 
     def number(self) -> int | None:
-        """A number, if it stands here."""
+        """Parse a number, if the current token is one."""
         if not self.next.isdigit():
             return None
         self.at += 1
         return int(self.tokens[self.at - 1])
 
     def primary(self) -> Pattern:
-        """A variable, a group, an exclusion or a permutation."""
+        """Parse a variable, a group, an exclusion or a permutation."""
         token = self.next
         if token in ("^", "$"):
             raise self.error(_ANCHOR.format(token))
@@ -131,10 +131,10 @@ class _Reader:
 
 
 def read_pattern(text: str) -> tuple[Pattern, tuple[str, ...]]:
-    """The pattern, and the names of its variables by number.
+    """Parse a pattern; return it, and the names of its variables by number.
 
     Raises:
-        InvalidPlanError: it cannot be read.
+        InvalidPlanError: the text is not a pattern.
     """
     if not isinstance(text, str):
         raise InvalidPlanError(f"a pattern is text such as 'A B+ C', not {text!r:.80}")
