@@ -1,8 +1,8 @@
 """All public names of StreamScope: ``import streamscope as ss``.
 
-What is not listed here or in docs/versions.md may change with any release. Other distributions on
-PyPI install packages called ``rstream``, ``planner`` or ``jobmanager`` as well. If one of them
-stands where ours should be, this import fails and says which file and which distribution it is.
+Other names may change with any release, unless docs/versions.md lists them. Other distributions on
+PyPI also install packages called ``rstream``, ``planner`` or ``jobmanager``. If Python finds one of
+these instead of ours, this import fails and names the file and the distribution.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __version__ = "0.2.0"
 __path__ = [os.path.join(os.path.dirname(os.path.realpath(__file__)), "streamscope")]
 
 _DISTRIBUTION = "streamscope"
-#: The cheapest to import comes first.
+#: Packages that are searched for a public name, the cheapest import first.
 _PACKAGES = ("rstream", "rvertex", "jobmanager", "planner")
 
 
 def _refuse_foreign_packages() -> None:
-    """Find the four packages without importing them, and reject foreign ones.
+    """Find the four packages without importing them, and reject packages of other distributions.
 
     Raises:
         ImportError: a package is missing, or is not beside this file.
@@ -46,10 +46,10 @@ def _refuse_foreign_packages() -> None:
 
 
 def _file_of(name: str) -> str | None:
-    """The file that ``import name`` would run, or did run."""
+    """Return the file that ``import name`` would run, or has run."""
     try:
         spec = importlib.util.find_spec(name)
-    except ValueError:  # a module made by hand, which has no spec
+    except ValueError:  # a module that a program created itself has no spec
         return "sys.modules"
     if spec is None:
         return None
@@ -57,7 +57,7 @@ def _file_of(name: str) -> str | None:
 
 
 def _conflict(name: str, found: str) -> str:
-    """The message that names the conflicting package, and the remedy."""
+    """Return the message that names the conflicting package and says how to fix it."""
     owners = _other_owners(name)
     if owners:
         whose = f"it belongs to the installed distribution {' and '.join(owners)}"
@@ -75,12 +75,12 @@ def _conflict(name: str, found: str) -> str:
 
 
 def _other_owners(name: str) -> list[str]:
-    """The installed distributions apart from this one that bring a package ``name``."""
+    """Return the other installed distributions that contain a package ``name``."""
     return sorted(set(metadata.packages_distributions().get(name, ())) - {_DISTRIBUTION})
 
 
 def _overwritten(error: ImportError) -> str | None:
-    """The message if another distribution has overwritten our files."""
+    """Return the message if another distribution has replaced our files, else None."""
     for name in _PACKAGES:
         if _other_owners(name):
             return f"{_conflict(name, _file_of(name) or name)} ({error})"
@@ -291,7 +291,7 @@ __all__ = [
 ]
 
 
-#: Names that no package has among its own, and where they are.
+#: Public names that no package lists in ``__all__``, and their modules.
 _ELSEWHERE = {"explain": "planner.explain.text", "sql": "planner.sql.entry"}
 
 
@@ -313,7 +313,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _home_of(name: str) -> ModuleType:
-    """The module that has a public name."""
+    """Return the module that defines a public name."""
     if name in _ELSEWHERE:
         return import_module(_ELSEWHERE[name])
     for package in map(import_module, _PACKAGES):

@@ -1,4 +1,4 @@
-"""Queries: written in Python, checked as they are written, planned as a DAG of vertices."""
+"""Queries: written in Python or SQL, checked at once, planned as a DAG of vertices."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ __all__ = [
     "vs",
     "when",
 ]
-#: Where the names are defined; a module is imported when one of its names is first used.
-#: ``sql`` is not among them: an import of the package ``planner.sql`` would hide it.
+#: The modules that define the names; a module is imported when one of its names is first used.
+#: ``sql`` is imported above: an import of the package ``planner.sql`` would hide a lazy name.
 _HOMES = {
     "planner.api": (
         "agg",

@@ -1,4 +1,4 @@
-"""Durations and times as users write them, turned into int64 microseconds.
+"""Converts durations and times as users write them to int64 microseconds.
 
 A duration is an int (microseconds), a ``timedelta`` or a string of numbers with units, largest
 first: ``"250ms"``, ``"10s"``, ``"1h30m"``, ``"1.5h"``. A time is an int (microseconds UTC since
@@ -27,10 +27,10 @@ _TIME_HELP = (
 
 
 def duration_us(value: Duration, *, what: str = "duration") -> int:
-    """Microseconds of ``value``; ``what`` names it in the error.
+    """Return the microseconds of ``value``; ``what`` names it in the error.
 
     Raises:
-        InvalidDurationError: it cannot be read.
+        InvalidDurationError: it cannot be parsed.
     """
     if isinstance(value, bool):
         raise InvalidDurationError(f"{what} {value!r}", _HELP)
@@ -46,7 +46,7 @@ def duration_us(value: Duration, *, what: str = "duration") -> int:
 
 
 def positive_duration_us(value: Duration, *, what: str) -> int:
-    """Like :func:`duration_us`, for what has to be longer than nothing."""
+    """Like :func:`duration_us`; raise if the duration is not greater than 0."""
     us = duration_us(value, what=what)
     if us <= 0:
         raise InvalidDurationError(f"{what} {value!r}", "has to be longer than zero")
@@ -54,10 +54,10 @@ def positive_duration_us(value: Duration, *, what: str) -> int:
 
 
 def time_us(value: Time, *, what: str = "time") -> int:
-    """Microseconds UTC since 1970 of ``value``.
+    """Return the microseconds UTC since 1970 of ``value``.
 
     Raises:
-        InvalidDurationError: it cannot be read.
+        InvalidDurationError: it cannot be parsed.
     """
     if isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -75,7 +75,7 @@ def time_us(value: Time, *, what: str = "time") -> int:
 
 
 def format_us(us: int) -> str:
-    """A duration as it would be written: ``90_000_000 -> "1m30s"``."""
+    """Format a duration as users write it: ``90_000_000 -> "1m30s"``."""
     if us == 0:
         return "0s"
     sign, left, parts = ("-" if us < 0 else ""), abs(us), []
@@ -95,11 +95,11 @@ def _fits(us: int, value: object, what: str) -> int:
 
 
 def max_ahead_us(max_ahead: Duration | None) -> int | None:
-    """How far ahead of the clock a row may start, us; None: as far as it likes."""
+    """Return how far ahead of the wall clock a row may start, us; None: no limit."""
     return None if max_ahead is None else positive_duration_us(max_ahead, what="max_ahead")
 
 
 def latest_us(max_ahead: Duration | None) -> int | None:
-    """The latest start of rows that are there by now: the clock is looked at here, once."""
+    """Return the latest valid start of a row; reads the wall clock once, when it is called."""
     ahead_us = max_ahead_us(max_ahead)
     return None if ahead_us is None else SystemClock().now_us() + ahead_us

@@ -1,4 +1,4 @@
-"""What a user can get wrong in a query, each with the words to put it right."""
+"""Mistakes in a query, each with a message that says how to correct it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class InvalidPlanError(UsageError):
 
     message = "{reason}"
 
-    # Not an error class: the errors below have fields of their own instead of a reason.
+    # The errors below do not call this: they have fields of their own instead of a reason.
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -35,7 +35,7 @@ class UnknownColumnError(InvalidPlanError):
 
 @error_class
 class TooMuchToSortError(InvalidPlanError):
-    """More rows than may lie in memory would wait for rows that start earlier."""
+    """The delay makes a source buffer more rows than fit into memory, to sort them."""
 
     path: str
     columns: str
@@ -57,7 +57,7 @@ class TooMuchToSortError(InvalidPlanError):
 
 @error_class
 class UnsortableTimesError(InvalidPlanError):
-    """The times of a source are further apart than a delay can say."""
+    """The times of a source are further apart than the longest delay."""
 
     path: str
 
@@ -69,7 +69,7 @@ class UnsortableTimesError(InvalidPlanError):
 
 @error_class
 class ExpressionTypeError(InvalidPlanError):
-    """An operator was given types that it does not take."""
+    """An operator does not take the types of its arguments."""
 
     operation: str
     types: tuple[str, ...]
@@ -82,7 +82,7 @@ class ExpressionTypeError(InvalidPlanError):
 
 @error_class
 class InvalidDurationError(InvalidPlanError):
-    """A duration or a time that cannot be read."""
+    """A duration or a time that cannot be parsed."""
 
     value: str
     reason: str
@@ -92,7 +92,7 @@ class InvalidDurationError(InvalidPlanError):
 
 @error_class
 class EvaluationError(UsageError):
-    """A value of the data that an expression cannot handle (a cast that fails, for example)."""
+    """A value in the data that an expression cannot handle, such as a cast that fails."""
 
     expression: str
     reason: str

@@ -1,7 +1,7 @@
-"""A name for content: the same for equal plans in every process, on every machine.
+"""Hashes content: equal for equal plans in every process, on every machine.
 
-Dataclasses are written as their class and fields, Arrow data by its schema and values. What has no
-stable form (a function, an object with an address in its ``repr``) is refused.
+Dataclasses are written as their class and fields, Arrow data as its schema and values. A value
+without a stable form (a function, an object with an address in its ``repr``) is an error.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 
 
 def fingerprint(value: object) -> str:
-    """64 hex digits that tell ``value`` from every other."""
+    """Return a hash of ``value`` as 64 hex digits."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def canonical(value: object) -> str:
-    """``value`` as text, without anything that varies between runs."""
+    """Return ``value`` as text, without anything that varies between runs."""
     kind: type[Any] = type(value)
     names = _field_names(kind)  # type: ignore[arg-type]  # mypy: no class is hashable
     if names is not None:
@@ -45,7 +45,7 @@ def canonical(value: object) -> str:
 
 @functools.cache
 def _field_names(kind: type[Any]) -> tuple[str, ...] | None:
-    """The fields of a dataclass that its fingerprint depends on; None for other classes."""
+    """Return the fields of a dataclass that its hash includes; None for other classes."""
     if not is_dataclass(kind):
         return None
     return tuple(f.name for f in fields(kind) if f.metadata.get("fingerprint", True))

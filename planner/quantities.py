@@ -21,7 +21,7 @@ def format_bytes(size: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Of work or of time."""
+    """Format a time or an amount of work: "1.5 s"."""
     for factor, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")):
         if seconds >= factor:
             return f"{_digits(seconds / factor)} {unit}"

@@ -1,12 +1,12 @@
-"""Code of users as plans hold it, checked when the query is built.
+"""Checks user code when the query is built, and wraps it for plans.
 
-*It can be sent*: cloudpickle takes it, as pyspark does; otherwise the message names what it holds
-on to. *It can be repeated*: neither it nor any code of the user's that it reaches (functions it
-calls, methods, closures, globals, imports inside) reads a clock, a random number or the like, as
-far as its bytecode shows. ``deterministic=True`` vouches for code that the check misjudges,
-``deterministic=False`` declares that it cannot be repeated, which asks for strong productions.
-
-Cannot see: what a library does inside, names made at run time, and C code.
+*It can be sent*: cloudpickle must be able to pickle it, as in pyspark; otherwise the message names
+the object that it cannot pickle. *It can be repeated*: neither the code nor any user code that it
+reaches (functions it calls, methods, closures, globals, imports inside) may read a clock, a random
+number or the like, as far as its bytecode shows. ``deterministic=True`` overrides this check if it
+is wrong. ``deterministic=False`` declares that the code cannot be repeated, so its results must be
+logged (recovery "strong"). The check cannot see the inside of libraries, names that are made at run
+time, and C code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rvertex.user_code.sources import is_library, is_users, sources_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Modules of which anything that is used differs between two runs.
+#: Modules whose functions all return different results in two runs.
 _MODULES = (random.__name__, secrets.__name__, "numpy.random")
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _FORBIDDEN: dict[Any, str] = {
@@ -55,7 +55,8 @@ _FORBIDDEN: dict[Any, str] = {
     builtins.hash: "hash",
     builtins.id: "id",
 }
-#: Methods that are made anew at each access.
+#: Methods that cannot be repeated, by owner and name: Python creates them at each access, so
+#: ``_FORBIDDEN`` cannot find them by identity.
 _METHODS = {
     (datetime.datetime, "now"): "datetime.now",
     (datetime.datetime, "utcnow"): "datetime.utcnow",
@@ -69,7 +70,7 @@ _MISSING = object()
 
 
 def user_code(target: Any, what: str, deterministic: bool | None) -> UserCode:
-    """``target`` for a plan; ``what`` is how the query came by it, as ``apply``.
+    """Wrap ``target`` for a plan; ``what``: the method that it was passed to, such as ``apply``.
 
     Raises:
         InvalidPlanError: it cannot be sent, or cannot be repeated and is not declared so.
@@ -90,9 +91,9 @@ def user_code(target: Any, what: str, deterministic: bool | None) -> UserCode:
 
 
 def own_sources(modules: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Those of ``modules``, and of what they import, that are the user's and imported by name.
+    """Return user modules among ``modules`` and their imports, if they are imported by name.
 
-    Each comes with the digest of its file. What is pickled by value is part of the plan.
+    Each comes with the digest of its file. Code that is pickled by value is part of the plan.
     """
     from pyspark import cloudpickle
 
@@ -102,7 +103,7 @@ def own_sources(modules: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def name_of(target: Any) -> str:
-    """The name of a function, a class or an object in messages."""
+    """Return the name of a function, a class or an object, for messages."""
     if isinstance(target, functools.partial):
         return name_of(target.func)
     found = getattr(target, "__qualname__", type(target).__qualname__)
@@ -110,7 +111,7 @@ def name_of(target: Any) -> str:
 
 
 def require_sendable(target: Any, what: str, name: str) -> None:
-    """Refuse what cloudpickle does not take, and say what in it is to blame."""
+    """Raise if cloudpickle cannot pickle the target, and name the part that is to blame."""
     from pyspark import cloudpickle
 
     try:
@@ -124,7 +125,7 @@ def require_sendable(target: Any, what: str, name: str) -> None:
 
 
 def _culprit(target: Any, seen: tuple[Any, ...] = ()) -> str:
-    """Which variable that a piece of code holds on to cannot be pickled."""
+    """Return which variable that the code refers to cannot be pickled."""
     from pyspark import cloudpickle
 
     for kind, variable, value in _held(target):
@@ -139,7 +140,7 @@ def _culprit(target: Any, seen: tuple[Any, ...] = ()) -> str:
 
 
 def _held(target: Any) -> Iterator[tuple[str, str, Any]]:
-    """The objects that a function, class or object holds on to."""
+    """Return the objects that a function, class or object refers to."""
     if isinstance(target, functools.partial):
         yield "function", "func", target.func
         yield from (("argument", str(i), v) for i, v in enumerate(target.args))
@@ -160,20 +161,20 @@ def _held(target: Any) -> Iterator[tuple[str, str, Any]]:
 
 @dataclass
 class _Scan:
-    """A walk over all code of the user's that a piece of code can reach."""
+    """A walk over all user code that a piece of code can reach."""
 
-    #: Place and name of what cannot be repeated.
+    #: Place and name of each thing that cannot be repeated.
     impure: list[tuple[str, str]] = field(default_factory=list)
-    #: Whether it takes values from a context.
+    #: Whether it reads values through a context, such as ``ctx.now()``.
     draws: bool = False
     _seen: dict[int, Any] = field(default_factory=dict)
     _content: list[str] = field(default_factory=list)
-    #: Names that are imported inside, which may be of modules.
+    #: Names that the code imports inside of functions, which may be modules.
     _imports: set[str] = field(default_factory=set)
 
     @property
     def modules(self) -> set[str]:
-        """The modules that it reaches, and those of the functions and classes that it reaches."""
+        """The modules that it reaches, and the modules of functions and classes that it reaches."""
         found = set(self._imports)
         for value in self._seen.values():
             if isinstance(value, types.ModuleType):
@@ -184,11 +185,11 @@ class _Scan:
 
     @property
     def digest(self) -> str:
-        """A name for what was found, the same for the same code."""
+        """A hash of the code that was found, equal for equal code."""
         return hashlib.sha256("\n".join(self._content).encode()).hexdigest()[:16]
 
     def visit(self, value: Any, path: str) -> None:
-        """Look at a function, method, class or object, and all it reaches."""
+        """Visit a function, method, class or object, and everything that it reaches."""
         if isinstance(value, functools.partial):
             for _, variable, held in _held(value):
                 self.visit(held, variable)
@@ -290,7 +291,7 @@ class _Scan:
                 case _:
                     current = _MISSING
                     continue
-            if is_lookup:  # what ctx.lookup() calls may do what it likes: its result is recorded
+            if is_lookup:  # the result of ctx.lookup() is recorded, so its function may do anything
                 is_lookup = False
                 continue
             is_lookup = path.endswith(("ctx.lookup", "context.lookup"))
@@ -337,7 +338,7 @@ class _Scan:
             self.impure[before] = (place, f"{path!r}, {self.impure[before][1]}")
 
     def _note(self, path: str, value: Any) -> None:
-        """Plain values that code reads are part of what it is."""
+        """Add a plain value that the code reads to the digest."""
         text = _stable(value)
         if text:
             self._content.append(f"{path}={text}")
@@ -345,16 +346,16 @@ class _Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Impure:
-    """Stands for a thing that cannot be repeated, by name."""
+    """Stands, by name, for a thing that cannot be repeated."""
 
     name: str
 
 
 def _forbidden(value: Any) -> str:
-    """Name a thing whose use cannot be repeated; "" for all others."""
+    """Return the name of a thing that cannot be repeated; "" for all others."""
     try:
         found = _FORBIDDEN.get(value, "")
-    except TypeError:  # it cannot be hashed, so it is none of them
+    except TypeError:  # it cannot be hashed, so it is not in the set
         found = ""
     if found:
         return found
@@ -371,7 +372,7 @@ def _forbidden(value: Any) -> str:
 
 
 def _stable(value: Any) -> str:
-    """Plain data as text that is the same in every process; "" for anything else."""
+    """Return plain data as text that is the same in every process; "" for anything else."""
     if value is None or isinstance(value, str | bytes | int | float | complex):
         return repr(value)
     if isinstance(value, dict):

@@ -1,12 +1,13 @@
 """Aggregates: ``agg.count()``, ``agg.sum("price")``, ``agg.max(col("price") * 2)``.
 
-``count()`` counts events, ``count(x)`` those where x is not null. ``first`` and ``last`` go by the
-event's start and include nulls; ``user`` sees nulls too. All others skip nulls and are null where
-there is nothing, but ``count_distinct`` is 0. NaN is greater than every number.
+``count()`` counts events, ``count(x)`` the events where x is not null. ``first`` and ``last`` order
+events by their start and include nulls; ``user`` gets nulls, too. All other functions skip nulls,
+and are null if no value remains, except ``count_distinct``, which is 0. NaN is greater than every
+number.
 
 ``quantile``, ``mode``, ``skewness``, ``kurtosis``, ``array_agg`` and its like, and ``user`` without
-``merge``, see all values of a window at once: rows are exchanged as they are, not as partial
-results, and wait until their window closes.
+``merge``, need all values of a window at once. Their rows are exchanged unaggregated, not as
+partial results, and are buffered until their window closes.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ _TOP_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Agg:
-    """An aggregate that has no name yet."""
+    """An aggregate without the name of its output column."""
 
     function: str
     expr: Expr | None
     argument: Argument = None
-    #: The rows themselves are aggregated: what makes the column, given those of the stream.
+    #: For aggregates of whole rows: builds the input column from the stream's schema.
     of_rows: Callable[[pa.Schema], Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The value of a row before; see :func:`lag`."""
+    """The value of an earlier row; see :func:`lag`."""
 
     expr: Expr
     rows: int
@@ -59,25 +60,25 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What rows are ordered by, and which way; see :func:`asc` and :func:`desc`."""
+    """A sort key and its direction; see :func:`asc` and :func:`desc`."""
 
     expr: Expr
     is_descending: bool
     nulls_first: bool = False
 
 
-#: What may stand where rows are ordered.
+#: A sort key: a column name, an expression, or one of these with a direction.
 OrderLike = str | Expr | Ordering
 Orders = OrderLike | Sequence[OrderLike]
 
 
 def asc(column: str | Expr, *, nulls_first: bool = False) -> Ordering:
-    """From the least to the greatest, with nulls at the end unless ``nulls_first``."""
+    """Sort ascending, with nulls last unless ``nulls_first``."""
     return Ordering(col(column) if isinstance(column, str) else column, False, nulls_first)
 
 
 def desc(column: str | Expr, *, nulls_first: bool = False) -> Ordering:
-    """From the greatest to the least, with nulls at the end unless ``nulls_first``."""
+    """Sort descending, with nulls last unless ``nulls_first``."""
     return Ordering(col(column) if isinstance(column, str) else column, True, nulls_first)
 
 
@@ -86,22 +87,22 @@ def _of(function: str, column: str | Expr, argument: Argument = None) -> Agg:
 
 
 def count(column: str | Expr | None = None) -> Agg:
-    """How many events, or how many values that are not null."""
+    """The number of events, or the number of values that are not null."""
     return Agg("count", None) if column is None else _of("count", column)
 
 
 def sum(column: str | Expr) -> Agg:
-    """The sum; of integers in int64, otherwise in float64."""
+    """The sum; int64 for integers, otherwise float64."""
     return _of("sum", column)
 
 
 def product(column: str | Expr) -> Agg:
-    """The product, in float64."""
+    """The product, as float64."""
     return _of("product", column)
 
 
 def mean(column: str | Expr) -> Agg:
-    """The arithmetic mean, in float64."""
+    """The arithmetic mean, as float64."""
     return _of("mean", column)
 
 
@@ -137,15 +138,15 @@ def last(column: str | Expr, *, order_by: Orders = (), where: Expr | None = None
 
 
 def max_by(column: str | Expr, by: str | Expr) -> Agg:
-    """The value where ``by`` is greatest; of equal ones the earliest event's.
+    """The value of the event with the greatest ``by``; on ties the earliest event's.
 
-    Events in which ``by`` is null do not count; the value may be null.
+    Events in which ``by`` is null are ignored; the value may be null.
     """
     return _ranked("max_by", column, by)
 
 
 def min_by(column: str | Expr, by: str | Expr) -> Agg:
-    """The value where ``by`` is least; of equal ones the earliest event's."""
+    """The value of the event with the least ``by``; on ties the earliest event's."""
     return _ranked("min_by", column, by)
 
 
@@ -161,20 +162,20 @@ def bool_and(column: str | Expr) -> Agg:
 
 
 def bool_or(column: str | Expr) -> Agg:
-    """Whether one of the values is true."""
+    """Whether at least one value is true."""
     return _of("max", column)
 
 
 def count_if(condition: str | Expr) -> Agg:
-    """How many events meet a condition."""
+    """The number of events that meet a condition."""
     asked = col(condition) if isinstance(condition, str) else condition
     return count(when(asked).then(1).otherwise(None))
 
 
 def variance(column: str | Expr, *, ddof: int = 1) -> Agg:
-    """The sample variance, in float64: squared deviations from the mean over ``n - ddof``.
+    """The sample variance, as float64: squared deviations from the mean over ``n - ddof``.
 
-    Null for ``n <= ddof``; ``ddof=0`` is the variance of a whole population.
+    Null if ``n <= ddof``; ``ddof=0`` is the variance of a whole population.
     """
     return _of("variance", column, _int_between("variance", "ddof", ddof, 0, _TOP_MAX))
 
@@ -185,7 +186,7 @@ def stddev(column: str | Expr, *, ddof: int = 1) -> Agg:
 
 
 def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
-    """The exact number of distinct values or tuples; rows with a null do not count."""
+    """The exact number of distinct values or tuples; rows with a null are ignored."""
     if not more:
         return _of("count_distinct", column)
     several = [col(part) if isinstance(part, str) else part for part in (column, *more)]
@@ -193,28 +194,28 @@ def count_distinct(column: str | Expr, *more: str | Expr) -> Agg:
 
 
 def sum_distinct(column: str | Expr) -> Agg:
-    """The sum of the different values."""
+    """The sum of the distinct values."""
     return _of("sum_distinct", column)
 
 
 def mean_distinct(column: str | Expr) -> Agg:
-    """The mean of the different values, in float64."""
+    """The mean of the distinct values, as float64."""
     return _of("mean_distinct", column)
 
 
 def corr(x: str | Expr, y: str | Expr) -> Agg:
-    """Pearson's correlation of the rows in which neither is null; null where one does not vary."""
+    """Pearson's correlation over rows without nulls; null if one of the columns is constant."""
     return Agg("corr", pair(x, y))
 
 
 def covariance(x: str | Expr, y: str | Expr, *, ddof: int = 1) -> Agg:
-    """The covariance of the rows in which neither is null, over ``n - ddof``."""
+    """The covariance over rows without nulls, divided by ``n - ddof``."""
     given = _int_between("covariance", "ddof", ddof, 0, _TOP_MAX)
     return Agg("covariance", pair(x, y), given)
 
 
 def top_k(column: str | Expr, k: int) -> Agg:
-    """The ``k`` greatest values, greatest first, as a list; all of them if there are fewer."""
+    """The ``k`` greatest values as a list, descending; all values if there are fewer."""
     return _of("top_k", column, _int_between("top_k", "k", k, 1, _TOP_MAX))
 
 
@@ -228,12 +229,11 @@ def top_rows(
 ) -> Agg:
     """The first ``n`` rows by an order, as a list of structs: ``place``, ``position``, columns.
 
-    ``by``: columns, whose greatest come first, or :func:`asc` and :func:`desc` of them. Rows that
-    are equal in all of it come in the order of the events, or the latest first (``ties="last"``).
-    ``columns``: those of the rows that are kept; None: all. ``rank="rank"`` takes every row that
-    fewer than ``n`` come before, so also more of equal ones; ``"dense_rank"`` the rows of the ``n``
-    first distinct values. ``place`` is that rank, from 1 on, and ``position`` numbers the rows of
-    the list.
+    ``by``: columns, descending, or :func:`asc` and :func:`desc` of them. Ties keep the order of the
+    events, or put the latest first (``ties="last"``). ``columns``: the columns that the structs
+    have; None: all. ``rank="rank"`` returns every row that has fewer than ``n`` rows before it, so
+    on ties more than ``n``. ``"dense_rank"`` returns the rows with the first ``n`` distinct values.
+    ``place`` is that rank, from 1, and ``position`` is the index in the list.
     """
     if rank not in KINDS:
         raise InvalidPlanError(f"top_rows(rank={rank!r}): there are {', '.join(KINDS)}")
@@ -254,9 +254,9 @@ def top_rows(
 
 
 def lag(column: str | Expr, rows: int = 1, *, default: ExprLike = None) -> Lag:
-    """The value ``rows`` rows before in the key; ``default`` where there is no such row.
+    """The value ``rows`` rows earlier in the key; ``default`` where there is no such row.
 
-    For ``group_by(...).rolling().with_columns(...)``; the frame is of no matter to it.
+    For ``group_by(...).rolling().with_columns(...)``; the frame is ignored.
     """
     value = col(column) if isinstance(column, str) else column
     return Lag(value, _int_between("lag", "rows", rows, 0, _TOP_MAX), default)
@@ -280,7 +280,7 @@ def array_agg(
 
 
 def collect(column: str | Expr, *, order_by: Orders = (), distinct: bool = False) -> Agg:
-    """All values that are not null as a list; the rest as in :func:`array_agg`."""
+    """All values that are not null, as a list; options as in :func:`array_agg`."""
     orders, value = _orders(order_by), col(column) if isinstance(column, str) else column
     if not orders and not distinct:
         return _of("collect", value)
@@ -295,7 +295,7 @@ def string_agg(
     distinct: bool = False,
     where: Expr | None = None,
 ) -> Agg:
-    """All texts that are not null, joined by ``separator``; the rest as in ``array_agg``."""
+    """All strings that are not null, joined by ``separator``; options as in ``array_agg``."""
     if not isinstance(separator, str):
         raise InvalidPlanError(f"string_agg(..., {separator!r}): the separator is a text")
     orders = _orders(order_by)
@@ -305,15 +305,15 @@ def string_agg(
 
 
 def quantile(column: str | Expr, q: float) -> Agg:
-    """The exact quantile, in float64: the value at place ``q * (n - 1)`` of the sorted values.
+    """The exact quantile, as float64: the value at index ``q * (n - 1)`` of the sorted values.
 
-    Between two places it is interpolated linearly. ``q=0.5`` is the median.
+    Between two indexes it is interpolated linearly. ``q=0.5`` is the median.
     """
     return _of("quantile", column, _share("quantile", q))
 
 
 def quantile_disc(column: str | Expr, q: float, *, descending: bool = False) -> Agg:
-    """The first of the sorted values at which a share of ``q`` is reached, in the column's type."""
+    """The first sorted value at which a share ``q`` of all values is reached; no interpolation."""
     way = "desc" if descending else "asc"
     return _of("quantile_disc", column, f"{_share('quantile_disc', q)!r} {way}")
 
@@ -324,21 +324,21 @@ def mode(column: str | Expr) -> Agg:
 
 
 def skewness(column: str | Expr) -> Agg:
-    """The skewness of a population, in float64; null where the values do not vary."""
+    """The skewness of a population, as float64; null if all values are equal."""
     return _of("skewness", column)
 
 
 def kurtosis(column: str | Expr) -> Agg:
-    """The excess kurtosis of a population, in float64; 0 is a normal distribution's."""
+    """The excess kurtosis of a population, as float64; 0 for a normal distribution."""
     return _of("kurtosis", column)
 
 
 def user(aggregate: UserAggregate, column: str | Expr, *, deterministic: bool | None = None) -> Agg:
     """An aggregate of your own; see :class:`rvertex.aggregates.user_defined.UserAggregate`.
 
-    It must be picklable, and its result may depend on nothing but the values it is given;
-    ``deterministic`` overrides what is found out about that. With ``merge`` and ``state_type`` it
-    is computed in two phases, and overlapping windows share panes.
+    It must be picklable, and its result may depend only on its values; ``deterministic`` overrides
+    the check of that. With ``merge`` and ``state_type`` it is computed in two phases, and
+    overlapping windows share partial results.
     """
     return _of("user", column, custom_aggregate(aggregate, deterministic))
 

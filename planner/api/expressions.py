@@ -1,7 +1,7 @@
-"""How users write expressions: ``col("price") * 2 > lit(10)``, ``when(...).then(...)``.
+"""Expressions as users write them: ``col("price") * 2 > lit(10)``, ``when(...).then(...)``.
 
 An :class:`Expr` wraps a :class:`planner.expressions.nodes.Node`; its operators build larger ones.
-Nothing is computed here, and an expression never holds a function of the user's.
+Building an expression computes nothing, and an expression never contains a user's function.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-#: What may stand where a value is expected: an expression, or a plain value taken as a literal.
+#: A value in a query: an expression, or a plain Python value, which becomes a literal.
 ExprLike = Union["Expr", LiteralValue]
 _LITERALS = (bool, int, float, str, bytes, Decimal, datetime, date, timedelta)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
-    """An expression over the columns of a stream; ``name`` is what ``alias`` gave it."""
+    """An expression over the columns of a stream; ``name`` is the name set by ``alias``."""
 
     node: Node
     name: str | None = None
@@ -125,15 +125,15 @@ class Expr:
         )
 
     def is_null(self) -> Expr:
-        """Whether there is no value."""
+        """Whether the value is null."""
         return call("is_null", self)
 
     def is_not_null(self) -> Expr:
-        """Whether there is a value."""
+        """Whether the value is not null."""
         return call("is_not_null", self)
 
     def fill_null(self, value: ExprLike) -> Expr:
-        """``value`` where there is none."""
+        """Replace null by ``value``."""
         return call("coalesce", self, value)
 
     def is_in(self, values: Iterable[LiteralValue]) -> Expr:
@@ -148,43 +148,43 @@ class Expr:
         return call("between", self, low, high)
 
     def cast(self, to: TypeLike) -> Expr:
-        """Convert to ``to`` (``"int64"``, ``"timestamp"``, ...); fail where one does not fit."""
+        """Convert to ``to`` (``"int64"``, ``"timestamp"``, ...); fail if a value does not fit."""
         return call("cast", self, to=data_type(to))
 
     def try_cast(self, to: TypeLike) -> Expr:
-        """Convert as :meth:`cast` does; give null where the value does not fit."""
+        """Convert as :meth:`cast` does; a value that does not fit becomes null."""
         return call("try_cast", self, to=data_type(to))
 
     def abs(self) -> Expr:
-        """Without its sign."""
+        """The absolute value."""
         return call("abs", self)
 
     def round(self, digits: int = 0) -> Expr:
-        """To ``digits`` after the point, halves away from zero."""
+        """Round to ``digits`` decimal places, halves away from zero."""
         return call("round", self, digits=digits)
 
     def floor(self) -> Expr:
-        """The whole number at or below, as a float."""
+        """Round down to a whole number, as a float."""
         return call("floor", self)
 
     def ceil(self) -> Expr:
-        """The whole number at or above, as a float."""
+        """Round up to a whole number, as a float."""
         return call("ceil", self)
 
     def sqrt(self) -> Expr:
-        """The square root; NaN below zero."""
+        """The square root; NaN for negative numbers."""
         return call("sqrt", self)
 
     def trunc(self, digits: int = 0) -> Expr:
-        """Cut the digits after the first ``digits`` behind the point."""
+        """Cut off all decimal places after the first ``digits``."""
         return call("trunc", self, digits=digits)
 
     def sign(self) -> Expr:
-        """-1, 0 or 1."""
+        """The sign: -1, 0 or 1."""
         return call("sign", self)
 
     def power(self, exponent: ExprLike) -> Expr:
-        """To the power of ``exponent``, as a float."""
+        """Raise to the power of ``exponent``, as a float."""
         return call("power", self, exponent)
 
     def cbrt(self) -> Expr:
@@ -192,23 +192,23 @@ class Expr:
         return call("cbrt", self)
 
     def factorial(self) -> Expr:
-        """The factorial of a whole number from 0 to 20; of any other it is an error."""
+        """The factorial of a whole number from 0 to 20; other numbers are an error."""
         return call("factorial", self)
 
     def width_bucket(self, low: float, high: float, buckets: int) -> Expr:
-        """Which of ``buckets`` equally wide parts of ``[low, high)`` it is in, from 1 on.
+        """The number of the bucket, from 1, if ``[low, high)`` is cut into ``buckets`` equal parts.
 
-        0 for what comes before ``low``, ``buckets + 1`` from ``high`` on, null of NaN. With ``low``
-        above ``high`` the parts go down, of ``(high, low]``.
+        It is 0 below ``low``, ``buckets + 1`` from ``high`` on, and null for NaN. With ``low``
+        above ``high`` the buckets descend and divide ``(high, low]``.
         """
         return call("width_bucket", self, low=low, high=high, buckets=buckets)
 
     def exp(self) -> Expr:
-        """E to this power."""
+        """E to the power of this number."""
         return call("exp", self)
 
     def ln(self) -> Expr:
-        """The natural logarithm; minus infinity of zero, NaN below."""
+        """The natural logarithm; minus infinity for zero, NaN for negative numbers."""
         return call("ln", self)
 
     def log(self, base: ExprLike) -> Expr:
@@ -217,81 +217,81 @@ class Expr:
         return call(named, self) if named else self.ln() / lit_or(base).ln()
 
     def angle(self, function: str_) -> Expr:
-        """``"sin"``, ``"cos"``, ``"tan"``, ``"asin"``, ``"acos"`` or ``"atan"`` of it."""
+        """Apply ``"sin"``, ``"cos"``, ``"tan"``, ``"asin"``, ``"acos"`` or ``"atan"`` (radians)."""
         if function not in ("sin", "cos", "tan", "asin", "acos", "atan"):
             raise InvalidPlanError(f"angle({function!r}): there is no such function of an angle")
         return call(function, self)
 
     def atan2(self, x: ExprLike) -> Expr:
-        """The angle of the point (``x``, this)."""
+        """The angle, in radians, from the x axis to the point (``x``, this)."""
         return call("atan2", self, x)
 
     def is_nan(self) -> Expr:
-        """Whether it is NaN."""
+        """Whether the value is NaN."""
         return call("is_nan", self)
 
     def bit_and(self, other: ExprLike) -> Expr:
-        """The bits that both integers have."""
+        """Bitwise AND of two integers."""
         return call("bit_and", self, other)
 
     def bit_or(self, other: ExprLike) -> Expr:
-        """The bits that one of both integers has."""
+        """Bitwise OR of two integers."""
         return call("bit_or", self, other)
 
     def bit_xor(self, other: ExprLike) -> Expr:
-        """The bits that just one of both integers has."""
+        """Bitwise XOR of two integers."""
         return call("bit_xor", self, other)
 
     def bit_not(self) -> Expr:
-        """The bits that the integer has not."""
+        """Bitwise NOT of an integer."""
         return call("bit_not", self)
 
     def character(self) -> Expr:
-        """The character of this number."""
+        """The character with this number as code point."""
         return call("character", self)
 
     def is_distinct_from(self, other: ExprLike) -> Expr:
-        """Whether it is another value; null is one value, and no other, and so is NaN."""
+        """Whether the values differ; null equals null, and NaN equals NaN."""
         return call("is_distinct_from", self, other)
 
     def item(self, key: ExprLike) -> Expr:
-        """A list's element by its place, from 0 or -1 backwards, or a map's by key; else null."""
+        """A list's element by index, from 0 or from -1 backwards, or a map's by key; else null."""
         return call("item", self, key)
 
     def field(self, name: str_) -> Expr:
-        """The field of a struct; null where the struct is."""
+        """A field of a struct by name; null where the struct is null."""
         return call("field", self, name=name)
 
     @property
     def str(self) -> StringFunctions[Expr]:
-        """Functions of strings."""
+        """Functions of strings, such as ``col("name").str.lower()``."""
         return StringFunctions(self.node, Expr, as_node)
 
     @property
     def dt(self) -> DatetimeFunctions[Expr]:
-        """Parts of times, in UTC."""
+        """Functions of times, such as ``col("time").dt.year()``; parts are in UTC."""
         return DatetimeFunctions(self.node, Expr, as_node)
 
     @property
     def list(self) -> ListFunctions[Expr]:
-        """Functions of lists; ``item`` gives an element."""
+        """Functions of lists, such as ``length``; ``item`` returns one element."""
         return ListFunctions(self.node, Expr, as_node)
 
     @property
     def map(self) -> MapFunctions[Expr]:
-        """Functions of maps; ``item`` gives a value by its key."""
+        """Functions of maps, such as ``keys``; ``item`` returns the value of a key."""
         return MapFunctions(self.node, Expr, as_node)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """One value per row of ``batch``."""
+        """Compute one value per row of ``batch``."""
         return self.node.evaluate(batch)
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
-        """The type of the values over rows of ``schema``; raises where the types do not fit."""
+        """Return the type of the values over rows of ``schema``; raise if types do not fit."""
         return self.node.output_type(schema)
 
     def columns(self) -> tuple[str_, ...]:
-        """The columns it reads, in order of first use."""
+        """Return the columns that the expression reads, in order of first use."""
         return self.node.columns()
 
     def __str__(self) -> str_:
@@ -305,7 +305,7 @@ str_ = str
 
 
 def as_node(value: object) -> Node:
-    """The tree of an expression, or of a plain value as a literal.
+    """Return the tree of an expression; a plain value becomes a literal.
 
     Raises:
         InvalidPlanError: it is neither.
@@ -325,19 +325,19 @@ def as_node(value: object) -> Node:
 
 
 def call(function: str, *args: object, **options: OptionValue) -> Expr:
-    """An application of a named function."""
+    """Apply a function by its name."""
     return Expr(Call(function, tuple(as_node(a) for a in args), tuple(sorted(options.items()))))
 
 
 def col(name: str) -> Expr:
-    """A column, or a field as ``"meta.ua"``; ``_vs`` and ``_ve``: the lifetime in int64 us."""
+    """A column, or a struct's field ``"meta.ua"``; ``_vs``, ``_ve``: the lifetime in int64 us."""
     if not isinstance(name, str):
         raise InvalidPlanError(f"col() takes the name of a column, not {name!r}")
     return Expr(Column(name))
 
 
 def lit(value: LiteralValue) -> Expr:
-    """A literal; ``lit(None)`` takes the type its place asks for."""
+    """A literal; ``lit(None)`` gets the type that its context needs."""
     return Expr(as_node(value))
 
 
@@ -352,17 +352,17 @@ def ve() -> Expr:
 
 
 def greatest(*values: ExprLike) -> Expr:
-    """The greatest of the values that are not null."""
+    """The greatest value; nulls are ignored."""
     return _of_some("greatest", values)
 
 
 def least(*values: ExprLike) -> Expr:
-    """The least of the values that are not null."""
+    """The least value; nulls are ignored."""
     return _of_some("least", values)
 
 
 def concat_ws(separator: str | Expr, *texts: ExprLike) -> Expr:
-    """The texts that are not null, with ``separator`` between them; null if that is null."""
+    """Join the strings that are not null with ``separator``; null if the separator is null."""
     if not texts:
         raise InvalidPlanError("concat_ws() takes a separator and at least one text")
     word = getattr(as_node(separator), "literal", None)
@@ -377,17 +377,17 @@ def _of_some(function: str, values: tuple[ExprLike, ...], said: str = "") -> Exp
 
 
 def struct(**fields: ExprLike) -> Expr:
-    """A struct of these fields."""
+    """A struct with these fields."""
     return call("struct", *fields.values(), names=tuple(fields))
 
 
 def list_of(*values: ExprLike) -> Expr:
-    """A list of these values, which have one type."""
+    """A list of these values, which must have one type."""
     return _of_some("list", values, "list_of")
 
 
 def lit_or(value: ExprLike) -> Expr:
-    """The value as an expression, whether it is one or not."""
+    """Return an expression unchanged; make a literal of any other value."""
     return value if isinstance(value, Expr) else lit(value)
 
 

@@ -45,7 +45,7 @@ class StringFunctions(
 
 
 class DatetimeFunctions(Zones[E]):
-    """Parts of times in UTC, as int64, and times in zones."""
+    """Parts of times in UTC, as int64, and conversions between time zones."""
 
     __slots__ = ()
 
@@ -82,11 +82,11 @@ class DatetimeFunctions(Zones[E]):
         return self._call("day_of_year")
 
     def week(self) -> E:
-        """The week of ISO 8601, 1 to 53."""
+        """The ISO 8601 week, 1 to 53."""
         return self._call("week")
 
     def iso_year(self) -> E:
-        """The year that the week belongs to."""
+        """The ISO 8601 year, to which the week belongs."""
         return self._call("iso_year")
 
     def quarter(self) -> E:
@@ -98,25 +98,25 @@ class DatetimeFunctions(Zones[E]):
         return self._call("day_of_week")
 
     def floor(self, unit: str) -> E:
-        """The start of its ``"week"`` (Monday), ``"month"``, ``"quarter"`` or ``"year"``."""
+        """Round down to a ``"week"`` (Monday), ``"month"``, ``"quarter"`` or ``"year"``."""
         if unit not in UNITS:
             raise InvalidPlanError(f"floor({unit!r}): there are {', '.join(UNITS)}")
         return self._call("floor_calendar", unit=unit)
 
     def add_months(self, months: int) -> E:
-        """Add months; in a month without that day, take its last day."""
+        """Add months; if the month has no such day, take its last day."""
         return self._call("add_months", months=int(months))
 
     def format(self, format: str) -> E:
-        """Write the time as text by a format such as ``"%Y-%m-%d %H:%M:%S"``."""
+        """Format the time as a string, such as with ``"%Y-%m-%d %H:%M:%S"``."""
         return self._call("format_time", format=format)
 
     def truncate(self, every: Duration) -> E:
-        """The time rounded down to a multiple of ``every`` since 1970."""
+        """Round the time down to a multiple of ``every`` since 1970."""
         return self._call("truncate", every_us=positive_duration_us(every, what="every"))
 
     def epoch_us(self) -> E:
-        """Microseconds since 1970 (of a duration: its length in microseconds)."""
+        """Microseconds since 1970; for a duration its length in microseconds."""
         return self._call("epoch_us")
 
 
@@ -126,61 +126,61 @@ class ListFunctions(Functions[E]):
     __slots__ = ()
 
     def length(self) -> E:
-        """How many elements; null of null."""
+        """The number of elements; null for null."""
         return self._call("size")
 
     def contains(self, value: object) -> E:
-        """Whether ``value`` is an element; null where the list or the value is."""
+        """Whether ``value`` is an element; null if the list or the value is null."""
         return self.wrap(Call("list_contains", (self.node, self.as_node(value))))
 
     def transform(self, function: Callable[[E], object], *, with_place: bool = False) -> E:
-        """The list of what ``function`` makes of each element, as ``lambda x: x * 2``.
+        """Apply ``function`` to each element, such as ``lambda x: x * 2``.
 
-        ``with_place``: it takes the element and its place, from 0 on.
+        ``with_place``: the function takes the element and its index, from 0.
         """
         roles = ("element", "place")[: 1 + with_place]
         return self._of_elements("list_transform", (), roles, function)
 
     def filter(self, condition: Callable[[E], object]) -> E:
-        """The elements for which ``condition`` is true, as ``lambda x: x > 2``."""
+        """Keep the elements for which ``condition`` is true, such as ``lambda x: x > 2``."""
         return self._of_elements("list_filter", (), ("element",), condition)
 
     def reduce(self, start: object, function: Callable[[E, E], object]) -> E:
-        """One value: ``function`` of the result so far, at first ``start``, and each element."""
+        """Fold the list: ``function`` gets the result so far, first ``start``, and an element."""
         return self._of_elements(
             "list_reduce", (self.as_node(start),), ("result", "element"), function
         )
 
     def reverse(self) -> E:
-        """The elements from the last to the first."""
+        """Reverse the order of the elements."""
         return self._call("list_reverse")
 
     def sort(self) -> E:
-        """The elements in ascending order, nulls last."""
+        """Sort the elements in ascending order, nulls last."""
         return self._call("list_sort")
 
     def unique(self) -> E:
-        """Each different element once, in the order of the first ones."""
+        """Keep the first of equal elements, in the order of the list."""
         return self._call("list_unique")
 
     def concat(self, *others: object) -> E:
-        """The elements of this list and of ``others``; null where one of the lists is null."""
+        """Append the elements of ``others``; null if one of the lists is null."""
         return self.wrap(Call("list_concat", (self.node, *map(self.as_node, others))))
 
     def slice(self, first: object, end: object) -> E:
-        """The elements at the places ``[first, end)``, from 0 on; below 0 from the end."""
+        """The elements at indexes ``[first, end)``, from 0; negative indexes count from the end."""
         return self.wrap(Call("list_slice", (self.node, *map(self.as_node, (first, end)))))
 
     def flatten(self) -> E:
-        """Of a list of lists, the elements of all lists."""
+        """Concatenate the lists in a list of lists."""
         return self._call("list_flatten")
 
     def position(self, value: object) -> E:
-        """The place of the first element that equals ``value``, from 1 on; 0 for none."""
+        """The position of the first element that equals ``value``, from 1; 0 if there is none."""
         return self.wrap(Call("list_position", (self.node, self.as_node(value))))
 
     def join(self, separator: object) -> E:
-        """The texts of a list in one text, without nulls."""
+        """Join the strings of a list with ``separator``, without nulls."""
         return self.wrap(Call("list_join", (self.node, self.as_node(separator))))
 
     def _of_elements(
@@ -197,28 +197,28 @@ class ListFunctions(Functions[E]):
 
 
 class MapFunctions(Functions[E]):
-    """Functions of maps, whose pairs keep their order."""
+    """Functions of maps; the pairs of a map keep their order."""
 
     __slots__ = ()
 
     def length(self) -> E:
-        """How many pairs; null of null."""
+        """The number of pairs; null for null."""
         return self._call("size")
 
     def keys(self) -> E:
-        """The list of its keys."""
+        """The keys as a list."""
         return self._call("map_keys")
 
     def contains_key(self, key: object) -> E:
-        """Whether ``key`` is one of its keys; null where the map or the key is."""
+        """Whether the map has ``key``; null if the map or the key is null."""
         return self.wrap(Call("list_contains", (Call("map_keys", (self.node,)), self.as_node(key))))
 
     def values(self) -> E:
-        """The list of its values."""
+        """The values as a list."""
         return self._call("map_values")
 
     def entries(self) -> E:
-        """The list of its pairs, as structs with ``key`` and ``value``."""
+        """The pairs as a list of structs with ``key`` and ``value``."""
         return self._call("entries")
 
 

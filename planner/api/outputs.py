@@ -51,19 +51,20 @@ class Outputs:
         technical_columns: bool = False,
         cti_every: Duration | None = None,
     ) -> Query:
-        """The answer as a folder of Parquet files, ``path`` or ``output`` in the job's folder.
+        """Write the result as a folder of Parquet files: ``path`` or ``output`` in the job folder.
 
-        The files are a table of events: the columns ``start`` and ``end`` of their lifetimes (of
-        windows ``window_start`` and ``window_end``), then the query's. ``start`` and ``end``
-        rename these; None omits one that follows from the rest: the start from a column ``vs()``,
-        the end from a window of fixed size. ``technical_columns``: a row for every item instead,
-        CTIs included, with ``_seq, _kind, _vs, _ve``.
+        The files are a table of events: the columns ``start`` and ``end`` of their lifetimes
+        (``window_start`` and ``window_end`` for windows), then the query's columns. ``start`` and
+        ``end`` rename these two. None omits one that other columns imply: the start by a column
+        ``vs()``, the end by a window of fixed size. ``technical_columns``: write one row per item
+        instead, watermarks (CTIs) included, with ``_seq, _kind, _vs, _ve``.
 
-        ``mode="error"``: the folder is the job's own, and new. ``mode="append"``: it may have files
-        of others; rows are added while the job runs, each once. ``mode="overwrite"``: when the job
-        has finished, its rows take the place of all that a folder holds; of a local one at once, in
-        a store of objects file by file. ``partition_by``: columns whose values name folders
-        (``day=2026-03-01``); a new or replaced folder gets them when the job has finished.
+        ``mode="error"``: the folder must be new and belongs to the job. ``mode="append"``: the
+        folder may hold other files; rows are added while the job runs, each once.
+        ``mode="overwrite"``: when the job has finished, its rows replace the whole content of the
+        folder; in a local folder at once, in an object store file by file. ``partition_by``:
+        columns whose values name subfolders (``day=2026-03-01``), written to a new or replaced
+        folder when the job has finished.
         """
         names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         if mode != "error" or names:

@@ -130,9 +130,9 @@ def function(
 
 
 def console(*, changes: bool = False, name: str = "") -> ConsoleSink:
-    """Standard output of the process that delivers: columns in a terminal, else JSON lines.
+    """Print rows on standard output of the delivering process.
 
-    ``changes``: as in :func:`kafka`.
+    A terminal gets aligned columns, anything else JSON lines. ``changes``: as in :func:`kafka`.
     """
     return ConsoleSink(name, changes)
 

@@ -1,1 +1,1 @@
-"""What a plan looks like: text, Mermaid, JSON."""
+"""Prints plans as text, Mermaid and JSON."""

@@ -1,7 +1,7 @@
-"""A plan as JSON; docs/OPTIMIZER.md says what is where.
+"""A plan as JSON; docs/OPTIMIZER.md describes its fields.
 
-Invariants: (1) keys are only ever added, what means something else gets another ``version``; (2)
-the text follows from the plan alone, so equal plans have equal texts.
+Invariants: (1) keys are only added; a changed meaning gets another ``version``; (2) the text
+depends on the plan only, so equal plans have equal texts.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan, Stage, StageCost, StageInput
 
 VERSION = 1
-#: Digits of estimates that mean anything.
+#: Significant digits of estimates.
 _DIGITS = 4
 
 
 def to_json(plan: PhysicalPlan) -> str:
-    """The document, indented."""
+    """Return the document as indented JSON."""
     return json.dumps(document(plan), indent=2) + "\n"
 
 
 def document(plan: PhysicalPlan) -> dict[str, Any]:
-    """The document as plain dicts and lists."""
+    """Return the document as plain dicts and lists."""
     trace = plan.plan_trace
     return {
         "version": VERSION,
@@ -49,7 +49,7 @@ def document(plan: PhysicalPlan) -> dict[str, Any]:
 
 
 def _outputs(plan: PhysicalPlan) -> dict[str, Any]:
-    """Of a job with several outputs: each, with the columns of its rows."""
+    """Return the outputs of a job with several, each with the columns of its rows."""
     if len(plan.of_outputs) == 1:
         return {}
     rows = [

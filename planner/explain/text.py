@@ -1,4 +1,4 @@
-"""What a plan looks like: as text for people, as Mermaid for pages, as JSON for programs."""
+"""Prints a plan: as text for people, as Mermaid for pages, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Format = Literal["text", "mermaid", "json"]
 
 
 def explain(plan: PhysicalPlan, format: Format = "text") -> str:
-    """The plan for people ("text"), for pages ("mermaid") or for programs ("json").
+    """Return the plan for people ("text"), for pages ("mermaid") or for programs ("json").
 
-    The text has the logical plan before and after, the rules that changed it and why, and the
-    stages with what is flushed, how they are recovered and what they are estimated to cost. The
-    JSON has the same; docs/OPTIMIZER.md says what is where.
+    The text has the logical plan before and after optimisation, the rules that changed it with
+    their reasons, and the stages with their flushed channels, recovery and estimated costs. The
+    JSON has the same content; docs/OPTIMIZER.md describes its fields.
     """
     match format:
         case "text":
@@ -48,7 +48,7 @@ def _notes(plan: PhysicalPlan) -> str:
 
 
 def _plan_trace(plan: PhysicalPlan) -> str:
-    """The logical plan before and after, and the rules between."""
+    """Return the logical plan before and after, and the rules between."""
     trace = plan.plan_trace
     if trace is None:
         return ""
@@ -65,7 +65,7 @@ def _plan_trace(plan: PhysicalPlan) -> str:
 
 
 def stages_text(plan: PhysicalPlan) -> str:
-    """The stages: exchanges, what is flushed and why, estimated costs."""
+    """Return the stages: exchanges, flushed channels with reasons, estimated costs."""
     blocks: list[list[str]] = []
     for stage in plan.stages:
         lines = [f"{stage.name} x {stage.parallelism}"]
@@ -101,7 +101,7 @@ def _recovery(recovery: Recovery, why: str) -> str:
 
 
 def _cost(cost: StageCost) -> list[str]:
-    """Two lines: what goes through, and what it takes."""
+    """Return two lines: the rows that pass, and the work and state that they need."""
     told = "assumed" if cost.is_assumed else "estimated"
     rows = f"{format_count(cost.rows_in)} rows ({format_count(cost.rows_in_per_s)}/s)"
     out = f"{format_count(cost.rows_out)} rows, {format_bytes(cost.bytes_out)}"

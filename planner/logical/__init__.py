@@ -1,1 +1,1 @@
-"""The logical plan: nodes, facts that follow from them, and their text."""
+"""The logical plan: nodes, properties that follow from them, and their text."""

@@ -1,7 +1,7 @@
-"""Whether an expression over the columns of a plan is the time at which its events start.
+"""Finds out whether an expression over the columns of a plan is the start of its events.
 
-SQL names a column where windows are asked for; windows here go by the event's own start. So the
-column has to be that: what the source takes the time from, or ``vs()`` by its definition.
+SQL names a time column for windows, but windows here use the event's own start. So the column must
+equal it: it is the column from which the source takes the time, or ``vs()`` by definition.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 
 _DAY_US = 86_400_000_000
-#: Times that hold less, or more, than microseconds: how far they may be from the time.
+#: Per unit of a timestamp: how much it may differ from the exact time, least and most, us.
 _ROUNDED = {"s": (-999_999, 0), "ms": (-999, 0), "us": (0, 0), "ns": (0, 1)}
 
 
 def is_event_time(plan: LogicalNode, name: str) -> bool:
-    """Whether column ``name`` of ``plan`` says when each event starts."""
+    """Whether column ``name`` of ``plan`` equals the start of each event."""
     return is_start(plan, Column(name, plan.schema.field(name).type))
 
 
@@ -76,7 +76,7 @@ def never_ends(plan: LogicalNode) -> bool:
 
 
 def are_instants(plan: LogicalNode) -> bool:
-    """Whether every event lives for an instant, or for a few that follow each other."""
+    """Whether every event is a point, or a few points that follow each other."""
     match plan:
         case Stitch(input=below):
             return are_instants(below)
@@ -90,9 +90,9 @@ def are_instants(plan: LogicalNode) -> bool:
 
 
 def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
-    """Whether an expression over the columns of ``plan`` says when each event starts.
+    """Whether an expression over the columns of ``plan`` equals the start of each event.
 
-    ``unmoved``: also of late rows, which ``late="adjust"`` moves.
+    ``unmoved``: also the start of late rows, which ``late="adjust"`` moves.
     """
     found = partial(is_start, unmoved=unmoved)
     if _is_cast_of_start(expr):
@@ -114,7 +114,7 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
             return all(found(branch, expr) for branch in branches)
         case Over() | Sorted() | Distinct():
             return set(expr.columns()) <= set(plan.input.schema.names) and found(plan.input, expr)
-        case Stitch(on=on) if set(expr.columns()) <= set(on):  # what is merged starts together
+        case Stitch(on=on) if set(expr.columns()) <= set(on):  # merged events start together
             return found(plan.input, expr)
         case Filter() | Explode() | Recover() | Exchange():
             return found(plan.input, expr)
@@ -126,7 +126,7 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
                 plan.keeps(side) and plan.lag_us(side) == (0, 0) and found(below, inner)
                 for side, below, inner in of_sides(plan, expr)
             )
-        case Join():  # a pair starts where the event of a side of points does
+        case Join():  # a point side decides where a pair starts
             return any(
                 plan.keeps(side) and below.is_point and found(below, inner)
                 for side, below, inner in of_sides(plan, expr)
@@ -136,9 +136,9 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
 
 
 def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
-    """How much later than its event's start a time is where it is not null: at least, at most.
+    """Return how much later than its event's start a time is, if not null: at least, at most.
 
-    None: that is not known. The times of both sides of an interval join stay near its rows.
+    None: the distance is unknown. The times of both sides of an interval join stay near its rows.
     """
     if is_start(plan, expr, unmoved=True):
         return 0, 0
@@ -166,7 +166,7 @@ def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
 
 
 def _computed_distance_us(plan: LogicalNode, expr: Call) -> tuple[int, int] | None:
-    """Of what is computed from a time: a duration added, a part of it cut off."""
+    """Return the distance of a time that adds a duration to another or truncates it."""
     below, kind = distance_us(plan, expr.args[0]), expr.type
     if below is None or kind is None or not is_time(kind):
         return None
@@ -179,7 +179,7 @@ def _computed_distance_us(plan: LogicalNode, expr: Call) -> tuple[int, int] | No
             return lo - int(expr.option("every_us")), hi
         case ("add" | "subtract") as function, (base, Literal(literal=timedelta() as added)):
             if base.type is None or _digits(base.type) < _MICROSECONDS:
-                return None  # it is rounded before
+                return None  # the time was rounded before
             us = added // timedelta(microseconds=1) * (1 if function == "add" else -1)
             return lo + us, hi + us
         case _:
@@ -187,12 +187,12 @@ def _computed_distance_us(plan: LogicalNode, expr: Call) -> tuple[int, int] | No
 
 
 def rounding_us(kind: pa.DataType) -> tuple[int, int]:
-    """How far a time of a type may be from the microsecond that it stands for."""
+    """Return how far a time of a type may be from the microsecond that it stands for."""
     return (-_DAY_US, 0) if pa.types.is_date(kind) else _ROUNDED[kind.unit]
 
 
 def of_sides(join: Join | IntervalJoin, expr: Node) -> Iterator[tuple[Side, LogicalNode, Node]]:
-    """The sides that have all columns of ``expr``, with what it is there."""
+    """Return the sides that have all columns of ``expr``, and the expression over that side."""
     sides: tuple[tuple[Side, LogicalNode], ...] = (("left", join.left), ("right", join.right))
     for side, plan in sides:
         theirs: dict[str, Node] = {
@@ -205,7 +205,7 @@ def of_sides(join: Join | IntervalJoin, expr: Node) -> Iterator[tuple[Side, Logi
 
 
 def _bare(node: Node, schema: pa.Schema) -> Node:
-    """Without casts that keep the time, and without the types of columns."""
+    """Remove casts that keep the time, and the types of columns."""
     if isinstance(node, Call) and node.function == "cast":
         inner = _bare(node.args[0], schema)
         before = _type(node.args[0], schema)
@@ -235,7 +235,7 @@ _MICROSECONDS = _UNITS.index("us")
 
 
 def _digits(kind: pa.DataType) -> int:
-    """How fine times of a type are; dates are the coarsest."""
+    """Return how fine times of a type are; dates are the coarsest."""
     return _UNITS.index(kind.unit) if pa.types.is_timestamp(kind) else -1
 
 

@@ -1,9 +1,9 @@
-"""Queries that are run day by day: folders are read as logs of files, so that more may come.
+"""Plans a query that runs day by day: it reads folders as logs of files, to which files are added.
 
-The rows of a folder are then those of its files in the order in which these were taken, of one
-partition, so what days give together is what one run gives that takes all files at once. Files
-that were taken have to stay as they are. State is recovered from checkpoints, unless the query says
-otherwise: what rebuilds it by replay would read the files of the day before again. Source: ADR 39.
+The rows of a folder are ordered by the order in which its files were read, in one partition. So the
+runs of several days return the same rows as one run over all files. Files that were read must not
+change. Unless the query chooses otherwise, state is recovered from checkpoints instead of replay,
+which would read the files of earlier days again. Source: ADR 39.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 def with_growing_files(query: Query) -> Query:
-    """The query with every folder as a log of files; single files, items and streams stay.
+    """Return the query with every folder as a log of files; files, items and streams stay.
 
     Raises:
-        InvalidPlanError: no source can grow, or one cannot be read file after file.
-        SourceNotFoundError: a path is not there.
+        InvalidPlanError: no source can grow, or one cannot be read file by file.
+        SourceNotFoundError: a path does not exist.
     """
     grown = query.over(lambda plan: transform(plan, _grown))
     if not any(isinstance(n, Source) and n.spec.log is not None for n in topological(grown.root)):
@@ -42,7 +42,7 @@ def with_growing_files(query: Query) -> Query:
 
 
 def with_taken_files(source: Source, rule: TakenFiles) -> Source:
-    """The source with another rule for the files that it has read."""
+    """Return the source with another rule for the files that it has read."""
     log = source.spec.log
     assert log is not None, source
     return replace(source, spec=replace(source.spec, log=replace(log, taken_files=rule)))

@@ -1,4 +1,4 @@
-"""What users tell the cost model of a source."""
+"""Statistics of a source that users give the cost model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """None and no entry: the files have to tell."""
+    """Statistics of a source; a missing one is estimated from the files."""
 
     #: Events per second of event time.
     rate_per_s: float | None = None
-    #: Columns and how many different values they have.
+    #: Columns and their numbers of distinct values.
     keys: tuple[tuple[str, int], ...] = ()
 
 

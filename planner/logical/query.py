@@ -1,4 +1,4 @@
-"""A query: a logical plan with a place for its answer."""
+"""A query: a logical plan and the place where its result is written."""
 
 from __future__ import annotations
 
@@ -22,48 +22,49 @@ if TYPE_CHECKING:
     from planner.logical.nodes import Sink
     from rvertex.sinks.spec import SinkSpec
 
-#: What the only output of a job is called, and its folder.
+#: The name and the folder of a job's output, if it has only one.
 OUTPUT = "output"
-#: Without windows by the clock.
+#: The default grid of watermarks (CTIs) of a plan without windows by the clock, us.
 CTI_EVERY_US = 1_000_000
-#: With windows by a calendar: zones differ from UTC by multiples of this.
+#: The default grid with windows by a calendar, us: zones differ from UTC by multiples of it.
 CALENDAR_CTI_EVERY_US = 900 * 1_000_000
-#: Where rows come when they begin: a change is visible after its instant, so instants pass sooner.
+#: The grid if rows are emitted when they begin, us. A change becomes visible with the next CTI,
+#: so the grid is finer.
 CHANGES_EVERY_US = 100_000
-#: CTIs for each of those, at most, that windows of odd lengths need.
+#: The most CTIs per ``CHANGES_EVERY_US`` for windows whose length is not a multiple of it.
 _STEPS_OF_CHANGES_MAX = 100
-#: CTIs for each that windows without an offset need: days may begin at any minute.
+#: The most CTIs that an offset may add per CTI of windows without one: days begin at any minute.
 _OFFSET_STEPS_MAX = 1_440
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """A folder into which a complete answer is put, beside the job's own output."""
+    """A folder that gets the complete result when the job has finished, besides its own output."""
 
     path: str
-    #: "error": there is no such folder yet, or it is empty.
+    #: "overwrite" replaces the content of the folder; "error" needs a new or an empty folder.
     mode: Literal["overwrite", "error"]
-    #: Columns whose values name folders, as Hive's ``day=2026-03-01``.
+    #: Columns whose values name subfolders, such as Hive's ``day=2026-03-01``.
     partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Query:
-    """A stream with a place for its answer: what ``jobmanager.run`` runs."""
+    """A stream and the place where its result is written; ``jobmanager.run`` runs it."""
 
     plan: Sink
     #: The grid of CTI times, us; None: the windows' common divisor, or 1 s without windows.
     cti_every_us: int | None = None
-    #: How stages are recovered that do not say; None: each as its cost suggests.
+    #: Recovery of stages without ``recover_with``; None: the cost model chooses for each stage.
     recovery: RecoveryChoice | None = None
-    #: Where the rows of the answer are delivered beside.
+    #: Destinations that get the rows of the result, besides the job's own output.
     deliveries: tuple[SinkSpec, ...] = ()
-    #: Where it is put when the job has finished.
+    #: The folder that gets the result when the job has finished; None: only the job's output.
     publishing: Publishing | None = None
 
     @property
     def takes_changes(self) -> bool:
-        """Whether all that read the answer take rows that may end later."""
+        """Whether all readers of the result accept rows whose end is not known yet."""
         form = self.plan.form
         has_ends = form is not None and form.end is not None
         is_own = self.plan.uri is None and self.publishing is None
@@ -76,10 +77,10 @@ class Query:
 
     @property
     def delivered_keys(self) -> tuple[str, ...] | None:
-        """The columns by which the partitions of the answer divide rows for its deliveries.
+        """The columns by which the partitions of the result divide rows for deliveries.
 
-        Two partitions are delivered at the same time, so rows of one key share a partition. Empty:
-        there is one partition. None: no destination orders rows by key.
+        Partitions are delivered at the same time, so all rows of a key must be in one partition.
+        Empty: there is one partition. None: no destination orders rows by key.
         """
         keys = [spec.delivered_key for spec in self.deliveries if spec.delivered_key]
         if not keys:
@@ -88,11 +89,11 @@ class Query:
 
     @property
     def schema(self) -> pa.Schema:
-        """The payload columns of the answer."""
+        """The payload columns of the result."""
         return self.plan.schema
 
     def recover_with(self, strategy: str, *, replicas: int | None = None) -> Query:
-        """The same query; stages that do not say otherwise are recovered so.
+        """Return the query with a recovery for all stages without one of their own.
 
         See :meth:`Stream.recover_with`.
         """
@@ -105,7 +106,7 @@ class Query:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the outputs are called."""
+        """The names of the outputs."""
         return (OUTPUT,)
 
     @property
@@ -114,7 +115,7 @@ class Query:
         return self.plan
 
     def over(self, change: Callable[[Sink], LogicalNode]) -> Query:
-        """The query with ``change`` applied to the plan of each output."""
+        """Return the query with ``change`` applied to the plan of each output."""
         return replace(self, plan=change(self.plan))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
@@ -123,9 +124,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Queries(Query):
-    """Several outputs of one job, which share sources and stages; its own fields are the first's.
+    """Several outputs of one job, which share sources and stages; make one with :func:`together`.
 
-    Make one with :func:`together`.
+    The fields that it inherits are those of the first output.
     """
 
     others: tuple[Query, ...] = ()
@@ -158,7 +159,7 @@ class Queries(Query):
 
 
 def only_output(query: Query, what: str) -> Query:
-    """The query, which has one output.
+    """Return a query that has one output.
 
     Raises:
         InvalidPlanError: it has several.
@@ -175,7 +176,7 @@ def together(queries: Mapping[str, Query]) -> Query:
     """Make one job with an output per query; shared sources and stages run once.
 
     Raises:
-        InvalidPlanError: a name has other characters, or the queries have different recoveries.
+        InvalidPlanError: a name has invalid characters, or the queries have different recoveries.
     """
     first, *others = queries.values()
     if not others:
@@ -193,15 +194,16 @@ def together(queries: Mapping[str, Query]) -> Query:
 
 
 def column_list(schema: pa.Schema) -> str:
-    """Columns and their types, for people."""
+    """Return columns and their types as text."""
     return ", ".join(f"{f.name}: {f.type}" for f in schema)
 
 
 def grid_us(plan: LogicalNode) -> int:
-    """The grid of CTIs, if nobody says otherwise: what divides all windows by the clock.
+    """Return the default grid of watermarks (CTIs), us: the common divisor of all clock windows.
 
-    It divides their offsets, too, which are shifts here, so each window closes as soon as it can;
-    unless that took more than :data:`_OFFSET_STEPS_MAX` CTIs for one, or there is no window.
+    It also divides their offsets, which are shifts in the plan, so each window closes as soon as
+    possible. If that needs more than :data:`_OFFSET_STEPS_MAX` CTIs per CTI without offsets, or
+    there is no window, the grid is coarser.
     """
     nodes = list(topological(plan))
     windows = [node for node in nodes if isinstance(node, WindowAgg)]

@@ -1,10 +1,9 @@
-"""The time columns of an answer as users read it: their names, and whether they can be left out.
+"""Time columns of a result as users read it: their names, and whether they can be omitted.
 
-Lifetimes of windows are called ``window_start`` and ``window_end``, others, as those of sessions as
-they grow, ``start`` and ``end``. A column of the query may stand for one of them if it is ``vs()``
-or ``ve()`` by its definition, or the column of timestamps from which a source takes the time. One
-that is left out must follow from what is there: from such a column, or from a length that all
-events have.
+The lifetimes of windows are ``window_start`` and ``window_end``; all others, also those of running
+sessions, are ``start`` and ``end``. A column of the query can replace one of them if it is ``vs()``
+or ``ve()`` by definition, or the timestamp column from which a source takes the time. A time column
+can be omitted if it follows from such a column, or from a length that all events have.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from rvertex.operators.lifetimes.shift import Shift
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: The name that is given where the user gives none.
+#: Stands for the usual name of a time column.
 DEFAULT = ""
 _WINDOW_NAMES = ("window_start", "window_end")
 _NAMES = ("start", "end")
@@ -49,10 +48,10 @@ _ROLES = {VS: "start", VE: "end"}
 
 
 def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableForm:
-    """How the events of ``plan`` are written; None: without that column, DEFAULT: its usual name.
+    """Return how events of ``plan`` are written; None omits a column, DEFAULT: its usual name.
 
     Raises:
-        InvalidPlanError: a name is taken, or what is left out could not be told.
+        InvalidPlanError: a name is taken, or an omitted column does not follow from the others.
     """
     usual = _WINDOW_NAMES if is_of_windows(plan) else _NAMES
     first = _bound(plan, VS, start, usual[0])
@@ -76,7 +75,7 @@ def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableFo
 
 
 def side_form(taken: Collection[str]) -> TableForm:
-    """How rows that were put aside are written, which have columns called ``taken``."""
+    """Return how late and bad rows are written; their columns are called ``taken``."""
     start, end = _NAMES
     while start in taken or end in taken:  # ends: taken is finite
         start, end = f"event_{start}", f"event_{end}"
@@ -97,7 +96,7 @@ def is_of_windows(plan: LogicalNode) -> bool:
 
 
 def fixed_length_us(plan: LogicalNode) -> int | None:
-    """How long every event lives; None: it is not known to be the same for all."""
+    """Return the length of all events; None: they may differ."""
     if plan.is_point:
         return 1
     match plan:
@@ -121,7 +120,7 @@ def fixed_length_us(plan: LogicalNode) -> int | None:
 
 
 def _bound(plan: LogicalNode, time: str, given: str | None, usual: str) -> str | None:
-    """The name of one of the two columns; None: there is none."""
+    """Return the name of one of the two columns; None: it is omitted."""
     names = plan.schema.names
     if given is None:
         return next((name for name in names if _is_time(plan, name, time)), None)
@@ -137,7 +136,7 @@ def _bound(plan: LogicalNode, time: str, given: str | None, usual: str) -> str |
 
 
 def _is_time(plan: LogicalNode, name: str, time: str) -> bool:
-    """Whether column ``name`` is the start or the end of each event, as ``vs()`` and ``ve()``."""
+    """Whether column ``name`` is the start or the end of each event, as ``vs()`` or ``ve()``."""
     match plan:
         case Project(columns=columns):
             expr = dict(columns)[name]

@@ -1,4 +1,4 @@
-"""A logical plan as text: one line a node."""
+"""A logical plan as text: one line per node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def logical_text(root: LogicalNode) -> str:
-    """The logical plan as an indented tree; a shared subplan is written once and referred to."""
+    """Return the plan as an indented tree; a shared subplan is written once, then referred to."""
     lines: list[str] = []
     names: NodeMap[int] = NodeMap()
     counts = readers(root)

@@ -1,8 +1,8 @@
-"""What conditions on a pair say of the time between its rows.
+"""Infers bounds on the time between the rows of a pair from its join condition.
 
-A comparison is read as ``right.vs - left.vs <= us``, or ``>=``. Its sides may be sums of the times
-of both rows, durations, and what SQL makes of them: epochs, differences in a unit, truncated times.
-What is rounded on the way widens the bound, so that no match is lost, and the condition stays.
+A comparison becomes ``right.vs - left.vs <= us``, or ``>=``. Its sides may be sums of times of both
+rows, durations, and expressions that SQL builds of them: epochs, differences in a unit, truncated
+times. Rounding widens the bound, so that no match is lost; the condition itself is still checked.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from planner.logical.nodes import IntervalJoin, LogicalNode
 
 _US = timedelta(microseconds=1)
-#: How far the quotient of two doubles may be off, where it is of microseconds.
+#: The greatest error of a quotient of two doubles in microseconds, us.
 _DOUBLE_US = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bounds of ``right.vs - left.vs``; None: there is none."""
+    """Bounds of ``right.vs - left.vs``, us; None: no bound."""
 
     lo: int | None = None
     hi: int | None = None
-    #: Nothing else is said.
+    #: The condition states these bounds and nothing else, so it need not be checked again.
     is_exact: bool = False
 
     def meet(self, other: Span) -> Span:
-        """Both hold."""
+        """Return the bounds if both conditions hold."""
         los = [lo for lo in (self.lo, other.lo) if lo is not None]
         his = [hi for hi in (self.hi, other.hi) if hi is not None]
         is_exact = self.is_exact and other.is_exact
         return Span(max(los, default=None), min(his, default=None), is_exact)
 
     def hull(self, other: Span) -> Span:
-        """Either holds."""
+        """Return the bounds if at least one condition holds."""
         los, his = (self.lo, other.lo), (self.hi, other.hi)
         lo = None if None in los else min(lo for lo in los if lo is not None)
         hi = None if None in his else max(hi for hi in his if hi is not None)
@@ -56,7 +56,7 @@ class Span:
 
 
 def span_of(pairs: IntervalJoin, condition: Node) -> Span:
-    """What a condition over the columns of ``pairs`` says."""
+    """Return the bounds that follow from a condition over the columns of ``pairs``."""
     spans = [_span(pairs, part) for part in conjuncts(condition)]
     whole = spans[0]
     for span in spans[1:]:
@@ -65,7 +65,7 @@ def span_of(pairs: IntervalJoin, condition: Node) -> Span:
 
 
 def span_of_keys(keys: Sequence[tuple[LogicalNode, Node]]) -> Span:
-    """What the equality of two times says, each over the plan of its side, left and right."""
+    """Return the bounds that follow if a time of the left side equals one of the right side."""
     (lo, hi), (their_lo, their_hi) = (
         _near(distance_us(plan, node), node.type) or (None, None) for plan, node in keys
     )
@@ -109,7 +109,7 @@ _OPPOSITE = {
 
 
 def _compared(pairs: IntervalJoin, a: Node, b: Node, *, is_strict: bool = False) -> Span:
-    """What ``a <= b`` says."""
+    """Return the bounds that follow from ``a <= b``."""
     if isinstance(a, Call) and a.function == "abs":
         (inner,) = a.args
         minus = Call("negate", (inner,))
@@ -118,7 +118,7 @@ def _compared(pairs: IntervalJoin, a: Node, b: Node, *, is_strict: bool = False)
     sums = _sum(pairs, a), _sum(pairs, b)
     if sums[0] is None or sums[1] is None:
         return Span()
-    total = sums[0].plus(sums[1].times(-1))  # at most 0
+    total = sums[0].plus(sums[1].times(-1))  # a - b, which is at most 0
     if total.right == 0 or total.left != -total.right:
         return Span()
     bound = -total.lo / total.right
@@ -131,7 +131,7 @@ def _compared(pairs: IntervalJoin, a: Node, b: Node, *, is_strict: bool = False)
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """``left * left.vs + right * right.vs`` and something from ``lo`` to ``hi``."""
+    """The sum ``left * left.vs + right * right.vs`` plus a value between ``lo`` and ``hi``, us."""
 
     left: Fraction
     right: Fraction
@@ -153,7 +153,7 @@ class _Sum:
 
 
 def _sum(pairs: IntervalJoin, node: Node) -> _Sum | None:
-    """The expression as a sum of times; None: it is none."""
+    """Return the expression as a sum of times; None: it is not one."""
     if not node.columns():
         value = _constant(node)
         return None if value is None else _Sum(Fraction(0), Fraction(0), value, value)
@@ -186,7 +186,7 @@ def _sum(pairs: IntervalJoin, node: Node) -> _Sum | None:
 
 
 def _time(pairs: IntervalJoin, node: Node) -> _Sum | None:
-    """The time of a row, or one that is not far from it."""
+    """Return a time that is equal or close to a row's start; None: it is not one."""
     for side, below, inner in of_sides(pairs, node):
         near = _near(distance_us(below, inner), node.type)
         if near is not None:
@@ -197,7 +197,7 @@ def _time(pairs: IntervalJoin, node: Node) -> _Sum | None:
 
 
 def _near(distance: tuple[int, int] | None, kind: pa.DataType | None) -> tuple[int, int] | None:
-    """How far a time of a type is from the start of its row."""
+    """Return how far a time of a type is from the start of its row."""
     if distance is None or kind is None:
         return None
     lo, hi = (0, 0)
@@ -209,12 +209,12 @@ def _near(distance: tuple[int, int] | None, kind: pa.DataType | None) -> tuple[i
 
 
 def _constant(node: Node) -> Fraction | None:
-    """The value of what reads no column, in microseconds or as a number."""
+    """Return the value of an expression without columns, in microseconds or as a number."""
     if node.columns():
         return None
     try:
         value = node.evaluate(ONE_ROW)[0].as_py()
-    except (ValueError, ArithmeticError):  # it fails on rows, if there are any
+    except (ValueError, ArithmeticError):  # the expression fails at run time, if there are rows
         return None
     if isinstance(value, timedelta):
         return Fraction(value // _US)
@@ -248,7 +248,7 @@ def _either(a: _Sum | None, b: _Sum | None) -> _Sum | None:
 
 
 def _cast(a: _Sum | None, kind: pa.DataType | None) -> _Sum | None:
-    """Of a number: what is no time is not rounded by more than one."""
+    """Return a sum after a cast; a cast to a number rounds by at most one."""
     if a is None or kind is None:
         return None
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):

@@ -1,4 +1,4 @@
-"""Walking plans as the DAGs they are: every shared node is visited once."""
+"""Walks plans as DAGs: every shared node is visited once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class NodeMap(Generic[T]):
-    """Values by node, told apart by identity; keeps its nodes alive and never orders by it."""
+    """Values by node, compared by identity; keeps its nodes alive and never orders by it."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[LogicalNode, T]] = {}
@@ -32,13 +32,13 @@ class NodeMap(Generic[T]):
         return len(self._entries)
 
 
-#: The nodes that several others read.
+#: The nodes that have several readers.
 Shared = NodeMap[bool]
 Change = Callable[[LogicalNode, Shared], LogicalNode]
 
 
 def topological(root: LogicalNode) -> list[LogicalNode]:
-    """All nodes, inputs first, in the order in which a reader of the query meets them."""
+    """Return all nodes, inputs first, otherwise in the order of the query."""
     order: list[LogicalNode] = []
     seen: NodeMap[bool] = NodeMap()
 
@@ -55,9 +55,9 @@ def topological(root: LogicalNode) -> list[LogicalNode]:
 
 
 def transform(root: LogicalNode, change: Change) -> LogicalNode:
-    """``change`` applied to every node, inputs first; shared nodes stay shared.
+    """Apply ``change`` to every node, inputs first; shared nodes stay shared.
 
-    ``change`` also gets the nodes that several others read, as they are by now.
+    ``change`` also gets the nodes with several readers, in their already changed form.
     """
     shared = shared_nodes(root)
     done: NodeMap[LogicalNode] = NodeMap()
@@ -69,13 +69,13 @@ def transform(root: LogicalNode, change: Change) -> LogicalNode:
 
 
 def rebuilt(node: LogicalNode, inputs: Sequence[LogicalNode]) -> LogicalNode:
-    """``node`` over ``inputs``: itself where these are the ones it has."""
+    """Return ``node`` over ``inputs``; the node itself if it already has these inputs."""
     same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
     return node if same else node.with_inputs(tuple(inputs))
 
 
 def readers(root: LogicalNode) -> NodeMap[int]:
-    """How many edges leave each node."""
+    """Return the number of edges that leave each node."""
     counts: NodeMap[int] = NodeMap()
     for node in topological(root):
         counts[node] = 0
@@ -85,7 +85,7 @@ def readers(root: LogicalNode) -> NodeMap[int]:
 
 
 def shared_nodes(root: LogicalNode) -> Shared:
-    """The nodes that several others read."""
+    """Return the nodes that have several readers."""
     counts = readers(root)
     shared: Shared = NodeMap()
     for node in topological(root):
@@ -95,9 +95,9 @@ def shared_nodes(root: LogicalNode) -> Shared:
 
 
 def share(root: LogicalNode, contents: NodeMap[str] | None = None) -> LogicalNode:
-    """The plan with equal subplans made one.
+    """Return the plan with equal subplans merged into one.
 
-    ``contents`` keeps the text of each node from one call to the next.
+    ``contents`` caches the text of each node between calls.
     """
     contents = NodeMap() if contents is None else contents
     names: NodeMap[str] = NodeMap()
@@ -117,19 +117,19 @@ def share(root: LogicalNode, contents: NodeMap[str] | None = None) -> LogicalNod
 
 
 def _alone(node: LogicalNode) -> str:
-    """The node's own content, without what is below it."""
+    """Return the text of the node itself, without its inputs."""
     below = ("input", "left", "right", "branches")
     own = [(f.name, getattr(node, f.name)) for f in fields(node) if f.name not in below]
     return type(node).__name__ + canonical(own)
 
 
 def is_live(node: LogicalNode) -> bool:
-    """Whether it is a source without an end."""
+    """Whether the node is a source without an end."""
     return isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded
 
 
 def refuse_endless(plan: LogicalNode, what: str) -> None:
-    """Refuse a plan with a source that has no end.
+    """Raise if a plan has a source without an end.
 
     Raises:
         InvalidPlanError: naming the source.

@@ -1,8 +1,9 @@
 """Windows: ``hopping``, ``tumbling``, ``cumulating``, ``snapshot``, ``session``, ``count_window``.
 
-``hopping``, ``tumbling`` and ``cumulating`` lie on the clock, the same for every key; the others
-are made by the events of a key. Exact rules, with a worked table each, are in docs/ALGEBRA.md and
-in the operators: ``rvertex/operators/{snapshot_window,session,count_window}.py``.
+``hopping``, ``tumbling`` and ``cumulating`` are fixed on the clock, the same for every key. The
+events of a key decide the bounds of the others. Exact rules, with a worked table each, are in
+docs/ALGEBRA.md and in the operators:
+``rvertex/operators/{snapshot_window,session,count_window}.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from planner.errors import InvalidPlanError
 from rvertex.operators.lifetimes.calendar import DAY_US, Calendar, Unit
 
 _EVENTS_MAX = 2**31 - 1
-#: Periods of a window.
+#: The most calendar periods of one window.
 _COUNT_MAX = 10_000
 _PERIODS = re.compile(r"(\d{1,6})\s*(mo|[dwqy])")
 _UNITS: dict[str, tuple[int, Unit]] = {
@@ -44,7 +45,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class CalendarWindow:
-    """Windows of ``size`` periods of a calendar, one every ``every`` periods."""
+    """Windows of ``size`` calendar periods; one begins every ``every`` periods."""
 
     size: int
     every: int
@@ -55,7 +56,7 @@ class CalendarWindow:
 class CumulatingWindow:
     """Windows ``[k * size + offset, k * size + offset + j * step)`` for ``0 < j <= size / step``.
 
-    The result of each lives in its last step.
+    The result of each is valid in its last step.
     """
 
     size_us: int
@@ -66,7 +67,7 @@ class CumulatingWindow:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWindow:
-    """A window between every two neighbouring lifetime endpoints of a key."""
+    """Windows between neighbouring starts or ends of a key's events."""
 
     def __str__(self) -> str:
         return "snapshot"
@@ -74,7 +75,7 @@ class SnapshotWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """A window per period of activity of a key, at most ``max_us`` long."""
+    """Windows of a key's activity: a gap without events ends one, at most ``max_us`` long."""
 
     gap_us: int
     max_us: int | None
@@ -87,7 +88,7 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class RunningSession:
-    """The windows of :class:`SessionWindow` so far, from each start of their events to the next."""
+    """Sessions with early results: at each event's start the result of the session so far."""
 
     gap_us: int
     max_us: int | None
@@ -98,7 +99,7 @@ class RunningSession:
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """A window for every ``count`` events of a key."""
+    """Windows of ``count`` events of a key each."""
 
     count: int
 
@@ -106,7 +107,7 @@ class CountWindow:
         return f"every {self.count} events"
 
 
-#: Windows that the events of a key make.
+#: Windows whose bounds depend on the events of a key.
 DataWindow = SnapshotWindow | SessionWindow | RunningSession | CountWindow
 AnyWindow = Window | CalendarWindow | CumulatingWindow | DataWindow
 
@@ -128,9 +129,9 @@ def hopping(
 ) -> Window | CalendarWindow:
     """Windows of length ``size`` that begin every ``every``, one of them at 1970 + ``offset``.
 
-    With a ``zone``, such as "Europe/Berlin", lengths are whole calendar periods: days ("1d"), weeks
-    from Monday ("1w"), months ("1mo"), quarters ("1q") or years ("1y") by the wall clock there.
-    ``offset`` moves their starts by the wall clock: "6h" for days that begin at six.
+    With a ``zone``, such as "Europe/Berlin", lengths are whole calendar periods in its local time:
+    days ("1d"), weeks from Monday ("1w"), months ("1mo"), quarters ("1q") or years ("1y").
+    ``offset`` shifts their starts in local time: "6h" for days that begin at six.
     """
     if zone is not None:
         return calendar_window(size, every, offset, zone)
@@ -152,17 +153,17 @@ def tumbling(size: Duration, offset: Duration = ..., *, zone: str) -> CalendarWi
 def tumbling(
     size: Duration, offset: Duration = 0, *, zone: str | None = None
 ) -> Window | CalendarWindow:
-    """Windows of length ``size``, one after the other; the others as in :func:`hopping`."""
+    """Windows of length ``size`` without gaps; ``offset`` and ``zone`` as in :func:`hopping`."""
     if zone is not None:
         return calendar_window(size, size, offset, zone)
     return hopping(size, size, offset)
 
 
 def calendar_window(size: Duration, every: Duration, offset: Duration, zone: str) -> CalendarWindow:
-    """Windows by the calendar of a zone; see :func:`hopping`.
+    """Make windows in a zone's calendar; see :func:`hopping`.
 
     Raises:
-        InvalidPlanError: a length is not of whole periods, or there is no such zone.
+        InvalidPlanError: a length is not whole periods, or the zone does not exist.
     """
     (periods, unit), (steps, other) = _periods(size), _periods(every)
     if unit != other:
@@ -182,10 +183,10 @@ def calendar_window(size: Duration, every: Duration, offset: Duration, zone: str
 
 
 def require_no_calendar(length: Duration) -> None:
-    """Refuse months and years without a zone.
+    """Raise for months and years without a zone.
 
     Raises:
-        InvalidPlanError: the length is one of those.
+        InvalidPlanError: the length is in months, quarters or years.
     """
     found = _PERIODS.fullmatch(length.strip()) if isinstance(length, str) else None
     if found is not None and found[2] in ("mo", "q", "y"):
@@ -207,7 +208,7 @@ def _periods(length: Duration) -> tuple[int, Unit]:
 
 
 def zone_rules(name: str) -> tuple[bytes, str]:
-    """The file of a zone, and the release of the database that it is from.
+    """Return the file of a zone, and the release of its database.
 
     Raises:
         InvalidPlanError: there is no such zone.
@@ -225,7 +226,7 @@ def zone_rules(name: str) -> tuple[bytes, str]:
 
 
 def _release(folder: Path) -> str:
-    """The release of the zones of a folder: the first line of tzdata.zi names it."""
+    """Return the release of the zones in a folder: the first line of tzdata.zi names it."""
     try:
         with (folder / "tzdata.zi").open() as file:
             return file.readline().rpartition(" ")[2].strip()
@@ -234,10 +235,10 @@ def _release(folder: Path) -> str:
 
 
 def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> CumulatingWindow:
-    """What has come since the start of a tumbling window of ``size``, told every ``step``.
+    """Aggregate from the start of a tumbling window of ``size``, with a result every ``step``.
 
-    The result of a step holds the events from the window's start to the step's end, and lives in
-    that step. ``size`` is a multiple of ``step``; ``offset`` as in :func:`hopping`.
+    The result of a step covers the events from the window's start to the step's end, and is valid
+    in that step. ``size`` is a multiple of ``step``; ``offset`` as in :func:`hopping`.
     """
     size_us = positive_duration_us(size, what="window size")
     step_us = positive_duration_us(step, what="window step")
@@ -250,9 +251,9 @@ def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> Cumulati
 
 
 def snapshot() -> SnapshotWindow:
-    """A window between every two neighbouring starts or ends of a key's events.
+    """Windows between neighbouring starts or ends of a key's events.
 
-    It holds the events that are alive in it; where none is, there is no window.
+    A window has the events that are valid in it; a stretch without events is no window.
     """
     return SnapshotWindow()
 
@@ -267,9 +268,9 @@ def session(
 
 
 def count_window(n: int) -> CountWindow:
-    """A window for every ``n`` events of a key, from the first one's start to the last one's.
+    """Windows of ``n`` events of a key each, from the first one's start to the last one's.
 
-    Events count in sequence order. The last events of a key, if fewer than ``n``, are in none.
+    Events are counted in stream order. If fewer than ``n`` events are left, they are in no window.
     """
     if not isinstance(n, int) or isinstance(n, bool) or not 0 < n <= _EVENTS_MAX:
         raise InvalidPlanError(f"count_window({n!r}): n is a number of events, at least 1")

@@ -1,4 +1,4 @@
-"""The rules in their order, and how they are applied."""
+"""The rules of the optimizer in their order, and how they are applied."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Rule = Callable[[LogicalNode, PlanOptions], LogicalNode]
 
-#: Each runs once: what a rule leaves behind is what the next expects.
+#: Each runs once, in this order: a rule relies on the rules before it.
 RULES: tuple[Rule, ...] = (
     share_subplans,
     fold_constants,
@@ -75,6 +75,6 @@ def optimize_step_by_step(
 
 
 def why(rule: Rule) -> str:
-    """The purpose of a rule: the first sentence of its file."""
+    """Return the purpose of a rule: the first paragraph of its module's docstring."""
     text = sys.modules[rule.__module__].__doc__ or ""
     return " ".join(text.split("\n\n")[0].split())

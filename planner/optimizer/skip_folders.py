@@ -1,9 +1,9 @@
-"""Files in folders such as ``day=2026-01-01/`` are left out where a filter says so.
+"""Skips files in folders such as ``day=2026-01-01/`` that a filter excludes.
 
-It happens before anything is looked at, so that their times are not either. That is the same
-answer only if a row that is not read changes nothing for the others: no row of the source may be
-late, because the delay is found or there are no times, and bad rows are no concern of the job.
-Other sources read these files: of Parquet the times alone (:mod:`skip_row_groups`).
+It runs before any file is opened, so the times in skipped files are not read either. The result is
+the same only if a skipped row cannot change other rows: no row of the source may be late (the delay
+is found by a scan, or there are no times), and bad rows must not matter to the job. Other sources
+read these files; of Parquet only the times (:mod:`skip_row_groups`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def without_folders(root: LogicalNode, options: PlanOptions) -> LogicalNode:
-    """The plan whose sources say which folders they leave out."""
+    """Return the plan whose sources list the folders that they skip."""
     sources = [n for n in topological(root) if isinstance(n, Source) and _may_skip(n.spec)]
     if not sources:
         return root
@@ -40,7 +40,7 @@ def without_folders(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
 
 def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:
-    """What the only reader of a source asks of its folders."""
+    """Return the bounds that the only reader of a source puts on its folders."""
     shared = shared_nodes(pushed)
     found: NodeMap[tuple[Bound, ...]] = NodeMap()
     for node in topological(pushed):

@@ -1,4 +1,4 @@
-"""What a rule changed in a plan, in lines that ``explain`` shows."""
+"""The changes of a rule to a plan, as lines that ``explain`` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def step_of(rule: str, why: str, before: LogicalNode, after: LogicalNode) -> RuleStep:
-    """The difference between two plans, which do not look the same."""
+    """Return the difference between two plans, whose texts differ."""
     old, new = _lines(before), _lines(after)
     removed, added = tuple((old - new).elements()), tuple((new - old).elements())
     if not removed and not added:
@@ -26,7 +26,7 @@ def _lines(root: LogicalNode) -> Counter[str]:
 
 
 def _moved(before: LogicalNode, after: LogicalNode) -> tuple[str, ...]:
-    """List the nodes that a rule has moved without changing them."""
+    """Return the nodes that a rule has moved without changing them."""
     places = [Counter(_places(root)) for root in (before, after)]
     return tuple((places[1] - places[0]).elements())
 
@@ -44,8 +44,8 @@ class RuleStep:
     """A rule of the optimizer that changed the plan."""
 
     rule: str
-    #: What it is for.
+    #: The purpose of the rule.
     why: str
-    #: Lines of the plan that went, and those that came, without indentation.
+    #: Lines that the rule removed from the plan, and lines that it added, without indentation.
     removed: tuple[str, ...]
     added: tuple[str, ...]

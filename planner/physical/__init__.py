@@ -1,1 +1,1 @@
-"""The physical plan: stages, vertices, channels, and how each is recovered."""
+"""The physical plan: stages, vertices, channels, and the recovery of each."""

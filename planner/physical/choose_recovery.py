@@ -1,11 +1,11 @@
-"""Which recovery each stage gets, and why.
+"""Chooses the recovery of each stage, with the reason.
 
-What the query says is done, or refused where it cannot be: *replay* needs a state that reaches back
-no longer than a known time (:mod:`rvertex.operators.horizon`). Code that is declared as not
-deterministic can be neither replayed nor replicated; what it gave is logged (*strong*). Where the
-query says nothing, a stage is replayed if its state reaches back a bounded time and rebuilding it
-is little work: its checkpoints are then a few numbers. All others are recovered from checkpoints.
-Replication costs a second run of the stage, so it is done only where it is asked for.
+A choice in the query is applied, or is an error if it is not possible: *replay* needs a state that
+reaches back a bounded time (:mod:`rvertex.operators.horizon`). Code that is declared as not
+deterministic can be neither replayed nor replicated; its results are logged (*strong*). Without a
+choice, a stage is replayed if its state reaches back a bounded time and rebuilding it is little
+work: its checkpoints are then only a few numbers. All other stages load the state from checkpoints.
+Replication runs the stage a second time, so it is used only if the query chooses it.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.vertex.spec import Recovery, VertexSpec
 
-#: More work than this, s of one core, is not done again where a checkpoint would do.
+#: The most work to rebuild a state by replay, s of one core; with more, use checkpoints.
 REBUILD_S_MAX = 1.0
-#: More input than this is not kept for it.
+#: The most input to keep for a replay; with more, use checkpoints.
 HELD_BYTES_MAX = 64 * 2**20
 
 
 def with_choices(
     plan: PhysicalPlan, builders: Sequence[StageBuilder], default: RecoveryChoice | None
 ) -> PhysicalPlan:
-    """The plan with a recovery for every stage; ``default`` is what the query says for all.
+    """Return the plan with a recovery for every stage; ``default``: the query's choice for all.
 
     Raises:
-        InvalidPlanError: what is asked for cannot be.
+        InvalidPlanError: a choice is not possible.
     """
     plan = with_horizons(plan)
     durations = durations_of(plan)
     of_stage = {builder.name: builder for builder in builders}
     decided: dict[str, Recovery] = {}
     why: dict[str, str] = {}
-    for vertex in plan.vertices:  # those of a stage may differ in what their sources hold
+    for vertex in plan.vertices:  # sources of one stage may differ in their longest lifetimes
         builder = of_stage[vertex.stage]
         found, reason = _decided(plan, vertex, builder, default, durations[vertex.id])
         if vertex.stage not in decided or further(found, decided[vertex.stage]) is found:
@@ -92,7 +92,7 @@ def _decided(
 
 
 def _not_repeatable(builder: StageBuilder) -> list[str]:
-    """The code in a stage that is declared as not deterministic."""
+    """Return the names of code in a stage that is declared as not deterministic."""
     found = [c.name for node in builder.nodes for c in node.codes if not c.is_deterministic]
     for node in builder.nodes:
         if isinstance(node, WindowAgg | DataWindowAgg):
@@ -102,7 +102,7 @@ def _not_repeatable(builder: StageBuilder) -> list[str]:
 
 
 def _cheapest(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> tuple[Recovery, str]:
-    """Replay where it is little work, otherwise checkpoints."""
+    """Choose replay where it is little work, otherwise checkpoints."""
     checkpoint = replace(vertex.recovery, strategy="checkpoint")
     horizon_us = vertex.recovery.horizon_us
     if horizon_us is None:

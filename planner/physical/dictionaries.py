@@ -1,9 +1,9 @@
-"""Text as dictionaries in the physical plan: where it may stay so, and where it is decoded.
+"""Decides where the physical plan keeps text as dictionaries, and where it decodes them.
 
-The logical plan knows only plain text. Where a source's files pay for it
+The logical plan has only plain text. If dictionaries save work on a source's files
 (:mod:`rvertex.sources.formats.carried`), its columns are dictionaries in the payloads of the
-physical plan, and stay so through filters, projections, lifetimes, exchanges and joins up to the
-sink, whose files say plain text again. Windows and user code get what the logical plan says.
+physical plan. They stay so through filters, projections, lifetimes, exchanges and joins up to the
+sink, which writes plain text. Windows and user code get plain text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def sources_of_unions(plan: LogicalNode) -> NodeMap[bool]:
-    """The sources whose rows are mixed with those of others: all branches must look the same."""
+    """Return sources whose rows a union mixes with others: all branches need equal types."""
     mixed: NodeMap[bool] = NodeMap()
     order = topological(plan)
     below: NodeMap[bool] = NodeMap()
@@ -35,7 +35,7 @@ def sources_of_unions(plan: LogicalNode) -> NodeMap[bool]:
 
 
 def decoding(payload: pa.Schema, wanted: pa.Schema) -> Project | None:
-    """The projection that gives columns as ``wanted`` has them; None if they are so."""
+    """Return a projection that decodes columns to the types of ``wanted``; None: none differ."""
     if payload.equals(wanted):
         return None
     assert payload.names == wanted.names, (payload, wanted)
@@ -47,5 +47,5 @@ def decoding(payload: pa.Schema, wanted: pa.Schema) -> Project | None:
 
 
 def display_text(decode: Project) -> str:
-    """The projection as ``explain`` says it."""
+    """Return the projection as ``explain`` prints it."""
     return "decode " + ", ".join(name for name, source in decode.columns if source != name)

@@ -1,9 +1,9 @@
-"""Steps that emit a row when it ends, where the input may never bring that end.
+"""Notes on steps that emit a row when it ends, if the end may never come.
 
-Over sources that do not end such a step may wait for ever, and hold back all that begins later. The
-plan names the step, the reader of whole rows, and the ways out.
-:mod:`planner.optimizer.rules.open_rows` has changed all steps whose readers take rows when they
-begin.
+Over sources without an end such a step may wait for ever, and delay all rows that begin later. The
+note names the step, the reader that needs whole rows, and possible remedies.
+:mod:`planner.optimizer.rules.open_rows` has already changed the steps whose readers accept rows
+when they begin.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _NEXT = (
 
 
 def waiting_notes(plan: LogicalNode) -> list[str]:
-    """A line for each step of ``plan`` that may wait for ends for ever."""
+    """Return a line for each step of ``plan`` that may wait for ends for ever."""
     is_endless: NodeMap[bool] = NodeMap()
-    #: The node, or the first one above it, that reads rows whole.
+    #: Per node: itself or the first node above it that needs the end of a row with the row.
     reader: NodeMap[LogicalNode] = NodeMap()
     order = topological(plan)
     reader[plan] = plan
@@ -85,7 +85,7 @@ def waiting_notes(plan: LogicalNode) -> list[str]:
 
 
 def _passes(node: LogicalNode) -> bool:
-    """Whether it takes rows when they begin, and needs nothing else."""
+    """Whether the node accepts rows when they begin, and needs nothing else."""
     match node:
         case Filter() | Project():
             return not _reads_ends(node)

@@ -1,11 +1,10 @@
-"""The layout of stages: how many vertices each has, and which of them owns which keys.
+"""The layout of stages: the number of vertices, and the keys that each vertex owns.
 
-A stage is *ranged* if its rows come by hash: each vertex owns ranges of slots of the key
+A stage is *ranged* if it gets its rows by hash: each vertex owns ranges of slots of the key
 (:func:`rstream.items.hashing.slots_of`). A stage that reads a ranged one vertex by vertex is ranged
-too, and both form a group with one layout. Sources and stages that gather all rows are not ranged.
-
-``laid_out`` gives ranged stages other layouts. The streams of all other stages stay, except
-the streams that lead to a group or come from it.
+too; both are in one group and have one layout. Sources and stages that gather all rows are not
+ranged. ``laid_out`` gives ranged stages other layouts. It changes only the streams into a group,
+inside of it, and out of it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def chain_of(vertex: VertexSpec) -> tuple[OperatorSpec, ...]:
-    """The operators of a vertex, or of each of its shards."""
+    """Return the operators of a vertex; of a vertex with shards, the operators of one shard."""
     if len(vertex.operators) == 1 and isinstance(vertex.operators[0], Sharded):
         return vertex.operators[0].chain
     return vertex.operators
@@ -50,7 +49,7 @@ class Stages:
         for vertex in plan.vertices:
             self.vertices[vertex.stage].append(vertex)
         self.stages: dict[str, Stage] = {stage.name: stage for stage in plan.stages}
-        #: By ranged stage: the columns of each operator's input, and behind the last operator.
+        #: By ranged stage: the key columns at each operator's input, and after the last operator.
         self.keys: dict[str, list[Keys | None]] = {}
         self.group: dict[str, str] = {}
         for name in dict.fromkeys(plan.vertex(v).stage for v in plan.topological_order()):
@@ -88,21 +87,21 @@ class Stages:
                 self.group[name] = stage.name
 
     def ports(self, stage: str) -> list[object]:
-        """The payload of each port."""
+        """Return the payload of each port."""
         payloads = {c.port: c.payload for c in self.vertices[stage][0].inputs}
         return [payloads[port] for port in sorted(payloads)]
 
     def places(self, stage: str) -> list[Place]:
-        """The operators of a stage, of each shard, with the columns of their ports."""
+        """Return the operators of a stage, of each shard, with the columns of their ports."""
         vertex = self.vertices[stage][0]
         return places_of(replace(vertex, operators=chain_of(vertex)))
 
     def members(self, stage: str) -> list[str]:
-        """The stages that change with this one."""
+        """Return the stages whose layout changes together with this one."""
         return [name for name, group in self.group.items() if group == self.group[stage]]
 
     def layout(self, stage: str) -> Layout:
-        """Its layout now."""
+        """Return the current layout of a stage."""
         return dict(self.plan.layouts).get(stage) or plain(self.stages[stage].parallelism)
 
     def check(self, stage: str) -> None:
@@ -127,7 +126,7 @@ class Stages:
 
 
 def laid_out(plan: PhysicalPlan, layouts: Mapping[str, Layout]) -> PhysicalPlan:
-    """The plan with these layouts of groups; ``layouts`` has each stage of a group."""
+    """Return the plan with new layouts of groups; ``layouts`` has each stage of a group."""
     stages = Stages(plan)
     widths = {name: stage.parallelism for name, stage in stages.stages.items()}
     widths |= {name: layout.vertices for name, layout in layouts.items()}
@@ -155,7 +154,7 @@ def laid_out(plan: PhysicalPlan, layouts: Mapping[str, Layout]) -> PhysicalPlan:
 
 
 def sealed(vertex: VertexSpec) -> VertexSpec:
-    """The vertex with the hash of its meaning."""
+    """Return the vertex with the hash of its content."""
     streams = tuple((c.stream, c.port, c.payload) for c in vertex.inputs)
     outputs = tuple((e.streams, e.keys, e.bounds, e.owners) for e in vertex.outputs)
     meaning = (vertex.stage, vertex.index, streams, vertex.source, vertex.operators, outputs)
@@ -164,7 +163,7 @@ def sealed(vertex: VertexSpec) -> VertexSpec:
 
 @dataclass(frozen=True, slots=True)
 class _Feed:
-    """An edge between two stages; ``tail``: of its streams' names."""
+    """An edge between two stages; ``tail``: the suffix of its streams' names."""
 
     up: str
     down: str
@@ -176,7 +175,7 @@ class _Feed:
         return f"{self.up}.{i}--{self.down}.{j}{self.tail}"
 
     def is_stream(self, rest: str) -> bool:
-        """Whether this is the name of one of its streams, from the reader on."""
+        """Whether ``rest``, a name without its writer, is the name of one of its streams."""
         return re.fullmatch(rf"{re.escape(self.down)}\.\d+{re.escape(self.tail)}", rest) is not None
 
     def writers(self, j: int, widths: Mapping[str, int]) -> Sequence[int]:
@@ -188,7 +187,7 @@ class _Feed:
         return range(m) if self.routing == "hash" else [i % m]
 
     def inputs(self, plan: PhysicalPlan, j: int, widths: Mapping[str, int]) -> list[InputChannel]:
-        """The channels of vertex ``j``, like that of the former first vertex."""
+        """Return the channels of vertex ``j``, modelled on those of the former first vertex."""
         stream = self.stream(0, 0)
         like = next(c for v in plan.vertices for c in v.inputs if c.stream == stream)
         streams = [self.stream(i, j) for i in self.writers(j, widths)]
@@ -196,7 +195,7 @@ class _Feed:
 
 
 def _feeds(plan: PhysicalPlan) -> list[_Feed]:
-    """All edges between stages, in the order of each reader's channels."""
+    """Return all edges between stages, in the order of each reader's channels."""
     found: list[_Feed] = []
     for stage in plan.stages:
         slots: dict[str, int] = {}
@@ -216,7 +215,7 @@ def _edge(
     widths: Mapping[str, int],
     layouts: Mapping[str, Layout],
 ) -> OutputEdge:
-    """An output of vertex ``index``, like one of the template's."""
+    """Return an output of vertex ``index``, modelled on one of the template's."""
     stage = template.stage
     if edge.is_sink or edge.side:
         if index == template.index:

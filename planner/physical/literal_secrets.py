@@ -1,4 +1,4 @@
-"""Finds secrets that stand in a query itself: its job's folder holds them, too."""
+"""Finds secrets that are written in a query as plain text, and so are in the job's folder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NOTE = (
 
 
 def source_notes(spec: SourceSpec) -> list[str]:
-    """A note for each secret that a source holds."""
+    """Return a note for each plain-text secret of a source."""
     config = () if spec.log is None else spec.log.config
     return _notes(spec.shown or spec.path, config)
 
 
 def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
-    """A note for each secret that a destination holds."""
+    """Return a note for each plain-text secret of a destination."""
     notes: list[str] = []
     for spec in specs:
         where = f"delivery {spec.name or spec.label}"

@@ -1,9 +1,9 @@
-"""From the logical plan to the physical one: stages are cut at exchanges, the rest is fused.
+"""Lowers the logical plan to the physical one: cuts stages at exchanges and fuses the rest.
 
-Walking from the sources up, every node either joins the stage that its input is in or begins a new
-one. A stage is *closed* once something reads it over channels: after an exchange, where a subplan
-is shared, and below a union or a join. Whatever follows a closed stage without an exchange begins
-a stage that reads it vertex by vertex (*forward*).
+Walking from the sources up, every node either joins the stage of its input or begins a new stage. A
+stage is *closed* when another stage reads it over channels: after an exchange, at a shared subplan,
+and below a union or a join. A node that follows a closed stage without an exchange begins a stage
+that reads it vertex by vertex (*forward*).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _NO_COLUMNS = pa.schema([])
 PhysicalRule = Callable[[StageBuilder], None]
-#: Each runs once over every stage: what a rule leaves behind is what the next expects.
+#: Each runs once over every stage, in this order: a rule relies on the rules before it.
 PHYSICAL_RULES: tuple[PhysicalRule, ...] = (filter_early, skip_sort, late_decode, forward_ctis)
 
 
@@ -75,10 +75,10 @@ def lower(
     survey: Survey = survey_times,
     rules: Sequence[Rule] = RULES,
 ) -> PhysicalPlan:
-    """The physical plan of ``query`` for a job whose folder is ``root``.
+    """Return the physical plan of ``query`` for a job whose folder is ``root``.
 
     Raises:
-        InvalidPlanError: the query cannot be run, or the plan would be larger than the limits.
+        InvalidPlanError: the query cannot be run, or the plan exceeds the limits.
         StreamEngineError: a file cannot be read, or has a row without a time, naming both.
     """
     _check_parallelism(parallelism)
@@ -121,10 +121,10 @@ def _check_parallelism(parallelism: Parallelism) -> None:
 
 
 def _check_changes(query: Query) -> None:
-    """Changes can be delivered where all of the answer's readers take them.
+    """Check that either all readers of the result accept changes, or none needs them.
 
     Raises:
-        InvalidPlanError: one needs them, and another does not take them.
+        InvalidPlanError: one reader needs them, and another does not accept them.
     """
     form = query.plan.form
     for spec in query.deliveries if not query.takes_changes else ():
@@ -141,10 +141,10 @@ def _check_changes(query: Query) -> None:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Columns can be written and read again as they are.
+    """Check that streams can store the types of all columns.
 
     Raises:
-        InvalidPlanError: a column has a type that streams do not keep.
+        InvalidPlanError: a column has a type that streams do not store.
     """
     for field in schema:
         kept = kept_type(field.type)
@@ -193,7 +193,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
 
 
 class _Flow:
-    """Where a node's rows come from, and how the next stage would get them."""
+    """The stages that a node's rows come from, and how the next stage would read them."""
 
     def __init__(
         self, builders: list[StageBuilder], exchange: logical.Exchange | None = None
@@ -221,14 +221,14 @@ class _Lowering:
         self.builders: list[StageBuilder] = []
         self.notes: list[str] = []
         self._parallelism = parallelism
-        #: By number of stage; others have the plan's parallelism.
+        #: Vertices by number of stage; stages that are missing get the plan's parallelism.
         self._widths = widths
         self._discovery = discovery
         self._known = known
         self._flows: NodeMap[_Flow] = NodeMap()
-        #: Folders of dead letters so far.
+        #: The names of folders for dead letters that are in use.
         self._letters: set[str] = set()
-        #: Sources whose text is never carried as dictionaries.
+        #: Sources whose text must stay plain text, not dictionaries.
         self._mixed = sources_of_unions(plan)
         counts = readers(plan)
         for node in topological(plan):
@@ -246,7 +246,7 @@ class _Lowering:
 
     @property
     def parallelism(self) -> int:
-        """Vertices of a keyed stage, at most."""
+        """The greatest number of vertices of a keyed stage."""
         return (
             max([self._parallelism, *self._widths.values()]) if self._widths else self._parallelism
         )
@@ -255,7 +255,7 @@ class _Lowering:
         flow = self._flows[sink.input]
         if sink.changes or flow.exchange is not None or len(flow.builders) > 1:
             writer = self._open(flow)
-        else:  # other stages may read its rows, too
+        else:  # other stages may read this stage, too
             writer = flow.builders[0]
         if sink.changes:
             writer.add(EdgeSpread(), "a start and an end for each row")
@@ -320,7 +320,7 @@ class _Lowering:
 
     def _step(self, node: logical.Step, flow: _Flow) -> StageBuilder:
         is_alone = isinstance(node, logical.UserStep) and isinstance(node.spec, CallOnce)
-        if is_alone:  # it reads its log of values ahead of its rows
+        if is_alone:  # the step reads its log of values before its rows
             for upstream in flow.builders:
                 upstream.is_closed = True
         builder = self._open(flow, node.stage_kind)
@@ -340,7 +340,7 @@ class _Lowering:
         return flow.builders
 
     def _open(self, flow: _Flow, kind: str = "") -> StageBuilder:
-        """A stage that may be added to and has all the rows of ``flow``."""
+        """Return a stage that accepts more operators and has all the rows of ``flow``."""
         if flow.exchange is None and len(flow.builders) == 1 and not flow.builders[0].is_closed:
             return flow.builders[0]
         default = "union" if len(flow.builders) > 1 and flow.exchange is None else kind or "map"
@@ -350,7 +350,7 @@ class _Lowering:
         return builder
 
     def _width(self, flows: list[_Flow]) -> int:
-        """Vertices of a stage that reads ``flows``."""
+        """Return the number of vertices of a stage that reads ``flows``."""
         exchanges = [flow.exchange for flow in flows]
         if any(exchange is not None and exchange.keys for exchange in exchanges):
             return self._keyed_width()
@@ -359,7 +359,7 @@ class _Lowering:
         return max(builder.parallelism for flow in flows for builder in flow.builders)
 
     def _keyed_width(self) -> int:
-        """Vertices of the next stage, if nothing else decides."""
+        """Return the number of vertices of the next stage, if nothing else decides it."""
         return self._widths.get(len(self.builders) + 1, self._parallelism)
 
     def _builder(self, kind: str, parallelism: int) -> StageBuilder:

@@ -47,7 +47,7 @@ class PlannedOutput:
 
 
 def root_of(query: Query, written: LogicalNode) -> Sink | Sinks:
-    """What is optimised: sinks that know what their readers take. ``written``: the query's plan."""
+    """Return the plan to optimise: its sinks know what readers accept. ``written``: the plan."""
     plans = sinks_of(written)
     sinks = tuple(
         replace(plan, changes=plan.changes or part.takes_changes, keys=part.delivered_keys)
@@ -57,7 +57,7 @@ def root_of(query: Query, written: LogicalNode) -> Sink | Sinks:
 
 
 def sinks_of(root: LogicalNode) -> tuple[Sink, ...]:
-    """The sinks of a plan."""
+    """Return the sinks of a plan."""
     sinks = root.inputs if isinstance(root, Sinks) else (root,)
     return tuple(sink for sink in sinks if isinstance(sink, Sink))
 
@@ -65,7 +65,7 @@ def sinks_of(root: LogicalNode) -> tuple[Sink, ...]:
 def planned_outputs(
     query: Query, sinks: tuple[Sink, ...], builders: list[StageBuilder], root: str
 ) -> list[PlannedOutput]:
-    """The outputs in order; ``builders``: the stage that writes each."""
+    """Return the outputs in order; ``builders``: the stage that writes each."""
     found = []
     for k, name in enumerate(query.names):
         sink = sinks[k]

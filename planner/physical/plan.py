@@ -1,11 +1,11 @@
-"""The physical plan: vertices joined by channels, and what is worth knowing about their stages.
+"""The physical plan: vertices joined by channels, and the properties of their stages.
 
-A stage is a chain of operators; its vertices are the partitions. Ids follow from the query alone,
-so the same query gives the same plan in every process: ``s02-join.1`` is vertex 1 of the second
-stage, ``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
+A stage is a chain of operators; its vertices are the partitions. Ids depend on the query only, so
+the same query gives the same plan in every process: ``s02-join.1`` is vertex 1 of the second stage,
+``s02-join.1--s03-agg.0`` the channel from it to vertex 0 of the third.
 
-Invariants (``validate``): every channel has one writer and one reader that agree on place,
-durability and columns; the graph has no cycle; one stage writes all sink streams of an output.
+Invariants (``validate``): every channel has one writer and one reader that agree on URI, durability
+and columns; the graph has no cycle; one stage writes all sink streams of an output.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ class StageCost:
 
     rows_in: float
     rows_out: float
-    #: Event time that the input covers.
+    #: Event time that the input covers, s.
     span_s: float
     bytes_out: float
-    #: Remembered at an instant, by all vertices together.
+    #: State of all vertices together at an instant, bytes.
     state_bytes: float
     #: Work for the whole input, seconds of one core.
     core_s: float
     recommended_parallelism: int
-    #: What decided that number.
+    #: Why this number of vertices is recommended.
     why: str
-    #: A source that it depends on told nothing.
+    #: Whether a source that it depends on has no statistics.
     is_assumed: bool = False
 
     @property
@@ -80,13 +80,13 @@ class StageCost:
 
     @property
     def cores(self) -> float:
-        """Needed to keep up with event time."""
+        """Cores that are needed to keep up with event time."""
         return self.core_s / self.span_s
 
 
 @dataclass(frozen=True, slots=True)
 class PlanTrace:
-    """How the logical plan became what is run."""
+    """The steps from the logical plan to the plan that runs."""
 
     #: The logical plan as written, and as it was lowered.
     before: str
@@ -115,45 +115,45 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """Everything the job manager has to know to run a query. Picklable."""
+    """Everything that the job manager needs to run a query. Picklable."""
 
     stages: tuple[Stage, ...]
     vertices: tuple[VertexSpec, ...]
-    #: Folder under which the sink's streams lie.
+    #: The folder of the sink's streams.
     output: str
     root: str
-    #: Vertices of keyed stages; the greatest number, where each stage has its own.
+    #: The number of vertices of keyed stages; the greatest one if stages differ.
     parallelism: int
     cti_every_us: int
     #: For explain only: plans with different traces are equal.
     plan_trace: PlanTrace | None = field(default=None, compare=False)
-    #: What whoever runs it has to know, a line each.
+    #: Notes for the user who runs it, a line each.
     notes: tuple[str, ...] = field(default=(), compare=False)
-    #: Where rows of the answer are delivered while the job runs; no part of what it computes.
+    #: Where rows of the result are delivered while the job runs; does not change the result.
     deliveries: tuple[SinkSpec, ...] = field(default=(), compare=False)
-    #: Where the complete answer is put besides.
+    #: A further folder that gets the complete result when the job has finished.
     publishing: Publishing | None = None
     #: The output has a row for every item, start and end edges among them, and its rows are
     #: delivered in this form; None: every row of the output is whole.
     changes: TableForm | None = None
-    #: Which rows of the answer are in one partition.
+    #: Which rows of the result are in one partition.
     partitioning: Partitioning = UNKNOWN
-    #: By stage, where a rescale left another layout than one range of keys per vertex.
+    #: By stage, if a rescale left another layout than one range of keys per vertex.
     layouts: tuple[tuple[str, Layout], ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
-        """The payload columns of the answer."""
+        """The payload columns of the result."""
         return self.stages[-1].schema
 
     @property
     def of_outputs(self) -> tuple[PhysicalPlan, ...]:
-        """The plan as each of its outputs has it: with the sink streams of that output alone."""
+        """Return a plan per output: each with the sink streams of that output only."""
         return (self,)
 
     @property
     def name(self) -> str:
-        """What the output is called."""
+        """The name of the output."""
         return OUTPUT
 
     @property
@@ -162,7 +162,7 @@ class PhysicalPlan:
         return 0
 
     def output_named(self, name: str | None) -> PhysicalPlan:
-        """The plan of one output; None: of the only one.
+        """Return the plan of one output; None: of the only one.
 
         Raises:
             UnknownOutputError: there is no such output, or there are several and none is named.
@@ -176,11 +176,11 @@ class PhysicalPlan:
 
     @property
     def plan_hash(self) -> str:
-        """Equal for plans that give the same answer in the same order, wherever they lie."""
+        """A hash that is equal for plans with the same result in the same order, in any folder."""
         return fingerprint(tuple(v.state_schema for v in self.vertices))
 
     def vertex(self, vertex_id: str) -> VertexSpec:
-        """The vertex of that id.
+        """Return the vertex with an id.
 
         Raises:
             InvalidPlanError: there is none.
@@ -191,7 +191,7 @@ class PhysicalPlan:
         raise InvalidPlanError(f"the plan has no vertex {vertex_id!r}")
 
     def stage(self, name: str) -> Stage:
-        """The stage of that name.
+        """Return the stage with a name.
 
         Raises:
             InvalidPlanError: there is none.

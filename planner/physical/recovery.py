@@ -1,8 +1,8 @@
-"""How the vertices of a plan are recovered: what is possible, and what was asked for.
+"""Checks and applies the recovery of vertices: what is possible, and what the user chose.
 
-A vertex can be replayed if its state reaches back over a bounded time. That follows from its
-operators and from the greatest lifetime of the events it is given, so it is worked out from the
-sources on (:func:`with_horizons`).
+A vertex can be replayed if its state reaches back a bounded time. This horizon follows from its
+operators and from the longest lifetime of its input events, so it is computed from the sources down
+(:func:`with_horizons`).
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 End = TypeVar("End", "InputChannel", "OutputEdge")
 
-#: Why a channel out of a strong stage is flushed, as ``explain`` says it.
+#: Why a channel out of a strong stage is flushed, as ``explain`` prints it.
 WHY_STRONG = "what its writer gave cannot be computed again"
 REPLICAS = 2
-#: With more, each item would be computed more often than anybody has hosts to lose.
+#: The most instances of a vertex: more would not survive more failures in practice.
 REPLICAS_MAX = 8
 
 
 def recovered_with(
     plan: PhysicalPlan, strategy: Strategy | None, replicas: int | None
 ) -> PhysicalPlan:
-    """The plan with every vertex recovered as asked; None leaves it to the plan.
+    """Return the plan with one recovery for every vertex; None keeps the plan's.
 
-    Replicas without a strategy mean replication, and replication without a number two. A vertex
-    that is not deterministic stays ``strong``.
+    Replicas without a strategy mean replication, and replication without a number means two. A
+    vertex that is not deterministic stays ``strong``.
 
     Raises:
         InvalidPlanError: the two contradict each other, or a vertex cannot be replayed.
@@ -71,7 +71,7 @@ def recovered_with(
 def with_recovery(
     plan: PhysicalPlan, decided: Mapping[str, Recovery], why: Mapping[str, str]
 ) -> PhysicalPlan:
-    """The plan with the vertices of these stages recovered so; ``why`` is told of each."""
+    """Return the plan with new recoveries for some stages, and the reason ``why`` of each."""
     vertices = tuple(
         replace(v, recovery=decided[v.stage]) if v.stage in decided else v for v in plan.vertices
     )
@@ -85,7 +85,7 @@ def with_recovery(
 
 
 def further(one: Recovery, other: Recovery) -> Recovery:
-    """The one whose state reaches back further."""
+    """Return the recovery whose state reaches back further."""
     if one.horizon_us is None or other.horizon_us is None:
         return one if one.horizon_us is None else other
     return one if one.horizon_us > other.horizon_us else other
@@ -94,13 +94,13 @@ def further(one: Recovery, other: Recovery) -> Recovery:
 def checked(
     plan: PhysicalPlan, vertex: VertexSpec, durations: Durations, strategy: Strategy, replicas: int
 ) -> Recovery:
-    """That recovery of a vertex whose events live no longer than ``durations``.
+    """Return a recovery of a vertex; ``durations``: the longest lifetimes of its input events.
 
     Raises:
         InvalidPlanError: it cannot be replayed or have replicas, and why.
     """
     if vertex.source is not None and vertex.source.spec.log is not None:
-        # What it decides by the clock is written down by one instance, and goes with checkpoints.
+        # One instance records the decisions that depend on the clock, so it needs checkpoints.
         return replace(vertex.recovery, strategy="checkpoint", replicas=1)
     drawing = any(draws_values(operator) for operator in vertex.operators)
     if drawing and strategy in ("replay", "replication"):
@@ -116,7 +116,7 @@ def checked(
         )
     if strategy == "replay" and vertex.recovery.horizon_us is None:
         if any(isinstance(o, Sharded) for v in plan.vertices for o in v.operators):
-            # A rescale put states side by side, which are stored, and so is what reads them.
+            # A rescale merged stored states, so this vertex and its readers need checkpoints.
             return replace(vertex.recovery, strategy="checkpoint", replicas=1)
         raise InvalidPlanError(
             f"{vertex.id} cannot be recovered by replay: {unbounded(plan, vertex, durations)}; "
@@ -126,7 +126,7 @@ def checked(
 
 
 def with_horizons(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan with how far back the state of each vertex reaches."""
+    """Return the plan with how far back the state of each vertex reaches."""
     durations = durations_of(plan)
     vertices = []
     for vertex in plan.vertices:
@@ -136,7 +136,7 @@ def with_horizons(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def durations_of(plan: PhysicalPlan) -> dict[str, Durations]:
-    """By vertex the greatest lifetimes of the events of its ports."""
+    """Return by vertex the longest lifetimes of the events of its ports."""
     lifetimes: dict[str, int | None] = {}
     found: dict[str, Durations] = {}
     for vertex in plan.vertices:  # upstream first
@@ -147,7 +147,7 @@ def durations_of(plan: PhysicalPlan) -> dict[str, Durations]:
 
 
 def unbounded(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:
-    """Which operator remembers without bound, in the words of ``explain``."""
+    """Return which operator has an unbounded state, as ``explain`` prints it."""
     shows = plan.stage(vertex.stage).operators
     shows = shows[len(shows) - len(vertex.operators) :]
     for operator, show in zip(vertex.operators, shows, strict=True):
@@ -165,7 +165,7 @@ def _is_bounded_by_lifetimes(operator: OperatorSpec, durations: Durations) -> bo
 
 
 def _remedy(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str:
-    """Advice: a change that would make replay possible."""
+    """Return advice: a change that would make replay possible."""
     for operator in vertex.operators:
         if horizon_of(operator, durations) is None:
             if not _is_bounded_by_lifetimes(operator, durations):
@@ -186,7 +186,7 @@ def _remedy(plan: PhysicalPlan, vertex: VertexSpec, durations: Durations) -> str
 
 
 def with_strong_flushed(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan with the outputs of strong vertices flushed: they cannot be computed again."""
+    """Flush the outputs of strong vertices, since they cannot be computed again."""
     strong = {v.stage for v in plan.vertices if v.recovery.strategy == "strong"}
     written = {s for v in plan.vertices if v.stage in strong for s in v.output_streams}
     vertices = tuple(
@@ -213,7 +213,7 @@ def with_strong_flushed(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def with_durable_channels(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan with every channel flushed, so that what is written twice can be compared."""
+    """Flush every channel, so that two runs can be compared."""
     return replace(plan, vertices=tuple(_durable(v) for v in plan.vertices))
 
 
@@ -233,7 +233,7 @@ def _replicas(strategy: Strategy | None, replicas: int | None) -> int:
 
 
 def _durations(vertex: VertexSpec, lifetimes: dict[str, int | None]) -> Durations:
-    """The greatest lifetime of the events of each port."""
+    """Return the longest lifetime of the events of each port."""
     if vertex.source is not None:
         return (longest_us(vertex.source.spec),)
     ports = 1 + max(c.port for c in vertex.inputs)
@@ -244,7 +244,7 @@ def _durations(vertex: VertexSpec, lifetimes: dict[str, int | None]) -> Duration
 
 
 def longest_us(source: SourceSpec) -> int | None:
-    """The greatest lifetime of a source's events; None: the plan does not know."""
+    """Return the longest lifetime of a source's events; None: the plan does not know it."""
     if source.items is not None:
         events = only_events(source.items)
         vs, ve = int64_column(events, VS), int64_column(events, VE)

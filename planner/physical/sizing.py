@@ -1,8 +1,8 @@
-"""What a stage costs, how many vertices it should have, and whether its output is flushed.
+"""Estimates the cost of a stage, its number of vertices, and whether to flush its output.
 
-Numbers follow from statistics and hints alone, never from the machine, so the same query over the
-same files gives the same plan everywhere. ``parallelism="auto"`` takes the recommended number of
-vertices per stage; otherwise it is only shown.
+The numbers depend on statistics and hints only, never on the machine, so the same query over the
+same files gives the same plan everywhere. ``parallelism="auto"`` uses the recommended number of
+vertices per stage; otherwise ``explain`` only shows it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from planner.logical.traversal import NodeMap
     from planner.physical.stage_builder import StageBuilder
 
-#: A vertex is given at most this share of a core at the rate of event time, ...
+#: The most load of a vertex, as a share of a core at the rate of event time.
 UTILISATION_MAX = 0.7
-#: ... this much work for the whole input, but not less than is worth a vertex, ...
+#: The most work of a vertex for the whole input, s of one core.
 WORK_S_MAX = 30.0
-#: ... and this much state.
+#: The most state of a vertex, bytes.
 STATE_BYTES_MAX = 512 * 2**20
 RECOMMENDED_MAX = 64
-#: Share of a stream that failures cause to be computed again.
+#: The share of a stream that is computed again because of failures.
 RECOMPUTED_SHARE = 0.01
 
 
@@ -47,10 +47,10 @@ def add_costs(builders: Sequence[StageBuilder], found: NodeMap[Estimate]) -> Non
 
 
 def widths(builders: Sequence[StageBuilder]) -> dict[int, int]:
-    """By number of stage how many vertices it should have.
+    """Return the number of vertices for each number of stage.
 
-    Stages that read each other vertex by vertex must agree on where a key lies, so they get the
-    greatest number that one of them needs.
+    Stages that read each other vertex by vertex must agree on the vertex of a key, so they all get
+    the greatest number that one of them needs.
     """
     group = {builder.number: builder.number for builder in builders}
     for builder in builders:
@@ -100,7 +100,7 @@ def _recommended(
     state_bytes: float,
     rows_in: float,
 ) -> tuple[int, str]:
-    """How many vertices, and why not fewer (or not more)."""
+    """Return the number of vertices, and the reason for not fewer (or not more)."""
     needs = [
         (
             ceil(core_s / span_s / UTILISATION_MAX),
@@ -117,7 +117,7 @@ def _recommended(
 
 
 def _limit(builder: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
-    """The greatest number of vertices that would have work, and why."""
+    """Return the greatest number of vertices that would have work, and the reason."""
     if builder.partitions:
         units = sum(len(partition.units) for partition in builder.partitions)
         if builder.is_fixed:
@@ -135,7 +135,7 @@ def _limit(builder: StageBuilder, found: NodeMap[Estimate]) -> tuple[int, str]:
 
 
 def _flush_is_cheaper(builder: StageBuilder) -> bool:
-    """Whether flushing costs less than what failures would make it compute again."""
+    """Whether flushing costs less than computing the output again after failures."""
     assert builder.cost is not None, builder.name
     channels = sum(feed.channel_count for feed in builder.exits)
     segments = channels * max(1.0, builder.cost.core_s / builder.parallelism / FLUSH_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Stages that operators may still be added to, and the edges between them."""
+"""Stages to which operators can still be added, and the edges between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.sources.spec import SourcePartition
 
-#: Why a channel out of a stage is flushed or not, as ``explain`` says it.
+#: Why a channel out of a stage is flushed or not, as ``explain`` prints it.
 WHY_VOLATILE = "cheap to recompute from the source"
 
 
@@ -30,7 +30,7 @@ WHY_FLUSHED = "so few rows that flushing costs less than recomputing"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feed:
-    """An edge of the stage graph. ``slot`` tells edges between the same two stages apart."""
+    """An edge of the stage graph. ``slot`` distinguishes edges between the same two stages."""
 
     upstream: StageBuilder
     downstream: StageBuilder
@@ -40,12 +40,12 @@ class Feed:
     slot: int
 
     def readers_of(self, i: int) -> list[int]:
-        """The downstream vertices that upstream vertex ``i`` writes to."""
+        """Return the downstream vertices that upstream vertex ``i`` writes to."""
         m = self.downstream.parallelism
         return list(range(m)) if self.routing == "hash" else [i % m]
 
     def writers_to(self, j: int) -> list[int]:
-        """The upstream vertices that downstream vertex ``j`` reads."""
+        """Return the upstream vertices that downstream vertex ``j`` reads."""
         n, m = self.upstream.parallelism, self.downstream.parallelism
         return list(range(n)) if self.routing == "hash" else list(range(j, n, m))
 
@@ -55,7 +55,7 @@ class Feed:
         return n * m if self.routing == "hash" else n
 
     def stream(self, i: int, j: int) -> str:
-        """Id of the channel from upstream vertex ``i`` to downstream vertex ``j``."""
+        """Return the id of the channel from upstream vertex ``i`` to downstream vertex ``j``."""
         tail = f"-{self.slot}" if self.slot else ""
         return f"{self.upstream.name}.{i}--{self.downstream.name}.{j}{tail}"
 
@@ -65,7 +65,7 @@ class Feed:
 
     @property
     def reason(self) -> str:
-        """Why it is flushed or not."""
+        """Why the channels are flushed or not."""
         if not self.upstream.is_cheap:
             return WHY_ASYNC
         return WHY_FLUSHED if self.upstream.flush_is_cheaper else WHY_VOLATILE
@@ -73,23 +73,23 @@ class Feed:
 
 @dataclass(slots=True, eq=False)
 class StageBuilder:
-    """A stage that operators may still be added to, until it is closed."""
+    """A stage to which operators can be added until it is closed."""
 
     number: int
     kind: str
     parallelism: int
-    #: Payload after the operators so far.
+    #: The payload after the operators so far.
     payload: pa.Schema
     partitions: tuple[SourcePartition, ...] = ()
-    #: Source, stateless operators and a partial aggregate, nothing else.
+    #: Whether it has only a source, stateless operators and a partial aggregate.
     is_cheap: bool = False
     is_closed: bool = False
-    #: A source whose number of partitions the query gives.
+    #: Whether the query sets the number of its source's partitions.
     is_fixed: bool = False
-    #: Flushing costs less than what failures would make it compute again.
+    #: Whether flushing its output costs less than computing it again after failures.
     flush_is_cheaper: bool = False
     cost: StageCost | None = None
-    #: What the query says about it.
+    #: The query's choice for this stage.
     recovery: RecoveryChoice | None = None
     label: str = ""
     feeds: list[Feed] = field(default_factory=list)
@@ -104,28 +104,28 @@ class StageBuilder:
         return f"s{self.number:02d}-{self.label or self.kind}"
 
     def ports(self) -> list[pa.Schema]:
-        """Payload of each port that channels lead to."""
+        """The payload of each port that channels lead to."""
         found = {feed.port: feed.upstream.payload for feed in self.feeds}
         return [found[port] for port in sorted(found)]
 
     def decode(self, wanted: pa.Schema) -> None:
-        """Put columns into the form of ``wanted`` where they are not."""
+        """Decode columns that differ from ``wanted``."""
         decode = decoding(self.payload, wanted)
         if decode is not None:
             self.add(decode, display_text(decode))
 
     @property
     def logical_schema(self) -> pa.Schema:
-        """The payload as the logical plan has it, without dictionaries that only carry text.
+        """The payload in the logical plan's types, without dictionaries that only carry text.
 
-        A stage without nodes only joins sources, which carry none then.
+        A stage without nodes only joins sources, whose text is then plain.
         """
         if not self.nodes or not has_dictionaries(self.payload):
             return self.payload
         return self.nodes[-1].schema
 
     def add(self, operator: OperatorSpec, show: str, label: str = "") -> None:
-        """Put an operator behind those that are there."""
+        """Append an operator."""
         assert not self.is_closed, self.name
         inputs = [self.payload] if self.operators or not self.feeds else self.ports()
         self.payload = operator.output_schema(inputs)

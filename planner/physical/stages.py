@@ -1,4 +1,4 @@
-"""Stages while they are being put together: builders that become vertices once all are known."""
+"""Builds the vertices of finished stages."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 def stateless_spec(
     node: logical.Filter | logical.Project | logical.Explode, payload: pa.Schema
 ) -> OperatorSpec:
-    """The operator of a stateless node; plain columns are passed by name, not computed.
+    """Return the operator of a stateless node; plain columns are passed by name, not computed.
 
-    ``payload``: the columns that it gets; some may be carried as dictionaries.
+    ``payload``: the input columns; some may be carried as dictionaries.
     """
     given = zip(payload, node.input.schema, strict=True)
     carried = {f.name for f, plain in given if not f.type.equals(plain.type)}
@@ -65,12 +65,12 @@ def stateless_spec(
 
 
 def _is_total(predicate: Node) -> bool:
-    """Whether it is true or false of every row, whatever became of its lifetime."""
+    """Whether the predicate is true or false for every row, regardless of the row's lifetime."""
     return not may_fail(predicate) and not set(predicate.columns()) & set(RESERVED)
 
 
 def pair_spec(node: logical.TwoSided) -> OperatorSpec:
-    """The operator of a node with two ports."""
+    """Return the operator of a node with two ports."""
     match node:
         case logical.Clip(edges=True):
             return EdgeClip(node.left_on, node.right_on)
@@ -112,15 +112,15 @@ def _by_name(expr: Node) -> Node | str:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where the answer lies, and how its files are written."""
+    """The folder of a result, and the form of its files."""
 
     folder: str
     form: TableForm | None
-    #: Tells the sink streams of the outputs of a job apart.
+    #: The suffix of its streams' names, unique among the outputs of a job.
     tail: str = "out"
 
     def stream(self, builder: StageBuilder, index: int) -> str:
-        """The id of the sink stream of vertex ``index``."""
+        """Return the id of the sink stream of vertex ``index``."""
         return f"{builder.name}.{index}--{self.tail}"
 
 
@@ -163,7 +163,7 @@ def _vertex(builder: StageBuilder, index: int, root: str, answers: Sequence[Outp
 
 
 def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | None:
-    """A log that is read from its beginning means the same wherever that is by now."""
+    """Remove the first offset from a log's identity, which retention may move."""
     if source is None or source.spec.log is None or not source.spec.traits.is_numbered:
         return source
     return replace(source, units=tuple(replace(unit, first_seq=0) for unit in source.units))

@@ -22,16 +22,16 @@ def sql(
     dialect: str | None = None,
     params: Mapping[str, Any] | Sequence[Any] = (),
 ) -> Query | Stream:
-    """The Stream of a SELECT, or the Query of an INSERT INTO.
+    """Compile SQL: return the Stream of a SELECT, or the Query of an INSERT INTO.
 
-    ``streams`` are the streams the text may name besides those it creates, ``functions`` and
-    ``aggregates`` what it may call besides those of SQL, ``variables`` the values of ``${name}`` in
-    paths and other options of CREATE STREAM. ``dialect`` is ``"flink"``, ``"spark"``,
-    ``"postgres"``, ``"duckdb"`` or ``"ksqldb"`` for a text that was written for one of these.
-    ``params`` are the values of ``:name`` (a dict) or ``?`` (a list); do not format them into text.
+    ``streams``: streams that the text may name, besides the streams it creates. ``functions`` and
+    ``aggregates``: those that it may call, besides SQL's. ``variables``: values of ``${name}`` in
+    paths and other options of CREATE STREAM. ``dialect``: ``"flink"``, ``"spark"``, ``"postgres"``,
+    ``"duckdb"`` or ``"ksqldb"``, the engine that the text was written for. ``params``: values of
+    ``:name`` (a dict) or ``?`` (a list); use them instead of formatting values into the text.
 
     Raises:
-        SqlError: with line, column and a mark under what is wrong.
+        SqlError: with line, column and a mark under the faulty part.
     """
     from planner.sql.statements import compile_text
 

@@ -42,7 +42,7 @@ class SessionBy:
 
     @property
     def window(self) -> SessionWindow | RunningSession:
-        """The window over events that live on for their gaps."""
+        """The session window with a gap of 1 us; events are first extended by their own gaps."""
         return (RunningSession if self.running else SessionWindow)(1, self.max_us)
 
 

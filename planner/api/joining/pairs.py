@@ -249,7 +249,7 @@ def _compared(
     common: pa.DataType,
     made: dict[str, tuple[str, pa.DataType]],
 ) -> str:
-    """The column that is compared as ``common`` for the key ``name``; a new one is noted."""
+    """Return the column that compares key ``name`` as ``common``; a new one is put in ``made``."""
     kind = side.schema.field(name).type
     if kind == common:
         return name

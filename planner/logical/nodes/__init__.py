@@ -1,7 +1,7 @@
-"""The logical plan: frozen nodes, each with the payload schema of the stream it stands for.
+"""The logical plan: frozen nodes, each with the payload schema of its output stream.
 
-:class:`Exchange`, :class:`Extremes` and the phases of an aggregate are put in by rules, never by
-users.
+Rules of the optimizer add :class:`Exchange`, :class:`Extremes` and the phases of an aggregate;
+users never do.
 """
 
 from planner.logical.nodes.aggregation import (

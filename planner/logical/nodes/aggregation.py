@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One output column of an aggregation. ``column`` None: rows are counted."""
+    """One output column of an aggregation; ``column`` None counts rows."""
 
-    #: One of :mod:`rvertex.aggregates.registry`.
+    #: A name in :mod:`rvertex.aggregates.registry`.
     function: str
     column: str | None
     output: str
-    #: What the function is told besides: ddof, k, q, or the user's object.
+    #: A further argument of the function: ddof, k, q, or the user's object.
     argument: Argument = None
 
     @property
     def spec(self) -> AggregateSpec:
-        """The same for an operator."""
+        """The aggregate in the form that operators take."""
         return AggregateSpec(self.function, self.column, self.output, self.argument)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Aggregate:
         return f"{self.output}={self.function}({self.column or ''}{argument})"
 
 
-#: "complete": in one step. "partial" before an exchange, "final" after it.
+#: "complete": one step does all. "partial": the step before an exchange, "final": after it.
 Phase = Literal["complete", "partial", "final"]
 _PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] = {
     "complete": WindowAggregate,
@@ -67,9 +67,9 @@ _PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] 
 
 
 class _Grouped(Step):
-    """Base of aggregates: a row per key and window.
+    """Base of aggregations: one output row per key and window.
 
-    Its properties are fields of its subclasses; ``field()`` says that they are no defaults.
+    Its properties are fields of its subclasses; ``field()`` declares that they have no defaults.
     """
 
     __slots__ = ()
@@ -77,12 +77,12 @@ class _Grouped(Step):
     @property
     @abstractmethod
     def keys(self) -> tuple[str, ...]:
-        """The columns that make a group."""
+        """The columns that identify a group."""
 
     @property
     @abstractmethod
     def aggregates(self) -> tuple[Aggregate, ...]:
-        """The columns computed of a group."""
+        """The columns that are computed per group."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class _Grouped(Step):
         return (read | set(self.keys),)
 
     def _kept(self, wanted: Set[str]) -> tuple[Aggregate, ...]:
-        """The aggregates that are read; one at least, so that windows are seen at all."""
+        """Return the aggregates that are read; at least one, so that windows still emit rows."""
         kept = tuple(a for a in self.aggregates if a.output in wanted)
         return kept or self.aggregates[:1]
 
@@ -128,10 +128,10 @@ class WindowAgg(_Grouped):
     size_us: int
     every_us: int
     aggregates: tuple[Aggregate, ...] = field()
-    #: The input's lifetimes are points, so windows may share panes.
+    #: The input's events are points, so windows may share partial results (panes).
     points: bool
     phase: Phase = "complete"
-    #: The input's rows come when they begin, and may end later.
+    #: The input's rows are emitted when they begin, and their ends later.
     edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
@@ -141,7 +141,7 @@ class WindowAgg(_Grouped):
         object.__setattr__(self, "schema", schema)
 
     def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate | EdgeWindows:
-        """The operator that computes it; it also knows the output's types."""
+        """Return the operator that computes it; it also knows the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         if self.edges:
             return EdgeWindows(self.keys, self.size_us, self.every_us, specs)
@@ -191,21 +191,21 @@ DataWindowOperator = (
 
 @dataclass(frozen=True, slots=True)
 class DataWindowAgg(_Grouped):
-    """Aggregates per key and window that the key's events make."""
+    """Aggregates per key and window, if the key's events decide the windows."""
 
     keys: tuple[str, ...] = field()
     window: DataWindow
     aggregates: tuple[Aggregate, ...] = field()
-    #: The input's lifetimes are points; only snapshots ask.
+    #: The input's events are points; only snapshots use this.
     points: bool
-    #: Only sessions have phases; the partial one has panes of so long, us.
+    #: Only sessions have phases; the partial one has panes of ``pane_us``, us.
     phase: Phase = "complete"
     pane_us: int = 0
-    #: The input's events never end; only snapshots ask.
+    #: The input's events never end; only snapshots use this.
     endless: bool = False
-    #: Rows come when they begin, and may end later; of snapshots and sessions so far.
+    #: Rows are emitted when they begin, and their ends later; only snapshots and running sessions.
     edges: bool = False
-    #: With edges: each change of a key ends its result and begins one, also an equal one.
+    #: With edges: each change of a key ends its result and begins a new one, even an equal one.
     renews: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
@@ -216,7 +216,7 @@ class DataWindowAgg(_Grouped):
 
     @property
     def can_be_split(self) -> bool:
-        """Whether partial results may be merged: sessions that end by a gap alone."""
+        """Whether partial results may be merged: only for sessions without a longest duration."""
         window = self.window
         specs = [a.spec for a in self.aggregates]
         return (
@@ -228,7 +228,7 @@ class DataWindowAgg(_Grouped):
 
     @property
     def runs(self) -> bool:
-        """Whether each result follows from the one before it, without all that is alive."""
+        """Whether each result follows from the previous one, without all valid events."""
         return self.endless and all(a.spec.can_run for a in self.aggregates)
 
     def operator(self) -> DataWindowOperator:

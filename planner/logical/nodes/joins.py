@@ -26,7 +26,7 @@ IntervalKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
 class TwoSided(LogicalNode):
-    """Of left and right events, which meet by keys."""
+    """Base of a node that matches left and right events by key."""
 
     __slots__ = ()
     left: LogicalNode
@@ -48,17 +48,17 @@ class TwoSided(LogicalNode):
 
     @property
     def pairs(self) -> str:
-        """The keys, for people."""
+        """The keys as text."""
         pairs = zip(self.left_on, self.right_on, strict=True)
         return ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
 
 
 class SideBySide(TwoSided):
-    """Puts columns of both sides out."""
+    """Base of a node whose output has columns of both sides."""
 
     __slots__ = ()
     columns: tuple[tuple[Side, str, str], ...]
-    #: Columns that it reads besides, as in ``columns``.
+    #: Further columns that the node reads, in the form of ``columns``.
     reads: tuple[tuple[Side, str, str], ...] = ()
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class SideBySide(TwoSided):
         return (left | set(self.left_on), right | set(self.right_on))
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Self:
-        """Its operator remembers rows, so it gets just the columns that it needs."""
+        """Drop input columns that are not needed, since the operator stores rows in its state."""
         entries = tuple(entry for entry in self.columns if entry[2] in wanted)
         needed = self.columns_needed(wanted)
         left, right = (only(child, names) for child, names in zip(inputs, needed, strict=True))
@@ -89,7 +89,7 @@ def keyed(
     pairs: list[tuple[str, str]],
     kept: tuple[bool, bool],
 ) -> Partitioning:
-    """Where rows lie by ``pairs`` of keys; ``kept``: whether every row has each side."""
+    """Return the partitioning by ``pairs`` of keys; ``kept``: whether every row has that side."""
     keys: list[frozenset[str]] = []
     for left, right in pairs:
         wanted = [key for key, is_kept in zip(_sides(left, right), kept, strict=True) if is_kept]
@@ -102,11 +102,11 @@ def keyed(
 
 @dataclass(frozen=True, slots=True)
 class Join(SideBySide):
-    """Pairs with equal keys and overlapping lifetimes; they live where both do.
+    """Pairs with equal keys and overlapping lifetimes; a pair is valid for the overlap.
 
-    "left" adds the left events for the time they have no match, with null in the right columns;
-    "anti" is that addition alone, and has left columns only. With ``where`` a pair is a match only
-    if that is true of it; inner joins have a filter above them instead.
+    "left" adds the left events for the time in which they have no match, with null in the right
+    columns; "anti" emits only these, with left columns only. With ``where`` a pair is a match only
+    if the condition is true. Inner joins have no ``where``: they have a filter above them.
     """
 
     left: LogicalNode
@@ -120,7 +120,7 @@ class Join(SideBySide):
     where: Node | None = None
     #: The columns that ``where`` reads, as in ``columns``.
     reads: tuple[tuple[Side, str, str], ...] = ()
-    #: Rows come when they begin, and may end later (:mod:`rstream.items.edges`).
+    #: Rows are emitted when they begin, and their ends later (:mod:`rstream.items.edges`).
     edges: bool = False
     schema: pa.Schema = field(init=False)
 
@@ -137,7 +137,7 @@ class Join(SideBySide):
     def partitioning(self) -> Partitioning:
         """By its keys, under every name that either side's column has in the output.
 
-        By all of them, unless both sides lie by the same part of them already.
+        By all keys, unless both sides are already partitioned by the same part of them.
         """
         sides = self.left.partitioning, self.right.partitioning
         if sides[0].is_single and sides[1].is_single:
@@ -146,7 +146,7 @@ class Join(SideBySide):
         part = sides[0].positions(self.left_on)
         if part is not None and part == sides[1].positions(self.right_on):
             pairs = [pairs[i] for i in part]
-        # The right key of a left join is null without a match, wherever the row is.
+        # Without a match the right key of a left join is null, so it does not decide the partition.
         return keyed(self.columns, pairs, (True, self.how == "inner"))
 
     @property
@@ -157,11 +157,11 @@ class Join(SideBySide):
 
 @dataclass(frozen=True, slots=True)
 class IntervalJoin(SideBySide):
-    """Pairs with equal keys whose starts are at most so far apart, each a point at the later start.
+    """Pairs with equal keys whose starts are close; a pair is a point at the later start.
 
-    ``right.vs - left.vs`` lies within ``[lo_us, hi_us]``. A row that comes out without a match is a
-    point at the last instant at which a match could have come. ``where`` is part of a match, and
-    inner joins have a filter above them instead.
+    ``right.vs - left.vs`` is in ``[lo_us, hi_us]``. A row without a match is a point at the last
+    instant at which a match was possible. ``where`` is part of a match; inner joins have a filter
+    above them instead.
     """
 
     left: LogicalNode
@@ -191,7 +191,7 @@ class IntervalJoin(SideBySide):
         return self.how in kinds
 
     def lag_us(self, side: Side) -> tuple[int, int]:
-        """How long after a row of the side its output row is: the least and the most."""
+        """How much later than a row of the side its output row starts, us: least and most."""
         lo, hi = (self.lo_us, self.hi_us) if side == "left" else (-self.hi_us, -self.lo_us)
         return max(lo, 0), max(hi, 0)
 
@@ -213,14 +213,14 @@ class IntervalJoin(SideBySide):
 
 @dataclass(frozen=True, slots=True)
 class Clip(TwoSided):
-    """Left events, cut at the start of the first later right event with equal keys."""
+    """Left events, each ended by the start of the first later right event with equal keys."""
 
     left: LogicalNode
     right: LogicalNode
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     label: str = ""
-    #: Rows come when they begin, and may end later.
+    #: Rows are emitted when they begin, and their ends later.
     edges: bool = False
 
     @property
@@ -261,7 +261,7 @@ class AsOf(SideBySide):
     tolerance_us: int | None
     how: AsOfKind
     label: str = ""
-    #: Left rows come when they begin, and may end later.
+    #: Left rows are emitted when they begin, and their ends later.
     edges: bool = False
     schema: pa.Schema = field(init=False)
 
@@ -273,7 +273,7 @@ class AsOf(SideBySide):
 
     @property
     def partitioning(self) -> Partitioning:
-        """Left events stay where they are."""
+        """As its left input: left events are not moved."""
         names: dict[str, frozenset[str]] = {}
         for side, column, output in self.columns:
             if side == "left":

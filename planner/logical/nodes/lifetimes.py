@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from planner.logical.nodes.partitioning import Partitioning
 
-#: What changes lifetimes one event at a time.
+#: Changes of lifetimes that work on single events.
 LifetimeChange = Begins | Shift | SetDuration | Extend | ExtendBy | PointAtEnd | Chop
 
 
 class _SameRows(Step):
-    """Its rows are rows of its input, in the same places and with the same columns."""
+    """Base of a step that emits input rows, in the same partitions, with the same columns."""
 
     __slots__ = ()
 
@@ -56,7 +56,8 @@ class Lifetime(_SameRows):
 
     change: LifetimeChange
     label: str = ""
-    #: Rows come when they begin, and may end later. A chop reads such rows and emits whole ones.
+    #: Rows are emitted when they begin, and their ends later. A chop reads such rows, but emits
+    #: rows with their ends.
     edges: bool = False
 
     def operator(self) -> LifetimeChange | EdgeChop | EdgeExtend:
@@ -126,7 +127,7 @@ class Lifetime(_SameRows):
 
 @dataclass(frozen=True, slots=True)
 class Stitch(_SameRows):
-    """One event per key (columns ``on``) and stretch of time in which the key has any."""
+    """Merges events of a key (columns ``on``) that touch or overlap into one event."""
 
     on: tuple[str, ...]
     label: str = ""
@@ -134,7 +135,7 @@ class Stitch(_SameRows):
     edges: bool = False
 
     def operator(self) -> stitch.Stitch | EdgeAggregate:
-        # With edges it is by all columns: groups without an aggregate.
+        # With edges ``on`` has all columns, so this is grouping without an aggregate.
         if not self.edges:
             return stitch.Stitch(self.on)
         return EdgeAggregate(tuple(self.schema.names), (), by_arrival=True)
@@ -157,7 +158,7 @@ class Stitch(_SameRows):
 
 @dataclass(frozen=True, slots=True)
 class Distinct(_SameRows):
-    """Of events with equal columns ``on`` one within ``within_us`` of its start."""
+    """Keeps one event per value of columns ``on`` within ``within_us`` of its start."""
 
     on: tuple[str, ...]
     within_us: int
@@ -195,13 +196,13 @@ class Distinct(_SameRows):
 
 @dataclass(frozen=True, slots=True)
 class Sorted(_SameRows):
-    """Events that start together come in the order of columns ``by``."""
+    """Orders events that start together by columns ``by``."""
 
     by: tuple[str, ...]
-    #: Per column: whether it goes down, and whether nulls come first.
+    #: Per column: whether it is descending, and whether nulls come first.
     ways: tuple[tuple[bool, bool], ...]
     label: str = ""
-    #: Only the order of rows with equal such columns is asked for.
+    #: Only rows that are equal in these columns need the order; empty: all rows.
     keys: tuple[str, ...] = ()
 
     def operator(self) -> SortTogether:

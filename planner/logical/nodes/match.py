@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Match(Step):
-    """Rows of a key that follow one another as a pattern says; ``text`` is the pattern's."""
+    """Rows of a key that match a row pattern; ``text`` is the pattern as written."""
 
     spec: MatchRows
     text: str

@@ -1,11 +1,11 @@
-"""What every logical node says of itself.
+"""The base classes of logical nodes: properties that every node has.
 
 A plan is a DAG: a subplan that two nodes share (by identity or by equality) is computed once.
-Expressions inside nodes are resolved: typed, with every conversion explicit.
-
-Invariants: (1) ``node.with_inputs(node.inputs)`` equals ``node``; (2) a rule of the optimizer may
-change a node's columns only where nothing above reads them; (3) a default here is right for every
-node and may only cost time: all columns are needed, nothing is known of lifetimes and of places.
+Expressions inside nodes are resolved: typed, with every conversion explicit. Invariants: (1)
+``node.with_inputs(node.inputs)`` equals ``node``; (2) a rule of the optimizer may change a node's
+columns only where no node above reads them; (3) a default here is correct for every node and may
+only cost time: it assumes that all columns are needed, and that lifetimes and partitioning are
+unknown.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.user_code.code import UserCode
 
-#: Columns of an input: rows that agree on them meet in one vertex. None: rows may be anywhere.
+#: Columns of an input: rows that are equal in them need one vertex. None: any vertex will do.
 InputKeys = tuple[str, ...] | None
 
 
 class LogicalNode(ABC):
-    """A stream of a query: what it is made of, and what follows from that. A frozen dataclass."""
+    """A stream of a query: how it is computed, and its properties; a frozen dataclass."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -37,7 +37,7 @@ class LogicalNode(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """The name that the user gave it, or nothing."""
+        """The name that the user gave the node, or an empty string."""
 
     @property
     @abstractmethod
@@ -47,7 +47,7 @@ class LogicalNode(ABC):
     @property
     @abstractmethod
     def inputs(self) -> tuple[LogicalNode, ...]:
-        """The streams it is made of."""
+        """The streams that the node reads."""
 
     @abstractmethod
     def with_inputs(self, inputs: tuple[LogicalNode, ...]) -> Self:
@@ -59,21 +59,21 @@ class LogicalNode(ABC):
 
     @abstractmethod
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
-        """The columns of each input that the node reads in order to give the columns ``wanted``."""
+        """Return the columns of each input that are read to compute the columns ``wanted``."""
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> LogicalNode:
-        """The node above ``inputs``, without what it does for columns that are not ``wanted``."""
+        """Return the node above ``inputs``, without work for columns that are not ``wanted``."""
         del wanted
         return self.with_inputs(inputs)
 
     @property
     def input_keys(self) -> tuple[InputKeys, ...]:
-        """The columns of each input on which equal rows have to meet."""
+        """The columns of each input by which equal rows must be in one vertex."""
         return (None,) * len(self.inputs)
 
     @property
     def partitioning(self) -> Partitioning:
-        """Where its rows lie."""
+        """Which columns decide the vertex of an output row."""
         return UNKNOWN
 
     @property
@@ -83,20 +83,20 @@ class LogicalNode(ABC):
 
     @property
     def is_stateless(self) -> bool:
-        """Whether each output row follows from one input row."""
+        """Whether each output row depends on one input row only."""
         return False
 
     @property
     def keeps_lifetimes(self) -> bool:
-        """Whether every event has the lifetime of the event of its only input that it is made of.
+        """Whether every output event has the lifetime of its input event.
 
-        The node has that input as ``inputs[0]``.
+        The node then has one input, ``inputs[0]``.
         """
         return False
 
     @property
     def codes(self) -> tuple[UserCode, ...]:
-        """All code of the user's in it, functions in its expressions included."""
+        """All user code in the node, including functions in its expressions."""
         return ()
 
 
@@ -134,28 +134,28 @@ class Step(OneInput):
 
     @property
     def stage_kind(self) -> str:
-        """The name of a stage that begins with it."""
+        """The name of a stage whose first node is this one."""
         return "map"
 
     @property
     def takes_dictionaries(self) -> bool:
-        """Whether text may reach its operator as dictionaries; otherwise it is decoded before."""
+        """Whether the operator accepts text as dictionaries; if not, text is decoded before."""
         return False
 
     @property
     def is_cheap(self) -> bool:
-        """Whether its output may be computed again rather than flushed: it keeps (nearly) nothing.
+        """Whether recomputing its output is cheaper than flushing it: its state is (nearly) empty.
 
-        A partial aggregate keeps little.
+        A partial aggregate has little state.
         """
         return self.is_stateless
 
 
 def with_edges(edges: bool) -> str:
-    """What a node's line says if its rows come when they begin."""
+    """Return the text in a node's line for rows that are emitted when they begin."""
     return ", rows at once" if edges else ""
 
 
 def same_partitioning(node: OneInput, columns: Set[str]) -> Partitioning:
-    """Where rows of ``node`` lie, which leaves its input's ``columns`` alone, under their names."""
+    """Return the partitioning of ``node``, which passes ``columns`` of its input on unchanged."""
     return node.input.partitioning.through({name: frozenset([name]) for name in columns})

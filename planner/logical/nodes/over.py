@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class Over(Step):
     """Each row with aggregates over rows of its key, from ``first`` to ``last`` before it.
 
-    ``rows``: these are numbers of rows, else microseconds; ``first`` None: from the beginning on,
-    up to the rows that start together with it and are equal in ``peers``, by which they are sorted.
+    If ``rows`` is true these are numbers of rows, else microseconds. ``first`` None: the frame
+    begins with the key's first row. It ends with the rows that have the row's start and are equal
+    in ``peers``, the columns that order rows with the same start.
     """
 
     keys: tuple[str, ...]
@@ -54,7 +55,7 @@ class Over(Step):
 
     @property
     def frame(self) -> str:
-        """The frame in words."""
+        """The frame as text."""
 
         def told(count: int) -> str:
             return f"{count} rows" if self.rows else format_us(count)
@@ -82,6 +83,7 @@ class Over(Step):
         return replace(self, input=only, aggregates=self._kept(wanted))
 
     def _kept(self, wanted: Set[str]) -> tuple[Aggregate, ...]:
+        """Return the aggregates whose columns are ``wanted``."""
         kept = tuple(a for a in self.aggregates if a.output in wanted)
         return kept or self.aggregates[:1]
 

@@ -1,7 +1,7 @@
-"""Where equal keys lie.
+"""Partitionings: which columns decide the vertex that a row is in.
 
-*Partitioning* says which columns decide the vertex a row is in: position by position the names that
-the hashed column has by now. Rows that agree on all positions are in one vertex.
+A hash of columns decides it. A *partitioning* lists, for each hashed column, the names that it has
+now. Rows that are equal in all hashed columns are in one vertex.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """``keys`` None: nothing is known. Empty: all rows are in one vertex."""
+    """Per hashed column its names now. ``keys`` None: unknown. Empty: all rows in one vertex."""
 
     keys: tuple[frozenset[str], ...] | None
 
@@ -24,18 +24,18 @@ class Partitioning:
         return self.keys == ()
 
     def covers(self, group: tuple[str, ...]) -> bool:
-        """Whether rows that agree on the columns of ``group`` are in one vertex."""
+        """Whether rows that are equal in the columns of ``group`` are in one vertex."""
         return self.keys is not None and all(names & set(group) for names in self.keys)
 
     def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
-        """Which of ``keys``, in which order, decide where rows lie; None if not they do."""
+        """Which of ``keys``, in which order, decide a row's vertex; None if other columns do."""
         if not self.keys:
             return None
         found = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]
         return tuple(at[0] for at in found) if all(found) else None
 
     def through(self, outputs: Mapping[str, frozenset[str]]) -> Partitioning:
-        """``outputs``: for each input column the names under which its values go on."""
+        """Return the partitioning after a renaming; ``outputs``: new names of input columns."""
         if self.keys is None:
             return UNKNOWN
         after: list[frozenset[str]] = []
@@ -52,12 +52,12 @@ SINGLE = Partitioning(())
 
 
 def by_keys(keys: tuple[str, ...]) -> Partitioning:
-    """Where a hash exchange on ``keys`` puts rows; without keys, all into one vertex."""
+    """The partitioning after a hash exchange on ``keys``; without keys, all in one vertex."""
     return Partitioning(tuple(frozenset([key]) for key in keys))
 
 
 def common(branches: Sequence[Partitioning]) -> Partitioning:
-    """By what all branches of a union are partitioned, position by position."""
+    """Return the partitioning that all branches of a union have, position by position."""
     known = [branch.keys for branch in branches if branch.keys]
     if len(known) < len(branches) or len({len(keys) for keys in known}) != 1:
         return UNKNOWN

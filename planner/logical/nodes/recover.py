@@ -1,4 +1,4 @@
-"""How a part of a plan is to be recovered: what users choose, and its logical node."""
+"""Recovery of a part of a plan: the user's choice, and its logical node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from planner.errors import InvalidPlanError
 from planner.logical.nodes.routing import SameEvents
 
-#: What users may ask for; code that is not deterministic gets "strong" without being asked.
+#: Strategies that users may choose; code that is not deterministic gets "strong" by default.
 Choice = Literal["checkpoint", "replay", "replication", "strong"]
 _CHOICES: tuple[Choice, ...] = get_args(Choice)
 REPLICAS_MAX = 8
@@ -16,7 +16,7 @@ REPLICAS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class RecoveryChoice:
-    """A strategy; ``replicas`` are instances at work at any time, 1 but for replication."""
+    """A strategy; ``replicas``: instances at work at any time, 1 except for replication."""
 
     strategy: Choice
     replicas: int = 1
@@ -27,7 +27,7 @@ class RecoveryChoice:
 
 @dataclass(frozen=True, slots=True)
 class Recover(SameEvents):
-    """Passes the stream on and says how to recover the stage that computes it."""
+    """Passes the stream on, and sets how the stage that computes it is recovered."""
 
     choice: RecoveryChoice
     label: str = ""
@@ -37,10 +37,10 @@ class Recover(SameEvents):
 
 
 def recovery_choice(strategy: str, replicas: int | None) -> RecoveryChoice:
-    """The choice of those names; ``replicas`` None: two for replication.
+    """Return the checked choice; ``replicas`` None: two for replication.
 
     Raises:
-        InvalidPlanError: there is no such strategy, or it takes no such number.
+        InvalidPlanError: there is no such strategy, or it does not take this number.
     """
     found = next((choice for choice in _CHOICES if choice == strategy), None)
     if found is None:

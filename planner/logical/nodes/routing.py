@@ -1,4 +1,4 @@
-"""Logical nodes that only say where rows go; part of :mod:`planner.logical.nodes`."""
+"""Logical nodes that only decide where rows go; part of :mod:`planner.logical.nodes`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Union(LogicalNode):
 
 
 class SameEvents(OneInput):
-    """Base of a node that has the events of its input."""
+    """Base of a node whose output events equal its input events."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ class SameEvents(OneInput):
 
 @dataclass(frozen=True, slots=True)
 class Exchange(SameEvents):
-    """Rows move to the vertex of their keys' hash; no keys: all to one vertex."""
+    """Moves each row to the vertex of its keys' hash; without keys, all rows to one vertex."""
 
     keys: tuple[str, ...]
     label: str = ""
@@ -92,15 +92,15 @@ class Exchange(SameEvents):
 
 @dataclass(frozen=True, slots=True)
 class Sink(SameEvents):
-    """Where the answer goes; None: the job's own output folder."""
+    """Writes the result to a folder; None: the job's own output folder."""
 
     uri: str | None
-    #: How it is written as a table; None: with a row for every item and technical columns.
+    #: The form of the table; None: one row per item, with technical columns.
     form: TableForm | None = None
     label: str = ""
-    #: Its readers take rows that may end later: start and end edges.
+    #: Its readers accept start and end edges: rows that are emitted before their end is known.
     changes: bool = False
-    #: Rows that agree on these columns are in one partition; None: rows may be anywhere.
+    #: Rows that are equal in these columns are in one partition; None: in any partition.
     keys: InputKeys = None
 
     @property
@@ -121,7 +121,7 @@ class Sinks(LogicalNode):
 
     @property
     def schema(self) -> pa.Schema:
-        """A struct per output: the outputs have different columns."""
+        """A struct per output, since outputs have different columns."""
         return pa.schema([(str(k), pa.struct(b.schema)) for k, b in enumerate(self.branches)])
 
     @property

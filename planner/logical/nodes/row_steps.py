@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _RowStep(OneInput):
-    """Each output row follows from one input row, and lives as long."""
+    """Base of a node whose output rows depend on one input row and have its lifetime."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class Filter(_RowStep):
 
     predicate: Node
     label: str = ""
-    #: It reads the start of rows that may end later than they come.
+    #: It reads the start of rows, which are emitted before their end is known.
     edges: bool = False
 
     @property
@@ -66,7 +66,7 @@ class Project(_RowStep):
 
     columns: tuple[tuple[str, Node], ...]
     label: str = ""
-    #: Expressions read the start of rows that may end later than they come.
+    #: Expressions read the start of rows, which are emitted before their end is known.
     edges: bool = False
 
     @property
@@ -123,12 +123,12 @@ class Explode(_RowStep):
 
 
 def identity_columns(schema: pa.Schema) -> tuple[tuple[str, Node], ...]:
-    """A projection's columns that change nothing."""
+    """Return the columns of a projection that changes nothing."""
     return tuple((f.name, Column(f.name, f.type)) for f in schema)
 
 
 def only(node: LogicalNode, wanted: Set[str]) -> LogicalNode:
-    """``node`` with just these columns, where it has more."""
+    """Return ``node`` with only these columns; a projection is added if it has more."""
     if set(node.schema.names) == wanted:
         return node
     kept = tuple((f.name, Column(f.name, f.type)) for f in node.schema if f.name in wanted)
@@ -144,7 +144,7 @@ def _column(name: str, node: Node) -> str:
 
 
 def codes_of(expr: Node) -> tuple[UserCode, ...]:
-    """All code of the user's that an expression calls."""
+    """Return all user code that an expression calls."""
     if not isinstance(expr, Call):
         return ()
     inner = tuple(code for arg in expr.args for code in codes_of(arg))

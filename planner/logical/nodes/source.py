@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: Rows of tables start here: with the first year of the calendar, us.
+#: The start of all rows of tables, us: the first year of the calendar.
 ALWAYS_US = -62_135_596_800_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Source(LogicalNode):
-    """Events from files or from items given in the query."""
+    """Events from files, logs or items in the query."""
 
     spec: SourceSpec
-    #: None: the plan's parallelism, at most the number of units.
+    #: Partitions that read the source; None: the plan's parallelism, at most one per unit.
     partitions: int | None
     label: str = ""
     hints: Hints = NO_HINTS
@@ -69,11 +69,11 @@ class Source(LogicalNode):
         return ()
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> Source:
-        """Files are read by column. Items stay as they were given.
+        """Read only the wanted columns of files; items are not narrowed.
 
-        A source that passes over bad rows reads all columns: which rows are bad is a matter of the
-        source, whatever a query makes of them. So does one that puts late rows aside: they are kept
-        as they are, for somebody who asks why they are missing.
+        A source that drops bad rows reads all columns, because a bad value in any of them makes the
+        row bad, in every query. So does a source that keeps late rows: they are stored with all
+        their columns.
         """
         assert not inputs
         spec = self.spec
@@ -100,12 +100,12 @@ class Source(LogicalNode):
 
 
 def is_table(spec: SourceSpec) -> bool:
-    """Whether rows of files are alive always."""
+    """Whether the rows of files are always valid."""
     return isinstance(spec.vs, Literal) and spec.vs.literal == ALWAYS_US
 
 
 def _lateness(spec: SourceSpec) -> list[str]:
-    """The delay, and what becomes of rows that are later still."""
+    """Return the delay, and what happens to rows that are later than it, as text."""
     parts: list[str] = []
     if spec.delay_origin == "auto":
         parts.append("delay=auto")
@@ -126,7 +126,7 @@ def _time(source: object) -> str:
 
 
 def columns_of(source: object) -> tuple[str, ...]:
-    """The columns that a time is made of."""
+    """Return the columns from which a time is computed."""
     if isinstance(source, str):
         return (source,)
     return source.columns() if isinstance(source, Node) else ()

@@ -1,4 +1,4 @@
-"""The logical node of a step that is code of the user's; part of :mod:`planner.logical.nodes`."""
+"""The logical node of a step that runs user code; part of :mod:`planner.logical.nodes`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UserSpec = Apply | CallOnce | KeyedProcessing | Lookup | UserOperator
 
 @dataclass(frozen=True, slots=True)
 class UserStep(Step):
-    """What ``spec`` makes of the input. ``keys`` None: row by row, wherever the rows are."""
+    """Runs the operator ``spec``. ``keys`` None: row by row, in any partition."""
 
     spec: UserSpec
     keys: tuple[str, ...] | None
@@ -43,7 +43,7 @@ class UserStep(Step):
 
     @property
     def code(self) -> UserCode:
-        """The user's code."""
+        """The user code."""
         return code_of(self.spec)
 
     @property
@@ -72,7 +72,7 @@ class UserStep(Step):
 
     @property
     def partitioning(self) -> Partitioning:
-        """A process gives the keys as it got them, a lookup all columns; others anything."""
+        """A process keeps the keys, a lookup keeps all columns; other code makes it unknown."""
         if isinstance(self.spec, CallOnce | Lookup):
             return same_partitioning(self, set(self.input.schema.names))
         keeps = self.keys if isinstance(self.spec, KeyedProcessing) else None
@@ -84,7 +84,7 @@ class UserStep(Step):
 
 
 def code_of(spec: UserSpec) -> UserCode:
-    """The user's code in an operator."""
+    """Return the user code in an operator."""
     match spec:
         case Apply(function=code) | CallOnce(function=code) | Lookup(function=code):
             return code
@@ -93,7 +93,7 @@ def code_of(spec: UserSpec) -> UserCode:
 
 
 def lettered(step: UserStep, taken: set[str]) -> UserSpec:
-    """The operator with a folder for its dead letters that no other has; adds it to ``taken``."""
+    """Give the operator a folder for dead letters that no other has; add its name to ``taken``."""
     if step.spec.on_error != "dead_letter":
         return step.spec
     base = re.sub(r"[^\w.-]+", "", step.label or step.code.name).strip(".") or "code"

@@ -32,15 +32,15 @@ from planner.logical.traversal import NodeMap, rebuilt, topological
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
 
-#: Values per vertex of the columns that rows are exchanged by.
+#: The fewest distinct values per vertex of the columns by which rows are exchanged.
 VALUES_PER_VERTEX_MIN = 8
 
-#: The columns of a node's output that its reader wants it partitioned by.
+#: The output columns of a node by which its reader wants it partitioned.
 Demand = tuple[str, ...] | None
 
 
 def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
-    """Exchanges by fewer keys where that spares another exchange above."""
+    """Exchange by fewer keys where that saves another exchange above."""
     if options.parallelism == 1:
         return root
     order = topological(root)
@@ -67,12 +67,12 @@ def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
 
 def _agreed(asked: list[Demand]) -> Demand:
-    """The demand on which all readers of a node agree; None if they do not."""
+    """Return the demand on which all readers of a node agree; None if they do not."""
     return asked[0] if asked and all(a == asked[0] for a in asked) else None
 
 
 def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
-    """The demand of ``node`` on each of its inputs, given the ``demand`` on itself."""
+    """Return the demand of ``node`` on each of its inputs, given the ``demand`` on itself."""
     match node:
         case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
             part = demand if demand is not None and set(demand) <= set(keys) else keys
@@ -96,7 +96,7 @@ def _asked(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
 
 
 def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
-    """The keys that ``demand`` names, in its order; all of them if it names anything else."""
+    """Return the keys that ``demand`` names, in its order; all keys if it names anything else."""
     every = tuple(range(len(node.left_on)))
     if demand is None:
         return every
@@ -117,7 +117,7 @@ def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
 def _is_worth_it(
     node: LogicalNode, demand: tuple[str, ...], found: NodeMap[Estimate], parallelism: int
 ) -> bool:
-    """Whether the node has more keys than are asked of it, and these have many values."""
+    """Whether the node has more keys than ``demand``, and the demanded keys have many values."""
     match node:
         case WindowAgg(keys=keys) | DataWindowAgg(keys=keys) | Stitch(on=keys):
             fewer = set(demand) < set(keys)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fold_constants(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """Folds the expressions of filters and projections."""
+    """Fold the expressions of filters and projections."""
 
     def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
         match node:
@@ -43,7 +43,7 @@ def fold_constants(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 
 
 def folded(node: Node) -> Node:
-    """Compute the same values by less work; return ``node`` itself if nothing is gained."""
+    """Return an expression with the same values and less work; ``node`` itself if there is none."""
     if not isinstance(node, Call) or not is_built_in(node):
         return node
     args = tuple(folded(arg) for arg in node.args)
@@ -62,7 +62,7 @@ def folded(node: Node) -> Node:
 
 
 def _absorbed(node: Call, *, unit: Node, zero: Node) -> Node:
-    """``unit`` changes nothing, ``zero`` decides."""
+    """Simplify ``and`` or ``or``: drop ``unit`` arguments; one ``zero`` argument is the result."""
     left, right = node.args
     for literal, other in ((left, right), (right, left)):
         if literal == unit:
@@ -73,7 +73,7 @@ def _absorbed(node: Call, *, unit: Node, zero: Node) -> Node:
 
 
 def _chosen(node: Call) -> Node:
-    """Without the conditions that never hold, up to the first that always holds."""
+    """Drop conditions that are never true, and all after the first that is always true."""
     args = list(node.args)
     at = 0
     while at < len(args) - 1:  # ends: at grows or args shrinks
@@ -90,19 +90,19 @@ def _chosen(node: Call) -> Node:
 
 
 def _computed(node: Call) -> Node:
-    """The literal that the call gives, if it takes literals and a literal can hold it exactly."""
+    """Return the literal result of a call on literals, if a literal can hold it exactly."""
     if not node.args or not all(isinstance(arg, Literal) for arg in node.args):
         return node
     try:
         value = node.evaluate(ONE_ROW)[0]
         literal = Literal(value.as_py(), node.type) if _is_exact(node.type) else None
-    except (EvaluationError, OverflowError):  # Python has no times outside of the years 1 to 9999
+    except (EvaluationError, OverflowError):  # Python's datetime covers the years 1 to 9999 only
         return node
     return literal if literal is not None and literal.value(ONE_ROW).equals(value) else node
 
 
 def _is_exact(kind: pa.DataType) -> bool:
-    """Whether a value of this type is the same after a way through Python."""
+    """Whether a value of this type is unchanged after a conversion to Python and back."""
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return bool(kind.unit == "us")
     return bool(

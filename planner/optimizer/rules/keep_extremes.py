@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def keep_extremes(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """The plan with rows that cannot be the greatest left out before such joins."""
+    """Drop rows before the exchange that cannot be the maximum (or minimum)."""
 
     def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
         if not isinstance(node, Join) or node.how != "inner":
@@ -52,7 +52,7 @@ def keep_extremes(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 def _kept(
     rows: LogicalNode, value: str, extreme: LogicalNode, name: str
 ) -> tuple[LogicalNode, LogicalNode] | None:
-    """Both sides over what is kept of the rows below them; None if it is not the pattern."""
+    """Return both sides above the kept rows; None if the plan does not match the pattern."""
     for node, column in _columns_below(extreme, name):
         if not isinstance(node, WindowAgg):
             continue
@@ -74,7 +74,7 @@ def _kept(
 def _common(
     rows: LogicalNode, value: str, below: LogicalNode, taken: str
 ) -> tuple[LogicalNode, str] | None:
-    """The node that both read the column from, if many of its rows start together."""
+    """Return the node from which both sides read the column, if many of its rows start together."""
     for node, column in _columns_below(rows, value):
         same = any(n is node and c == column for n, c in _columns_below(below, taken))
         is_integer = pa.types.is_integer(node.schema.field(column).type)
@@ -84,9 +84,9 @@ def _common(
 
 
 def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode, str]]:
-    """The node, and those below it from which projections take the column as it is.
+    """Yield the node, and nodes below it from which projections pass the column on unchanged.
 
-    Not below one that may fail: it would no longer fail on rows that are left out.
+    Nodes below one that may fail are left out: it would no longer fail on dropped rows.
     """
     yield node, column
     while isinstance(node, Project) and not any(may_fail(expr) for _, expr in node.columns):
@@ -98,7 +98,7 @@ def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode
 
 
 def _starts_together(node: LogicalNode) -> bool:
-    """Whether rows are results of windows of many groups; without, the rule has no use."""
+    """Whether rows are results of windows of many groups; for others the rule is useless."""
     while True:  # ends: a plan is finite
         match node:
             case Project() | Filter():
@@ -112,7 +112,7 @@ def _starts_together(node: LogicalNode) -> bool:
 
 
 def _over(node: LogicalNode, below: LogicalNode, kept: LogicalNode) -> LogicalNode:
-    """``node`` with ``kept`` in the place of ``below``, which lies under it in a single line."""
+    """Return ``node`` with ``kept`` in place of ``below``, which is under it in a single chain."""
     if node is below:
         return kept
     (only,) = node.inputs

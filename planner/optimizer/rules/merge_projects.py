@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """Merges neighbouring projections from the sources up."""
+    """Merge neighbouring projections, from the sources up."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if isinstance(node, Clip):
@@ -42,7 +42,7 @@ def merge_projects(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 
 
 def _unselected(node: LogicalNode, shared: Shared) -> LogicalNode:
-    """``node``, or what it selects from, if that is shared and it does nothing else."""
+    """Return ``node``, or its input if ``node`` only selects columns and the input is shared."""
     if not isinstance(node, Project) or node in shared or node.input not in shared:
         return node
     is_selection = all(isinstance(c, Column) and c.name == name for name, c in node.columns)

@@ -66,29 +66,33 @@ if TYPE_CHECKING:
 N = TypeVar("N", bound=LogicalNode)
 ByBegins = Filter | Project | Distinct | Over | Limited | Lifetime
 Opened = NodeMap[LogicalNode | None]
-#: Functions that decide by the start between rows of equal rank.
+#: Functions that break ties between rows of equal rank by their start.
 _RANKED = {"top_rows", "max_by", "min_by"}
 
 
 def open_rows(plan: LogicalNode, options: PlanOptions) -> LogicalNode:
-    """The plan whose rows come as soon as their readers can take them."""
+    """Return the plan whose rows are emitted as early as their readers accept them."""
     del options
     return _Opening(plan).result()
 
 
 class _Opening:
-    """One plan: each node with whole lifetimes, and with edges where that brings rows earlier."""
+    """Rewrites one plan. Each node has a form with whole lifetimes and perhaps one with edges.
+
+    Whole lifetimes: a row is emitted with its end. Edges: its start and its end are separate, so it
+    is emitted earlier.
+    """
 
     def __init__(self, plan: LogicalNode) -> None:
         self._plan = plan
         self._closed: NodeMap[LogicalNode] = NodeMap()
-        #: The node with edges; None: it has none, or cannot.
+        #: Per node its form with edges; None: it has no such form, or it would not be earlier.
         self._opened: Opened = NodeMap()
-        #: The same with rows that begin when those with whole lifetimes do, so not by net changes.
+        #: The same, with rows that begin when the rows with whole lifetimes do: no net changes.
         self._renewed: Opened = NodeMap()
-        #: Whether the node with edges emits net changes.
+        #: Whether the form with edges emits net changes: an unchanged result is not renewed.
         self._is_net: NodeMap[bool] = NodeMap()
-        #: Projections that read starts only to decide between rows of equal rank.
+        #: Projections that read starts only to break ties between rows of equal rank.
         self._orders: NodeMap[bool] = NodeMap()
         self._is_live = any(map(is_live, topological(plan)))
         count = readers(plan)
@@ -105,11 +109,11 @@ class _Opening:
             self._closed[node] = self._close(node)
 
     def result(self) -> LogicalNode:
-        """The whole plan."""
+        """Return the whole plan."""
         return self._closed[self._plan]
 
     def _close(self, node: LogicalNode) -> LogicalNode:
-        """The node with whole lifetimes; below joins of points and open sinks there are edges."""
+        """Return the node with whole lifetimes, or edges below joins of points and open sinks."""
         match node:
             case Join(edges=False) if node.is_point:
                 opened = self._with_edges(node, self._opened)
@@ -130,7 +134,7 @@ class _Opening:
                 return node.with_inputs((self._begins(node.input),))
             case Lifetime(change=Extend(duration_us=length)) if length == INF_TIME:
                 return node.with_inputs((self._begins(node.input),))
-            case Lifetime(change=PointAtEnd()):  # an end edge is enough
+            case Lifetime(change=PointAtEnd()):  # it needs only the end edge
                 return node.with_inputs((self._of_begins(node.input),))
             case Lifetime(change=Chop(), edges=False):
                 below = self._of_begins(node.input)
@@ -145,7 +149,7 @@ class _Opening:
         return rebuilt(node, [self._closed[child] for child in node.inputs])
 
     def _open(self, node: LogicalNode, form: Opened) -> LogicalNode | None:
-        """The node with edges, if rows come earlier so; above inputs in ``form``."""
+        """Return the node with edges, if that is earlier; its inputs have the form ``form``."""
         match node:
             case Filter() | Project() if VE in _times_of(node):
                 return None
@@ -170,9 +174,9 @@ class _Opening:
                 return self._by_begins(node)
             case Lifetime(change=Extend(duration_us=by), edges=False) if 0 <= by < INF_TIME:
                 return self._by_begins(node)
-            case Sorted():  # rows that come when they begin are a table, which has no order
+            case Sorted():  # rows with edges are a table, which has no order
                 opened = form[node.input]
-                # Another exchange, or a union, may follow, and is not put directly above one.
+                # An exchange or a union may follow, and none may be directly above an exchange.
                 if isinstance(opened, Exchange):
                     return Project(opened, identity_columns(node.schema))
                 return opened
@@ -206,11 +210,11 @@ class _Opening:
         return replace(node, input=below or self._closed[node.input], edges=True, renews=renews)
 
     def _of_begins(self, node: LogicalNode) -> LogicalNode:
-        """The node for a reader to which it matters when its rows began."""
+        """Return the node for a reader that depends on when its rows began."""
         return self._renewed[node] or self._closed[node]
 
     def _windows(self, node: WindowAgg) -> WindowAgg | None:
-        """Windows in one phase over what is alive, if rows come earlier so."""
+        """Return windows in one phase over valid rows, if rows are then emitted earlier."""
         exchange: Exchange | None = None
         match node:
             case WindowAgg(phase="complete", input=rows):
@@ -227,16 +231,16 @@ class _Opening:
         return replace(node, input=opened, phase="complete", edges=True)
 
     def _lives_on(self, node: LogicalNode) -> bool:
-        """Whether no row ends, in a stream that does not end: all that counts is who is alive."""
+        """Whether no row ends, in a stream without an end, so that windows need only valid rows."""
         return self._is_live and never_ends(node)
 
     def _by_begins(self, node: ByBegins) -> LogicalNode | None:
-        """The node with edges; to it it matters when the rows of its input began."""
+        """Return the node with edges; the node depends on when the rows of its input began."""
         below = self._of_begins(node.input)
         return None if below is self._closed[node.input] else replace(node, input=below, edges=True)
 
     def _begins(self, node: LogicalNode) -> LogicalNode:
-        """The node for a reader that asks only when rows begin: a point for each."""
+        """Return the node for a reader that needs only the starts of rows: a point for each row."""
         below = self._of_begins(node)
         if below is self._closed[node]:
             return below
@@ -254,18 +258,18 @@ class _Opening:
         return any(form[child] is not None for child in node.inputs)
 
     def _either(self, node: N, form: Opened) -> N:
-        """The node above inputs with edges, where they have them."""
+        """Return the node above its inputs, with edges where they have that form."""
         inputs = [form[child] or self._closed[child] for child in node.inputs]
         return node.with_inputs(tuple(inputs))
 
     def _has_net_changes(self, node: LogicalNode) -> bool:
-        """Whether rows live on that end and begin in the form with whole lifetimes."""
+        """Whether rows continue that end and begin again in the form with whole lifetimes."""
         match self._opened[node]:
             case None:
                 return False
             case DataWindowAgg(renews=renews):
                 return not renews
-            case Stitch():  # it joins them in either form
+            case Stitch():  # a stitch merges such rows in either form
                 return False
             case Distinct() | Over() | Limited() | AsOf() | Clip() | Lifetime(edges=True):
                 return False
@@ -282,19 +286,19 @@ def _reads_ends(spec: MatchRows) -> bool:
 
 
 def _goes_by_order(aggregate: Aggregate) -> bool:
-    function = aggregate.spec.definition  # top_rows breaks ties by starts, also of net changes
+    function = aggregate.spec.definition  # top_rows breaks ties by starts, even of net changes
     is_top = function.name == "top_rows"
     return not is_top and (function.needs_sequence or function.shows_order)
 
 
 def _times_of(node: Filter | Project) -> set[str]:
-    """The times of rows that expressions read: an end edge has others."""
+    """Return the times of rows that expressions read; an end edge has other times."""
     exprs = [node.predicate] if isinstance(node, Filter) else [expr for _, expr in node.columns]
     return {name for expr in exprs for name in expr.columns()} & set(RESERVED)
 
 
 def _only_orders(node: DataWindowAgg, below: Project) -> bool:
-    """Whether starts in ``below`` only decide between rows of equal rank."""
+    """Whether starts in ``below`` only break ties between rows of equal rank."""
     timed = {name for name, expr in below.columns if set(expr.columns()) & set(RESERVED)}
     readers = {a.function for a in node.aggregates if a.column in timed}
     return not timed & set(node.keys) and readers <= _RANKED

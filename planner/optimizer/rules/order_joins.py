@@ -24,17 +24,18 @@ from planner.logical.traversal import NodeMap, Shared, transform
 if TYPE_CHECKING:
     from planner.cost.options import PlanOptions
 
-#: A new order has to save this share of the rows that joins make, or guesses would decide.
+#: The least share of the joins' output rows that a new order must save. A smaller gain is
+#: within the error of the estimates.
 GAIN_MIN = 0.2
-#: More streams than this stay in the order written.
+#: The most streams in a group; larger groups keep the written order.
 LEAVES_MAX = 8
 
-#: A leaf, and a column of it.
+#: The number of a leaf, and one of its columns.
 Origin = tuple[int, str]
 
 
 def order_joins(root: LogicalNode, options: PlanOptions) -> LogicalNode:
-    """Every group of neighbouring inner joins in its best order."""
+    """Put every group of neighbouring inner joins into its best order."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if not isinstance(node, Join) or node.how != "inner":
@@ -53,22 +54,22 @@ def order_joins(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
 
 class _Group:
-    """Neighbouring inner joins, taken apart."""
+    """A group of neighbouring inner joins, split into leaves and compared columns."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self.leaves: list[LogicalNode] = []
         self.joins: list[Join] = []
-        #: Origins whose values are equal in every row, class by class.
+        #: Sets of origins; the origins of one set are equal in every row.
         self.classes: list[set[Origin]] = []
 
     @property
     def is_simple(self) -> bool:
-        """No leaf compares two of its own columns by way of others."""
+        """Whether no leaf compares two of its own columns through columns of other leaves."""
         return all(len({leaf for leaf, _ in c}) == len(c) for c in self.classes)
 
     def add_join(self, node: Join) -> dict[str, Origin]:
-        """Takes a join apart; by output column its origin."""
+        """Split a join into its leaves; return the origin of each output column."""
         self.joins.append(node)
         sides: dict[Side, dict[str, Origin]] = {
             "left": self._add(node.left),
@@ -98,21 +99,21 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """Some of the leaves, joined."""
+    """A join of some of the leaves."""
 
     node: LogicalNode
     estimate: Estimate
     leaves: frozenset[int]
-    #: What its columns are.
+    #: The name of each origin among its columns.
     names: dict[Origin, str]
-    #: Rows that its joins make.
+    #: The estimated number of rows that its joins emit.
     rows_made: float
 
 
 def _best(
     group: _Group, outputs: dict[str, Origin], top: Join, found: NodeMap[Estimate]
 ) -> Join | None:
-    """The joins in a better order, None if there is none."""
+    """Return the joins in a better order, None if there is none."""
     leaves = [
         _Tree(leaf, found[leaf], frozenset([k]), {(k, n): n for n in leaf.schema.names}, 0.0)
         for k, leaf in enumerate(group.leaves)
@@ -138,13 +139,13 @@ def _best(
 
 
 def _cheapest(trees: list[_Tree | None]) -> _Tree | None:
-    """The first of those that make the fewest rows."""
+    """Return the tree whose joins emit the fewest rows; on ties the first."""
     made = [tree for tree in trees if tree is not None]
     return min(made, key=lambda tree: tree.rows_made, default=None)
 
 
 def _joined(group: _Group, outputs: dict[str, Origin], left: _Tree, right: _Tree) -> _Tree | None:
-    """Both joined on all that they have equal; None if there is nothing."""
+    """Join both trees on all equal origins; None if there are none."""
     keys: list[tuple[str, str]] = []
     for c in group.classes:
         mine = sorted(origin for origin in c if origin in left.names)

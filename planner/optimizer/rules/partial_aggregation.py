@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def partial_aggregation(root: LogicalNode, options: PlanOptions) -> LogicalNode:
-    """Splits every aggregate that directly follows an exchange of its own."""
+    """Split every aggregate that directly follows its own exchange."""
     if not options.partial_aggregation:
         return root
 
@@ -56,7 +56,7 @@ def _partial(
 
 
 def _in_panes(node: WindowAgg | DataWindowAgg, options: PlanOptions) -> WindowAgg | DataWindowAgg:
-    """The node as its partial one is to be, but for its input and phase."""
+    """Return the node with the settings of its partial step, except input and phase."""
     if isinstance(node, WindowAgg):
         return node
     assert isinstance(node.window, SessionWindow), node.window

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
-    """The plan with the exchanges it needs."""
+    """Return the plan with all exchanges that it needs."""
 
     def change(node: LogicalNode, _shared: Shared) -> LogicalNode:
         match node.input_keys:
@@ -35,9 +35,9 @@ def place_exchange(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 def _grouped(node: LogicalNode, keys: tuple[str, ...], options: PlanOptions) -> LogicalNode:
     (below,) = node.inputs
     now = below.partitioning
-    # A single vertex would do for any keys, but would do all the work alone.
+    # A single vertex is correct for any keys, but would do all the work alone.
     alone_is_best = not keys or options.parallelism == 1
-    alone_is_best |= isinstance(node, Sink)  # it has no work that several could share
+    alone_is_best |= isinstance(node, Sink)  # a sink has no work that several vertices could share
     if (now.is_single and alone_is_best) or (not now.is_single and now.covers(keys)):
         return node
     return node.with_inputs((Exchange(below, keys),))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def prune_columns(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """The plan without columns that nobody reads; the root keeps all of its own."""
+    """Return the plan without unread columns; the root keeps all of its columns."""
     order = topological(root)
     wanted: NodeMap[set[str]] = NodeMap()
     for node in order:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """Every filter as far down as it may go."""
+    """Move every filter as far down as possible."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if not isinstance(node, Filter) or node.input in shared:
@@ -57,9 +57,9 @@ def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 
 
 def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
-    """``node`` filtered by ``predicates``, each placed as low as it may be.
+    """Return ``node`` filtered by ``predicates``, each placed as low as possible.
 
-    One that may fail does not get below one that stands before it and stays.
+    A predicate that may fail does not pass an earlier one that stays.
     """
     stay: list[Node] = []
     for predicate in predicates:
@@ -73,7 +73,7 @@ def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared)
 
 
 def _filtered(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
-    """One filter rather than two, unless the lower one may protect the upper one."""
+    """Merge two filters into one, unless the lower one may protect the upper one from failing."""
     if isinstance(node, Filter) and node not in shared:
         together = [*conjuncts(node.predicate), *predicates]
         if not any(may_fail(predicate) for predicate in together):
@@ -82,7 +82,7 @@ def _filtered(node: LogicalNode, predicates: list[Node], label: str, shared: Sha
 
 
 def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | None:
-    """``node`` with the predicate inside, or None if it cannot go there."""
+    """Return ``node`` with the predicate inside, or None if it cannot go there."""
     reads = predicate.columns()
     match node:
         case Filter(input=below) if not may_fail(predicate):
@@ -126,32 +126,32 @@ def _moved(node: LogicalNode, predicate: Node, shared: Shared) -> LogicalNode | 
 
 
 def _is_of_left(predicate: Node, node: AsOf) -> bool:
-    """Whether it reads columns of the left side alone, under the names that they have there."""
+    """Whether it reads only columns of the left side, under the names that they have there."""
     kept = {name for side, column, name in node.columns if side == "left" and column == name}
     return set(predicate.columns()) <= kept
 
 
 def _is_column(source: Node) -> bool:
-    """Whether it is a column, perhaps in a wider type."""
+    """Whether it is a column, perhaps cast to a wider type."""
     if isinstance(source, Call) and source.function == "cast" and not may_fail(source):
         (source,) = source.args
     return isinstance(source, Column)
 
 
 def _is_of_payload(predicate: Node) -> bool:
-    """Whether it reads payload columns, and no lifetime, and cannot fail on rows it did not see."""
+    """Whether it reads payload columns, no lifetime, and cannot fail on additional rows."""
     reads = predicate.columns()
     return bool(reads) and VS not in reads and VE not in reads and not may_fail(predicate)
 
 
 def _into_join(node: Join | IntervalJoin, predicate: Node, shared: Shared) -> LogicalNode | None:
-    """To each side that has all its columns: a predicate over the keys goes to both."""
+    """Push a predicate to each side that has all its columns; one over the keys goes to both."""
     reads = predicate.columns()
     if not reads or VS in reads or VE in reads:
         return None
     origins = {name: side for side, _, name in node.columns}
     if not all(node.keeps(origins[name]) for name in reads):
-        return None  # It would see the nulls of rows without a match.
+        return None  # It would get the nulls of rows without a match.
     sides: dict[Side, LogicalNode] = {"left": node.left, "right": node.right}
     changed: dict[Side, LogicalNode] = {}
     for side, below in sides.items():
@@ -160,12 +160,12 @@ def _into_join(node: Join | IntervalJoin, predicate: Node, shared: Shared) -> Lo
             inner = rename_columns(predicate, {name: names[name] for name in reads})
             changed[side] = _sink(below, [inner], "", shared)
     if not any(node.keeps(side) for side in changed):
-        return None  # In an outer join only one side decides which rows there are.
+        return None  # In an outer join only one side decides which rows are emitted.
     return node.with_inputs((changed.get("left", node.left), changed.get("right", node.right)))
 
 
 def _names_on(node: Join | IntervalJoin, side: Side, *, with_partners: bool) -> dict[str, Node]:
-    """Output names that are columns of one side, ``with_partners`` keys of the other side too."""
+    """Return output names that are columns of one side; ``with_partners``: and of equal keys."""
     pairs = list(zip(node.left_on, node.right_on, strict=True))
     partner = dict(pairs) if side == "right" else {right: left for left, right in pairs}
     schema = node.left.schema if side == "left" else node.right.schema

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def remove_merges(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """Unions as near to what reads them as they can be, and none directly below another."""
+    """Move unions as close to their readers as possible, and merge unions of unions."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if isinstance(node, Union):

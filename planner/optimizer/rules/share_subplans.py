@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 
 
 def share_subplans(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """The plan in which no two nodes are equal."""
+    """Return the plan in which no two nodes are equal."""
     return share(root)

@@ -41,7 +41,7 @@ _MIRRORED: dict[BoundOperator, BoundOperator] = {
 
 
 def skip_row_groups(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
-    """Tells each Parquet source what the filter right above it wants."""
+    """Give each Parquet source the bounds of the filter right above it."""
 
     def change(node: LogicalNode, shared: Shared) -> LogicalNode:
         if not isinstance(node, Filter) or may_fail(node.predicate):
@@ -58,7 +58,7 @@ def skip_row_groups(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 
 
 def bounds(predicate: Node, spec: SourceSpec) -> list[Bound]:
-    """Comparisons of a column with a literal that follow from the predicate."""
+    """Return the comparisons of a column with a literal that follow from the predicate."""
     if not isinstance(predicate, Call):
         return []
     match predicate.function, predicate.args:
@@ -75,7 +75,7 @@ def bounds(predicate: Node, spec: SourceSpec) -> list[Bound]:
 
 
 def _within(value: Node, members: tuple[int | str, ...], spec: SourceSpec) -> list[Bound]:
-    """At or above the least, at or below the greatest."""
+    """Return the bounds of ``is_in``: at or above the least, at or below the greatest member."""
     ordered = (int, str)
     if not members or not any(all(type(m) is kind for m in members) for kind in ordered):
         return []

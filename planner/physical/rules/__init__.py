@@ -1,4 +1,4 @@
-"""Rules over stages, applied before their vertices are built: one function a file."""
+"""Rules over stages, applied before their vertices are built: one function per file."""
 
 from planner.physical.rules.filter_early import filter_early
 from planner.physical.rules.forward_ctis import forward_ctis

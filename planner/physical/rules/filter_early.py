@@ -1,8 +1,8 @@
-"""A filter right behind a source is asked by the source, before it orders its rows.
+"""Moves a filter right behind a source into the source, which then sorts fewer rows.
 
-What the filter would drop need not be sorted. A stable sort of what is kept is what is kept of the
-sorted, so the output is the same, item for item. Only a predicate that is total may be asked: it
-fails for no row, not even for one that is late, and reads no lifetime, which lateness may change.
+A stable sort of the kept rows equals the kept rows of a stable sort, so the output is the same,
+item for item. Only a total predicate can move: it fails for no row, not even for a late one, and
+reads no lifetime, which lateness may change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def filter_early(builder: StageBuilder) -> None:
-    """Put the first filter of a source's stage into the source."""
+    """Move the first filter of a source's stage into the source."""
     first = builder.operators[0] if builder.operators else None
     if not builder.partitions or not isinstance(first, Filter) or not first.is_total:
         return

@@ -1,10 +1,9 @@
-"""Which operators let the CTIs pass that they hold back, so that the end is known alike everywhere.
+"""Decides which operators pass all CTIs (watermarks) on, so that all vertices get the last one.
 
-What ``ctx.at_end`` tells a timer follows from the last finite CTI that its vertex gets. Operators
-that hold CTIs back on account of rows would make that a matter of which rows share a vertex; in
-front of a keyed process with timers they let every CTI pass in the end
-(:mod:`rvertex.operators.cti_hold`). Elsewhere they stay as they are, as more CTIs would be of no
-use.
+``ctx.at_end`` of a timer depends on the last finite CTI that its vertex gets. Some operators hold
+back CTIs because of their rows, so the last CTI would depend on which rows share a vertex. In front
+of a keyed process with timers they therefore pass every CTI in the end
+(:mod:`rvertex.operators.cti_hold`). Elsewhere they are unchanged, as more CTIs would be useless.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def forward_ctis(builder: StageBuilder) -> None:
-    """Put the operators of a stage that are in front of timers as they have to be there."""
+    """Make the operators of a stage that are in front of timers pass all CTIs."""
     is_before = _has_timers_after(builder)
     found: list[OperatorSpec] = []
     for operator in reversed(builder.operators):
@@ -47,7 +46,7 @@ def _has_timers(operator: OperatorSpec) -> bool:
 def _has_timers_after(builder: StageBuilder) -> bool:
     seen: set[str] = set()
     left: list[StageBuilder] = [feed.downstream for feed in builder.exits]
-    while left:  # ends: no stage is looked at twice
+    while left:  # ends: no stage is visited twice
         one = left.pop()
         if one.name not in seen:
             seen.add(one.name)

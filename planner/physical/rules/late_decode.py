@@ -1,8 +1,8 @@
-"""Text by rank (``max_by``, ``min_by``) stays a dictionary until its row is the one that is taken.
+"""Keeps ranked text (``max_by``, ``min_by``) as a dictionary until its row has won.
 
-Where text is carried as dictionaries (:mod:`planner.physical.dictionaries`), windows get it plain.
-But of the values with a rank that a projection makes right in front of a window, only the best are
-looked at, so it is these that are decoded. Nothing but the time it takes depends on it.
+Where text is carried as dictionaries (:mod:`planner.physical.dictionaries`), windows get plain
+text. If a projection right in front of a window adds a rank to a value, only the best values are
+needed, so only these are decoded. This changes the time, not the result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WINDOWS = (PartialAggregate, WindowAggregate)
 
 
 def late_decode(builder: StageBuilder) -> None:
-    """Let the window aggregate of a source's stage have its ranked text undecoded."""
+    """Pass ranked text undecoded to the window aggregate of a source's stage."""
     if not builder.partitions:
         return
     payload = builder.partitions[0].spec.schema
@@ -51,7 +51,7 @@ def _with_ranked_text(
 
 
 def _undecoded(source: Evaluator | str, payload: pa.Schema) -> Evaluator | str:
-    """A value with its rank, the value as it is carried; anything else as it is."""
+    """Return a ranked value in the form in which it is carried; other columns unchanged."""
     if not isinstance(source, Call) or source.function != "ranked":
         return source
     rank, time, value = source.args

@@ -1,11 +1,11 @@
-"""Which sources need not sort their rows, as nothing behind them depends on the order.
+"""Finds sources that need not sort their rows, because no later operator depends on the order.
 
-A source reorders what comes out of order before anyone sees it. Where rows only pass filters and
-projections on their way into counts, sums of integers, extremes of integers and times, and values
-by rank, per window of points or per session, they are folded into their panes as they come
+A source sorts rows that are out of order. If rows only pass filters and projections into counts,
+sums of integers, extremes of integers and times, and values by rank, per window of points or per
+session, they can be added to their panes unsorted
 (:mod:`rvertex.operators.windows.panes.pane_aggregate`): the output is the same, item for item.
-
-Panes must not be much shorter than the source's disorder and its grid of CTIs, or many were open.
+Panes must not be much shorter than the source's disorder and its grid of CTIs, or too many would be
+open.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from planner.physical.stage_builder import StageBuilder
     from rvertex.sources.spec import SourceSpec
 
-#: So many panes long may the disorder be.
+#: The greatest delay of a source, in panes.
 _DELAY_PANES_MAX = 4
 
 
 def skip_sort(builder: StageBuilder) -> None:
-    """Let the source of the stage pass its rows on as they come, if that changes nothing."""
+    """Turn off sorting in the stage's source, if that does not change the output."""
     if not builder.partitions or any(node.codes for node in builder.nodes):
         return
     at = next((k for k, op in enumerate(builder.operators) if not _is_by_row(op)), None)

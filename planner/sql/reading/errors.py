@@ -1,4 +1,4 @@
-"""What is wrong with a text in SQL, and where."""
+"""Errors of a text in SQL, with their place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sql_type(name: str) -> str:
 
 @error_class
 class SqlError(InvalidPlanError):
-    """A statement that cannot be read, or that asks for what there is not.
+    """A statement that cannot be parsed, or that uses a feature or a name that does not exist.
 
     ``line`` and ``column`` count from 1; ``code`` is that line, ``width`` the characters to mark.
     """
