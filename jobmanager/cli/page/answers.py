@@ -64,7 +64,9 @@ def timeline_of(notices: Notices) -> list[dict[str, Any]]:
         text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
         if text:
             kind = type(notice).__name__
-            found.append({"at_us": at_us, "kind": kind, "text": text, "failure": kind in _FAILURES})
+            has_left = getattr(notice, "reason", "") == "stopped"  # a host, by itself
+            is_failure = kind in _FAILURES and not has_left
+            found.append({"at_us": at_us, "kind": kind, "text": text, "failure": is_failure})
     return found[-SENTENCES_MAX:]
 
 

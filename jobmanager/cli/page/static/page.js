@@ -1,42 +1,37 @@
 // The page: a list of jobs, and one job in tabs. All it shows comes from /api as JSON.
 
+import { changes, moments, why } from "./computed.js";
+import { bytes, findings, make, named, percent, precise, rate, rowTable, seconds, spark, table, time, watermark } from "./parts.js";
+import { ask, read, refusal } from "./server.js";
+
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const TABS = { "": "Overview", plan: "Plan", timeline: "What happened", logs: "Logs", output: "Output",
   table: "Current rows", at: "Any moment", late: "Late rows", dead_letters: "Dead letters",
   changes: "Savepoints and changes" };
+const OUTPUT_HEADS = ["output", "state", "watermark (UTC)", "behind", "held back by"];
 const SILENT_S = 8;
 // A column of more stages than this has small boxes.
 const COMPACT_ROWS = 12;
-const INFINITE = 9223372036854775807n;
+// Rows of an output that a view reads, at most.
+const ROWS = 200;
+const NO_ROWS = { output: "No rows yet.", table: "No row is valid now. The tab Output has all rows.",
+  late: "No late rows.", dead_letters: "No dead letters." };
+const CLOSED = ["finished", "failed", "cancelled", "stopped", "interrupted", "broken", "unknown"];
 let list = { jobs: [], unread: {}, can_change: false, trouble: "", bundle: {} };
-let shown = "", heard = 0;
+let shown = "", heard = 0, begin;
+// Resolved with the first list: only that says whether the page may change jobs.
+const begun = new Promise((resolve) => { begin = resolve; });
 const closed = new Set();
 
-// ---- talking to the server
-
-const token = () => sessionStorage.getItem("token") || "";
-
-async function ask(path, options = {}) {
-  const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
-  const answer = await fetch(path, { ...options, headers });
-  if (answer.status === 401) document.getElementById("sign-in").hidden = false;
-  return answer;
-}
-
-async function read(path) {
-  const answer = await ask(path);
-  const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
-  return found;
-}
+// ---- news from the server
 
 // fetch and not EventSource, which cannot send a token
 async function follow() {
   for (;;) {
     try {
       const answer = await ask("api/events");
-      if (!answer.ok) throw new Error((await answer.json()).error);
+      if (!answer.ok) throw new Error(refusal(answer, await answer.json()));
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";
       for (;;) {
@@ -48,6 +43,7 @@ async function follow() {
         if (events.length) {
           list = JSON.parse(events.at(-1).slice("data: ".length));
           heard = Date.now();
+          begin();
           tellConnection();
           await refresh();
         }
@@ -72,84 +68,27 @@ function tellConnection() {
     connection.className = "degraded";
     connection.textContent = `not live: no news from the server for ${silent} s`;
   } else if (heard) {
-    connection.textContent = `live, ${new Date(heard).toLocaleTimeString()}${list.export_trouble ? `; an export fails: ${list.export_trouble}` : ""}`;
+    connection.textContent = `live, ${time(heard * 1000).slice(11)} UTC${list.export_trouble ? `; an export fails: ${list.export_trouble}` : ""}`;
   }
 }
 
-// ---- making elements: text is always set as text
+// ---- the list of jobs
 
-function make(tag, attributes = {}, ...children) {
-  const space = ["svg", "g", "rect", "text", "path", "title", "polyline"].includes(tag);
-  const node = space ? document.createElementNS("http://www.w3.org/2000/svg", tag)
-    : document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (key === "click") node.addEventListener("click", value);
-    else if (value !== undefined && value !== false) node.setAttribute(key, value === true ? "" : value);
-  }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
-  return node;
-}
-
-function table(caption, heads, rows) {
-  const cell = (tag, value) => {
-    const isNumber = typeof value === "number";
-    const content = isNumber ? value.toLocaleString("en") : value ?? "";
-    return make(tag, isNumber ? { class: "number" } : {}, content);
-  };
-  const isNumber = heads.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === "number"));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    make("table", {}, make("caption", {}, `${caption} (${rows.length})`),
-      make("thead", {}, make("tr", {},
-        ...heads.map((head, i) => make("th", { scope: "col", class: isNumber[i] ? "number" : undefined }, head)))),
-      make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value) => cell("td", value)))))));
-}
-
-const time = (us) => us === null || us === undefined ? ""
-  : new Date(Number(us) / 1000).toISOString().replace("T", " ").slice(0, 19);
-const watermark = (us) => BigInt(us) >= INFINITE ? "the end"
-  : Math.abs(Number(us)) > 8e18 ? "the beginning" : time(us);
-const seconds = (s) => s === null || s === undefined ? "" : s < 120 ? `${s.toFixed(1)} s`
-  : s < 7200 ? `${Math.round(s / 60)} min` : `${Math.round(s / 3600)} h`;
-const bytes = (n) => n === null || n === undefined ? "" : `${(n / 2 ** 20).toFixed(1)} MiB`;
-
-function spark(looks, column, label) {
-  const points = looks.slice(1).map((look, i) =>
-    (look[column] - looks[i][column]) / Math.max((look[0] - looks[i][0]) / 1e6, 1e-3));
-  if (points.length < 2) return make("span", {}, "");
-  const most = Math.max(...points, 1);
-  const line = points.map((y, i) => `${(i * 120) / (points.length - 1)},${28 - (26 * y) / most}`).join(" ");
-  return make("svg", { width: 120, height: 30, role: "img", "aria-label": `${label}: ${Math.round(points.at(-1)).toLocaleString("en")} per s, at most ${Math.round(most).toLocaleString("en")}` },
-    make("polyline", { class: "spark", points: line }));
-}
-
-function rate(looks, column) {
-  if (looks.length < 2) return 0;
-  const first = looks.at(Math.max(-6, -looks.length)), last = looks.at(-1);
-  return Math.round((last[column] - first[column]) / Math.max((last[0] - first[0]) / 1e6, 1e-3));
-}
-
-function findings(rows) {
-  return make("ul", { class: "findings" }, ...rows.map((row) => make("li", { class: row.gravity },
-    make("p", {}, make("span", { class: `state ${row.gravity}` }, `${row.gravity}: `), row.what,
-      row.since_us ? ` (since ${time(row.since_us)} UTC)` : ""),
-    row.advice ? make("p", { class: "advice" }, row.advice) : null)));
-}
+// A failed job is always "degraded": that adds nothing.
+const stateOf = (job) => job.health === "ok" || job.state === "failed" ? job.state : `${job.state}, ${job.health}`;
 
 function later(summary, rows) {
   const remember = (event) => (event.target.open ? closed.delete(summary) : closed.add(summary));
   return rows.length ? make("details", { open: !closed.has(summary), ontoggle: remember }, make("summary", {}, `${summary} (${rows.length})`), findings(rows)) : null;
 }
 
-// ---- the list of jobs
-
 function showList() {
   if (!heard) return [make("p", {}, "Reading the jobs ...")];
-  const all = list.jobs.flatMap((job) => job.findings.map((row) => ({ ...row, what: `${job.name}: ${row.what}` })));
+  const all = list.jobs.flatMap((job) => named(job.findings, job, job.name, true));
   const needs = ["degraded", "waiting"].flatMap((gravity) => all.filter((row) => row.gravity === gravity));
   const jobs = list.jobs.map((job) => [
     make("a", { href: `#/${encodeURIComponent(job.name)}` }, job.name),
-    make("span", { class: `state ${job.health}` }, job.health === "ok" ? job.state : `${job.state}, ${job.health}`),
+    make("span", { class: `state ${job.health}` }, stateOf(job)),
     job.events_in ?? 0, job.events_out ?? 0, rate(job.looks, 1), spark(job.looks, 1, "events in"),
     job.late_events ?? 0, job.bad_rows ?? 0, job.restarts ?? 0]);
   const outputs = list.jobs.flatMap((job) => job.outputs.map((out) => [
@@ -159,12 +98,12 @@ function showList() {
   return [
     make("h2", {}, "What needs you"),
     needs.length ? findings(needs) : make("p", {}, list.jobs.length ? "Nothing: all jobs are well." : "There is no job in this folder."),
-    later("Worth knowing: rows that are missing, idle inputs, what failed in the last day", all.filter((row) => row.gravity === "note")),
-    ...Object.entries(list.unread).map(([path, why]) => make("p", { class: "waiting" }, `${path} cannot be looked into: ${why}`)),
+    later("Worth knowing: missing rows, idle inputs, failures of the last day", all.filter((row) => row.gravity === "note")),
+    ...Object.entries(list.unread).map(([path, why]) => make("p", { class: "waiting" }, `${path} cannot be read: ${why}`)),
     make("h2", {}, "Freshness"),
-    table("Outputs: event time reached, and how far it is behind", ["job", "output", "state", "watermark (UTC)", "behind", "held back by"], outputs),
+    table("Outputs: watermark, and how far it is behind the newest row", ["job", ...OUTPUT_HEADS], outputs),
     make("h2", {}, "Jobs"),
-    table("Jobs in this folder", ["job", "state", "events in", "out", "in per s", "events in per s, 1 min", "late", "bad", "restarts"], jobs)];
+    table("Jobs in this folder", ["job", "state", "events in", "out", "in per s", "in per s, 1 min", "late", "bad", "restarts"], jobs)];
 }
 
 // ---- one job
@@ -174,7 +113,7 @@ async function showJob(name, tab) {
   const tabs = make("nav", { class: "tabs", "aria-label": "Views of the job" },
     ...Object.entries(TABS).map(([key, title]) => make("a", {
       href: `#/${encodeURIComponent(name)}${key && `/${key}`}`, "aria-current": key === tab ? "page" : undefined }, title)));
-  const views = { "": overview, plan, timeline, logs, at: moments, changes };
+  const views = { "": overview, plan, timeline, logs, at: moments, changes: () => begun.then(() => changes(base, list.can_change)) };
   const stage = tab === "plan" && place().stage;
   const content = stage ? await stageDetail(base, name, stage)
     : views[tab] ? await views[tab](base, name) : await rows(base, tab, name);
@@ -182,8 +121,8 @@ async function showJob(name, tab) {
 }
 
 async function overview(base, name) {
-  const job = await read(base), found = job.findings;
-  const s = job.status;
+  const job = await read(base), s = job.status;
+  const found = named(job.findings, s, name), isOpen = !CLOSED.includes(s.state);
   const logs = (s.vertices ?? []).flatMap((v) => (v.logs ?? []).map((log) => [
     stageLink(name, v.stage), String(log.partition), log.state + (log.holds_back ? ", holds time back" : ""),
     log.lag_rows ?? "", seconds(log.lag_s), watermark(log.frontier_us)]));
@@ -193,15 +132,17 @@ async function overview(base, name) {
     h.memory ? bytes(h.memory.used_bytes) : "", h.memory ? bytes(h.memory.limit_bytes) : "",
     list.can_change && !h.cannot_drain ? make("button", { click: () => act(name, "drain", h.host) }, `Drain ${h.host}`) : ""]);
   return [
-    make("p", {}, make("span", { class: `state ${s.health}` }, `${s.state}, ${s.health}`),
-      s.error ? `: ${s.error}` : "", s.written_us ? ` (status of ${time(s.written_us)} UTC)` : ""),
+    make("p", {}, make("span", { class: `state ${s.health}` }, stateOf(s)),
+      s.error && !found.some((row) => row.what.includes(s.error)) ? `: ${s.error}` : "",
+      s.written_us ? ` (status of ${time(s.written_us)} UTC)` : ""),
     make("h3", {}, "Findings"),
     found.length ? findings(found) : make("p", {}, "Nothing is wrong."),
-    buttons(name, s.state),
-    make("h3", {}, "Rates"),
-    table("Per second, the last minutes", ["events in", "events in, plotted", "events out", "events out, plotted"], [[rate(job.looks, 1), spark(job.looks, 1, "events in"), rate(job.looks, 2), spark(job.looks, 2, "events out")]]),
+    buttons(name, isOpen),
+    make("h3", {}, isOpen ? "Now" : "At its end"),
+    ...(isOpen ? [table("Events per second, the last 5 min", ["direction", "now", "plotted"],
+      [["in", 1], ["out", 2]].map(([way, column]) => [way, rate(job.looks, column), spark(job.looks, column, `events ${way}`)]))] : []),
     ...(logs.length ? [table("Partitions of live inputs", ["stage", "partition", "state", "rows left", "age of the newest row", "time reached (UTC)"], logs)] : []),
-    table("Outputs", ["output", "state", "watermark (UTC)", "behind", "held back by"], job.outputs.map((out) => [out.output, out.state,
+    table("Outputs: watermark, and how far it is behind the newest row", OUTPUT_HEADS, job.outputs.map((out) => [out.output, out.state,
       out.watermark_us === undefined ? "" : watermark(out.watermark_us),
       out.lag_s !== undefined ? seconds(out.lag_s) : `${(out.lag_items ?? 0).toLocaleString("en")} items`, out.held_by])),
     table("Vertices", VERTEX_HEADS, vertices),
@@ -209,13 +150,18 @@ async function overview(base, name) {
     table("Hosts", ["host", "state", "machine", "pid", "memory", "limit", "drain"], hosts)];
 }
 
-const VERTEX_HEADS = ["vertex", "state", "host", "events in", "out", "in per s", "busy", "in user code", "watermark (UTC)", "lag", "state", "in memory", "restarts"];
-const percent = (share) => share === undefined ? "" : `${Math.round(100 * share)} %`;
+const VERTEX_HEADS = ["vertex", "state", "host", "events in", "out", "in per s", "busy", "in user code", "watermark (UTC)", "lag", "state size", "unflushed", "restarts"];
+
+// The last status of a job that has ended may still have its vertices as running.
+function vertexState(job, v) {
+  if (v.state !== "running" || !CLOSED.includes(job.status.state)) return v.state;
+  return (job.status.error ?? "").startsWith(`${v.vertex}: `) ? "failed" : "stopped";
+}
 
 function vertexRows(job, rows, name) {
   return rows.map((v) => {
     const share = job.shares[v.vertex] ?? {};
-    return [stageLink(name, v.stage, v.vertex), v.state + (v.blocked ? ", waits for its readers" : ""), v.host, v.events_in, v.events_out,
+    return [stageLink(name, v.stage, v.vertex), vertexState(job, v) + (v.blocked ? ", waits for its readers" : ""), v.host, v.events_in, v.events_out,
       Math.round(share.in_per_s ?? 0), percent(share.busy), percent(share.user), watermark(v.cti_us), seconds(v.cti_lag_s), bytes(v.state_bytes), bytes(v.tail_bytes), v.restarts];
   });
 }
@@ -224,19 +170,22 @@ function stageLink(name, stage, text = stage) {
   return make("a", { href: `#/${encodeURIComponent(name)}/plan/${encodeURIComponent(stage)}` }, text);
 }
 
-function buttons(name, state) {
-  const verbs = { savepoint: "Take a savepoint", stop: "Stop, keep the state", finish: "Finish: end its sources", rescale: "Rescale", cancel: "Cancel", retry: "Retry deliveries" };
-  const isOpen = !["finished", "failed", "cancelled", "stopped", "interrupted", "broken", "unknown"].includes(state);
+const VERBS = { savepoint: "Take a savepoint", stop: "Stop, keep the state", finish: "End the sources", rescale: "Rescale", cancel: "Cancel", retry: "Retry deliveries" };
+const EFFECTS = { stop: "The job stops and keeps its state. jobmanager resume continues exactly there.",
+  finish: "Its sources end, open windows close, and the job finishes.",
+  cancel: "The job ends at once. Durable data stays, and jobmanager resume can continue it." };
+
+function buttons(name, isOpen) {
   if (!isOpen) return null;
   if (!list.can_change) return make("p", { class: "note" }, "This page only shows: serve it with --token-file to change jobs from it.");
-  return make("div", { class: "buttons" }, ...Object.entries(verbs).map(([verb, title]) =>
+  return make("div", { class: "buttons" }, ...Object.entries(VERBS).map(([verb, title]) =>
     make("button", { click: () => act(name, verb) }, title)));
 }
 
 async function act(name, verb, host = "") {
   const dialog = document.getElementById("confirm");
   const number = document.getElementById("number"), isRescale = verb === "rescale";
-  document.getElementById("question").textContent = `${verb} ${host || name}?`;
+  document.getElementById("question").textContent = `${host || name}: ${(VERBS[verb] ?? verb).toLowerCase()}? ${EFFECTS[verb] ?? ""}`;
   number.hidden = !isRescale;
   dialog.showModal();
   await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
@@ -246,7 +195,7 @@ async function act(name, verb, host = "") {
   told.textContent = `${verb} ${host || name}: requested`;
   const answer = await ask(`api/jobs/${encodeURIComponent(name)}/${verb}?${asked}${encodeURIComponent(host)}`, { method: "POST" });
   const found = await answer.json();
-  told.textContent = `${verb} ${host || name}: ${answer.ok ? found.requested : found.error}`;
+  told.textContent = `${verb} ${host || name}: ${answer.ok ? found.requested : refusal(answer, found)}`;
 }
 
 async function plan(base, name) {
@@ -254,7 +203,7 @@ async function plan(base, name) {
   const by = {};
   for (const v of job.status.vertices ?? []) (by[v.stage] ??= []).push(v);
   const isWide = Math.max(...found.stages.map((s) => s.row)) >= COMPACT_ROWS;
-  const W = 216, H = isWide ? 32 : 112, GAP = 90, at = {};
+  const W = 240, H = isWide ? 32 : 112, GAP = 90, at = {};
   for (const s of found.stages) at[s.stage] = [s.column * (W + GAP) + 8, s.row * (H + (isWide ? 6 : 22)) + 8];
   const width = Math.max(...found.stages.map((s) => at[s.stage][0] + W)) + 8;
   const height = Math.max(...found.stages.map((s) => at[s.stage][1] + H)) + 8;
@@ -270,7 +219,7 @@ async function plan(base, name) {
     const lag = Math.max(...rows.map((v) => v.cti_lag_s ?? 0), 0);
     const total = (key) => rows.reduce((sum, v) => sum + (v[key] ?? 0), 0);
     const busy = Math.max(...rows.map((v) => share(v, "busy")), 0);
-    const kind = rows.some((v) => ["failed", "lost"].includes(v.state)) ? "bad" : rows.some((v) => v.blocked) || total("tail_bytes") > 2 ** 25 ? "late" : busy > 0.8 ? "hot" : rows.some((v) => v.state === "running") ? "busy" : "";
+    const kind = rows.some((v) => ["failed", "lost"].includes(vertexState(job, v))) ? "bad" : rows.some((v) => v.blocked) || total("tail_bytes") > 2 ** 25 ? "late" : busy > 0.8 ? "hot" : rows.some((v) => vertexState(job, v) === "running") ? "busy" : "";
     const least = rows.length ? rows.reduce((a, v) => (v.cti_us < a.cti_us ? v : a)).cti_us : undefined;
     const lines = [`${s.stage}${s.parallelism > 1 ? `, ${s.parallelism} vertices` : ""}`, (s.operators[0] ?? "").slice(0, 30),
       `${total("events_in").toLocaleString("en")} in, ${total("events_out").toLocaleString("en")} out`,
@@ -282,7 +231,7 @@ async function plan(base, name) {
       ...lines.map((line, i) => make("text", { x: x + 10, y: y + 20 + i * 20, class: i === 1 ? "soft" : "" }, line)));
   });
   return [
-    make("p", { class: "note" }, "Green: it runs. Blue: it is busy all the time. Orange: it waits for its readers. Red: it failed."),
+    make("p", { class: "note" }, "Green: running. Blue: busy all the time. Orange: waits for its readers. Red: failed. Grey: ended."),
     make("div", { class: "scroll drawing", tabindex: "0", role: "region", "aria-label": "The plan, drawn" },
       make("svg", { width, height, role: "img", "aria-label": "The plan: stages from inputs to the output; the table below says the same" }, ...edges, ...stages)),
     table("Stages", ["stage", "vertices", "after", "does"], found.stages.map((s) =>
@@ -300,7 +249,7 @@ async function stageDetail(base, name, stage) {
   return [make("h3", {}, `Stage ${stage}`),
     make("p", {}, s.after.length ? `It reads ${s.after.join(", ")}.` : "It reads an input."),
     make("ol", {}, ...s.operators.map((line) => make("li", {}, make("code", {}, line)))),
-    ...(about.length ? [make("h4", {}, "Findings"), findings(about)] : []),
+    ...(about.length ? [make("h4", {}, "Findings"), findings(named(about, job.status, name))] : []),
     list.can_change ? make("button", { click: () => act(name, "rescale", stage) }, `Rescale ${stage}`) : "",
     table("Vertices", VERTEX_HEADS, vertexRows(job, rows, name)),
     ...(functions.length ? [table("User code, sampled", ["vertex", "function", "time in it", "time of the vertex"], functions)] : []),
@@ -323,116 +272,24 @@ async function logs(base) {
       row.detail ? make("details", {}, make("summary", {}, row.text), make("pre", {}, row.detail)) : row.text]))];
 }
 
-function rowTable(title, found, last) {
-  const heads = Object.keys(found[0]);
-  return table(title, last ? [...heads, last.head] : heads, found.map((row, i) => [...heads.map((head) => row[head]), ...(last ? [last.cell(i)] : [])]));
-}
-
 async function rows(base, kind, name, output = place().stage) {
-  const { rows: found, conditions, outputs } = await read(`${base}/rows/${kind}?n=200&output=${encodeURIComponent(output)}`);
+  const { rows: found, conditions, outputs } = await read(`${base}/rows/${kind}?n=${ROWS}&output=${encodeURIComponent(output)}`);
   const others = outputs.length > 1 ? make("nav", { class: "tabs", "aria-label": "Outputs, sources or deliveries of the job" },
     ...outputs.map((one, i) => make("a", { href: `#/${encodeURIComponent(name)}/${kind}/${encodeURIComponent(one)}`, "aria-current": one === output || (!output && !i) ? "page" : undefined }, one))) : null;
-  if (!found.length) return [others, make("p", {}, "There are no such rows.")];
+  if (!found.length) return [others, make("p", {}, NO_ROWS[kind])];
   const answer = make("section", { "aria-live": "polite" });
   const ask = (i) => make("button", { click: () => why(base, conditions[i], answer) }, "Why?");
   const can = conditions.length > 0 && !Object.keys(list.bundle ?? {}).length;
   const curve = kind !== "late" ? [] : (await read(base)).findings.filter((row) => row.kind === "late rows");
   return [others, ...(curve.length ? [findings(curve)] : []), answer,
-    rowTable(`${TABS[kind]}, the first 200`, found, can ? { head: "why", cell: ask } : null)];
+    ...(kind === "late" ? [make("p", { class: "note" }, "_vs to _ve: when the row is valid. _frontier: the watermark of the source when the row came. All in UTC.")] : []),
+    rowTable(TABS[kind], kind === "late" ? found.map(readable) : found, can ? { head: "why", cell: ask } : null, ROWS)];
 }
 
-async function why(base, condition, answer) {
-  answer.replaceChildren(make("p", {}, `Computing why the row with ${condition} is there ...`));
-  answer.scrollIntoView({ block: "start" });
-  try {
-    const found = await read(`${base}/why?row=${encodeURIComponent(condition)}`);
-    const text = (row) => Object.fromEntries(Object.entries(row).map(([k, v]) => [k, typeof v === "string" ? v : JSON.stringify(v)]));
-    answer.replaceChildren(make("h3", {}, "Why this row"), rowTable("The row", [text(found.row)]),
-      ...Object.entries(found.inputs).map(([vertex, rows]) => rowTable(`Input rows of ${vertex} that make it`, rows.map(text))),
-      table("Its way", ["vertex", "events in", "events out"], found.stages),
-      make("p", {}, found.smallest ? "These rows alone give the row. Without any one of them it is missing." : "These rows alone give the row; fewer may do."),
-      make("p", {}, make("button", { click: (event) => save(`${base}/capsule.zip?row=${encodeURIComponent(condition)}`, event.target) }, "Save as a capsule"),
-        " with its input, plan and code. To open it anywhere: ", make("code", {}, "jobmanager replay capsule.zip --trust")),
-      make("p", { class: "note" }, "In a terminal: ", make("code", {}, `jobmanager why ROOT --row "${condition.replaceAll('"', "")}"`)));
-  } catch (error) {
-    answer.replaceChildren(make("p", { class: "waiting" }, error.message));
-  }
-}
-
-// fetch and not a plain link, which cannot send a token
-async function save(path, button) {
-  button.textContent = "Computing ...";
-  const answer = await ask(path);
-  if (!answer.ok) return button.replaceWith((await answer.json()).error);
-  const href = URL.createObjectURL(await answer.blob());
-  const link = make("a", { href, download: "capsule.zip" }, "capsule.zip");
-  button.replaceWith(link);
-  return link.click();
-}
-
-async function moments(base) {
-  const [range, drawn] = await Promise.all([read(`${base}/moments`), read(`${base}/plan`)]);
-  if (range.from_us === null) return [make("p", {}, "The answer has no rows yet.")];
-  const span = range.until_us - range.from_us;
-  const stamp = (us) => new Date(us / 1000).toISOString().slice(0, 23);
-  const answer = make("section", { "aria-live": "polite" });
-  const moment = make("input", { id: "moment", type: "text", value: stamp(range.from_us + span / 2), size: 26 });
-  const slide = (event) => { moment.value = stamp(range.from_us + (span * event.target.value) / 1000); };
-  const slider = make("input", { id: "slider", type: "range", min: 0, max: 1000, value: 500, oninput: slide });
-  const what = make("select", { id: "what" }, ...range.outputs.map((one) => make("option", { value: `output ${one}` }, range.outputs.length > 1 ? `rows of ${one} that are valid then` : "rows of the answer that are valid then")),
-    ...drawn.stages.map((s) => make("option", { value: `stage ${s.stage}` }, `state of ${s.stage}`)));
-  const compute = async (event) => {
-    event.preventDefault();
-    answer.replaceChildren(make("p", {}, "Computing ..."));
-    try {
-      const [kind, one] = [what.value.slice(0, what.value.indexOf(" ")), what.value.slice(what.value.indexOf(" ") + 1)];
-      const us = Math.round(Date.parse(`${moment.value}Z`) * 1000);
-      if (Number.isNaN(us)) throw new Error(`${moment.value} is no time`);
-      const { rows: found } = await read(`${base}/at?us=${us}&${kind}=${encodeURIComponent(one)}`);
-      const title = `${what.selectedOptions[0].textContent}, at ${moment.value} UTC`;
-      answer.replaceChildren(...groups(found).map(([name, rows]) => rowTable(name ? `${title}: ${name}` : title, rows)), found.length ? "" : make("p", {}, `${title}: nothing.`));
-    } catch (error) {
-      answer.replaceChildren(make("p", { class: "waiting" }, error.message));
-    }
-  };
-  return [make("p", {}, `Any moment from ${time(range.from_us)} to ${time(range.until_us)} UTC can be computed again from what the job keeps.`),
-    make("form", { class: "moment", onsubmit: compute },
-      make("label", { for: "slider" }, "Move in time"), slider,
-      make("label", { for: "moment" }, "Event time (UTC)"), moment,
-      make("label", { for: "what" }, "Show"), what, make("button", {}, "Compute")), answer];
-}
-
-function groups(found) {
-  const by = new Map();
-  for (const { _table: name = "", ...row } of found) by.set(name, [...(by.get(name) ?? []), row]);
-  return [...by];
-}
-
-async function changes(base, name) {
-  const [saved, job] = await Promise.all([read(`${base}/savepoints`), read(base)]);
-  const answer = make("section", { "aria-live": "polite" });
-  const file = make("input", { id: "file", type: "text", size: 40, placeholder: "new_query.py" });
-  const compare = async (event) => {
-    event.preventDefault();
-    answer.replaceChildren(make("p", {}, "Comparing ..."));
-    const asked = await ask(`${base}/compare?file=${encodeURIComponent(file.value)}`, { method: "POST" });
-    const found = await asked.json();
-    if (!asked.ok) return answer.replaceChildren(make("p", { class: "waiting" }, found.error));
-    const lost = found.stages.filter((row) => !["kept", "converted", "started"].includes(row.verdict));
-    return answer.replaceChildren(
-      make("p", { class: "state" }, found.refused.length ? "This deployment is refused." : lost.length ? `${lost.length} stages would lose their state.` : "Every stage keeps its state."),
-      ...(found.refused.length ? [findings(found.refused.map((what) => ({ gravity: "degraded", what })))] : []),
-      table("What a deployment would change", ["stage", "was", "its state is", "why"], found.stages.map((row) => [row.stage, row.former, row.verdict, row.reason])),
-      make("p", { class: "note" }, "To deploy it: ", make("code", {}, `jobmanager deploy ${file.value} ROOT --approve ${found.hash}`)));
-  };
-  const form = make("form", { class: "moment", onsubmit: compare }, make("label", { for: "file" }, "File of the new query, on the server"), file, make("button", {}, "Compare"));
-  const open = job.status.change;
-  return [open ? findings([{ gravity: "waiting", what: `a ${open.kind} is requested and not done` }]) : null,
-    make("h3", {}, "Savepoints"),
-    saved.length ? table("Savepoints, the oldest first", ["name", "event time (UTC)", "taken (UTC)", "generation", "vertices", "plan"], saved.map((row) =>
-      [row.name, watermark(row.time_us), time(row.created_us), row.generation, row.vertices, row.plan_hash.slice(0, 12)])) : make("p", {}, "There is none: jobmanager savepoint ROOT takes one."),
-    make("h3", {}, "What would a deployment change?"),
-    list.can_change ? form : make("p", { class: "note" }, "To compare a new query here, serve the page with --token-file: it runs that file. In a terminal: jobmanager deploy NEW.py ROOT --dry-run"), answer];
+// Late rows have their times as microseconds.
+function readable(row) {
+  const times = Object.fromEntries(["_vs", "_ve", "_frontier"].filter((key) => /^-?\d+$/.test(row[key] ?? "")).map((key) => [key, precise(row[key])]));
+  return { ...row, ...times };
 }
 
 // ---- which view is shown
@@ -470,7 +327,8 @@ document.getElementById("sign-in").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("token", document.getElementById("token").value);
   event.target.hidden = true;
-  refresh(true);
+  // Keep the entries of a form: only a view that could not be read is read again.
+  if (!document.querySelector("main form")) refresh(true);
 });
 addEventListener("hashchange", () => refresh(true));
 setInterval(tellConnection, 1000);

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jobmanager.cli.page.answers import timeline_of
 from jobmanager.cli.page.doctor import Case, findings
 from jobmanager.state import messages as own
 from rvertex import messages as sent
@@ -287,6 +288,11 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
 )
 def test_nothing_is_found_in_a_healthy_job(case: Case) -> None:
     assert findings(case) == []
+
+
+def test_a_host_that_stops_is_no_failure_in_the_timeline() -> None:
+    notices: list[Any] = [(1, own.HostLost("h0.0", "killed")), (2, own.HostLost("h0.0", "stopped"))]
+    assert [row["failure"] for row in timeline_of(notices)] == [True, False]
 
 
 def test_the_gravest_comes_first() -> None:

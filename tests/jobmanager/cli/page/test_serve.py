@@ -128,11 +128,11 @@ def test_a_browser_shows_every_view(served: Served) -> None:
             "counts/timeline": "the job begins with",
             "counts/logs": "checkpoint",
             "counts/output": "Why?",
-            "counts/table": "There are no such rows",
+            "counts/table": "No row is valid now",
             "counts/at": "Any moment from 2026-01-01 00:00:00",
             "counts/late": "_frontier",
             "counts/dead_letters": "not an ISO-8601 time",
-            "counts/changes": "There is none: jobmanager savepoint ROOT takes one",
+            "counts/changes": "No savepoint yet. To take one: jobmanager savepoint",
         }
         for view, words in views.items():
             page.goto(f"{served.url}/#/{view}")
