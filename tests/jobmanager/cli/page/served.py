@@ -60,7 +60,8 @@ class Served:
 
     def close(self) -> None:
         os.kill(self.process.pid, signal.SIGTERM)
-        assert self.process.wait(WAIT_S) == 0
+        code = self.process.wait(WAIT_S)
+        assert code == 0, code
         assert self.process.stdout is not None
         self.process.stdout.close()
 
