@@ -6,16 +6,16 @@ from rstream.errors import IntegrityError, OperatingError, UsageError, error_cla
 
 
 class LateRowsWarning(UserWarning):
-    """Rows of a source were late, so that they are not in the answer as they were."""
+    """Rows of a source were late, so the result does not have them, or not with their times."""
 
 
 class BadRowsWarning(UserWarning):
-    """Rows of a source could not be read as events, so that they are not in the answer."""
+    """Rows of a source could not be read as events, so the result does not have them."""
 
 
 @error_class
 class JobExistsError(UsageError):
-    """The root already holds a job. ``note``: what else is to be known of it, or empty."""
+    """The root already holds a job. ``note``: a further sentence about that job, or empty."""
 
     root: str
     state: str
@@ -55,7 +55,7 @@ class NoJobError(UsageError):
 
 @error_class
 class BeginningDeletedError(UsageError):
-    """The rows that are alive follow from a whole output, and retention has deleted a part."""
+    """The current rows need the whole output, and retention has deleted a part of it."""
 
     stream: str
     first_seq: int
@@ -68,7 +68,7 @@ class BeginningDeletedError(UsageError):
 
 @error_class
 class CannotListError(UsageError):
-    """A folder in which jobs are to be looked for cannot be looked into."""
+    """The folder of jobs cannot be read."""
 
     folder: str
     reason: str
@@ -78,7 +78,7 @@ class CannotListError(UsageError):
 
 @error_class
 class NoDeliveryError(UsageError):
-    """Nothing says where the output is to be delivered, or there is none yet."""
+    """There is nothing to deliver: the job has not begun, or no destination is named."""
 
     root: str
 
@@ -90,7 +90,7 @@ class NoDeliveryError(UsageError):
 
 @error_class
 class JobFormatError(UsageError):
-    """Another version began the job, and stored it otherwise."""
+    """Another version of StreamScope stored the job, in a format that this one cannot read."""
 
     root: str
     found: int
@@ -106,7 +106,7 @@ class JobFormatError(UsageError):
 
 @error_class
 class BrokenFileError(IntegrityError):
-    """A file of a root that the job cannot go on without is gone, or not what was written."""
+    """A file of a root that the job needs is missing, or its bytes have changed."""
 
     path: str
     reason: str
@@ -121,7 +121,7 @@ class BrokenFileError(IntegrityError):
 
 @error_class
 class UntrustedRootError(UsageError):
-    """Somebody else may have written the pickles of a root, which are programs."""
+    """Another user may have written the pickles of a root, which are programs."""
 
     root: str
     reason: str
@@ -149,7 +149,7 @@ class InputsChangedError(IntegrityError):
 class OutputTakenError(UsageError):
     """The output path holds the output of another job, which may still be writing it.
 
-    An empty ``job``: it holds files that no job has claimed.
+    An empty ``job``: the path holds files that no job has claimed.
     """
 
     path: str
@@ -165,7 +165,7 @@ class OutputTakenError(UsageError):
 
 @error_class
 class BrokenClaimError(UsageError):
-    """The file that says whose output a folder holds is broken or gone."""
+    """The file that names the job of an output folder is broken or missing."""
 
     path: str
     reason: str
@@ -198,7 +198,10 @@ class JobFailedError(OperatingError):
 
 
 def as_job_failure(job: str, crash: BaseException) -> BaseException:
-    """What ended a job manager, as its caller must take it: what the outside did can be resumed."""
+    """Return the exception to raise for ``crash``, which ended a job manager.
+
+    An :class:`OperatingError` becomes a :class:`JobFailedError`, because the job can be resumed.
+    """
     if isinstance(crash, OperatingError) and not isinstance(crash, JobFailedError):
         return JobFailedError(job, f"{crash} (jobmanager resume continues it)")
     return crash
@@ -206,7 +209,7 @@ def as_job_failure(job: str, crash: BaseException) -> BaseException:
 
 @error_class
 class NotFinishedError(UsageError):
-    """Only the output of a finished job is whole."""
+    """The job has not finished, so its output is not complete."""
 
     root: str
     state: str
@@ -216,7 +219,7 @@ class NotFinishedError(UsageError):
 
 @error_class
 class DamagedOutputError(IntegrityError):
-    """Files of a finished job's output are not what was written."""
+    """Files of a finished job's output are missing, or their bytes have changed."""
 
     root: str
     damages: str
@@ -229,7 +232,7 @@ class DamagedOutputError(IntegrityError):
 
 @error_class
 class NotDeterministicError(IntegrityError):
-    """Two snapshots of one vertex are incomparable."""
+    """Two checkpoints of one vertex contradict each other, so it is not deterministic."""
 
     vertex: str
     one: str
@@ -266,7 +269,7 @@ class CannotDrainError(UsageError):
 
 @error_class
 class NotRunningError(UsageError):
-    """There is a job, but it does not run."""
+    """The root holds a job that is not running."""
 
     root: str
     state: str
@@ -277,7 +280,7 @@ class NotRunningError(UsageError):
 
 @error_class
 class NoJobManagerError(UsageError):
-    """Something is asked of a job whose job manager is gone."""
+    """A request to a running job whose job manager has died. ``what``: the request."""
 
     root: str
     since: str
@@ -291,7 +294,7 @@ class NoJobManagerError(UsageError):
 
 @error_class
 class CannotFinishError(UsageError):
-    """A job whose sources cannot be told to end."""
+    """The job has a source that no request can end."""
 
     root: str
     reason: str
@@ -301,7 +304,7 @@ class CannotFinishError(UsageError):
 
 @error_class
 class CannotPublishError(UsageError):
-    """A complete answer cannot be put into a folder."""
+    """A complete result cannot be published into a folder."""
 
     path: str
     reason: str
@@ -322,7 +325,7 @@ class NoSuchVertexError(UsageError):
 
 @error_class
 class NotContinuedError(UsageError):
-    """A job that was not begun as one that is continued."""
+    """``run(continue_=True)`` on a job that did not start with it."""
 
     root: str
 
@@ -346,7 +349,7 @@ class DaysOverError(UsageError):
 
 @error_class
 class TypesChangedError(UsageError):
-    """A job is continued whose query reads columns that have other types by now."""
+    """The types of columns that a continued job reads have changed since its start."""
 
     root: str
     path: str
@@ -364,7 +367,7 @@ class TypesChangedError(UsageError):
 
 @error_class
 class QueryChangedError(UsageError):
-    """The query of a job that is continued is not the one it was begun with."""
+    """The query of a continued job differs from the one that it started with."""
 
     root: str
     change: str

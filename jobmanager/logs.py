@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line, quiet unless asked for.
+"""Structured logs: one JSON object a line, warnings only unless configured to be verbose.
 
-They go to standard error. With :data:`LOG_FILE` in the environment they go to that file, which
-rotates, so that a job that runs for months fills no disk with them.
+Logs go to standard error. With :data:`LOG_FILE` in the environment they go to that file instead.
+The file rotates, so a job that runs for months does not fill the disk.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rvertex.messages import VertexFailed
 LOG_FILE = "STREAMSCOPE_LOG_FILE"
 #: The logger of librdkafka's messages.
 CLIENT = "rvertex.sinks.kafka.client"
-#: It is begun anew when it is so long, and so many former ones are kept.
+#: Size at which the log file rotates, and how many former files are kept.
 LOG_BYTES_MAX = 16 << 20
 LOG_FILES_MAX = 4
 #: Seconds before an equal message of librdkafka is logged again, and how many are remembered.
 REPEAT_S_MIN, REPEATED_MAX = 30.0, 1_000
-#: What differs between equal messages: the client's number, and how long something took.
+#: Text that may differ between messages that count as equal: the client's number, a duration.
 _VARYING = re.compile(r"rdkafka#\w+-\d+|\d+ ?ms")
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level, logger, message, and whatever ``extra`` carried."""
+    """Formats a record as JSON: time, level, logger, message, and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of JSON."""
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 class Repeated(logging.Filter):
     """Drops a record that is equal to a recent one.
 
-    librdkafka reports a broker that is away some twenty times a second.
+    librdkafka reports an unreachable broker about twenty times a second.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Repeated(logging.Filter):
 
 
 def note(logger: logging.Logger, notice: object) -> None:
-    """Log a notice: as a warning what a user must know though the job goes on."""
+    """Log a notice, as a warning if a user must know of it although the job continues."""
     if isinstance(notice, VertexFailed) and notice.family == "checkpoint":
         logger.warning(
             "vertex %s cannot start where it should: %s; it starts from an older checkpoint, or "

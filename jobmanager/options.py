@@ -1,4 +1,4 @@
-"""The options of a run, besides where it runs: how it recovers, checks and keeps data.
+"""The options of a run, except its root and its executor: recovery, checks and retention.
 
 ``RunOptions`` declares each option once: its type, its line of help, how it is checked, and the
 limit that it sets. The command, ``streamscope.toml``, :func:`jobmanager.run` and ``docs/cli.md``
@@ -39,11 +39,12 @@ class Option:
     """One option of a run."""
 
     help: str
-    #: Its value as ``job.json`` keeps it; called with the value and the name.
+    #: Validates the value and returns it as ``job.json`` stores it. Arguments: value, option name.
     check: Callable[[Any, str], Any] = lambda value, name: value
-    #: The configuration with that value. By default the option changes the plan.
+    #: Returns the configuration with that value. By default unchanged: the option is then one
+    #: that changes the plan.
     apply: Apply = lambda config, value: config
-    #: On the command line: the type, the placeholder of the value, the flags if they are unusual.
+    #: On the command line: the type, the placeholder of the value, flags if not ``--NAME``.
     kind: object = str
     metavar: str | None = None
     flags: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class Option:
 
 
 def _host(name: str, scale: float = 1) -> Apply:
-    """Set a limit of hosts."""
+    """Return a function that sets the host limit ``name`` to the option's value / ``scale``."""
 
     def apply(config: JobConfig, value: Any) -> JobConfig:
         limit = value if scale == 1 else value / scale
@@ -61,7 +62,7 @@ def _host(name: str, scale: float = 1) -> Apply:
 
 
 def _job(**values: Callable[[Any], Any]) -> Apply:
-    """Set limits of the job, each computed from the value."""
+    """Return a function that sets limits of the job, each computed from the option's value."""
     return lambda config, value: replace(config, **{name: of(value) for name, of in values.items()})
 
 
@@ -94,7 +95,7 @@ def _side_retention(given: Duration, name: str) -> Duration:
 
 
 def _kept_us(recorded: int | str) -> int:
-    """How long data is kept, us; 0: until it is delivered."""
+    """Convert a recorded duration to us: how long data is kept; 0: until it is delivered."""
     if recorded == ALL:
         return KEEP_ALL
     return 0 if recorded == DELIVERED else int(recorded)
@@ -117,9 +118,9 @@ STRATEGIES = typing.get_args(_Chosen)
 
 
 class RunOptions(TypedDict, total=False):
-    """The options; one that is missing or None is as the query or the configuration has it."""
+    """The options. The query or the configuration decides a missing option or None."""
 
-    #: A vertex that is not deterministic stays strong.
+    #: A vertex that is not deterministic keeps the strategy ``strong``.
     recovery: Annotated[
         Strategy | None,
         Option("Recovery of every vertex; default: the query's own.", _strategy, kind=_Chosen),
@@ -213,7 +214,7 @@ class RunOptions(TypedDict, total=False):
             flags=("--compact-output/--no-compact-output",),
         ),
     ]
-    #: Channels are then flushed, from the job's beginning on.
+    #: All channels become durable (flushed to files), from the start of the job.
     verify: Annotated[
         bool | None,
         Option(
@@ -223,7 +224,7 @@ class RunOptions(TypedDict, total=False):
             flags=("--verify",),
         ),
     ]
-    #: False: a loss of power may cost data that was announced as durable.
+    #: False: a power failure may lose data that was reported as durable.
     fsync: Annotated[
         bool | None,
         Option(
@@ -255,7 +256,8 @@ class RunOptions(TypedDict, total=False):
     ]
 
 
-#: The options by name. ``applied`` goes through them in this order: ``side_retention`` is last.
+#: The options by name. ``applied`` applies them in this order. ``side_retention`` comes after
+#: ``retention``, which sets the same limit, so its value wins.
 OPTIONS: dict[str, Option] = {
     name: typing.get_args(hint)[1]
     for name, hint in typing.get_type_hints(RunOptions, include_extras=True).items()
@@ -263,7 +265,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def recorded(options: RunOptions) -> RunOptions:
-    """The options as ``job.json`` keeps them: checked, only JSON types.
+    """Check the options and return them as ``job.json`` stores them, in JSON types only.
 
     Raises:
         UsageError: an option does not exist, or its value is not valid.
@@ -281,10 +283,10 @@ def recorded(options: RunOptions) -> RunOptions:
 
 
 def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
-    """What was recorded, and over it what is said now.
+    """Return the recorded options, overridden by those of this call.
 
     Raises:
-        UsageError: a job that has begun cannot change an option.
+        UsageError: an option that cannot change after the job's start has another value.
     """
     said = {name: value for name, value in now.items() if value is not None}
     if said.get("shared_root") not in (None, bool(before.get("shared_root"))):
@@ -296,7 +298,7 @@ def merged(before: Mapping[str, object], now: RunOptions) -> RunOptions:
 
 
 def applied(config: JobConfig, options: RunOptions) -> JobConfig:
-    """The configuration of a run with these options."""
+    """Return the configuration with these options."""
     known = recorded(options)
     for name, option in OPTIONS.items():
         value = known.get(name)
@@ -306,14 +308,14 @@ def applied(config: JobConfig, options: RunOptions) -> JobConfig:
 
 
 def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobConfig:
-    """The configuration with what follows from the plan.
+    """Return the configuration with the limits that depend on the plan.
 
-    An output folder that the user has named is for other systems, which may take a new file for
-    new rows: unless he says so, it is not compacted.
+    Other systems read an output folder that the user has named. They may mistake a compacted file
+    for new rows, so such a folder is compacted only if ``compact_output`` is set.
 
     Raises:
-        UsageError: the output is to be kept until it is delivered, and nothing delivers it; or it
-            is to be put into a folder as a whole.
+        UsageError: ``retention`` keeps the output until it is delivered, but the plan has no
+            delivery, or publishes the complete output into a folder.
     """
     if config.retention_us != KEEP_ALL and plan.publishing is not None:
         raise UsageError(
@@ -335,10 +337,10 @@ def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobC
 def configured(
     config: JobConfig, parallelism: Parallelism | None, hosts: int | None, paced: float | None
 ) -> JobConfig:
-    """The configuration with what is said of where and how fast a job runs.
+    """Return the configuration with a parallelism, a number of hosts and a pace of the input.
 
     Raises:
-        UsageError: a number cannot be.
+        UsageError: a number is out of its range.
     """
     if parallelism not in (None, "auto") and (isinstance(parallelism, str) or parallelism < 1):
         raise UsageError(f"parallelism must be at least 1, or 'auto', not {parallelism}")
@@ -357,25 +359,25 @@ def configured(
 
 
 def planned(plan: PhysicalPlan, options: RunOptions, *, is_new: bool) -> PhysicalPlan:
-    """The plan with these options; channels of a job that has begun stay as they are.
+    """Return the plan with these options. Channels of a job that has started do not change.
 
     Raises:
-        UsageError: a vertex cannot be recovered so.
+        UsageError: a vertex cannot use the recovery strategy.
     """
     plan = recovered_with(plan, options.get("recovery"), options.get("replicas"))
     return with_durable_channels(plan) if is_new and options.get("verify") else plan
 
 
 def replicas_max(plan: PhysicalPlan) -> int:
-    """How many hosts the plan needs at least."""
+    """Return the minimum number of hosts: the largest number of replicas of a vertex."""
     return max(vertex.recovery.replicas for vertex in plan.vertices)
 
 
 def check_hosts(plan: PhysicalPlan, hosts: int) -> None:
-    """Every replica of a vertex needs a host of its own.
+    """Check that every replica of a vertex can have its own host.
 
     Raises:
-        UsageError: there are too few.
+        UsageError: the job has too few hosts.
     """
     if hosts < replicas_max(plan):
         raise UsageError(

@@ -1,14 +1,14 @@
-"""Spark's Python daemon with this project's imports done: workers are forked ready to run.
+"""Spark's Python daemon, with this project's modules imported before it forks workers.
 
 Spark starts ``python -m <spark.python.daemon.module>`` once per executor and forks a worker from it
-for every task. Importing before the fork makes a host start in milliseconds instead of a second,
-which is most of the time that recovery after a lost worker takes, and shares the libraries' memory.
-Nothing imported here may start a thread or open a connection.
+for every task. With the imports before the fork, a host starts in milliseconds instead of a second.
+That second is most of the recovery time after a lost worker. The workers also share the libraries'
+memory. Modules imported here must not start a thread or open a connection.
 
-What is there before the fork is taken out of the garbage collector's sight: Spark has each worker
-collect all its garbage after every task, which took five times as long as a small task itself.
-A thread of a worker that waits for the interpreter has it after :data:`SWITCH_S`: flushes and lines
-to other hosts run beside the steps of vertices, and neither should wait as long as a step takes.
+Objects that exist before the fork are frozen, so the garbage collector skips them. Spark makes each
+worker collect all garbage after every task, which took five times as long as a small task itself.
+A thread that waits for the interpreter lock gets it after :data:`SWITCH_S`. Flushes and connections
+to other hosts run beside the steps of vertices, and should not wait until a step ends.
 """
 
 import gc
@@ -32,7 +32,7 @@ __all__ = ["manager", "pandas", "planner", "pyarrow", "pyspark", "rvertex"]
 open_store(os.getcwd())  # loads the local file system's module
 gc.collect()
 gc.freeze()
-#: Python's own choice, 5 ms, is longer than most steps.
+#: Python's default, 5 ms, is longer than most steps.
 SWITCH_S = 0.0005
 sys.setswitchinterval(SWITCH_S)
 

@@ -1,1 +1,1 @@
-"""Deliveries: rows of an output go to a destination, each once, while the job runs or after."""
+"""Deliveries: send the rows of an output to a destination, exactly once, live or afterwards."""

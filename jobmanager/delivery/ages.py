@@ -1,28 +1,30 @@
-"""How old the items of a stream are, from a few moments at which its end was seen. Pure.
+"""Estimates the age of a stream's items from samples of its durable end over time. Pure.
 
 Invariants: (1) an item below ``mark(cutoff)`` was durable at ``cutoff``; (2) there are at most
-``POINTS_MAX`` points, however long the stream lives.
+``POINTS_MAX`` samples, regardless of how long the stream exists.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: A retention is as exact as this part of it.
+#: A retention is exact to one ``PARTS``-th of its duration.
 PARTS = 32
 POINTS_MAX = PARTS + 3
 
 
 @dataclass
 class Ages:
-    """Points ``(us, seq)``: at that time the stream was durable up to there. Both increase."""
+    """Samples of one stream: at wall-clock time ``us`` all items below ``seq`` were durable."""
 
+    #: The samples ``(us, seq)``. Both numbers increase.
     points: list[tuple[int, int]] = field(default_factory=list)
 
     def note(self, now_us: int, end: int, retention_us: int) -> bool:
-        """The stream is durable up to ``end`` now; whether that was worth a point.
+        """Note that the stream is durable up to ``end`` now. Return whether the samples changed.
 
-        A clock that was set back makes the points after it wrong: they are taken for new.
+        If the clock was set back, samples of a later time are treated as taken now. So their
+        items count as younger than they are, and are not deleted too early.
         """
         before = list(self.points)
         self.points = [(min(at, now_us), seq) for at, seq in self.points if seq <= end]
@@ -38,9 +40,9 @@ class Ages:
         return self.points != before
 
     def mark(self, cutoff_us: int) -> int:
-        """Below this seq all items were durable at ``cutoff_us``; 0 if that is not known."""
+        """Return a seq below which all items were durable at ``cutoff_us``; 0 if none is known."""
         return max((seq for at, seq in self.points if at <= cutoff_us), default=0)
 
     def since_us(self, seq: int) -> int | None:
-        """No item at or above ``seq`` was durable before this time, as far as that is known."""
+        """Return the latest sampled time at which no item from ``seq`` on was durable, or None."""
         return max((at for at, known in self.points if known <= seq), default=None)

@@ -1,11 +1,11 @@
-"""The durable answer of a job: as tables for programs, its first rows in print for people.
+"""Reads the durable result of a job: as tables for programs, or printed for people.
 
-The rows are those that the files show: events alone, times as timestamps under their clean names.
-They come partition after partition, each in its order.
+The rows are those of the output's files: events without watermarks, times as timestamps under
+the names of the result's columns. Partitions follow one after another, each in its row order.
 
-:func:`read_table` gives the rows that are alive. A row is alive at T if it began at T or before and
-had not ended by then. The streams are read from their beginning; what has ended by the time asked
-for is dropped on the way, so memory holds what is alive and one step of reading.
+:func:`read_table` returns the rows that are alive at a time T: rows that start at or before T and
+end after T. It reads each stream from its start and drops rows that end at or before T on the way.
+So memory holds the living rows and one batch.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream import StreamReader
 
-#: How many rows are printed unless others are asked for, and at most.
+#: Number of rows that are printed: by default, and at most.
 ROWS, ROWS_MAX = 10, 100_000
 CELL_CHARACTERS_MAX = 40
-#: How often a read begins again when retention has deleted its items meanwhile.
+#: Attempts of a read. It starts again if retention deletes its items meanwhile.
 _TRIES = 5
 _CALENDAR_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 class Answer:
-    """What is durable of the output of a plan, each time it is read."""
+    """The durable rows of a plan's output. Each read returns those that are durable by then."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._plan = plan
@@ -58,12 +58,12 @@ class Answer:
         self.schema = self._rows.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in pieces, which are read as they are asked for."""
+        """Yield the rows in batches, which are read lazily."""
         for _, uri in self._plan.sink_streams():
             yield from self._partition(uri)
 
     def first(self, rows: int) -> pa.Table:
-        """The first of the rows that are durable, in order of time; reads no more than it needs."""
+        """Return the first durable rows in order of time. Reads no more items than it needs."""
         found: list[pa.RecordBatch] = []
         for _, uri in self._plan.sink_streams():
             left = rows
@@ -80,7 +80,7 @@ class Answer:
         return table.take(pa.array(order))
 
     def show(self, rows: int, told: Sequence[str], more: str) -> None:
-        """Print the first rows; lines ``told``, and ``more`` if there are more, to stderr."""
+        """Print the first rows. The lines ``told`` go to stderr, and ``more`` if rows remain."""
         found = self.first(rows + 1)
         print_rows(found.slice(0, rows))
         for line in (*told, *([more] if found.num_rows > rows else [])):
@@ -103,7 +103,7 @@ class Answer:
             reader.close()
 
     def _whole(self, reader: StreamReader) -> Iterator[pa.RecordBatch]:
-        """The rows with their ends; of those that come later the end is null."""
+        """Yield the rows with their ends. A row whose end is not in the stream has null there."""
         found = []
         while (items := reader.read_next()) is not None:
             found.append(only_events(items.batch))
@@ -138,9 +138,10 @@ class Answer:
         return polars.from_arrow(self.to_arrow())
 
     def to_spark(self) -> Any:
-        """All rows, as a DataFrame of the Spark session that is active, or of one that jobs share.
+        """All rows, as a DataFrame of the active Spark session, or of the one that jobs share.
 
-        Spark reads the files of a complete answer on a local disk itself; others come through here.
+        Spark reads the files of a complete result on a local disk itself. In all other cases this
+        process reads the rows and hands them to Spark.
         """
         from pyspark.sql import SparkSession
 
@@ -160,17 +161,17 @@ def _missing(package: str) -> UsageError:
 
 
 def check_rows(who: str, rows: int) -> None:
-    """How many rows may be asked for.
+    """Check the number of rows that a caller requests.
 
     Raises:
-        UsageError: not so many.
+        UsageError: the number is out of range.
     """
     if not 1 <= rows <= ROWS_MAX:
         raise UsageError(f"{who}(rows={rows}): it is between 1 and {ROWS_MAX:,}")
 
 
 def print_rows(found: pa.Table) -> None:
-    """Print rows below the names of their columns, times as people read them."""
+    """Print rows under a header of column names, with times as ISO-8601 text."""
     cells = [[_cell(value) for value in column] for column in map(_values, found.columns)]
     widths = [max(map(len, [n, *c])) for n, c in zip(found.column_names, cells, strict=True)]
     for line in (found.column_names, *zip(*cells, strict=True)):
@@ -178,7 +179,7 @@ def print_rows(found: pa.Table) -> None:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Values of Python; times that its calendar lacks as microseconds, the end of time as "-"."""
+    """Return Python values. A time that ``datetime`` cannot hold is an int, us; no end is "-"."""
     if not pa.types.is_timestamp(column.type):
         return plain_values(column)
     us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
@@ -196,23 +197,23 @@ def _cell(value: Any) -> str:
         return "null"
     text = str(value).removesuffix("+00:00")
     whole = text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + "…"
-    # Nothing of a value moves the cursor.
+    # Control characters are escaped, so a value cannot move the terminal's cursor.
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole)
 
 
 def read_table(
     root: str, at: Time | None = None, *, output: str | None = None, trust: bool = False
 ) -> pa.Table:
-    """The rows of a job's answer that are alive, while it runs or after it.
+    """Return the rows of a job's result that are alive at a time, during the job or after it.
 
-    ``at``: a time; None: the watermark of the output. ``output``: the name of an output, for a
-    job with more than one. The columns are those of the answer; a row
-    whose end is not known has null there. Rows come partition by partition, in order of start.
+    ``at``: the time; None: the watermark of the output. ``output``: the name of an output, for a
+    job with several. The columns are those of the result. The end of a row is null while it is
+    unknown. Rows come partition by partition, in order of start.
 
     Raises:
         NoJobError: there is no job at ``root``.
         BeginningDeletedError: retention has deleted rows that may be alive.
-        UsageError: the output has not come to ``at`` yet.
+        UsageError: the watermark of the output has not reached ``at``.
     """
     plan = JobRoot(root, trust=trust).read_plan()
     if plan is None:
@@ -227,7 +228,7 @@ def alive(plan: PhysicalPlan, at_us: int | None) -> pa.Table:
 
 
 class CurrentTable:
-    """The rows of an output that are alive; each read continues where the one before ended."""
+    """The living rows of an output. Each read continues where the previous read ended."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._rows = clean_rows(plan)
@@ -266,10 +267,10 @@ class CurrentTable:
 
 
 def begun(uri: str, copies: RowCopies, at_us: int | None) -> CurrentRows:
-    """The living rows to read on from: a copy, or none.
+    """Return the living rows from which a read starts: those of a copy, or none.
 
     Raises:
-        BeginningDeletedError: retention has deleted items that no copy stands for.
+        BeginningDeletedError: retention has deleted items that no copy replaces.
     """
     reader = open_reader(uri)
     first_seq = reader.next_seq

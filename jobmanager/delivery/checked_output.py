@@ -1,13 +1,14 @@
-"""Reads an output for a delivery, and checks that it still is what was delivered.
+"""Reads an output for a delivery, and checks that it still has the items delivered before.
 
-A delivery that opens its destination finds a position and a digest there. The output below that
-position must have this digest, or rows would be delivered on top of a different past. So the reader
-takes the digest of what is durable from the segments, and reads the rest up to the position again.
-It does the same whenever the output is written by another instance, against its own digest.
+The destination of a delivery stores a position and a digest. The items of the output below that
+position must have this digest. Otherwise new rows would follow other rows than those delivered. So
+the reader takes the digest of durable items from their segments, and reads the remaining items up
+to the position again. When another instance writes the output, the reader repeats the check
+against the digest of the items that it has read.
 
-Invariants: (1) ``digest`` is that of the items below ``next_seq``, as they were read; (2) no item
-is given before all below it were checked; (3) where rows may end later than they come, the items
-of an instant are given together, so they go into one write and one commit.
+Invariants: (1) ``digest`` covers all items below ``next_seq``, as they were read; (2) an item is
+returned only after all items below it were checked; (3) if rows may end later than they arrive, all
+items of one instant are returned together, so they go into one write and one commit.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CheckedOutput:
-    """One partition of an output, from any position on; one thread reads it."""
+    """Reads one partition of an output from any position. Only one thread may use it."""
 
     def __init__(
         self,
@@ -46,41 +47,41 @@ class CheckedOutput:
         destination: str,
         whole_instants: bool = False,
     ) -> None:
-        """``destination``: for messages. ``whole_instants``: give no part of an instant."""
+        """``destination``: for messages. ``whole_instants``: never split an instant's items."""
         self._destination, self._stream = destination, stream
         self._gives_instants = whole_instants
-        #: Items at and after ``next_seq`` of the last instant read, of which more may come.
+        #: Items from ``next_seq`` on of the last instant read, which may still be incomplete.
         self._held: Items | None = None
-        #: Items at and after ``next_seq`` that were read and not given; those held follow them.
+        #: Items from ``next_seq`` on that were read but not returned; ``_held`` follows them.
         self._rest: Items | None = None
         self._prefix = PrefixDigest(wiring.open_store(uri))
         self._tap = OutputTap(
             vertex, stream, uri, 0, endpoints, secret, wake, wiring, self._attached
         )
         self.next_seq = 0
-        #: What the items below ``next_seq`` must have, None if that is to be found out.
+        #: The digest that the items below ``next_seq`` must have; None: compute it.
         self._expected: StreamDigest | None = StreamDigest()
         self._read = StreamDigest()
         self._is_checked = True
 
     @property
     def digest(self) -> bytes:
-        """That of all items below ``next_seq``; only once they are checked."""
+        """The digest of all items below ``next_seq``. Call it only after they are checked."""
         assert self._is_checked
         return self._read.to_bytes()
 
     @property
     def is_checking(self) -> bool:
-        """Whether the items below ``next_seq`` have not all been seen yet."""
+        """Whether some items below ``next_seq`` have not been read yet."""
         return not self._is_checked
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was read, to the end of the output."""
+        """Whether all items up to the end of the output were read."""
         return self._is_checked and self._rest is None and self._tap.is_over
 
     def seek(self, seq: int, digest: bytes | None) -> None:
-        """Go on at ``seq``; ``digest``: that of the items below, None if it is not known."""
+        """Continue at ``seq``. ``digest``: that of the items below ``seq``; None if unknown."""
         is_here = self._is_checked and seq == self.next_seq and digest == self._read.to_bytes()
         self.next_seq = seq
         self._expected = None if digest is None else StreamDigest.from_bytes(digest)
@@ -93,12 +94,13 @@ class CheckedOutput:
         self._tap.seek(seq)
 
     def read(self, has_ended: bool, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """The next items; None if there are none now. ``has_ended``: nobody writes any more.
+        """Return the next items; None if there are none now.
 
-        Where instants are whole, they may be more than ``max_items``.
+        ``has_ended``: the output has no writer any more. With ``whole_instants`` the result may
+        exceed ``max_items``.
 
         Raises:
-            DeliveryDivergedError: what is there is not what was read, or delivered, before.
+            DeliveryDivergedError: the output differs from the items read or delivered before.
             OutputCollectedError: retention has deleted the next items.
         """
         while True:  # ends: with items, or when there are none now
@@ -131,7 +133,7 @@ class CheckedOutput:
         return items
 
     def _head(self, items: Items, max_items: int) -> Items:
-        """The first of these items, at least one instant where instants are whole."""
+        """Return at most ``max_items`` items; with ``whole_instants`` at least one instant."""
         n = max_items
         if n >= items.batch.num_rows:
             return items
@@ -143,10 +145,14 @@ class CheckedOutput:
         return items.head(n)
 
     def _whole_instants(self, items: Items) -> Items:
-        """These items and those held, up to the last instant; that is held unless a CTI ends it."""
+        """Return the held items and ``items``, without their last instant.
+
+        The last instant is held until a CTI (watermark) shows that it is complete.
+        """
         held, self._held = self._held, None
         if held is not None and not held.batch.schema.equals(items.batch.schema):
-            self._rest = self._whole_instants(items)  # a deployed query writes more columns
+            # Not appended to the rest: a query deployed meanwhile may write more columns.
+            self._rest = self._whole_instants(items)
             return held
         if held is not None:
             items = Items(held.first_seq, join_batches([held.batch, items.batch]))
@@ -158,12 +164,12 @@ class CheckedOutput:
         return items.head(first_seq - items.first_seq)
 
     def _attached(self, seq: int) -> int:
-        """The tap has found who writes now: where it begins to read."""
+        """Return the seq at which the tap starts to read from a writer that it has found."""
         del seq
         self._held = self._rest = None
         if self._is_checked:
             self._expected = self._read
-        # The last item is read in any case: it may be the end of the output.
+        # The last item is always read again, because it may be the end of the output.
         self._prefix.reach(max(self.next_seq - 1, 0))
         if self._prefix.seq > self.next_seq:
             raise OutputCollectedError(self._stream, self.next_seq, self._prefix.seq)
@@ -174,7 +180,7 @@ class CheckedOutput:
         return self._prefix.seq
 
     def _check(self, items: Items) -> Items | None:
-        """Count items below ``next_seq``; gives what is left of them once all are seen."""
+        """Add items below ``next_seq`` to the digest. Return the items from ``next_seq`` on."""
         below = items.head(self.next_seq - items.first_seq)
         self._read.update(below.first_seq, below.batch)
         if below.next_seq < self.next_seq:

@@ -1,19 +1,20 @@
 """Claims: exclusive numbered files below a job's root, so that a delivery has one writer.
 
-    deliveries/<name>/<partition>/<epoch>     who delivers; created exclusively
-    deliveries/<name>/<partition>/begun       rows are at the destination
-    deliveries/<name>/from                    the item with which all of its partitions begin
-    deliveries/<name>/<partition>/at          how far another process is, and when
+    deliveries/<name>/<partition>/<epoch>     the delivering process; created exclusively
+    deliveries/<name>/<partition>/begun       exists once the destination has rows
+    deliveries/<name>/from                    the first item, for all partitions of the delivery
+    deliveries/<name>/<partition>/at          position of a process outside the job, with its time
 
-A position lies at its destination; the one in ``at`` may be behind it, never ahead. The job keeps
-what lies above it.
+The destination stores the true position of the delivery. The position in ``at`` may be behind it,
+never ahead. The job keeps all items from the position in ``at`` on.
 
-The number of the newest file is the epoch of the delivery. A process that was stopped and wakes up
-finds a newer file; the destination refuses it too, as it keeps the epoch with the progress.
+The number of the newest file is the epoch of the delivery. A process that was suspended and resumes
+finds a newer file, so it stops. The destination rejects its writes too, because it stores the epoch
+with the progress.
 
-Invariants: (1) at most one process has claimed an epoch; (2) a claim that is the newest after it
-was created stays above all that are created earlier, also if older files were deleted meanwhile;
-(3) all processes and partitions of a delivery begin it at the item that was said first.
+Invariants: (1) at most one process has claimed an epoch; (2) a claim that is the newest after its
+creation has a greater number than all earlier claims, even if older files were deleted meanwhile;
+(3) all processes and partitions of a delivery start at the item that was recorded first.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ BEGUN = "begun"
 FROM = "from"
 AT = "at"
 _DIGITS = 10
-#: Claims that others may make between a look and one's own, before it gives up.
+#: Attempts to claim. An attempt fails if another process claims the same epoch first.
 TRIES_MAX = 100
 NAME_BYTES_MAX = 200
 
 
 def folder_name(delivery: str) -> str:
-    """A name of a folder that no other delivery has; a disk takes 255 bytes."""
+    """Return a folder name that is unique per delivery and at most 255 bytes long."""
     quoted = quote(delivery, safe="")
     if len(quoted) <= NAME_BYTES_MAX:
         return quoted
@@ -54,10 +55,10 @@ def folder_name(delivery: str) -> str:
 
 
 class DeliveryClaim:
-    """The right to deliver one partition; ``epoch`` is 0 before it was taken."""
+    """The right to deliver one partition. ``epoch`` is 0 until :meth:`take` succeeds."""
 
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
-        """``store``: that of the job's root."""
+        """``store``: the store of the job's root."""
         self._store = store
         whole = f"{FOLDER}/{folder_name(delivery)}"
         self.folder = f"{whole}/{partition}"
@@ -68,10 +69,10 @@ class DeliveryClaim:
         self.epoch = 0
 
     def take(self, now_us: int) -> int:
-        """Become the writer, whoever was it before; gives the epoch.
+        """Become the writer in place of any former one. Return the new epoch.
 
         Raises:
-            StoreError: the store failed, or others claim it all the time.
+            StoreError: the store failed, or other processes claim first in each attempt.
         """
         me = {"pid": os.getpid(), "machine": socket.gethostname(), "written_us": now_us}
         for _ in range(TRIES_MAX):
@@ -84,21 +85,21 @@ class DeliveryClaim:
         raise StoreError(f"{self._store.uri}/{self.folder}", "others claim this delivery, too")
 
     def note_begun(self) -> None:
-        """Say in the root that rows are at the destination."""
+        """Record in the root that the destination has rows."""
         if not self._is_begun:
             self._store.put(self._begun, b"")
             self._is_begun = True
 
     def has_begun(self) -> bool:
-        """Whether that was said, also by processes before this one."""
+        """Whether :meth:`note_begun` was called, by this process or an earlier one."""
         self._is_begun = self._is_begun or self._store.exists(self._begun)
         return self._is_begun
 
     def begins(self, start_seq: int) -> int:
-        """The item with which the delivery begins: ``start_seq``, unless somebody said another.
+        """Return the recorded first item of the delivery; record ``start_seq`` if there is none.
 
-        Said before it is claimed and before its destination is asked, so whoever delivers later,
-        or another partition of it, knows where the first one was told to begin.
+        Called before the claim and before the destination is opened. So later processes and other
+        partitions of the delivery start at the item that the first process was given.
         """
         if self._begins is None:
             said = b"%d" % start_seq
@@ -107,7 +108,7 @@ class DeliveryClaim:
         return self._begins
 
     def is_newest(self) -> bool:
-        """Whether nobody has claimed the delivery since."""
+        """Whether no other process has claimed the delivery since."""
         return self._newest() == self.epoch
 
     def _delete_older(self) -> None:
@@ -127,16 +128,17 @@ class DeliveryClaim:
 
 
 def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:
-    """Say that this delivery needs nothing below ``seq``.
+    """Record that this delivery needs no item below ``seq``.
 
-    Made durable at once: a position that the power takes along would hold nothing any more.
+    Synced to disk at once. If a power failure lost the file, the job would no longer keep items
+    for this delivery.
     """
     place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
     store.put(place, json_document({"seq": seq, "written_us": now_us}))
 
 
 def told_position(store: BlobStore, delivery: str, partition: int) -> int:
-    """What was told last of this delivery, however long ago; 0 if nothing was."""
+    """Return the last recorded position of this delivery, regardless of its age; 0 if none."""
     place = f"{DeliveryClaim(store, delivery, partition).folder}/{AT}"
     try:
         return int(read_json_document(store.get(place))["seq"])
@@ -145,7 +147,7 @@ def told_position(store: BlobStore, delivery: str, partition: int) -> int:
 
 
 def told_positions(store: BlobStore, since_us: int) -> dict[int, int]:
-    """By partition the least position that was told since then."""
+    """Return per partition the smallest position that was recorded at or after ``since_us``."""
     found: dict[int, int] = {}
     for path in store.list(FOLDER):
         *_, partition, name = path.split("/")

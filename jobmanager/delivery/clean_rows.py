@@ -1,4 +1,4 @@
-"""Items as the rows that people read: events alone, with the time columns of the answer."""
+"""Converts items to rows for users: events without watermarks, with the result's time columns."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 
 class CleanRows:
-    """Makes delivered rows of one output's items."""
+    """Converts the items of one output to the rows that are delivered."""
 
     def __init__(
         self, items: pa.Schema, form: TableForm | None, *, has_edges: bool = False
     ) -> None:
-        """``items``: their schema. ``form``: None where files have a row for every item.
+        """``items``: the schema of the items. ``form``: None if files have a row for every item.
 
-        ``has_edges``: rows may come when they begin and again when they end.
+        ``has_edges``: a row arrives when it begins, and may arrive again when it ends.
         """
         self._items, self._form = items, form or _free_form(items.names)
         self.has_edges = has_edges
-        #: The column with the end of rows that may end later than they come.
+        #: The column with a row's end, if rows may end later than they arrive; else None.
         self.end = self._form.end if has_edges else None
-        #: The column that says when a row starts.
+        #: The column with a row's start.
         self.start = self._form.start
         #: The columns of the rows.
         self.schema = self._plain = self._form.file_schema(items)
-        #: By which an end and a begin are an update; None: rows have no kind of change.
+        #: Key columns: an end and a begin with equal keys are an update. None: rows have no ``op``.
         self._op_key: tuple[str, ...] | None = None
 
     def add_op(self, key: tuple[str, ...]) -> None:
-        """Have rows that begin and end appended, each with its kind of change before it."""
+        """Deliver begins and ends as appended rows, each with its kind of change in ``op``."""
         self._op_key, self.end = key, None
         self.schema = self._plain.insert(0, pa.field(OP, pa.string()))
 
     def of(self, items: Items) -> DeliveredRows | None:
-        """The rows of ``items``; None if there are CTIs alone."""
+        """Return the rows of ``items``; None if they are all CTIs (watermarks)."""
         at = np.flatnonzero(kinds(items.batch) == EVENT)
         if len(at) == 0:
             return None
@@ -63,17 +63,17 @@ class CleanRows:
         return DeliveredRows(items.first_seq, items.next_seq, seqs, table, ends, instants)
 
     def with_op(self, rows: DeliveredRows) -> DeliveredRows:
-        """The rows as they are written: behind their kinds of change, if they have such."""
+        """Return the rows as they are written: with the column ``op`` first, if they have one."""
         return rows if self._op_key is None else rows.with_op(self._op_key)
 
     def identities(self, table: pa.RecordBatch) -> list[int]:
-        """By row an integer that its beginning and its end have in common."""
+        """Return a hash per row, which is equal for the beginning and the end of one row."""
         names = [name for name in table.schema.names if name not in (OP, self._form.end)]
         hashes: list[int] = hash_rows([table.column(n) for n in names], exact=True).tolist()
         return hashes
 
     def table(self, events: pa.Table) -> pa.Table:
-        """Events that are no end edges, with columns ``_vs, _ve, payload``, as rows."""
+        """Convert events with columns ``_vs, _ve, payload`` to rows. Ends of rows are left out."""
         kind = pa.array(np.full(events.num_rows, EVENT, np.int8))
         items = events.add_column(0, pa.field(KIND, pa.int8()), kind)
         return pa.Table.from_batches(map(self._clean, items.to_batches()), schema=self.schema)
@@ -85,7 +85,7 @@ class CleanRows:
 
 
 def _free_form(taken: list[str]) -> TableForm:
-    """Time columns of names that no column has."""
+    """Return a form whose time columns have names that are not in ``taken``."""
     start, end = "start", "end"
     while start in taken or end in taken:  # ends: taken is finite
         start, end = f"event_{start}", f"event_{end}"

@@ -1,8 +1,8 @@
-"""All deliveries of a job in this process: a thread for each partition of each delivery.
+"""All deliveries of a job in this process: one thread per partition of each delivery.
 
-Theory of operation. The driver runs the deliveries that a query names while the job runs; the
-command ``jobmanager deliver`` runs them, or others, over the same root. Both build
-:class:`Deliveries`; which of two processes delivers is settled by claims
+Theory of operation. The driver runs the deliveries of the query while the job runs. The command
+``jobmanager deliver`` runs the same or other deliveries over the same root. Both use
+:class:`Deliveries`. If two processes run the same delivery, the one with the newest claim delivers
 (:mod:`jobmanager.delivery.claim`).
 """
 
@@ -56,7 +56,7 @@ def _moves(key: tuple[str, ...]) -> str:
 
 
 class Deliveries:
-    """Started once; then it runs until all are done, or it is stopped."""
+    """Runs deliveries from one :meth:`start` until all of them are done, or until :meth:`stop`."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Deliveries:
         start_seq: int = 0,
         wiring: DeliveryWiring | None = None,
     ) -> None:
-        """``store``: that of the job's root. ``has_ended``: nobody writes the output any more.
+        """``store``: the store of the root. ``has_ended``: whether the output has no writer now.
 
         Raises:
-            InvalidSinkError: the output cannot be delivered so.
+            InvalidSinkError: the output does not fit a destination.
         """
         self._endpoints, self._secret, self._store = endpoints, secret, store
         self._has_ended, self._limits, self._start_seq = has_ended, limits, start_seq
@@ -83,7 +83,7 @@ class Deliveries:
         self._tasks: list[Task] = []
         self._wakes: list[Signal] = []
         self._parts: list[tuple[str, int, PartitionDelivery]] = []
-        #: Each makes the delivery of the same place in ``_parts`` anew.
+        #: ``_makers[i]`` creates ``_parts[i]`` again, for a retry.
         self._makers: list[Callable[[], tuple[Signal, PartitionDelivery]]] = []
         check_names(specs)
         for spec in specs:
@@ -163,7 +163,7 @@ class Deliveries:
         return self._wiring.start(f"deliver-{name}-{k}", part.run)
 
     def retry(self) -> None:
-        """Begin those that have failed again, and try at once where a pause goes on."""
+        """Restart failed deliveries, and end the pauses of those that wait for a next attempt."""
         for at, (name, k, part) in enumerate(self._parts):
             if part.state == "failed":
                 self._endpoints.listen(id(part), None)
@@ -174,17 +174,17 @@ class Deliveries:
                 part.hurry()
 
     def wake(self) -> None:
-        """Have all look again whether the job has ended."""
+        """Make all deliveries check again whether the job has ended."""
         for wake in self._wakes:
             wake.set()
 
     def stop(self) -> None:
-        """Ask all to end soon."""
+        """Request all deliveries to end soon."""
         for _, _, part in self._parts:
             part.stop()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all threads have ended; whether they have."""
+        """Wait until all threads have ended. Return whether they did so in time."""
         clock = self._wiring.clock
         ends_s = clock.monotonic_s() + timeout_s
         for task in self._tasks:
@@ -197,17 +197,18 @@ class Deliveries:
 
     @property
     def is_done(self) -> bool:
-        """Whether none will deliver anything more."""
+        """Whether all deliveries have reached a final state."""
         return all(part.state in ENDED for _, _, part in self._parts)
 
     def positions(self) -> dict[int, int]:
-        """By partition the least position of all deliveries; 0 before a destination has told.
+        """Return per partition the smallest position of all deliveries.
 
-        One that another process has taken over is where that one says, also if it died since: what
-        is not delivered is needed when the job is resumed.
+        The position is 0 until the destination has reported it. For a delivery of another process
+        it is the one recorded in the root, even if that process has died. So undelivered items
+        are still there when the job is resumed.
 
         Raises:
-            StoreError: what it says cannot be read.
+            StoreError: a recorded position cannot be read.
         """
         found: dict[int, int] = {}
         for name, k, part in self._parts:
@@ -219,7 +220,7 @@ class Deliveries:
         return found
 
     def failures(self, *, but_stopped: bool = False) -> list[str]:
-        """What to tell of those that have failed or were stopped, or of the former alone."""
+        """Return a message per failed or stopped delivery; ``but_stopped``: per failed one only."""
         states = ("failed",) if but_stopped else ("failed", "stopped")
         views = [(name, k, part.view()) for name, k, part in self._parts]
         return [
@@ -229,7 +230,7 @@ class Deliveries:
         ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each partition of each delivery; JSON types."""
+        """Return one row per partition of each delivery, for the status, in JSON types."""
         return [
             {"delivery": name, "partition": k, **asdict(part.view())}
             for name, k, part in self._parts
@@ -237,20 +238,20 @@ class Deliveries:
 
 
 def output_of(plan: PhysicalPlan, spec: SinkSpec) -> PhysicalPlan:
-    """The output that a query delivers there.
+    """Return the output that the query delivers to the destination ``spec``.
 
     Raises:
-        UnknownOutputError: no output is, and there are several.
+        UnknownOutputError: the query has several outputs and delivers none of them there.
     """
     named = (one for one in plan.of_outputs if spec in one.deliveries)
     return next(named, None) or plan.output_named(None)
 
 
 def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:
-    """What makes rows of the output of ``plan``, as ``spec`` wants them delivered.
+    """Return the converter from items of the output to rows in the form that ``spec`` needs.
 
     Raises:
-        InvalidSinkError: a column has the name of one that is added.
+        InvalidSinkError: a column of the output has the name of an added column.
     """
     form = plan.changes or output_form(plan)
     rows = CleanRows(item_schema(plan.schema), form, has_edges=plan.changes is not None)
@@ -260,6 +261,6 @@ def clean_rows(plan: PhysicalPlan, spec: SinkSpec | None = None) -> CleanRows:
 
 
 def output_form(plan: PhysicalPlan) -> TableForm | None:
-    """How the answer is written; None: with a row for every item."""
+    """Return the form of the output's files; None: they have one row per item."""
     (form,) = {edge.form for vertex in plan.vertices for edge in vertex.outputs if edge.is_sink}
     return form

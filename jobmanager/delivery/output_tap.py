@@ -1,12 +1,12 @@
-"""Taps: one stream of an output, read where it is written now.
+"""Taps: readers of one output stream, at the host that writes it now or from its files.
 
-A tap reads from the memory of the host that writes the stream, over the same connections as a
-vertex would, and from Parquet if the memory no longer has the items or nobody writes any more. The
-driver tells it the hosts through :class:`Endpoints`.
+A tap reads the stream from the memory of the writing host, over the same connections as a vertex.
+It reads Parquet if that memory no longer has the items, or if the stream has no writer. The driver
+reports the addresses of hosts through :class:`Endpoints`.
 
-Invariants: (1) items come in dense sequence, without gap or repeat, whatever happens to the
-processes that write them: a new reader is registered at the next seq, and recomputed items are
-equal; (2) a slow reader blocks nobody: its buffers are bounded, and beyond them it reads Parquet.
+Invariants: (1) items arrive in order of seq, without gaps or repeats, even if the writing process
+is replaced: a new reader starts at the next seq, and recomputed items are equal; (2) a slow reader
+does not block the job: its buffers are bounded, and beyond them it reads Parquet.
 """
 
 from __future__ import annotations
@@ -31,22 +31,27 @@ if TYPE_CHECKING:
     from rvertex.messages import Locate
 
 READ_ITEMS_MAX = 1 << 16
-#: Without a signal a reader of an output looks this often whether the job has ended.
+#: How often a reader checks whether the job has ended, if no signal wakes it earlier.
 LOOK_INTERVAL_S = 0.25
-#: Least time between two attempts to reach the same instance.
+#: Minimum time between two attempts to connect to the same instance.
 RECONNECT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """The instances that write the streams of a vertex, as (epoch, address); none: all durable."""
+    """The instances that write the streams of a vertex now. None: all items are durable."""
 
+    #: Grows with each change of the endpoints.
     version: int
+    #: Epoch and address of each instance.
     endpoints: tuple[tuple[int, str], ...]
 
 
 class Endpoints:
-    """Where vertices write, for readers in this process; the driver's thread notes it."""
+    """Addresses of the writers of all vertices, for readers in this process.
+
+    The driver's thread updates them.
+    """
 
     def __init__(self) -> None:
         self._writers: dict[str, Writers] = {}
@@ -54,7 +59,7 @@ class Endpoints:
         self._lock = threading.Lock()
 
     def note(self, location: Locate) -> None:
-        """Take what the hosts are told; older news is ignored."""
+        """Update the writers of a vertex from an instruction to the hosts. Ignore older ones."""
         endpoints = tuple((endpoint.epoch, endpoint.address) for endpoint in location.endpoints)
         writers = Writers(location.version, endpoints)
         with self._lock:
@@ -67,16 +72,16 @@ class Endpoints:
             changed()
 
     def forget(self) -> None:
-        """Another job manager begins: its news count from zero."""
+        """Forget all versions, because a new job manager counts them from 0."""
         with self._lock:
             self._writers.clear()
 
     def find(self, vertex: str) -> Writers | None:
-        """Who writes the streams of ``vertex`` now; None while it has not started."""
+        """Return the current writers of the streams of ``vertex``; None before it has started."""
         return self._writers.get(vertex)
 
     def listen(self, key: int, changed: Callable[[], None] | None) -> None:
-        """Have ``changed`` called on news; None takes it back."""
+        """Call ``changed`` on each update; None removes the callback of ``key``."""
         with self._lock:
             if changed is None:
                 self._listeners.pop(key, None)
@@ -85,7 +90,7 @@ class Endpoints:
 
 
 class OutputTap:
-    """The reader of one sink stream, attached to where it is written now."""
+    """Reads one sink stream from its current writer, or from Parquet."""
 
     def __init__(
         self,
@@ -99,7 +104,7 @@ class OutputTap:
         wiring: DeliveryWiring,
         on_attach: Callable[[int], int] = int,
     ) -> None:
-        """``on_attach``: given the next seq whenever it attaches, it says where to begin."""
+        """``on_attach``: called with the next seq at each attach; returns the seq to start at."""
         self._vertex, self._stream = vertex, stream
         self._store = wiring.open_store(uri)
         self._endpoints, self._secret, self._wake = endpoints, secret, wake
@@ -113,15 +118,17 @@ class OutputTap:
         self.is_over = False
 
     def seek(self, seq: int) -> None:
-        """Go on at ``seq``, which may lie before or after what was read."""
+        """Continue at ``seq``, which may be before or after the current position."""
         self.close()
         self.next_seq, self.is_over, self._attached_s = seq, False, float("-inf")
 
     def read(self, has_ended: bool, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """The next items; None if there are none now. ``has_ended``: nobody writes any more.
+        """Return the next items; None if there are none now.
+
+        ``has_ended``: the stream has no writer any more.
 
         Raises:
-            OutputCollectedError: retention has deleted them.
+            OutputCollectedError: retention has deleted the next items.
         """
         if self.is_over:
             return None
@@ -129,7 +136,7 @@ class OutputTap:
             try:
                 items = reader.read_next(max_items)
                 break
-            except SequenceDiscardedError:  # collected meanwhile: ask anew where to begin
+            except SequenceDiscardedError:  # collected meanwhile: attach again, at a new start
                 self.close()
         else:
             return None
@@ -148,7 +155,7 @@ class OutputTap:
             self._reader = None
 
     def _current(self, has_ended: bool) -> StreamReader | None:
-        """The reader, attached anew if its writer is gone or has moved."""
+        """Return the reader; attach a new one if its writer has ended or moved."""
         writers = self._endpoints.find(self._vertex)
         if has_ended or (writers is not None and not writers.endpoints):
             if self._reader is None or self._endpoint is not None:
@@ -161,13 +168,13 @@ class OutputTap:
         return self._reader
 
     def _is_good(self, writers: Writers) -> bool:
-        """Whether the reader may go on; one that broke first gives what it has received."""
+        """Whether to keep the reader. A broken one stays until its received items are read."""
         if isinstance(self._reader, PushedReader) and self._reader.is_broken:
             return self._reader.wait(0)
         return self._reader is not None and self._endpoint in writers.endpoints
 
     def _next_endpoint(self, writers: Writers) -> tuple[int, str]:
-        """The endpoint after the one that was tried, or the first."""
+        """Return the endpoint after the one tried last, or the first."""
         endpoints = writers.endpoints
         if self._endpoint not in endpoints:
             return endpoints[0]
@@ -189,7 +196,7 @@ class OutputTap:
         )
 
     def _begin(self, seq: int, *, is_unsure: bool) -> int:
-        """Where to begin to read; asked again if that was collected meanwhile."""
+        """Return the seq to start at; ask ``on_attach`` again if that seq was collected."""
         begin = self._on_attach(seq)
         while is_unsure and begin < (first_seq := first_kept(self._store)):
             before, begin = begin, self._on_attach(seq)
@@ -199,7 +206,7 @@ class OutputTap:
 
 
 def first_kept(store: BlobStore) -> int:
-    """Where a stream begins that users read; 0 if nothing was collected of it."""
+    """Return the first remaining seq of a stream that users read; 0 if none was collected."""
     return DurableLog(store, store.uri).mark
 
 

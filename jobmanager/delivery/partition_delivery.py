@@ -1,16 +1,16 @@
-"""Delivers one partition of an output to one place of a destination.
+"""Delivers one partition of an output to a destination.
 
-The thread of a :class:`PartitionDelivery` reads what the output has, without waiting for a flush or
-a checkpoint, and commits rows together with its progress. After any failure it opens the
-destination again, which says how far it is, and goes on there. Why each row arrives once:
-docs/adr/0033-delivery.md. With dead letters, a refused commit is tried again with half of its rows,
-and so on, until one row is refused: that row is stored and left out. Of several rows of one instant
-all beginnings are stored.
+The thread of a :class:`PartitionDelivery` reads new items of the output without waiting for a flush
+or a checkpoint. It commits rows together with its progress. After a failure it opens the
+destination again, reads its position there, and continues from that position. For why each row
+arrives once see docs/adr/0033-delivery.md. With dead letters, a commit that the destination rejects
+is tried again with half of its rows, and so on, until a single row is rejected. That row is stored
+as a dead letter and left out. If the rejected rows share an instant, all beginnings are stored.
 
-Invariants: (1) rows are written in the order of the partition, and only above the position that the
-destination told, which the output has been checked against; (2) nobody waits for a delivery: it
+Invariants: (1) rows are written in the order of the partition, and only above the destination's
+position, after the output was checked up to it; (2) the job does not wait for a delivery, which
 reads from bounded buffers, and beyond them from Parquet; (3) an error of the destination never ends
-the job: it shows as this delivery's state.
+the job: the delivery's state and ``error`` show it.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DeliveryState = Literal[
-    "opening",  # asks the destination how far it is
-    "checking",  # reads again what was delivered, and compares digests
+    "opening",  # reads the position from the destination
+    "checking",  # reads the delivered items again, and compares digests
     "delivering",
-    "waiting",  # the destination failed; tried again after a pause
+    "waiting",  # the destination failed; the delivery tries again after a pause
     "finished",  # all of a complete output is delivered
     "stopped",  # the job ended before its output was complete, or was cancelled
     "fenced",  # another process delivers
     "failed",
 ]
-#: A commit is at most so many intervals late while there is more to read.
+#: Commits are at most this number of commit intervals apart while more items can be read.
 INTERVALS_MAX = 4
 #: States that a delivery does not leave.
 ENDED: tuple[DeliveryState, ...] = ("finished", "stopped", "fenced", "failed")
@@ -66,17 +66,17 @@ ENDED: tuple[DeliveryState, ...] = ("finished", "stopped", "fenced", "failed")
 
 @dataclass(frozen=True, slots=True)
 class DeliveryView:
-    """Where a delivery stands, for statuses."""
+    """State and progress of a delivery, for statuses."""
 
     state: DeliveryState = "opening"
-    #: All items below are delivered.
+    #: All items below this seq are delivered.
     delivered_seq: int = 0
-    #: Rows and commits of this process.
+    #: Number of rows and of commits by this process.
     rows: int = 0
     commits: int = 0
-    #: Rows in the dead letters of this partition, of all processes.
+    #: Number of rows in the dead letters of this partition, stored by any process.
     refused: int = 0
-    #: Why it waits or has failed.
+    #: The reason for the states "waiting" and "failed"; else empty.
     error: str = ""
 
 
@@ -98,9 +98,9 @@ class PartitionDelivery:
         start_seq: int = 0,
         refused: RefusedRows | None = None,
     ) -> None:
-        """``has_ended``: nobody writes the output any more. ``wake``: set if there is news.
+        """``has_ended``: whether the output has no writer any more. ``wake``: set on new items.
 
-        ``refused``: where refused rows go; None: the first one ends the delivery.
+        ``refused``: stores rejected rows; None: the first rejected row ends the delivery.
         """
         self._label = label
         self._connect = connect
@@ -114,12 +114,12 @@ class PartitionDelivery:
         self._clock = clock
         self._is_stopped = self._is_hurried = False
         self._destination: Destination | None = None
-        #: Rows written since the last commit, and when that began (monotonic seconds).
+        #: Number of rows written since the last commit, and when its period began (monotonic s).
         self._pending_rows = 0
-        #: These rows, where refused ones are put aside.
+        #: The rows written since the last commit; kept only if there are dead letters.
         self._pending: list[DeliveredRows] = []
         self._refused = refused
-        #: A commit takes no more rows; fewer while a refused one is looked for.
+        #: Maximum rows of a commit; halved while the delivery searches for a rejected row.
         self._rows_max = limits.commit_rows_max
         self._committed_s = float("-inf")
         self._retry_s = limits.retry_pause_s
@@ -128,24 +128,24 @@ class PartitionDelivery:
         self._error = ""
 
     def view(self) -> DeliveryView:
-        """Where it stands; from any thread."""
+        """Return its state and progress. Safe from any thread."""
         refused = 0 if self._refused is None else self._refused.rows
         return DeliveryView(
             self.state, self._delivered_seq, self._rows, self._commits, refused, self._error
         )
 
     def stop(self) -> None:
-        """Ask it to end soon; from any thread."""
+        """Request the delivery to end soon. Safe from any thread."""
         self._is_stopped = True
         self._wake.set()
 
     def hurry(self) -> None:
-        """Have it end its pause, if it makes one; from any thread."""
+        """End the pause before the next attempt, if there is one. Safe from any thread."""
         self._is_hurried = True
         self._wake.set()
 
     def run(self) -> None:
-        """Deliver until the output is complete, or nothing more can be done."""
+        """Deliver until the output is complete, or until a final state is reached."""
         try:
             while self.state not in ENDED:
                 self._try()
@@ -161,7 +161,7 @@ class PartitionDelivery:
             self._open()
             self._deliver()
         except DeliveryFencedError as error:
-            if self._is_still_mine():  # one that was before us opened the destination once more
+            if self._is_still_mine():  # a former process opened the destination once more
                 self._claim.epoch = 0
                 self._pause(error)
             else:
@@ -172,7 +172,8 @@ class PartitionDelivery:
             self._put_aside(error)
         except StreamEngineError as error:
             if self._claim.epoch and not self._is_still_mine():
-                # It slept, and what it needs may be gone since: its successor had it.
+                # This process was suspended, and its successor has delivered these items. So
+                # retention may have deleted them.
                 fenced = DeliveryFencedError(self._label, self._claim.epoch)
                 self.state, self._error = "fenced", str(fenced)
                 return
@@ -183,7 +184,8 @@ class PartitionDelivery:
         self._release()
         self.state = "opening"
         begins = self._claim.begins(self._start_seq)
-        if self._start_seq and self._start_seq != begins:  # refused before it replaces anybody
+        # Checked before the claim, so that an error does not replace a running delivery.
+        if self._start_seq and self._start_seq != begins:
             raise DeliveryBegunError(self._label, begins)
         if self._claim.epoch == 0:
             self._claim.take(self._clock.now_us())
@@ -218,10 +220,10 @@ class PartitionDelivery:
             if items is None and has_ended:
                 if self._pending_rows and not self._output.is_checking:
                     self._commit()
-                break  # what would be checked or delivered never comes
+                break  # the items to check or deliver will never arrive
             if items is None:
                 if not self._pending_rows and not self._output.is_checking:
-                    self._error = ""  # the destination answers, and has all there is
+                    self._error = ""  # the destination works, and has all items
                 self._wake.wait(wait_s)
         self.state = "stopped"
 
@@ -238,7 +240,7 @@ class PartitionDelivery:
             self._destination.write(rows)
 
     def _without_refused(self, rows: DeliveredRows, refused: RefusedRows) -> DeliveredRows | None:
-        """The rows without those in the dead letters, and without the ends of such."""
+        """Return the rows except those in the dead letters, and except the ends of these."""
         kept = rows.without(refused.seqs)
         if kept is None or kept.ends is None:
             return kept
@@ -252,14 +254,14 @@ class PartitionDelivery:
         return kept.without(refused.seqs) if left_out else kept
 
     def _commit_if_due(self, *, is_idle: bool) -> float:
-        """Commit what is due; gives how long there is nothing to do unless there is news."""
+        """Commit if it is due. Return the time to wait unless new items arrive, s."""
         since_s = self._clock.monotonic_s() - self._committed_s
         if self._output.is_checking:  # the writer was replaced after rows were written
             return LOOK_INTERVAL_S
         if self._pending_rows:
             interval_s = self._limits.commit_interval_ms / 1e3
-            # While there is more to read it goes into the same commit: a tail gives small pieces,
-            # and a commit for each would fall behind.
+            # More items that can be read go into the same commit. A live output arrives in small
+            # batches, and with one commit for each of them the delivery would fall behind.
             wait_s = interval_s if is_idle else INTERVALS_MAX * interval_s
             if since_s < wait_s and self._pending_rows < self._rows_max:
                 return max(interval_s - since_s, 0.0)
@@ -269,14 +271,14 @@ class PartitionDelivery:
         return LOOK_INTERVAL_S
 
     def _is_progress_due(self, since_s: float) -> bool:
-        """Whether a commit without rows is due, so long after the last one."""
+        """Whether a commit without rows is due, ``since_s`` after the last commit."""
         limits = self._limits
         if self._is_ahead():
             return since_s >= limits.progress_interval_s
         return self._commits > 0 and since_s >= limits.reminder_interval_s
 
     def _is_ahead(self) -> bool:
-        """Whether more was read than is delivered, though there may be no rows in it."""
+        """Whether items beyond the delivered ones were read, even if they contain no rows."""
         return self._output.next_seq > self._delivered_seq
 
     def _commit(self) -> None:
@@ -298,7 +300,7 @@ class PartitionDelivery:
         self.state, self._error = "finished", ""
 
     def _put_aside(self, error: RowsRefusedError) -> None:
-        """Store the refused row if it is known which one, else look for it in a smaller commit."""
+        """Store the rejected row if it is identified; else halve the commits to find it."""
         refused, rows, pending = self._refused, self._pending_rows, self._pending
         suspects = [
             (part, int(at))
@@ -312,7 +314,8 @@ class PartitionDelivery:
         if len(suspects) > 1 and self._rows_max > 1:
             self._rows_max = max(min(rows, self._rows_max) // 2, 1)
             return
-        # An instant is never cut: blame its beginnings, or all of its rows if none begins.
+        # An instant is never divided. So all its beginnings are blamed, or all its rows if it
+        # has no beginning.
         blamed = [(part, at) for part, at in suspects if not part.is_end(at)] or suspects
         if refused.rows + len(blamed) > self._limits.refused_rows_max:
             self._fail(TooManyRefusedError(self._label, refused.rows, error.reason))
@@ -340,7 +343,7 @@ class PartitionDelivery:
             self._pause(away)
 
     def _pause(self, error: StreamEngineError) -> None:
-        """Wait before the next try, longer each time; an ended job does not shorten it."""
+        """Wait before the next attempt, longer each time. The end of the job does not end it."""
         self.state, self._error = "waiting", str(error)
         _log.warning("delivery waits", extra={"delivery": self._label, "reason": str(error)})
         self._release()
@@ -359,13 +362,13 @@ class PartitionDelivery:
         try:
             return self._claim.is_newest()
         except OperatingError:
-            return True  # the next claim tells
+            return True  # unknown now; the next claim decides
 
     def _fail(self, error: Exception) -> None:
         self.state, self._error = "failed", str(error) or type(error).__name__
 
     def _release(self) -> None:
-        """Leave the destination; what it was given and has not committed is given up."""
+        """Close the destination and discard uncommitted rows."""
         if self._destination is None:
             return
         destination, self._destination = self._destination, None

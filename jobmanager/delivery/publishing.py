@@ -1,11 +1,12 @@
-"""Publishes a complete answer into a folder at once: a folder that is replaced, or new ones.
+"""Publishes a complete result into a local folder atomically: a new one, or in place of an old one.
 
-The files are written beside the folder, under a hidden name that is the job's, and made durable.
-Then the two folders change places in one act, so that whoever opens the folder sees all of the old
-rows or all of the new ones; where the system has no such act, the old one is moved away first, and
-for a moment there is no folder. ``_PUBLISHED`` has the job's id, and those of the jobs before it:
-so after a failure it is known whether it was done, though a later job's answer is there by now.
-Stores of objects have no such act (:mod:`jobmanager.delivery.publishing_stores`).
+The files are written to a hidden folder beside the target, whose name contains the job's id, and
+synced. Then one system call exchanges the two folders. So a reader who opens the target gets all
+old rows or all new rows. On a system without such a call the old folder is moved away first, and
+for a moment there is no target. The file ``_PUBLISHED`` has the ids of this job and of the jobs
+published before. So after a failure a job knows whether it has published, even if a later job has
+replaced its result. Object stores cannot exchange folders; for them see
+:mod:`jobmanager.delivery.publishing_stores`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ _FORMER = ".former"
 
 
 def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
-    """The folder may be written when the job has finished.
+    """Check at the job's start that it may write the folder at its end.
 
     Raises:
-        CannotPublishError: it holds something else, or is not to be replaced.
+        CannotPublishError: the folder has other files, or the mode does not allow to replace it.
     """
     publishing = plan.publishing
     if publishing is None:
@@ -70,12 +71,12 @@ def check_publishing(plan: PhysicalPlan, job_id: str) -> None:
 
 
 def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None:
-    """Publish the complete answer of a plan, unless that was done.
+    """Publish the complete result of a plan, unless it was published before.
 
-    ``report`` is called again and again while it is written.
+    ``report``: called repeatedly while files are written, to show that the job is alive.
 
     Raises:
-        CannotPublishError: the folder is not what it was, or the disk fails.
+        CannotPublishError: the folder has changed since the check, or the disk fails.
     """
     publishing = plan.publishing
     if publishing is None:
@@ -97,14 +98,14 @@ def publish(plan: PhysicalPlan, job_id: str, report: Callable[[], None]) -> None
             if os.path.isdir(path):
                 _exchange(draft, path, former)
                 taken = _mark_of(draft) or _mark_of(former)
-                if taken != seen:  # another job came between
+                if taken != seen:  # another job has published meanwhile
                     _put_mark(path, mark(job_id, taken))
             else:
                 os.replace(draft, path)
             sync_folder(os.path.dirname(path))
     except (OSError, pa.ArrowException) as error:
         raise CannotPublishError(path, str(error)) from error
-    for folder in (draft, former):  # also of a process that died before it came to this
+    for folder in (draft, former):  # perhaps left by a process that died before this line
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -152,7 +153,7 @@ def _write(
         basename_template="part-{i}.parquet",
         max_partitions=_PARTITIONS_MAX,
         max_rows_per_file=_ROWS_PER_FILE,
-        use_threads=False,  # the order of a partition's rows stays
+        use_threads=False,  # keeps the row order of a partition
         existing_data_behavior="overwrite_or_ignore",
     )
     for folder, _, names in os.walk(draft):
@@ -162,7 +163,7 @@ def _write(
 
 
 def _exchange(draft: str, path: str, former: str) -> None:
-    """Let two folders change places; ``former``: where the old one goes if there is no such act."""
+    """Exchange two folders. ``former``: where the old one is moved if the system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     change = getattr(libc, "renameat2", None)
     given = (_AT_FDCWD, os.fsencode(draft), _AT_FDCWD, os.fsencode(path), _EXCHANGE)
@@ -194,7 +195,7 @@ def _is_published(path: str, job_id: str) -> bool:
 
 
 def _check_table(path: str) -> None:
-    """Nothing but Parquet files is deleted."""
+    """Check that the folder holds Parquet files only, because publishing deletes its files."""
     if os.path.exists(f"{path}/{CLAIM}"):
         raise CannotPublishError(path, "it is the output of a job, which would be damaged")
     for folder, _, names in os.walk(path):

@@ -1,19 +1,19 @@
-"""Publishes a complete answer into a store of objects, which replaces no folder at once.
+"""Publishes a complete result into an object store, which cannot replace a folder atomically.
 
-In steps that a successor repeats, or goes on with:
+Publishing has these steps. A successor repeats the step that failed, and continues from there:
 
-    _draft-<job>/...            the new files, under names that nobody reads as a table
-    _PUBLISHING-<job>           all drafts are there; which files are new
-    _PUBLISHING-<job>           no other job's is there; which ones they replace, too
-    (the former files go, the new ones are copied to their places within the store)
-    _PUBLISHED                  it is done: the job's id, and those of the jobs before it
-    (drafts and plan go)
+    _draft-<job>/...            written: the new files, under names that table readers ignore
+    _PUBLISHING-<job>           written, the plan: lists the new files; all drafts are there
+    _PUBLISHING-<job>           written again, if no other job has a plan: lists also the old files
+    (old files are deleted, new ones are copied to their names within the store)
+    _PUBLISHED                  written: publishing is done; ids of this job and of earlier jobs
+    (plan and drafts are deleted)
 
-Until the plan says what is replaced the folder is as it was; from then on the answer is sure to
-come. In between a reader sees a part, for as long as the copying takes.
+Until the plan lists the old files, the folder is unchanged. After that, the job or a successor
+completes the publishing. While files are copied, a reader sees a part of the result.
 
-Invariant: of two jobs that put their answers there at once, at least one leaves without a change,
-as each writes its plan before it looks for another's. So no answer is mixed with another.
+Invariant: if two jobs publish into one folder at the same time, at least one fails and changes
+nothing, because each writes its plan before it checks for another. So two results never mix.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ MARK = "_PUBLISHED"
 _PLAN, _DRAFT = "_PUBLISHING-", "_draft-"
 _DRAFT_ENDING = ".draft"
 _NAME_DIGITS = 12
-#: Jobs that are remembered to have put their answers into a folder.
+#: Maximum number of job ids in ``_PUBLISHED``.
 _JOBS_MAX = 1_000
 
 
 def check_store(store: BlobStore, mode: str, job_id: str) -> None:
-    """The folder may be written when the job has finished.
+    """Check at the job's start that it may write the folder at its end.
 
     Raises:
-        CannotPublishError: it holds something else, or is not to be replaced.
+        CannotPublishError: the folder has other files, or the mode does not allow to replace it.
     """
     if is_published(store, job_id) or store.exists(_PLAN + job_id):
         return
@@ -60,9 +60,9 @@ def check_store(store: BlobStore, mode: str, job_id: str) -> None:
 
 
 def publish_to_store(store: BlobStore, job_id: str, write: Callable[[], str]) -> None:
-    """Put a table in the place of what the folder holds, unless that was done.
+    """Replace the files of the folder by a table, unless this job has done so before.
 
-    ``write`` writes the table into a local folder, which it returns; the same rows each time.
+    ``write`` writes the table into a local folder and returns its path; the same rows each time.
     """
     if not is_published(store, job_id):
         if not store.exists(_PLAN + job_id):
@@ -73,18 +73,18 @@ def publish_to_store(store: BlobStore, job_id: str, write: Callable[[], str]) ->
 
 
 def mark(job_id: str, former: bytes | None) -> bytes:
-    """What says that an answer was published, given what the one before it says."""
+    """Return the content of ``_PUBLISHED`` for this job. ``former``: the content before."""
     before = [known for known in _published(former) if known != job_id]
     return json.dumps({"id": job_id, "before": before[: _JOBS_MAX - 1]}).encode()
 
 
 def is_marked(found: bytes | None, job_id: str) -> bool:
-    """Whether the answer of the job was published there, whatever has taken its place since."""
+    """Whether the content ``found`` of ``_PUBLISHED`` has this job's id."""
     return job_id in _published(found)
 
 
 def is_published(store: BlobStore, job_id: str) -> bool:
-    """Whether the answer of the job was put into the folder, be it still there or not."""
+    """Whether this job has published into the folder, even if a later job replaced its result."""
     return is_marked(_read(store, MARK), job_id)
 
 
@@ -96,7 +96,7 @@ def _read(store: BlobStore, name: str) -> bytes | None:
 
 
 def _published(found: bytes | None) -> list[str]:
-    """The ids in a mark, the newest first."""
+    """Return the job ids in the content of ``_PUBLISHED``, the newest first."""
     try:
         told: Any = json.loads(found or b"{}")
         return [told["id"], *told.get("before", ())]
@@ -105,7 +105,7 @@ def _published(found: bytes | None) -> list[str]:
 
 
 def _draft(store: BlobStore, job_id: str, folder: str) -> None:
-    """Put all new files aside, then the plan."""
+    """Write all new files as drafts, then the plan that lists them."""
     new: dict[str, str] = {}
     for path, _, names in os.walk(folder):
         for name in names:
@@ -121,10 +121,10 @@ def _draft(store: BlobStore, job_id: str, folder: str) -> None:
 
 
 def _begin(store: BlobStore, job_id: str) -> None:
-    """Settle what is replaced, unless another job is about it.
+    """Write the old files to replace into the plan, unless another job has a plan there.
 
     Raises:
-        CannotPublishError: it is; the folder was not changed.
+        CannotPublishError: another job has a plan; the folder was not changed.
     """
     plan = json.loads(store.get(_PLAN + job_id))
     if "former" in plan:
@@ -145,7 +145,7 @@ def _begin(store: BlobStore, job_id: str) -> None:
 
 
 def _tidy(store: BlobStore, job_id: str) -> None:
-    """Take plan and drafts away; the plan first, because it says that all drafts are there."""
+    """Delete plan and drafts; the plan first, because it promises that all drafts exist."""
     store.delete(_PLAN + job_id)
     for name in store.list(_DRAFT + job_id):
         store.delete(name)
@@ -161,5 +161,5 @@ def _take_place(store: BlobStore, job_id: str) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether readers of tables pass it over."""
+    """Whether readers of tables ignore a file of this name."""
     return any(part.startswith(("_", ".")) for part in name.split("/"))

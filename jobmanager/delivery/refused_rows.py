@@ -1,10 +1,11 @@
-"""Dead letters of a delivery: rows that the destination refused, with its reason.
+"""Dead letters of a delivery: rows that the destination rejected, with its reason.
 
-    refused/<delivery>/<partition>-<seq>-<row>.arrow     one row; <row> is the hash of a beginning
+    refused/<delivery>/<partition>-<seq>-<row>.arrow     one row; <row>: the hash of a beginning
     refused/<delivery>/<partition>-<seq>-<row>.end       the end of a row whose beginning is here
 
-A row is either at the destination or here. It is stored here before a commit passes it, and a row
-that is stored here is never sent again, also not after a restart. Neither is its end.
+Each row is either at the destination or a dead letter. A dead letter is stored before the next
+commit moves the delivery's position past the row. So neither the row nor its end is sent again,
+even after a restart.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FOLDER = "refused"
 _SUFFIX, _END = ".arrow", ".end"
 _DIGITS = 20
 _FILE = re.compile(r"(\d+)-(\d+)(?:-(\d+))?(\.\w+)")
-#: Columns beside those of the row.
+#: Columns of a dead letter in addition to those of the row.
 _ADDED = pa.schema(
     [
         ("_partition", pa.int32()),
@@ -42,21 +43,21 @@ class RefusedRows:
     """The dead letters of one partition of a delivery."""
 
     def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
-        """``store``: that of the job's root."""
+        """``store``: the store of the job's root."""
         self._store, self._partition = store, partition
         self._ends = 0
         self._folder = f"{FOLDER}/{folder_name(delivery)}"
         self.seqs: set[int] = set()
-        #: By hash, how many rows began here and have not ended.
+        #: Per row hash, the number of dead letters whose end has not arrived.
         self._begun: Counter[int] = Counter()
 
     @property
     def rows(self) -> int:
-        """How many rows are here."""
+        """The number of dead letters."""
         return len(self.seqs) - self._ends
 
     def load(self) -> None:
-        """Read which rows are here, whoever stored them."""
+        """Read the list of dead letters, which earlier processes may have stored."""
         self.seqs, self._begun, self._ends = set(), Counter(), 0
         for suffix in (_SUFFIX, _END):
             for partition, seq, row_hash in _names(self._store, self._folder, suffix):
@@ -64,7 +65,7 @@ class RefusedRows:
                     self._note(seq, row_hash, suffix)
 
     def begun(self, hashes: Sequence[int]) -> list[int]:
-        """Which of these ends, by place, are of rows that began here."""
+        """Return the indices in ``hashes`` of ends whose beginnings are dead letters."""
         left = self._begun.copy()
         found = []
         for place, row_hash in enumerate(hashes):
@@ -74,7 +75,7 @@ class RefusedRows:
         return found
 
     def add_end(self, seq: int, row_hash: int) -> None:
-        """Store that the end of a row that began here is left out, durably."""
+        """Store durably that the end of a dead letter is left out too."""
         self._store.put(self._name(seq, row_hash, _END), b"")
         self._note(seq, row_hash, _END)
 
@@ -100,7 +101,7 @@ class RefusedRows:
     ) -> None:
         """Store a row, durably.
 
-        ``begins``: its hash, if it begins and may end later.
+        ``begins``: the row's hash, if the row begins and its end may follow later.
         """
         assert row.num_rows == 1, row.num_rows
         added = [self._partition, seq, is_end, now_us, reason]
@@ -114,11 +115,12 @@ class RefusedRows:
 
 
 def read_refused(store: BlobStore, delivery: str, schema: pa.Schema) -> pa.Table:
-    """The dead letters of a delivery, by partition and sequence number.
+    """Return the dead letters of a delivery, ordered by partition and sequence number.
 
-    ``schema``: the columns of delivered rows, if there are no dead letters. Others have the columns
-    with which they were refused (changes begin with ``op``); ``_partition``, ``_seq``, ``_is_end``
-    (the row had arrived and its end was refused), ``_refused_at`` and ``_reason`` follow.
+    ``schema``: the row columns of the result if there are no dead letters. Otherwise rows have the
+    columns with which they were rejected (changes have ``op`` first). Added columns follow:
+    ``_partition``, ``_seq``, ``_is_end`` (the row was delivered, but its end was rejected),
+    ``_refused_at`` and ``_reason``.
     """
     found = _paths(store, f"{FOLDER}/{folder_name(delivery)}", _SUFFIX)
     files = [path for _, path in sorted((place[:2], path) for path, place in found.items())]
@@ -127,7 +129,7 @@ def read_refused(store: BlobStore, delivery: str, schema: pa.Schema) -> pa.Table
 
 
 def has_refused(store: BlobStore, delivery: str) -> bool:
-    """Whether any row of this delivery is in its dead letters."""
+    """Whether this delivery has dead letters."""
     return bool(store.list(f"{FOLDER}/{folder_name(delivery)}"))
 
 
@@ -136,7 +138,7 @@ def _schema(row: pa.Schema) -> pa.Schema:
 
 
 def _names(store: BlobStore, folder: str, suffix: str) -> Iterable[tuple[int, int, int | None]]:
-    """Partition, sequence number and hash of each file."""
+    """Yield partition, sequence number and row hash of each file."""
     return _paths(store, folder, suffix).values()
 
 

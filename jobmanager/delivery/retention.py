@@ -1,18 +1,20 @@
-"""Retention of what a job puts out: its answer, late rows and dead letters.
+"""Retention of a job's output streams: its result, late rows and dead letters.
 
-Theory of operation. A thread looks now and then at the listings of these streams. From when it saw
-how far each was durable follows what is older than the retention. Of that may go what every
-delivery has delivered, and every open subscription has read. The job manager tells the writers,
-which delete whole segments and keep the digest of what is gone (:mod:`rstream.log.retention`). What
-was seen when is kept in ``retention.json``; without it streams count as new.
+Theory of operation. Every ``retention_look_s`` a thread lists the files of these streams. It notes
+how far each stream is durable, and when. From these notes follows which items are older than the
+retention. Items may be deleted once every delivery has delivered them and every open subscription
+has read them. The job manager sends these marks to the writers. They delete whole segments and keep
+the digest of deleted items (:mod:`rstream.log.retention`). The notes are stored in
+``retention.json``; without that file all items count as new.
 
-Where rows have begins and ends, a copy of the living rows stands for deleted items
-(:mod:`rstream.current`), so the current table can be read with any retention.
+If rows begin and end, a copy of the living rows replaces deleted items (:mod:`rstream.current`). So
+the current table can be read with any retention.
 
-Invariants: (1) nothing goes that a delivery of the query needs, or one of another process that has
-told its position lately; (2) nor what is younger than the retention, by the wall clock; (3) all
-that is told or written here states a fact that stays true: it does no harm if a job manager does it
-that was replaced; (4) items with edges go only below a copy that is durable.
+Invariants: (1) no item is deleted that a delivery of the query needs, or a delivery of another
+process that has reported its position within ``reader_wait_s``; (2) no item is deleted that is
+younger than the retention by the wall clock; (3) each mark, copy and note stays true, so it does no
+harm if a replaced job manager writes one; (4) items of an output with begins and ends are deleted
+only below a durable copy.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _JOIN_WAIT_S = 10.0
 
 @dataclass
 class _Kept:
-    """One stream and what of it is kept."""
+    """One stream and its retention state."""
 
     stream: str
     uri: str
@@ -64,16 +66,16 @@ class _Kept:
     retention_us: int
     ages: Ages
     log: DurableLog | None = None
-    #: What writers were told.
+    #: The mark last sent to the writer, which deletes items below this seq.
     mark: int = 0
-    #: Of an output with edges: its copies, and the living rows of the newest one.
+    #: If rows begin and end: the copies of living rows, and the content of the newest copy.
     copies: RowCopies | None = None
     current: CurrentRows | None = None
     copied_seq: int = 0
 
 
 class OutputRetention:
-    """Started once; it does nothing unless something is to go."""
+    """Runs the retention of a job in a thread, if any stream has a retention."""
 
     def __init__(
         self,
@@ -85,10 +87,11 @@ class OutputRetention:
         tell: Callable[[tuple[Mark, ...]], None],
         wiring: DeliveryWiring | None = None,
     ) -> None:
-        """``store``: that of the job's root.
+        """``store``: the store of the job's root.
 
-        ``needed``: by partition of the answer the least seq that this process still needs, for
-        those where it needs any. ``tell``: takes marks below which streams may be collected.
+        ``needed``: returns per partition of the result the smallest seq that this process still
+        needs, without partitions that it does not read. ``tell``: receives the marks below which
+        items of streams may be deleted.
         """
         self._store, self._config = store, config
         self._needed, self._tell = needed, tell
@@ -109,28 +112,29 @@ class OutputRetention:
         for kept in self._streams:
             if kept.stream in has_edges:
                 kept.copies = RowCopies(store, kept.stream)
-        #: How many readers are being opened. The lock guards it, and what writers are told by it.
+        #: Number of readers that are being opened. No mark moves while it is above 0. The lock
+        #: guards the number and the sending of marks.
         self._opening, self._lock = 0, threading.Lock()
         self._over, self._is_stopped = self._wiring.signal(), False
         self._task: Task | None = None
 
     def start(self) -> None:
-        """Look now and then, until :meth:`stop`."""
+        """Start the thread, which calls :meth:`look` regularly until :meth:`stop`."""
         if self._streams:
             self._task = self._wiring.start("retention", self._run)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._is_stopped = True
         self._over.set()
         if self._task is not None:
             self._task.join(_JOIN_WAIT_S)
 
     def look(self) -> None:
-        """See what may go, and have it collected.
+        """Compute the marks of all streams, and send them to the writers.
 
         Raises:
-            StreamEngineError: a store failed; the next look goes on.
+            StreamEngineError: a store failed; the next call tries again.
         """
         has_news = False
         for kept in self._streams:
@@ -138,7 +142,8 @@ class OutputRetention:
                 kept.log = DurableLog(self._wiring.open_store(kept.uri), kept.stream)
             else:
                 kept.log.refresh()
-            now_us = self._clock.now_us()  # not before: items came while the store was listed
+            # Read the clock after the listing: items became durable while the store was listed.
+            now_us = self._clock.now_us()
             has_news = kept.ages.note(now_us, kept.log.end(), kept.retention_us) or has_news
         if has_news:
             points = {kept.stream: kept.ages.points for kept in self._streams}
@@ -155,13 +160,13 @@ class OutputRetention:
                     kept.mark = max(kept.mark, below)
         marks = tuple(Mark(kept.stream, kept.mark) for kept in self._streams if kept.mark)
         if marks:
-            self._tell(marks)  # again and again: an instance may be new
+            self._tell(marks)  # even if unchanged, because an instance may be new
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[dict[int, int]]:
-        """While a reader of the answer is opened, that is not known yet, nothing more may go.
+        """Context in which a reader of the result is opened: meanwhile no mark moves.
 
-        Gives by partition below which seq what is still there may go at any time.
+        Yields the mark of each partition. Items below it may be deleted at any time.
         """
         with self._lock:
             self._opening += 1
@@ -173,7 +178,7 @@ class OutputRetention:
                 self._opening -= 1
 
     def rows(self) -> list[dict[str, Any]]:
-        """For statuses: from where on each stream is kept; JSON types."""
+        """Return a status row per stream: from which seq on its items are kept. JSON types."""
         return [
             {
                 "output": kept.name,
@@ -201,7 +206,7 @@ class OutputRetention:
                 _log.warning("retention: %s", error)
 
     def _remember(self) -> None:
-        """Take up what a predecessor has seen."""
+        """Load the notes of a predecessor from ``retention.json``."""
         try:
             points = read_json_document(self._store.get(AGES))["points"]
         except (FileNotFoundError, BrokenDocumentError, KeyError):
@@ -210,7 +215,10 @@ class OutputRetention:
             kept.ages.points = [(at, seq) for at, seq in points.get(kept.stream, ())]
 
     def _marks(self, now_us: int, told: Mapping[int, int]) -> list[int]:
-        """Below these seqs nothing of each stream is needed. ``told``: by other processes."""
+        """Return per stream the seq below which no item is needed.
+
+        ``told``: the positions that deliveries of other processes have reported, per partition.
+        """
         here = self._needed()
         marks = []
         for kept in self._streams:
@@ -219,15 +227,16 @@ class OutputRetention:
                 mark = kept.log.end()
             if kept.name == OUTPUT:
                 needed = [m[kept.partition] for m in (told, here) if kept.partition in m]
-                # The last item that was delivered is read again: it may be the end.
+                # A delivery reads its last delivered item again, because it may be the end.
                 mark = min([mark, *(max(seq - 1, 0) for seq in needed)])
             marks.append(mark)
         return marks
 
     def _copy(self, kept: _Kept, copies: RowCopies, mark: int) -> None:
-        """Copy the rows that are alive after the items below ``mark``, if that is worth it.
+        """Copy the rows that are alive after all items below ``mark``, if enough items are new.
 
-        A copy costs time in the living rows, so it waits for as many new items.
+        The cost of a copy grows with the number of living rows, so there must be at least that
+        number of new items.
         """
         if kept.current is None:
             kept.current = copies.newest() or CurrentRows()

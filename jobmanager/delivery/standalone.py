@@ -1,8 +1,8 @@
-"""Delivers the output of a job from a process of its own, as ``jobmanager deliver`` does.
+"""Delivers the output of a job from a separate process (``jobmanager deliver``).
 
-It reads what the job has flushed, while the job runs or after: the memory of the hosts is open to
-the job's own process only. So it is behind by as much as the flush interval of outputs, and a job
-whose process died does not stop it.
+It reads the flushed items, during the job or after it, because only the job's own process can read
+the memory of the hosts. So it lags behind by the flush interval of outputs. It continues if the
+job's process dies.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rvertex.sinks.spec import SinkSpec
 
-#: How often it is looked whether the job still runs, and the caller is told how far it is.
+#: How often it checks whether the job still runs, and reports its progress to the caller.
 TICK_S = 0.5
-#: How often it tells its position to the job, which keeps what it still needs.
+#: How often it records its position in the root. The job keeps the items from there on.
 TELL_EVERY_S = 5.0
-#: How long a root that cannot be read is looked at again.
+#: How long it retries to read the root before it fails.
 STORE_WAIT_S = 300.0
 _log = logging.getLogger(__name__)
 
@@ -54,17 +54,17 @@ def deliver(
     on_rows: Callable[[list[dict[str, Any]]], None] = lambda rows: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
-    """Deliver until the output is complete, or the job has ended; gives the rows of the status.
+    """Deliver until the output is complete or the job has ended. Return the rows of the status.
 
-    ``destinations``: none: those that the query names. ``start_seq``: where deliveries that are new
-    begin, in each partition. ``output``: of a job with several, the one for ``destinations``.
-    ``on_rows`` is called at each tick.
+    ``destinations``: if empty, those of the query. ``start_seq``: the first seq of new deliveries,
+    in each partition. ``output``: the name of the output for ``destinations``, if the job has
+    several. ``on_rows``: called at each tick with the rows of the status.
 
     Raises:
         NoJobError: the root holds no job, or one that has not begun.
-        InvalidSinkError: the output cannot be delivered so.
+        InvalidSinkError: the output does not fit a destination.
         NoDeliveryError: neither the query nor the caller names a destination.
-        OperatingError: whether the job still runs could not be read for STORE_WAIT_S.
+        OperatingError: the status of the job could not be read for STORE_WAIT_S.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -91,7 +91,7 @@ def deliver(
 
 
 def _refuse_changes(destinations: Sequence[SinkSpec]) -> None:
-    """Refuse changes of whole rows: their ends would be missing.
+    """Refuse destinations of changes for an output of whole rows, which has no separate ends.
 
     Raises:
         InvalidSinkError: a destination takes changes.
@@ -116,7 +116,7 @@ def deliver_plan(
     is_cancelled: Callable[[], bool],
     wiring: DeliveryWiring,
 ) -> list[dict[str, Any]]:
-    """As :func:`deliver`, of the job in ``root``, whose plan is known."""
+    """Do the same as :func:`deliver` with an opened root and a loaded plan."""
     endpoints, is_written = Endpoints(), threading.Event()
     for vertex in sorted(set(plan.writers().values())):
         endpoints.note(Locate(vertex, 1, ()))
@@ -153,17 +153,17 @@ def deliver_plan(
 
 
 class _Watch:
-    """Looks whether a job still runs."""
+    """Checks whether a job still runs."""
 
     def __init__(self, root: JobRoot, clock: Clock) -> None:
         self._root, self._clock = root, clock
         self._failing_s: float | None = None
 
     def has_ended(self) -> bool:
-        """Whether it has; not while its root cannot be read.
+        """Whether the job has ended; False while its root cannot be read.
 
         Raises:
-            OperatingError: that has been so for STORE_WAIT_S.
+            OperatingError: the root could not be read for STORE_WAIT_S.
         """
         now_s = self._clock.monotonic_s()
         try:
@@ -180,9 +180,9 @@ class _Watch:
 
 
 def _tell(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:
-    """Tell how far they are; gives when."""
+    """Record the positions of the deliveries in the root. Return the time of that, s."""
     for row in deliveries.rows():
-        with contextlib.suppress(OperatingError):  # told again soon
+        with contextlib.suppress(OperatingError):  # recorded again after TELL_EVERY_S
             tell_position(
                 root.store, row["delivery"], row["partition"], row["delivered_seq"], clock.now_us()
             )

@@ -1,7 +1,7 @@
 """Wiring: connects deliveries to their clock, threads, stores, writers and destinations.
 
-:class:`ThreadWiring` is the real one. The simulation gives deliveries another wiring, in which time
-and whatever can fail belong to a seeded scheduler; a delivery cannot tell.
+:class:`ThreadWiring` is the production implementation. The simulation uses another one, in which a
+seeded scheduler controls time and failures. The code of deliveries is the same with both.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class Signal(Protocol):
-    """What a thread waits for; a ``threading.Event`` is one."""
+    """A flag that a thread can wait for, such as a ``threading.Event``."""
 
     def set(self) -> None:
-        """Wake who waits, or will; from any thread."""
+        """Set the flag, so that present and later waits return. Safe from any thread."""
 
     def clear(self) -> None:
-        """Forget what was set before."""
+        """Reset the flag."""
 
     def wait(self, timeout: float) -> object:
         """Wait until it is set, at most ``timeout`` seconds."""
 
 
 class Task(Protocol):
-    """A body that runs on a thread of its own; a ``threading.Thread`` is one."""
+    """A function that runs on its own thread, such as a ``threading.Thread``."""
 
     def join(self, timeout: float) -> None:
         """Wait until the body has ended, at most ``timeout`` seconds."""
@@ -48,18 +48,18 @@ class Task(Protocol):
 
 
 class DeliveryWiring(Protocol):
-    """Everything deliveries ask of their surroundings."""
+    """Everything that deliveries need from their environment."""
 
     clock: Clock
 
     def signal(self) -> Signal:
-        """A signal that is not set."""
+        """Return a new signal that is not set."""
 
     def start(self, name: str, body: Callable[[], None]) -> Task:
-        """Run ``body`` on a thread of its own."""
+        """Run ``body`` on a new thread."""
 
     def open_store(self, uri: str) -> BlobStore:
-        """The store at ``uri``."""
+        """Return the store at ``uri``."""
 
     def read_remote(
         self,
@@ -71,14 +71,14 @@ class DeliveryWiring(Protocol):
         store: BlobStore,
         on_change: Callable[[], None],
     ) -> PushedReader:
-        """A reader of a stream in the memory of a host, and of what is durable in ``store``."""
+        """Return a reader of a stream: from a host's memory, or durable items from ``store``."""
 
     def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
-        """The destination of one partition, not yet opened."""
+        """Return the destination of one partition, not yet opened."""
 
 
 class ThreadWiring:
-    """Threads, the system clock, fsspec, streams of hosts, the destinations there are."""
+    """The production wiring: threads, the system clock, fsspec stores, hosts, destinations."""
 
     def __init__(self) -> None:
         self.clock: Clock = SystemClock()
