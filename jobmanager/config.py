@@ -108,7 +108,7 @@ class JobConfig:
     status_rows_per_s_max: float = 8_000.0
 
     def until_end(self, at_end: AtEnd) -> JobConfig:
-        """Return a copy for a job that reads its logs to their present ends, then does ``at_end``."""
+        """Return a copy for a job that does ``at_end`` after the present ends of its logs."""
         host = replace(self.host, until_end=at_end != "wait")
         return replace(self, at_end=at_end, host=host)
 

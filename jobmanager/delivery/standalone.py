@@ -91,7 +91,7 @@ def deliver(
 
 
 def _refuse_changes(destinations: Sequence[SinkSpec]) -> None:
-    """Refuse destinations of changes for an output of whole rows, which has no separate ends.
+    """Check that no destination needs changes: this output has whole rows, without their ends.
 
     Raises:
         InvalidSinkError: a destination takes changes.

@@ -1,1 +1,1 @@
-"""The shell around the job manager: it performs instructions and feeds notices back."""
+"""The shell around the job manager: it performs its instructions and sends it notices."""

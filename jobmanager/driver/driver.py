@@ -1,15 +1,15 @@
-"""Driver: the shell around the job manager. It performs instructions and feeds notices back.
+"""Driver: the shell around the job manager. It performs its instructions and sends it notices.
 
 Theory of operation. Host messages (from the Flight service's threads), exits (from the executor's
 threads) and time all become notices in one queue. The driver's thread takes them one by one: it
 logs a notice, calls ``handle`` and performs the instructions. It flushes the log before it deletes
 a checkpoint, so a job manager that takes over never relies on a deleted file. Work on the root at a
-tick (requests, deletions, the status) may fail for a while: the next tick tries again.
+tick (requests, deletions, the status) may fail; the next tick tries it again.
 
-Invariants: (1) one thread calls ``handle``; (2) before a deletion, the log is durable and the root
-still this driver's own *after* that, so a successor knows of the deletion; (3) the same holds for a
-beginning and a takeover, because the number of takeovers gives the numbers of instances; (4) a
-driver that finds that another has taken over ends, and writes nothing, not even a status.
+Invariants: (1) one thread calls ``handle``; (2) before a deletion, the driver flushes the log, and
+then checks that it still owns the root, so a successor knows of the deletion; (3) it does the same
+before it starts or takes over a job, because epochs of instances follow from the number of
+takeovers; (4) a driver that finds another owner ends and writes nothing, not even a status.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction, Mark
 
 _log = logging.getLogger(__name__)
-#: Work that keeps the driver from listening for longer than this is not the hosts' silence.
+#: Longer time in which the driver reads no messages does not count as silence of the hosts.
 PAUSE_MAX_S = 5.0
-#: Hosts of a job manager that was replaced or broke off have so long to leave. The threads of their
-#: servers belong to gRPC: they must not meet a Python that is being taken down.
+#: How long hosts of a replaced or failed driver may take to shut down. Their servers have threads
+#: of gRPC, which must not run while Python itself shuts down.
 ORPHANS_WAIT_S = 15.0
 _MEANINGS: dict[str, Notice] = {
     requests.CANCEL: CancelRequested(),
     requests.STOP: StopRequested(),
     requests.FINISH: FinishRequested(),
 }
-#: Lets time pass in a thread that has to wait.
+#: Sleeps for a number of seconds.
 _pause = threading.Event().wait
 
 
@@ -111,7 +111,7 @@ class Driver:
         check_outputs: CheckOutputs = nothing_to_check,
         on_tick: Callable[[JobManager], object] = lambda _: None,
     ) -> None:
-        """``on_tick``: sees the state between two notices."""
+        """``on_tick``: called with the job manager at each tick, between two notices."""
         self._root, self._on_tick = root, on_tick
         self._manager = manager
         self._executor = executor
@@ -120,7 +120,7 @@ class Driver:
         self._origin_us = clock.now_us() - int(clock.monotonic_s() * 1e6)
         self._on_status = on_status
         self._notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
-        #: For readers in this process: where vertices write, and what connects to them.
+        #: For readers in this process: the addresses of the vertices' writers, and the secret.
         self.endpoints = Endpoints()
         self.secret = secrets.token_hex(16)
         self._log = NoticeLog(root, clock, config, background)
@@ -140,27 +140,27 @@ class Driver:
 
     @property
     def works_up(self) -> bool:
-        """Whether the job stops by itself once it has worked up what is there."""
+        """Whether the job stops by itself after the last row that its inputs have now."""
         return self._config.at_end == "stop"
 
     def cancel(self) -> None:
-        """Ask for the end of the job; from any thread."""
+        """Request the end of the job. Safe from any thread."""
         self._notices.put(CancelRequested())
 
     def finish(self) -> None:
-        """Ask for the end of live sources at what they have read; from any thread."""
+        """Request live sources to end at their present positions. Safe from any thread."""
         self._notices.put(FinishRequested())
 
     def stop(self) -> None:
-        """Ask the job to stop with its state kept; from any thread."""
+        """Request the job to stop and keep its state. Safe from any thread."""
         self._notices.put(StopRequested())
 
     def collect_output(self, marks: tuple[Mark, ...]) -> None:
-        """Nobody needs what lies below the marks; from any thread."""
+        """Allow to delete output items below these marks. Safe from any thread."""
         self._notices.put(OutputObsolete(marks))
 
     def add_partitions(self, added: PartitionsAdded) -> None:
-        """Have vertices read more of their logs, as the durable plan says; from any thread."""
+        """Make vertices read added log partitions of the durable plan. Safe from any thread."""
         self._notices.put(added)
 
     def run(self, *, resumed: bool) -> None:
@@ -173,11 +173,11 @@ class Driver:
             try:
                 self.close()
             finally:
-                if self.ended_s is None:  # hosts notice that their connection is broken, and leave
+                if self.ended_s is None:  # hosts notice the broken connection and shut down
                     self._executor.close(ORPHANS_WAIT_S)
 
     def begin(self, *, resumed: bool) -> None:
-        """Open for hosts, replay the log of a job that is taken over, give the first orders."""
+        """Open the port for hosts, replay the log of a resumed job, send the first orders."""
         self._server = self._open_control(
             self.secret,
             self._receive,
@@ -194,7 +194,7 @@ class Driver:
         self._handle(begin(self._executor.hosts, self._now_us(), self._config.retain_us))
 
     def poll(self, wait_s: float) -> None:
-        """Take the notices that are there, waiting at most ``wait_s`` for one; let time pass.
+        """Handle the queued notices, after waiting at most ``wait_s`` for one; then tick if due.
 
         Raises:
             JobRunningError: another job manager has taken over.
@@ -203,7 +203,7 @@ class Driver:
             self._look_after_root()
         with contextlib.suppress(queue.Empty):
             self._handle(self._notices.get(timeout=wait_s))
-            for _ in range(self._notices.qsize()):  # what came while a slow store was waited for
+            for _ in range(self._notices.qsize()):  # notices that arrived while a store was slow
                 self._handle(self._notices.get_nowait())
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
@@ -218,7 +218,7 @@ class Driver:
     def close(self) -> None:
         """Close the log and the connections, and write the last status.
 
-        The connections end whatever else fails: hosts without a job manager must leave.
+        The connections are closed even if other steps fail, so that all hosts shut down.
         """
         try:
             self._log.close(flush=not self._keeper.is_replaced)
@@ -228,17 +228,17 @@ class Driver:
         if self._keeper.is_replaced:
             return
         if self.ended_s is not None:
-            with contextlib.suppress(OperatingError):  # what stays is for ``jobmanager gc``
+            with contextlib.suppress(OperatingError):  # ``jobmanager gc`` deletes remaining files
                 self._keeper.delete_obsolete()
             self._keeper.insist(self._last_status)
         else:
             self._last_status()
 
     def _look_after_root(self) -> None:
-        """Take requests, delete what is obsolete, write the status; what fails waits for a tick.
+        """Take requests, delete obsolete files, write the status. Failed work waits for a tick.
 
         Raises:
-            OperatingError: it has failed for ``store_wait_s``.
+            OperatingError: the work has failed for ``store_wait_s``.
             JobRunningError: another job manager has taken over.
         """
         self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
@@ -269,16 +269,16 @@ class Driver:
         self._write_status()
 
     def _forgive_pause(self, now_s: float) -> None:
-        """Stop the time of limits for as long as the driver did not listen.
+        """Extend all time limits by the time in which the driver read no messages.
 
-        It may wait for a slow store; what hosts said meanwhile is still in the queue.
+        The driver may have waited for a slow store, while the hosts' messages are in the queue.
         """
         pause_s = now_s - self._ticked_s - PAUSE_MAX_S
         if self._ticked_s and pause_s > 0:
             self._origin_us -= int(pause_s * 1e6)
 
     def _now_us(self) -> int:
-        """Time that does not jump: limits on silence and stalls are measured with it."""
+        """Return monotonic time, us. Limits on silence and stalls are measured with it."""
         return self._origin_us + int(self._clock.monotonic_s() * 1e6)
 
     def _perform(self, instruction: Instruction) -> None:
@@ -303,7 +303,7 @@ class Driver:
             case CheckOutput(ends=ends):
                 self._keeper.insist(lambda: self._check(ends))
             case Record():
-                pass  # it was logged before all else
+                pass  # its notice was logged before anything else
             case EndJob():
                 self._end()
             case _:
@@ -317,7 +317,7 @@ class Driver:
             _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
 
     def _check(self, ends: Mapping[str, int | None]) -> None:
-        """Say what is lost of the output, or that nothing is; digests are compared to verify."""
+        """Report lost items of the output, or none, as notices. ``verify`` compares digests too."""
         lost = self._check_outputs(ends, contents=self._config.host.verify)
         for notice in lost or (OutputWhole(),):
             self._notices.put(notice)
@@ -337,22 +337,22 @@ class Driver:
         )
 
     def _paced_from_us(self) -> int:
-        """When the first row was due: as configured, or when the first vertex was started."""
+        """Return when the first row was due, us: as configured, or the first vertex's start."""
         return self._config.host.pace_started_us or self._pace_started_us
 
     def _former(self, host: str) -> str:
-        """The host that held the slot of ``host`` before; empty if none did."""
+        """Return the name of the previous host in the slot of ``host``; empty if none."""
         return next(h.former for h in self._manager.hosts if h.name == host)
 
     def _receive(self, peer: str, data: bytes) -> None:
-        """A host's message; from a thread of the Flight service."""
+        """Queue a host's message. Called from a thread of the Flight service."""
         try:
             notice = NOTICE_CODEC.decode(data)
         except InvalidMessageError as error:
             _log.warning("message refused", extra={"peer": peer, "reason": str(error)})
             return
         if self.ended_s is not None and isinstance(notice, HostReady):
-            self._stop_host(peer)  # it started while the job came to its end
+            self._stop_host(peer)  # the host started while the job was ending
         elif peer.endswith("#0") or isinstance(notice, HostReady):
             self._notices.put(notice)
 
@@ -365,7 +365,7 @@ class Driver:
         self._notices.put(HostLost(host, how))
 
     def _end(self) -> None:
-        """Stop the hosts and wait for them, so that nothing writes after the job has ended."""
+        """Stop the hosts and wait for them, so that no process writes after the job's end."""
         self.ended_s = self._clock.monotonic_s()
         for host in self._manager.hosts:
             self._stop_host(peer_name(host.name, 0))
@@ -388,12 +388,12 @@ class Driver:
 
 
 def _notice_of(request: str) -> Notice:
-    """What a user's request file means to the job manager."""
+    """Return the notice for a user's request file."""
     return _MEANINGS.get(request) or DrainRequested(request.removeprefix(requests.DRAIN))
 
 
 def _is_final(instruction: Instruction, notice: Notice) -> bool:
-    """Whether something is deleted or forgotten, so that what led to it must be durable first."""
-    if isinstance(instruction, Tell):  # what follows from progress only frees memory
+    """Whether an instruction deletes something, so the notices that led to it must be durable."""
+    if isinstance(instruction, Tell):  # instructions after progress reports only free memory
         return is_logged(notice) and isinstance(instruction.instruction, Collect)
     return isinstance(instruction, DeleteFiles | Record | EndJob)

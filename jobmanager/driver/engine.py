@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 ExecutorName = Literal["spark", "local"]
-#: Hosts in one process: many more end it with a segmentation fault.
+#: Maximum hosts in one process. Many more cause a segmentation fault.
 LOCAL_HOSTS_MAX = 128
 
 
 def check_executor(name: str, root: str) -> None:
-    """There is such an executor, its processes can reach the root, and each other.
+    """Check that the executor exists, and that its processes can reach the root and each other.
 
     Raises:
-        UsageError: not so.
+        UsageError: the check failed.
     """
     if name not in ("spark", "local"):
         raise UsageError(f"executor {name!r}: choose spark or local")
@@ -44,10 +44,10 @@ def open_executor(
     config: JobConfig,
     fallback: str | None,
 ) -> Executor:
-    """The executor for ``plan``; ``spark_context`` says what masters mean.
+    """Open the executor for ``plan``. For the meaning of masters see ``spark_context``.
 
     Raises:
-        UsageError, OperatingError: Spark is not to be had, or not so.
+        UsageError, OperatingError: Spark is missing, does not start, or has another master.
     """
     vertices: dict[str, VertexSpec] = {v.id: v for v in plan.vertices}
     if name == "local":
@@ -73,10 +73,10 @@ def open_executor(
 
 
 def warm_up(name: ExecutorName, master: str | None, fallback: str | None) -> None:
-    """Have what a job will run on: Spark with its Python workers; ``spark_context`` says where.
+    """Start Spark and its Python workers ahead of time. For masters see ``spark_context``.
 
     Raises:
-        OperatingError: Spark is not to be had.
+        OperatingError: Spark is missing or does not start.
     """
     if name == "local":
         return
@@ -97,7 +97,7 @@ def open_for_job(
     *,
     has_claimed: bool = False,
 ) -> Executor:
-    """What is to run the plan; refused before anything runs. ``has_claimed``: it has run before."""
+    """Open the executor for a job, after all checks. ``has_claimed``: the job has run before."""
     for output in plan.of_outputs:
         refuse_taken_output(output.output, plan.root, job_id, has_claimed=has_claimed)
     runner = open_executor(executor, plan, master, config, fallback)
@@ -106,6 +106,6 @@ def open_for_job(
 
 
 def master_of(runner: Executor, asked: str | None) -> str | None:
-    """The master to record: the one that Spark has; of a local executor the one that was named."""
+    """Return the master to record: Spark's actual one; with a local executor the given one."""
     found: str | None = getattr(runner, "master", asked)
     return found

@@ -1,15 +1,16 @@
-"""Tells the logs of pushed rows that a job reads how far it is, so that they keep what it needs.
+"""Reports a job's positions to the intake logs that it reads, so that they keep the rows it needs.
 
-Theory of operation. At each tick of the driver it is noted from where on each reader of a log would
-read again after any failure: where the oldest checkpoint that is kept stands. A thread writes that
-beside the log (:mod:`rstream.intake.readers`). A job that has finished, or was cancelled, needs
-nothing more; one that was stopped, has failed or died may go on, so what it told stands.
+Theory of operation. After a failure, a reader of a log reads again from the position of its oldest
+retained checkpoint at worst. Each tick of the driver notes this position. A thread writes it to a
+file beside the log (:mod:`rstream.intake.readers`). A job that has finished, or was cancelled,
+needs no more rows. A job that was stopped, has failed or died may be resumed, so its positions
+stay.
 
-A log that cannot be reached is told again. Stores name whatever goes wrong within them as a
-:class:`StoreError`, so nothing else can but a bug, of which a job may fail.
+If a log cannot be reached, the position is written again later. Stores raise all their failures as
+:class:`StoreError`, so any other exception is a bug, and may fail the job.
 
-Invariant: a position is told after the notices from which it follows are durable, so a successor
-needs nothing below it: between two notices of the driver nothing was dropped that is not logged.
+Invariant: a position is written after the notices from which it follows are durable. So a successor
+needs no row below it: between two notices, the driver drops no checkpoint that it has not logged.
 """
 
 from __future__ import annotations
@@ -35,32 +36,33 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 TELL_EVERY_S = 2.0
-#: A position that stays is told again so often.
+#: How often an unchanged position is written again.
 REMIND_EVERY_S = 600.0
 _JOIN_WAIT_S = 10.0
-#: States after which a job reads its logs no more.
+#: Final states of a job that never reads its logs again.
 _OVER = ("finished", "cancelled")
 
 
 @dataclass
 class _Reader:
-    """A vertex that reads a log."""
+    """A vertex that reads an intake log."""
 
     vertex: str
     uri: str
     name: str
-    #: Where it began to read.
+    #: Position at which the job began to read the log.
     first_seq: int
-    #: What it needs; None: nobody has looked yet.
+    #: Position from which the vertex may read again; None: not noted yet.
     seq: int | None = None
+    #: The position last written beside the log, and when (monotonic seconds).
     told: int | None = None
     told_s: float = 0.0
 
 
 class InputPositions:
-    """Of one job; ``note`` is called by the driver's thread, the rest by the job's."""
+    """Writes the positions of one job. The driver's thread calls ``note``, the job's the rest."""
 
-    #: What users are to know of it.
+    #: Messages for users about failed writes.
     notes: tuple[str, ...] = ()
 
     def __init__(self, plan: PhysicalPlan, job_id: str, clock: Clock | None = None) -> None:
@@ -70,24 +72,24 @@ class InputPositions:
         self._thread: threading.Thread | None = None
 
     def note(self, manager: JobManager) -> None:
-        """See what is needed; between two notices."""
+        """Note the position of each reader. Called between two notices."""
         for reader in self._readers:
             shape = manager.job.topology.vertices[reader.vertex]
             refs = manager.job.tracker.refs(reader.vertex)
-            # A source that is read once counts rows, not positions: it needs what it began with.
+            # A bounded source counts rows, not log positions, so it may need all of its rows.
             read = min(ref.reads[0] for ref in refs) if shape.is_live else 0
             if reader.seq is None:
                 self._wake.set()
             reader.seq = max(read, reader.first_seq)
 
     def start(self) -> None:
-        """Tell now and then, until :meth:`stop`."""
+        """Start the thread that writes positions, until :meth:`stop`."""
         if self._readers:
             self._thread = threading.Thread(target=self._run, name="input-positions", daemon=True)
             self._thread.start()
 
     def stop(self, state: str) -> None:
-        """Tell no more of a job that has ended in this state."""
+        """Stop the thread. ``state``: the final state of the job."""
         self._is_over.set()
         self._wake.set()
         if self._thread is not None:
@@ -102,7 +104,7 @@ class InputPositions:
                 )
 
     def tell(self) -> None:
-        """Write down what is new, or was told long ago; what fails is told again."""
+        """Write positions that are new, or older than REMIND_EVERY_S. Retry failures later."""
         now_s = self._clock.monotonic_s()
         for reader in self._readers:
             is_old = now_s - reader.told_s >= REMIND_EVERY_S
@@ -111,11 +113,11 @@ class InputPositions:
             try:
                 self._tell(reader)
                 reader.told_s = now_s
-            except OperatingError as error:  # as where only its producers may write
+            except OperatingError as error:  # for example, only producers may write there
                 _log.info("a log was not told", extra={"log": reader.uri, "reason": str(error)})
 
     def _run(self) -> None:
-        self._wake.wait()  # for the first look
+        self._wake.wait()  # until the first ``note``
         while not self._is_over.is_set():  # until stopped
             self.tell()
             self._is_over.wait(TELL_EVERY_S)
@@ -146,10 +148,11 @@ def _store(reader: _Reader) -> BlobStore:
 
 
 def check_can_finish(plan: PhysicalPlan | None, root: str) -> None:
-    """The sources of the plan can end where they are: a live log has such an end (ADR 32).
+    """Check that a request can end all sources at their present positions (ADR 32).
 
     Raises:
-        CannotFinishError: one of them reads to the end of its input, or there is no plan yet.
+        CannotFinishError: a source is bounded, so only its input's end ends it; or the job has no
+            plan yet.
     """
     if plan is None:
         raise CannotFinishError(root, "it has no plan yet")

@@ -1,4 +1,4 @@
-"""The :class:`Job` that users hold: a driver in a thread of this process, its status, its end."""
+"""The :class:`Job` of the API: runs a driver in a thread; has the status and waits for the end."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
 
 StatusCallback = Callable[[dict[str, Any]], None]
-#: An interrupt that arrives just as a wait begins is noticed when that ends.
+#: A wait is divided into slices of this length. An interrupt that arrives as a slice begins is
+#: noticed at the end of the slice.
 _WAIT_SLICE_S = 0.5
 _REPORT_EVERY_S = 1.0
 
 
 class Beside(Protocol):
-    """What is done for a job beside its driver."""
+    """Work for a job that runs beside its driver."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What users are to know of it by now."""
+        """Messages for users about this work."""
 
     def start(self) -> None:
-        """Begin, before the driver does."""
+        """Start the work, before the driver starts."""
 
     def stop(self, state: str) -> None:
-        """End, after the driver and the deliveries have; the job is in this state then."""
+        """End the work, after driver and deliveries. ``state``: the final state of the job."""
 
 
 @dataclass(frozen=True)
 class Leg:
-    """What runs a job from one change to the next. ``on_end`` takes the state of its end."""
+    """The parts that run a job from one change to the next. ``on_end`` gets the final state."""
 
     plan: PhysicalPlan
     driver: Driver
@@ -88,7 +89,8 @@ class Job(Readable):
         self._status |= self._notes
         self._clock = SystemClock()
         self._created_s = created_s
-        #: Not a join of the thread: an interrupted join takes the thread for dead.
+        #: Set when the thread ends. A join would not do: after an interrupted ``Thread.join``,
+        #: Python treats the thread as ended.
         self._ended = threading.Event()
         if status is not None:
             self._ended.set()
@@ -96,16 +98,17 @@ class Job(Readable):
         self._deliveries: JobDeliveries | None = None
         self._beside: Sequence[Beside] = ()
         self._leg: Leg | None = None
-        #: A change is under way: the job is not over when its driver has stopped.
+        #: Whether a change is under way. Then the job continues after its driver has stopped.
         self._is_changing = False
         self._changes_tried = 0
-        #: The last request of the user: a driver that ended for a change did not see it.
+        #: The user's last request. It is repeated to the next driver, because the one before may
+        #: have ended for a change without handling it.
         self._wish: Callable[[Driver], None] | None = None
         #: The driver's own view, without deliveries.
         self._computed: dict[str, Any] = {}
         self._health = HealthBook()
         self._reported_s = self._clock.monotonic_s()
-        #: Nothing is left to do with a complete answer but to deliver it.
+        #: Whether the complete result is published, or need not be.
         self._is_published = plan.publishing is None
         self._crash: BaseException | None = None
 
@@ -116,7 +119,7 @@ class Job(Readable):
 
     @property
     def outputs(self) -> dict[str, JobOutput]:
-        """The outputs by name: one called ``output`` unless the job was given several queries."""
+        """The outputs by name. A job with one query has one output, named ``output``."""
         return {output.name: JobOutput(self, output.name) for output in self.plan.of_outputs}
 
     @property
@@ -136,7 +139,10 @@ class Job(Readable):
         return dict(self._status)
 
     def cancel(self) -> None:
-        """Ask the job to end; :meth:`wait` returns when it has. Afterwards nothing happens."""
+        """Request the job to end. :meth:`wait` returns when it has ended.
+
+        The call has no effect on a job that has ended.
+        """
         self._wish = methodcaller("cancel")
         if self._driver is not None:
             self._driver.cancel()
@@ -144,13 +150,13 @@ class Job(Readable):
             self._deliveries.cancel()
 
     def stop(self, *, finish: bool = False) -> None:
-        """Ask the job to stop; :meth:`wait` returns when it has. ``resume`` goes on with it.
+        """Request the job to stop. :meth:`wait` returns when it has. ``resume`` continues it.
 
-        Its vertices take a last checkpoint, and what they wrote becomes durable. ``finish``: its
-        sources end where their logs end by now, so that windows close and the job finishes.
+        The vertices take a last checkpoint, and their output becomes durable. ``finish``: all
+        sources end at the present ends of their logs, so windows close and the job finishes.
 
         Raises:
-            CannotFinishError: a source cannot end before its input does.
+            CannotFinishError: a source is bounded and ends only with its input.
         """
         if finish:
             check_can_finish(self.plan, self.root)
@@ -158,17 +164,17 @@ class Job(Readable):
         if self._driver is not None:
             self._wish(self._driver)
         if self._deliveries is not None and self._driver is not None and self._driver.ended_s:
-            self._deliveries.cancel()  # they alone go on
+            self._deliveries.cancel()  # only the deliveries still run
 
     def retry_deliveries(self) -> None:
-        """Begin deliveries that have failed again; those that wait are tried now."""
+        """Restart failed deliveries, and let waiting deliveries try at once."""
         if self._deliveries is not None:
             self._deliveries.retry()
 
     def _subscribed(
         self, plan: PhysicalPlan, start: Mapping[int, int], *, progress: bool
     ) -> Subscription:
-        """A subscription to the output of ``plan``."""
+        """Open a subscription to the output of ``plan``."""
         if self._deliveries is None:
             return self._subscription(plan, start, {}, progress=progress)
         with self._deliveries.opening() as opening:
@@ -197,11 +203,11 @@ class Job(Readable):
         )
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Wait until the job has ended and give its last status.
+        """Wait until the job has ended. Return its last status.
 
         Raises:
-            JobFailedError: it failed; ``jobmanager resume`` can go on with it.
-            TimeoutError: it is still running after ``timeout_s``.
+            JobFailedError: the job failed; ``jobmanager resume`` can continue it.
+            TimeoutError: the job is still running after ``timeout_s``.
         """
         ends_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         slice_s = _WAIT_SLICE_S if timeout_s is None else min(_WAIT_SLICE_S, timeout_s)
@@ -215,7 +221,11 @@ class Job(Readable):
         return self.status()
 
     def _start(self, leg: Leg, follow: Follow) -> None:
-        """``follow``: makes the next leg, given a leg and its final state; None: the job ends."""
+        """Start the job's thread with a first leg.
+
+        ``follow``: called with a leg and its final state; returns the next leg, or None if the job
+        ends.
+        """
 
         def body() -> None:
             try:
@@ -239,8 +249,8 @@ class Job(Readable):
         leg.driver.on_retry = leg.deliveries.retry
 
     def _run(self, leg: Leg, follow: Follow) -> None:
-        """Run one leg after the other, with a change between two."""
-        while True:  # ends: with a leg after which nothing is pending
+        """Run one leg after another, with a change between them."""
+        while True:  # ends after a leg without a pending change
             leg.deliveries.start()
             for one in leg.beside:
                 one.start()
@@ -254,7 +264,7 @@ class Job(Readable):
         self._finish(leg.driver, leg.deliveries)
 
     def _deliver_rest(self, leg: Leg) -> bool:
-        """Before a change: have all delivered that was written; whether that was done."""
+        """Deliver all written rows before a change. Return whether that was completed."""
         tidy_output(leg.plan)
         leg.deliveries.drain(self._report_again)
         for one in leg.beside:
@@ -263,11 +273,11 @@ class Job(Readable):
         return not leg.deliveries.is_cancelled
 
     def _end(self) -> None:
-        """End what runs beside the driver; whatever fails, those who wait for the job go on."""
+        """End the work beside the driver. Threads in :meth:`wait` return even if a step fails."""
         leg = self._leg
         assert leg is not None
         try:
-            with contextlib.ExitStack() as closing:  # the last one first
+            with contextlib.ExitStack() as closing:  # stops them in reverse order
                 closing.callback(give_back, self._root)
                 for one in leg.beside:
                     closing.callback(one.stop, str(self._status["state"]))
@@ -283,7 +293,7 @@ class Job(Readable):
         self._root.record_failure(str(error), self._clock.now_us())
 
     def _take_status(self, status: dict[str, Any]) -> None:
-        """The driver's view, with what only the job knows added; also written to the root."""
+        """Keep the driver's status, complete it with the job's own fields, write it to the root."""
         assert self._driver is not None
         assert self._deliveries is not None
         self._computed = status
@@ -308,7 +318,7 @@ class Job(Readable):
         self._root.write_status(self._status)
 
     def _until_published(self, status: dict[str, Any]) -> dict[str, Any]:
-        """The status of a job that has not finished before its answer is where it is to be."""
+        """Return the status, with "running" for "finished" until the result is published."""
         is_over = self._is_published or status["state"] != "finished"
         if self._is_changing and status["state"] == "stopped":
             return {**status, "state": "running", "waiting": "a change of the job"}
@@ -330,13 +340,13 @@ class Job(Readable):
             self._report_again()
 
     def _report_if_due(self) -> None:
-        """Show other processes that this one is at work."""
+        """Write a status if it is due, so that other processes see that this one is alive."""
         if self._clock.monotonic_s() >= self._reported_s + _REPORT_EVERY_S:
             self._reported_s = self._clock.monotonic_s()
             self._report_again()
 
     def _report_again(self) -> None:
-        """Write the status with the deliveries as they are now, and end them if a user asks.
+        """Write the status with the present deliveries. End them if a user has requested that.
 
         Raises:
             JobRunningError: another job manager has taken over.

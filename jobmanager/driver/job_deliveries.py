@@ -1,10 +1,10 @@
-"""The deliveries that a query names, while its job runs and until they are done.
+"""The deliveries of a query, while its job runs and until they are done.
 
-They run on threads of the driver's process. A job whose output is complete stays open until its
-deliveries are done; one that fails or is cancelled stops them. A later process goes on with them
-where the destinations say. One that another process has taken over is not waited for: that process
-may deliver for ever, or die, and then ``jobmanager deliver`` goes on over the output, of which
-nothing is collected any more once the job has ended.
+They run on threads of the driver's process. After its output is complete, a job stays open until
+its deliveries are done. A job that fails or is cancelled stops them. A later process continues
+them from the positions stored at the destinations. The job does not wait for a delivery that
+another process has taken over, because that process may never end. If it dies, ``jobmanager
+deliver`` can continue, because no output is deleted after the job's end.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
 
-#: States of deliveries that do not know yet whether the output has all that they delivered.
+#: States in which a delivery has not checked yet that the output has all delivered items.
 _BEHIND = ("opening", "checking")
 
 
 @dataclass(frozen=True)
 class _Opening:
-    """``kept_from``: by partition below which seq what is still there may go at any time.
+    """What :meth:`JobDeliveries.opening` yields.
 
-    ``keep_for``: from then on nothing goes that this subscription has not read, while it is open.
+    ``kept_from``: per partition a seq; items below it may be deleted at any time. ``keep_for``:
+    registers a subscription; while it is open, no item is deleted that it has not read.
     """
 
     kept_from: dict[int, int]
@@ -44,7 +45,7 @@ class _Opening:
 
 
 class JobDeliveries:
-    """The deliveries of one driver; none is there if the plan names none."""
+    """The deliveries of one driver, and the retention of its output."""
 
     def __init__(
         self,
@@ -58,9 +59,9 @@ class JobDeliveries:
         self._plan, self._config = plan, config
         self._is_written = threading.Event()
         self._is_cancelled = threading.Event()
-        #: The job has stopped, and what it has written by then is being delivered.
+        #: Whether the job has stopped, and its written output is still being delivered.
         self._drains = False
-        #: By partition the greatest seq that was reported of the output.
+        #: Per partition of the output, the greatest end that was reported, as a seq.
         self._ends = dict.fromkeys(range(len(plan.sink_streams())), 0)
         self._deliveries = Deliveries(
             plan.deliveries,
@@ -84,18 +85,18 @@ class JobDeliveries:
         )
 
     def start(self) -> None:
-        """Start them; they wait for the output."""
+        """Start the deliveries. They wait until the output has items."""
         self._deliveries.start()
         self._retention.start()
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[_Opening]:
-        """Open a subscription within: nothing goes of the output until it is known."""
+        """Context in which a subscription is opened. Meanwhile no output is deleted."""
         with self._retention.opening() as kept_from:
             yield _Opening(kept_from, self._subscriptions.add)
 
     def _needed(self) -> dict[int, int]:
-        """By partition the least seq that a delivery or a subscription of this process needs."""
+        """Return per partition the smallest seq that a local delivery or subscription needs."""
         found = self._deliveries.positions()
         for subscription in list(self._subscriptions):
             positions = subscription.positions if subscription.is_open else {}
@@ -103,11 +104,11 @@ class JobDeliveries:
         return found
 
     def retry(self) -> None:
-        """Begin deliveries that have failed again; those that wait are tried now."""
+        """Restart failed deliveries, and let waiting deliveries try at once."""
         self._deliveries.retry()
 
     def cancel(self) -> None:
-        """Have :meth:`finish` end soon; from any thread."""
+        """Make :meth:`finish` return soon. Safe from any thread."""
         self._is_cancelled.set()
 
     @property
@@ -116,7 +117,7 @@ class JobDeliveries:
         return self._is_cancelled.is_set()
 
     def finish(self, report: Callable[[], None]) -> None:
-        """Wait until all of a complete output is delivered, with a ``report`` at each tick."""
+        """Wait until a complete output is delivered. Call ``report`` at each tick."""
         self._is_written.set()
         self._deliveries.wake()
         while not self._deliveries.wait(self._config.tick_s):  # until done, or cancelled
@@ -125,24 +126,24 @@ class JobDeliveries:
             report()
 
     def drain(self, report: Callable[[], None]) -> None:
-        """Wait until all is delivered of an output that is not complete, and goes on later."""
+        """Wait until all present items of an output that grows later are delivered."""
         self._drains = True
         self.finish(report)
 
     @property
     def have_caught_up(self) -> bool:
-        """Whether the output has all that the destinations have had of it before."""
+        """Whether the output again has all items that were delivered before a restart."""
         return not any(row["state"] in _BEHIND for row in self._deliveries.rows())
 
     def stop(self) -> None:
-        """End them: the output will not be complete."""
+        """End the deliveries, because the output will not be completed."""
         self._is_written.set()
         self._retention.stop()
         self._deliveries.stop()
         self._deliveries.wait(self._config.delivery.stop_wait_s)
 
     def view(self, status: dict[str, Any]) -> dict[str, Any]:
-        """What of the driver's ``status`` is otherwise because of them, and their rows."""
+        """Return the status fields that deliveries change or add, given the driver's status."""
         kept = self._retention.rows()
         told = {"kept": kept} if kept else {}
         if not self._plan.deliveries:

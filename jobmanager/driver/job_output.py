@@ -1,4 +1,4 @@
-"""Readers of a job's outputs: tables, first rows, rows that are alive, subscriptions."""
+"""Reads the outputs of a job: tables, first rows, living rows, subscriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Writer(Protocol):
-    """The job behind an output."""
+    """The job that writes an output."""
 
     plan: PhysicalPlan
 
@@ -38,7 +38,7 @@ class Writer(Protocol):
 
 
 class Readable(ABC):
-    """The readers of an output."""
+    """Methods that read an output."""
 
     @property
     @abstractmethod
@@ -48,53 +48,53 @@ class Readable(ABC):
     @property
     @abstractmethod
     def _plan(self) -> PhysicalPlan:
-        """The plan, as this output has it. Raises UnknownOutputError if there are several."""
+        """The plan with this output only. Raises UnknownOutputError if the job has several."""
 
     def subscribe(
         self, *, start: Mapping[int, int] | None = None, progress: bool = False
     ) -> Subscription:
         """Iterate over the output as it becomes visible, in Arrow batches.
 
-        The first batch is the oldest that retention keeps. Failures cause no gap and no repeat. The
-        iterator ends with the job; of a job that has ended it returns the durable rows.
-        ``start``: by partition, the seq to begin with (``positions`` of an earlier subscription).
-        ``progress``: CTIs too.
+        It starts with the oldest rows that retention keeps. Failures cause no gap and no repeat.
+        The iterator ends with the job. If the job has ended, it returns the durable rows.
+        ``start``: per partition, the first seq to read (``positions`` of an earlier subscription).
+        ``progress``: also return CTIs (watermarks).
         """
         return self._job._subscribed(self._plan, start or {}, progress=progress)
 
     def to_batches(self, *, wait: bool = True) -> Iterator[pa.RecordBatch]:
-        """Iterate over the answer, which is read batch by batch; see :meth:`to_arrow`."""
+        """Iterate over the result, which is read batch by batch; see :meth:`to_arrow`."""
         return self._answer(wait=wait).batches()
 
     def to_arrow(self, *, wait: bool = True) -> pa.Table:
-        """The answer as a table, with the columns and rows of :meth:`Stream.to_parquet`.
+        """Return the result as a table, with the columns and rows of :meth:`Stream.to_parquet`.
 
-        It waits until the job has ended. ``wait=False``: return the rows that are durable by now.
-        Rows are in order of partition.
+        The call waits until the job has ended. ``wait=False``: return the rows that are durable
+        now. Rows are ordered by partition.
 
         Raises:
             JobFailedError: the job has failed.
-            UnknownOutputError: the job has several outputs; :attr:`Job.outputs` has each.
+            UnknownOutputError: the job has several outputs; read one of :attr:`Job.outputs`.
         """
         return self._answer(wait=wait).to_arrow()
 
     def to_pandas(self, *, wait: bool = True) -> Any:
-        """The answer as a DataFrame of pandas; see :meth:`to_arrow`."""
+        """Return the result as a DataFrame of pandas; see :meth:`to_arrow`."""
         return self._answer(wait=wait).to_pandas()
 
     def to_polars(self, *, wait: bool = True) -> Any:
-        """The answer as a DataFrame of Polars; see :meth:`to_arrow`."""
+        """Return the result as a DataFrame of Polars; see :meth:`to_arrow`."""
         return self._answer(wait=wait).to_polars()
 
     def to_spark(self, *, wait: bool = True) -> Any:
-        """The answer as a DataFrame of the Spark session that is active; see :meth:`to_arrow`."""
+        """Return the result as a DataFrame of the active Spark session; see :meth:`to_arrow`."""
         return self._answer(wait=wait).to_spark()
 
     def show(self, rows: int = ROWS, *, wait: bool = True) -> None:
-        """Print the first rows of the answer, in order of time.
+        """Print the first rows of the result, in order of time.
 
-        Late and bad rows, and that there are more rows, are reported on stderr. For ``wait`` see
-        :meth:`to_arrow`; ``jobmanager show`` does not wait.
+        stderr reports late and bad rows, and whether the result has more rows. For ``wait`` see
+        :meth:`to_arrow`. The command ``jobmanager show`` does not wait.
 
         Raises:
             JobFailedError: the job has failed.
@@ -106,7 +106,7 @@ class Readable(ABC):
         answer.show(rows, lost_lines(self._job.status()), more)
 
     def table(self, at: Time | None = None) -> pa.Table:
-        """The rows of the answer that are alive; see :func:`jobmanager.read_table`."""
+        """Return the rows of the result that are alive; see :func:`jobmanager.read_table`."""
         return alive(self._plan, None if at is None else time_us(at, what="at"))
 
     def _answer(self, *, wait: bool) -> Answer:
@@ -117,7 +117,7 @@ class Readable(ABC):
 
 
 class JobOutput(Readable):
-    """An output of a job, by name."""
+    """One output of a job, selected by its name."""
 
     def __init__(self, job: Writer, name: str) -> None:
         self._writer, self.name = job, name
@@ -132,7 +132,7 @@ class JobOutput(Readable):
 
     @property
     def folder(self) -> str:
-        """Where its files are."""
+        """The folder with the files of this output."""
         return display_uri(self._plan.output)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a status says of live logs: how far each partition is, and which holds time back."""
+"""Status rows of live logs: the lag of each partition, and whether it holds time back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _US_PER_S = 1_000_000
 
 
 def held_back_by(vertices: Iterable[VertexState]) -> list[tuple[str, int]]:
-    """The vertices and log partitions with the least frontier; only those that are not idle."""
+    """Return vertex and log partition of each active partition with the smallest frontier.
+
+    The output's watermark cannot pass this frontier, so these partitions hold time back.
+    """
     active = [
         (log.frontier, vertex.shape.id, log.partition)
         for vertex in vertices
@@ -30,10 +33,10 @@ def held_back_by(vertices: Iterable[VertexState]) -> list[tuple[str, int]]:
 def logs_of(
     vertex: VertexState, holding: list[tuple[str, int]], *, now_us: int
 ) -> list[dict[str, Any]]:
-    """The log partitions of a source vertex; only JSON types.
+    """Return a row per log partition of a source vertex, in JSON types.
 
-    ``lag_rows``: None if the log has not said where it ends. ``lag_s``: from the newest event that
-    was read to now; None before the first.
+    ``lag_rows``: rows of the log that are not read yet; None if the log's end is unknown.
+    ``lag_s``: seconds from the newest read event's time to now; None before the first event.
     """
     leader = vertex.leader
     return [

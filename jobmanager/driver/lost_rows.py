@@ -1,7 +1,7 @@
-"""Rows missing from the answer of a job: their number, their sources, and the remedies.
+"""Rows missing from the result of a job: their number, their sources, and the remedies.
 
-The numbers are state of the sources, so they are the same after any failure. The delay that keeps
-all rows is exact; the one that keeps 99 % of them may be a little longer than the least.
+The counts are part of the sources' state, so they are the same after any failure. The reported
+delay that keeps all rows is exact. The one that keeps 99 % may be slightly longer than necessary.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from jobmanager.state.records import VertexState
     from rvertex.sources.spec import SourceSpec
 
-#: Of a hundred rows so many may be late for a delay to count as keeping 99 %.
+#: Maximum late rows, in percent, with a delay that "keeps 99 %".
 _LATE_PERCENT = 1
 
 
 def late_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
-    """For each source with late rows: how many of how many, and which delays would have kept them.
+    """Return a row per source with late rows: their number, all rows, and sufficient delays.
 
-    Only JSON types. ``delay_for_99_us``: None if the delay in force keeps as many.
+    Values are JSON types. ``delay_for_99_us``: the delay that keeps 99 % of the rows; None if the
+    present delay does.
     """
     stages: dict[str, list[VertexState]] = {}
     for vertex in vertices:
@@ -36,7 +37,7 @@ def late_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
 
 
 def bad_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
-    """For each source with bad rows: how many, and what became of them. Only JSON types."""
+    """Return a row per source with bad rows: their number and treatment, in JSON types."""
     stages: dict[str, list[VertexState]] = {}
     for vertex in vertices:
         if vertex.counts.bad_rows:
@@ -53,7 +54,7 @@ def bad_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
 
 
 def lost_lines(status: dict[str, Any]) -> list[str]:
-    """What to tell a person at the end, a line for each source and each reason."""
+    """Return the lines to print at the job's end: one per source and reason."""
     root = status.get("root", "")
     lines = [_late_line(found, root) for found in status.get("late", [])]
     is_whole = status.get("state", "finished") == "finished"
@@ -133,7 +134,7 @@ def _late_line(found: dict[str, Any], root: str) -> str:
 
 
 def _far(found: dict[str, Any]) -> str:
-    """Where a time is wrong no delay helps."""
+    """Return a note on rows whose time is probably wrong, which no delay would keep."""
     far, near_us = found["far_late"], found["delay_for_near_us"]
     behind = span(found["delay_for_all_us"])
     others = f'; delay="{format_us(_rounded_up(near_us))}" would have kept the others'
@@ -149,7 +150,11 @@ def _path(spec: SourceSpec) -> str:
 
 
 def _bad_line(found: dict[str, Any], root: str, *, is_whole: bool) -> str:
-    """``is_whole``: all rows were read; else some wait for their time, which no count has."""
+    """Return the line on bad rows of one source.
+
+    ``is_whole``: all rows were read. Otherwise some rows still wait for their time, and no count
+    includes them.
+    """
     of = f"{found['rows']:,} rows" if is_whole else "the rows read so far"
     kept = ""
     if found["policy"] == "dead_letter" and root:
@@ -163,7 +168,7 @@ def _bad_line(found: dict[str, Any], root: str, *, is_whole: bool) -> str:
 
 
 def _rounded_up(us: int) -> int:
-    """To three digits, upwards: it keeps no fewer rows."""
+    """Round up to three digits, so that the rounded delay keeps no fewer rows."""
     unit: int = 10 ** max(0, len(str(us)) - 3)
     return -(-us // unit) * unit
 

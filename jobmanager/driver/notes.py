@@ -1,4 +1,4 @@
-"""What a user has to know of a job beside how it goes: in its status, and said by the command."""
+"""Notes for the user of a job, in its status and printed by the command."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ FINISHED = "the job has already finished; its output is unchanged"
 
 
 class NoteWarning(UserWarning):
-    """What a user of Python has to know of a job; the command prints it."""
+    """A note on a job, as a warning of the Python API. The command prints it instead."""
 
 
 def warn_of(lines: Iterable[str]) -> None:
-    """A warning for each note, where nobody shows the status."""
+    """Raise a warning for each note. For callers that do not show the status."""
     for line in lines:
         warnings.warn(line, NoteWarning, stacklevel=4)
 
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """``lines``: one a note. ``file_note``: that the query's file has changed; None: nobody knows.
+    """The notes of a job.
 
-    Without a change it is empty.
+    ``lines``: one line per note. ``file_note``: a sentence that the query's file has changed since
+    the start; empty if it has not; None if unknown.
     """
 
     lines: tuple[str, ...] = ()
     file_note: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields of a status."""
+        """Return the notes as fields of a status."""
         changed = [self.file_note] if self.file_note else []
         is_changed = None if self.file_note is None else bool(self.file_note)
         return {"notes": [*changed, *self.lines], "query_changed": is_changed}

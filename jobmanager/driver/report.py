@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from jobmanager.state.records import InstanceState, Join, VertexState
 
 _US_PER_S = 1_000_000
-#: The instance of a vertex that has none.
+#: The status row of an instance, for a vertex that has no instance.
 NOBODY: dict[str, Any] = {
     "epoch": 0,
     "host": "",
-    "pid": None,  # not 0: `kill -9 0` would end whoever asked
+    "pid": None,  # not 0, because `kill -9 0` would kill the caller's own processes
     "checkpoint": "",
     "inputs": [],
     "outputs": [],
@@ -39,7 +39,7 @@ NOBODY: dict[str, Any] = {
 
 
 def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
-    """The job as it stands; only JSON types."""
+    """Return the present status of the job, in JSON types."""
     states = manager.vertices.values()
     newest = max((v.max_vs for v in states), default=MIN_TIME)
     holding = held_back_by(states)
@@ -80,7 +80,7 @@ def status_of(manager: JobManager, *, now_us: int) -> dict[str, Any]:
 
 
 def _calls(states: Iterable[VertexState]) -> list[dict[str, Any]]:
-    """The functions whose calls wait for answers, in each vertex."""
+    """Return a row per vertex and function whose asynchronous calls have not returned yet."""
     return [
         {"vertex": state.shape.id, **asdict(counts)}
         for state in states
@@ -90,7 +90,7 @@ def _calls(states: Iterable[VertexState]) -> list[dict[str, Any]]:
 
 
 def output_digest(manager: JobManager) -> str:
-    """Digest over the output items in sequence order, sink vertex after sink vertex.
+    """Return the digest over all output items in order of seq, sink vertex after sink vertex.
 
     Empty until every sink has finished.
     """
@@ -106,9 +106,9 @@ def output_digest(manager: JobManager) -> str:
 
 
 def _vertex(manager: JobManager, vertex: VertexState, newest_us: int) -> dict[str, Any]:
-    """A vertex: what its furthest instance says of it, then all its instances.
+    """Return the row of a vertex: the report of its furthest instance, then all its instances.
 
-    ``newest_us``: the newest event any source has read.
+    ``newest_us``: the time of the newest event that any source has read.
     """
     instances = [_instance(manager, vertex, i) for i in vertex.instances]
     leader = vertex.leader
@@ -155,7 +155,7 @@ def _instance(manager: JobManager, vertex: VertexState, instance: InstanceState)
 
 
 def _role(manager: JobManager, vertex: VertexState, instance: InstanceState) -> str:
-    """What an instance is there for."""
+    """Return the role of an instance, such as twin or replica."""
     if manager.hosts[instance.slot].is_draining:
         return "draining"
     if instance.replaces is not None:
@@ -166,7 +166,7 @@ def _role(manager: JobManager, vertex: VertexState, instance: InstanceState) -> 
 
 
 def _joining(manager: JobManager, join: Join) -> dict[str, Any]:
-    """One that is to start: its checkpoint is not there yet."""
+    """Return the row of an instance that will start once its checkpoint arrives."""
     return {
         **NOBODY,
         "role": "joining" if join.replaces is None else "twin",
@@ -178,7 +178,7 @@ def _joining(manager: JobManager, join: Join) -> dict[str, Any]:
 
 
 def _lag_s(vertex: VertexState, newest_us: int) -> float | None:
-    """Event seconds from the newest event any source has read to this vertex's CTI."""
+    """Return event time from the vertex's CTI (watermark) to the newest read event, s."""
     if vertex.cti == INF_TIME or vertex.state == "finished":
         return 0.0
     if MIN_TIME in (newest_us, vertex.cti):
@@ -209,7 +209,7 @@ def _host(
 
 
 def status_html(status: dict[str, Any]) -> str:
-    """A status as a table for notebooks: the job, then its vertices."""
+    """Return a status as HTML for notebooks: a row for the job, then a table of its vertices."""
     title = f"{status.get('job', '')}: {status['state']}"
     error = f"<p>{escape(status['error'])}</p>" if status.get("error") else ""
     about = "".join(f"<li>{escape(line)}</li>" for line in lost_lines(status))

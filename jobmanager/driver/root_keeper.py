@@ -1,10 +1,11 @@
-"""RootKeeper: what a driver does with its root beside decisions, patient with a store that is away.
+"""RootKeeper: a driver's housekeeping in its root, with retries while the store is unreachable.
 
-It checks who owns the root, takes the requests of users, deletes what is obsolete and begins the
-log anew. What fails at a tick is tried again, less and less often, until ``store_wait_s`` have
-passed. Meanwhile :attr:`waiting` names what the job waits for.
+It checks the ownership of the root, takes the requests of users, deletes obsolete files, and
+restarts a long log from a copy of the state. If a step fails at a tick, a later tick tries it
+again, at growing intervals, until ``store_wait_s`` has passed. Meanwhile :attr:`waiting` has the
+error that the job waits for.
 
-Invariant: before a deletion, the log is durable and the root still this driver's own *after* that.
+Invariant: before a deletion, the driver flushes the log, then checks that it still owns the root.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _log = logging.getLogger(__name__)
-#: Tries of an action that the job needs before the first pause; the store retries within each.
+#: Attempts of a necessary action before the first pause. The store retries within each attempt.
 TRIES_MIN = 4
-#: So long after the first of several restarts, what was left behind is deleted: with one listing.
+#: Time from a restart to the deletion of left-over files. Restarts meanwhile share one listing.
 LEFTOVERS_WAIT_S = 30.0
 
 
 class RootKeeper:
-    """Owned by the driver's thread."""
+    """The housekeeping of one driver. Only the driver's thread may use it."""
 
     def __init__(
         self,
@@ -51,33 +52,34 @@ class RootKeeper:
         pause: Callable[[float], object],
         report: Callable[[], None],
     ) -> None:
-        """``pause``: lets time pass in the driver's thread. ``report``: writes a status."""
+        """``pause``: sleeps in the driver's thread, s. ``report``: writes a status."""
         self._report = report
         self._root, self._log, self._pause = root, log, pause
         self._config, self._clock = config, clock
-        #: Files to delete, for reasons that are durable.
+        #: Files to delete. The notices that made them obsolete are durable.
         self._obsolete: deque[str] = deque()
-        #: What savepoints name; None: not read yet. None is taken while this job manager works.
+        #: Files that savepoints name; None: not read yet. Read once, because no savepoint is taken
+        #: while this job manager works.
         self._saved: frozenset[str] | None = None
         self.leftovers_wait_s = LEFTOVERS_WAIT_S
-        #: By vertex, what dead instances may have left behind, and when it is looked for.
+        #: Per vertex, which instances are dead and may have left files; and when to delete these.
         self._leftovers: dict[str, DeleteLeftovers] = {}
         self._leftovers_s = 0.0
-        #: Requests that stay in the root until the job has ended, and were handed on.
+        #: Requests that were passed to the job manager, but stay in the root until the job's end.
         self._taken: set[str] = set()
         self.is_replaced = False
-        #: What the job waits for; empty if the root can be reached.
+        #: The error that the job waits for; empty if the root can be reached.
         self.waiting = ""
-        #: Since when it cannot; monotonic seconds, as is the time of the next try.
+        #: Since when the root is unreachable, and when to try again (monotonic seconds).
         self._failing_s = 0.0
         self._pause_s, self._next_s = 0.0, 0.0
 
     def check_owner(self) -> None:
-        """Nobody else has taken over.
+        """Check that no other job manager has taken over.
 
         Raises:
-            JobRunningError: another job manager has.
-            StoreError: it cannot be seen.
+            JobRunningError: another job manager has taken over.
+            StoreError: the root cannot be read.
         """
         try:
             self._root.check_owner()
@@ -86,17 +88,17 @@ class RootKeeper:
             raise
 
     def make_obsolete(self, names: Iterable[str]) -> None:
-        """Have these files deleted."""
+        """Delete these files at the next tick."""
         self._obsolete.extend(names)
 
     def note_leftovers(self, found: DeleteLeftovers) -> None:
-        """Have them deleted, before long; a later one of a vertex stands for the earlier ones."""
+        """Delete files of dead instances later. A later note on a vertex replaces earlier ones."""
         if not self._leftovers:
             self._leftovers_s = self._clock.monotonic_s() + self.leftovers_wait_s
         self._leftovers[found.vertex] = found
 
     def delete_obsolete(self) -> None:
-        """Delete them, but what savepoints name; what fails stays to be deleted."""
+        """Delete obsolete files, except those of savepoints. Failed deletions are tried again."""
         if self._obsolete and self._saved is None:
             self._saved = named_files(self._root.store)
         while self._obsolete:
@@ -107,16 +109,18 @@ class RootKeeper:
     def look_after(
         self, manager: JobManager, take: Callable[[str], None], write_status: Callable[[], None]
     ) -> None:
-        """Take requests, begin a long log anew, delete what is obsolete; what fails waits.
+        """Take requests, restart a long log, delete obsolete files. Failures wait for a tick.
 
         Raises:
-            OperatingError: it has failed for ``store_wait_s``.
+            OperatingError: the work has failed for ``store_wait_s``.
             JobRunningError: another job manager has taken over.
         """
         now = self._clock.monotonic_s()
         if self.waiting and now < self._next_s:
             return
-        is_copied = self._log.has_durable_copy  # before the look: a successor has read the copy
+        # Read before the check of the owner: so a successor has created its epoch after the copy
+        # was durable, and has read it.
+        is_copied = self._log.has_durable_copy
         try:
             self.check_owner()
             if manager.job.is_open:
@@ -139,7 +143,7 @@ class RootKeeper:
             self._note_success()
 
     def _take_requests(self, take: Callable[[str], None]) -> None:
-        """Hand each on, once; CANCEL, STOP and FINISH stay until the job has ended."""
+        """Pass each request on, once. CANCEL, STOP and FINISH stay in the root until the end."""
         for request in self._root.requests():
             if request.startswith(DRAIN) or request in (RETRY, CHANGE):
                 self._root.forget_request(request)
@@ -149,10 +153,11 @@ class RootKeeper:
                 take(request)
 
     def insist(self, action: Callable[[], None]) -> None:
-        """Do what the job cannot go on without; a store that fails is tried again.
+        """Do a necessary action, and retry while the store fails.
 
         Raises:
-            OperatingError: it has failed for ``store_wait_s``, or as often as that has pauses.
+            OperatingError: the action has failed for ``store_wait_s``, or after the number of
+                pauses that fit into that time.
         """
         since_s, pause_s = self._clock.monotonic_s(), self._config.store_pause_s
         tries_max = TRIES_MIN + int(self._config.store_wait_s / self._config.store_pause_max_s)
@@ -173,7 +178,7 @@ class RootKeeper:
         action()
 
     def _tell(self) -> None:
-        """Say what it waits for, to this process at least."""
+        """Write a status with :attr:`waiting`. This process sees it even if the store fails."""
         with contextlib.suppress(OperatingError):
             self._report()
 
@@ -194,7 +199,10 @@ class RootKeeper:
 
 
 def left_behind(store: BlobStore, told: Mapping[str, DeleteLeftovers]) -> list[str]:
-    """Files of checkpoints, and what puts that broke off left of such, that nobody needs."""
+    """Return checkpoint files of dead instances that are not needed.
+
+    They include temporary files of interrupted writes.
+    """
     found = []
     broken_off = (f"{CHECKPOINTS}/{name}" for name in temporaries(store.child(CHECKPOINTS)))
     for path in (*store.list(CHECKPOINTS), *broken_off):

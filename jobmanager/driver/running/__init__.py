@@ -1,1 +1,1 @@
-"""What users call: run, resume, collect."""
+"""The functions that users call: run, resume, collect."""

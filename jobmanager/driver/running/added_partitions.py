@@ -1,17 +1,17 @@
-"""Takes partitions in that a Kafka topic got after its job was planned: in a plan that has them.
+"""Adds partitions to a job's plan that its Kafka topics got after the job was planned.
 
-Which vertex reads a new partition is written into the job's plan before anything follows from it;
-from which time on it takes part, that vertex writes into its journal
-(:mod:`rvertex.host.log_feed`). So whoever goes on later, from whatever checkpoint, finds the same.
-Partitions are dealt to the vertices of the source that read the fewest, in the order of both. This
-file does it when a job is resumed, :mod:`jobmanager.driver.running.growing_topics` while it runs.
+The vertex that reads a new partition is written into the job's plan first. Later, that vertex
+writes into its journal from which time on the partition takes part (:mod:`rvertex.host.log_feed`).
+So a successor that starts from any checkpoint decides the same. Each partition goes to the vertex
+of the source that reads the fewest; ties go to the first. This module does that when a job is
+resumed; :mod:`jobmanager.driver.running.growing_topics` does it while a job runs.
 
-A new partition takes part above all that was put out before. So when a job has stopped, it is noted
-where its topics end: no instance has read beyond, so what comes while it does not run is above
-that. After a death nobody has noted that, and the ends one lease after the root was claimed count:
-then nobody confirms a host of the life before any more. Source: ADR 36.
+A new partition takes part only from a time above all output emitted before. To know that time, a
+job that stops notes the end offsets of its topics: no instance has read beyond them. After a crash
+there is no such note. Then the end offsets one lease after this process has claimed the root count,
+because after that no host of the former driver may use a row that it reads. Source: ADR 36.
 
-Invariant: ends that are noted are those of the life before this one: its epoch is beside them.
+Invariant: noted ends are used only by the next driver, because they are stored with the epoch.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
     from rvertex.vertex.spec import VertexSpec
 
-    #: By vertex, what it reads of a topic; and how brokers are asked what else there is.
+    #: Per vertex, the source partition that it reads of a topic.
     Readers = Mapping[str, SourcePartition]
     Look = Callable[[SourceSpec, Sequence[Unit]], Sequence[Unit]]
 
 _log = logging.getLogger(__name__)
-#: In a job's root: where its topics ended when all of its instances had.
+#: File in a job's root: the end offsets of its topics after all of its instances had ended.
 LOG_ENDS = "log_ends.json"
 TROUBLE = (LogNotFoundError, LogRefusedError, LogUnreachableError)
-#: States of a job that can be resumed, and whose hosts were told to leave.
+#: Final states of a job that can be resumed, and whose hosts were stopped in order.
 _LEFT = ("stopped", "cancelled")
 _pause = threading.Event().wait
 
 
 def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None:
-    """Write down where the topics of a job end that has stopped; without them it goes on, too.
+    """Write the end offsets of the topics of a stopped job. A failure is logged only.
 
-    ``leases_end_s``: from then on a host that hangs, and did not leave, may use no row.
+    ``leases_end_s``: monotonic time from which a host that hangs may not use the rows it reads.
     """
     _pause(max(leases_end_s - SystemClock().monotonic_s(), 0.0))
     ends: dict[str, dict[int, int]] = {}
@@ -76,7 +76,7 @@ def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None
 
 
 def may_go_on(state: str, plan: PhysicalPlan) -> bool:
-    """Whether a job that has ended in this state may be resumed, and read more then."""
+    """Whether a job in this final state can be resumed and read more of its topics."""
     return state in _LEFT and bool(topics_of(plan))
 
 
@@ -96,17 +96,17 @@ def _noted_ends(root: JobRoot) -> dict[str, dict[int, int]]:
 def with_added_partitions(
     plan: PhysicalPlan, root: JobRoot, *, lease_s: float
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
-    """The plan to go on with, the same one if there are none, and notes for the user.
+    """Return the plan with the new partitions of its topics, and notes for the user.
 
-    A topic whose brokers do not answer keeps the partitions that it has in the plan. ``root``: it
-    was claimed just now.
+    If the brokers of a topic do not answer, the plan keeps the known partitions of that topic.
+    ``root``: this process has just claimed it. ``lease_s``: the duration of a host's lease.
     """
     changed: dict[str, SourcePartition] = {}
     notes = []
     for (stage, path), readers in topics_of(plan).items():
         try:
             found = look_for_more(readers, added_units)
-        except TROUBLE as error:  # its readers wait, or tell what is wrong
+        except TROUBLE as error:  # the topic's readers wait, or report the error
             _log.warning("cannot look up new partitions: %s", error)
             continue
         if found:
@@ -117,13 +117,13 @@ def with_added_partitions(
 
 
 def note_of(reader: str, found: Sequence[Unit]) -> str:
-    """What users are told of a stage, or of one of its vertices."""
+    """Return the note for users on the new partitions of a stage or a vertex."""
     numbers = ", ".join(str(unit.stream) for unit in found)
     return f"{reader} reads partitions that were added to its topic: {numbers}"
 
 
 def with_sources(plan: PhysicalPlan, changed: Mapping[str, SourcePartition]) -> PhysicalPlan:
-    """The plan in which these vertices read that; the same one if there are none."""
+    """Return the plan with other source partitions for these vertices."""
     if not changed:
         return plan
     vertices = tuple(
@@ -133,7 +133,7 @@ def with_sources(plan: PhysicalPlan, changed: Mapping[str, SourcePartition]) -> 
 
 
 def topics_of(plan: PhysicalPlan) -> dict[tuple[str, str], dict[str, SourcePartition]]:
-    """By stage and topic the vertices that read one without end, and what each reads."""
+    """Return per stage and unbounded topic the vertices that read it, with their partitions."""
     sources: dict[tuple[str, str], dict[str, SourcePartition]] = {}
     for vertex in plan.vertices:
         if _may_grow(vertex):
@@ -144,7 +144,7 @@ def topics_of(plan: PhysicalPlan) -> dict[tuple[str, str], dict[str, SourceParti
 
 
 def _may_grow(vertex: VertexSpec) -> bool:
-    """Whether it reads a topic that has no end in the plan."""
+    """Whether a vertex reads an unbounded topic."""
     source = vertex.source
     return (
         source is not None
@@ -155,7 +155,7 @@ def _may_grow(vertex: VertexSpec) -> bool:
 
 
 def look_for_more(readers: Readers, look: Look) -> Sequence[Unit]:
-    """The partitions of a topic that none of its readers has.
+    """Return the partitions of a topic that none of its readers has.
 
     Raises:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
@@ -165,7 +165,10 @@ def look_for_more(readers: Readers, look: Look) -> Sequence[Unit]:
 
 
 def _ends_after(readers: Iterable[SourcePartition], lease_s: float) -> dict[int, int]:
-    """Where the partitions end by then; empty: their readers are to ask."""
+    """Return the end offsets of the partitions after ``lease_s``.
+
+    Empty if the brokers do not answer; then the readers request them later.
+    """
     _pause(lease_s)
     units = [unit for reader in readers for unit in reader.log_units]
     try:
@@ -178,9 +181,10 @@ def _ends_after(readers: Iterable[SourcePartition], lease_s: float) -> dict[int,
 def dealt(
     readers: Readers, found: Sequence[Unit], ends: Mapping[int, int]
 ) -> dict[str, SourcePartition]:
-    """The readers with the new partitions; all know how many there are, and where theirs ended.
+    """Return the readers with the new partitions. All units get the new number of partitions.
 
-    ``ends``: by partition; empty: instances are to find out how far an earlier one may have read.
+    ``ends``: the end offset per partition. Empty: instances find out themselves how far a former
+    instance may have read.
     """
     count = max(unit.log_partitions for unit in found)
     added = {name: [*reader.added] for name, reader in readers.items()}

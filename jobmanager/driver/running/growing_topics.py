@@ -1,14 +1,15 @@
-"""Takes partitions in that a topic gets while its job runs, without stopping the job.
+"""Adds partitions that a topic gets while its job runs, without stopping the job.
 
-Theory of operation. Hosts report how many partitions the topic of a source vertex has. If there are
-more than the plan knows, a background thread asks the brokers which, deals them to the vertices
-(:mod:`jobmanager.driver.running.added_partitions`) and writes the plan that has them. When it is
-durable, the job manager is told, which has just these vertices start anew from their checkpoints.
+Theory of operation. Hosts report the number of partitions of a source vertex's topic. If it is
+greater than in the plan, a background thread requests the list of partitions from the brokers. It
+assigns the new ones to vertices (:mod:`jobmanager.driver.running.added_partitions`) and writes the
+plan with them. Once the plan is durable, the job manager gets a notice. It restarts only the
+affected vertices, from their checkpoints.
 
-Invariants: (1) nothing follows from a plan before it is durable: a driver that dies in between is
-followed by one that reads it; (2) one thread at a time writes the plan, none after ``stop``; (3)
-the plan is a function of the plan that the job began with and of the number of partitions. So one
-that a driver writes who hangs while another has taken over is the plan of some time before.
+Invariants: (1) a plan has no effect before it is durable, so a successor of a crashed driver reads
+it; (2) one thread at a time writes the plan, and none after ``stop``; (3) the plan is a function of
+the job's first plan and the numbers of partitions. So a plan that a replaced driver writes late is
+an earlier version of the same plan.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ if TYPE_CHECKING:
     #: A stage, and a topic that it reads.
     Place = tuple[str, str]
 _log = logging.getLogger(__name__)
-#: What fails is tried again so often.
+#: Time before a failed attempt is repeated.
 RETRY_S = 5.0
 
 
 @dataclass(frozen=True)
 class _Grown:
-    """What the durable plan has the readers of these topics read, and why not all of it."""
+    """The readers of topics in the durable plan. ``trouble``: the error of a topic, or None."""
 
     topics: list[Readers]
     trouble: StreamEngineError | None
 
 
 class GrowingTopics:
-    """Of one job; the driver's thread calls it."""
+    """Watches the topics of one job. The driver's thread calls it."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class GrowingTopics:
         background: Background | None = None,
         look: Look = added_units,
     ) -> None:
-        """``take_in``: gets the grown plan, which is durable, and what to tell the job manager."""
+        """``take_in``: gets the new plan, which is durable, and the notice for the job manager."""
         self._plan, self._root, self._clock = plan, root, clock
         self._topics = topics_of(plan)
         self._take_in, self._look = take_in, look
@@ -83,11 +84,11 @@ class GrowingTopics:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What users are to know: what was taken in, and what could not be yet."""
+        """Messages for users: the added partitions, and the error if some cannot be added yet."""
         return (*self._notes, self._trouble) if self._trouble else self._notes
 
     def note(self, manager: JobManager) -> None:
-        """See what hosts report, and what the background has done; between two notices."""
+        """Check the reports of hosts and the background work. Called between two notices."""
         if self._growing is not None:
             if self._growing.done():
                 growing, self._growing = self._growing, None
@@ -95,24 +96,25 @@ class GrowingTopics:
             return
         job = manager.job
         is_to_go_on = job.state == "running" and not job.is_finishing
-        waits = job.config.at_end == "wait"  # else the job reads what there was when it began
+        waits = job.config.at_end == "wait"  # else the job reads the partitions of its start only
         if is_to_go_on and waits and self._clock.monotonic_s() >= self._next_s:
             more = [place for place, readers in self._topics.items() if _has_more(job, readers)]
             if more:
                 self._growing = self._background.submit(lambda: self._grow(more))
 
     def start(self) -> None:
-        """Nothing is done before there is more to read."""
+        """Do nothing: work starts when hosts report more partitions."""
 
     def stop(self, state: str) -> None:
-        """Let what is under way end; nothing follows from it in this life. Idempotent."""
+        """Wait for running work and ignore its result. Idempotent."""
         self._background.close()
 
     def _grow(self, places: list[Place]) -> _Grown:
-        """Make a plan durable that has what the topics of these places have, and give its readers.
+        """Write a plan with the new partitions of these topics. Return the plan's readers.
 
-        In the background. What is durable may have more than this life knows, if a store took what
-        it said that it did not. A topic whose brokers do not tell holds up no other one.
+        Runs in the background. It starts from the durable plan, not from the one in memory: an
+        earlier write may have succeeded although the store reported a failure. If the brokers of
+        one topic fail, the other topics are still extended.
         """
         plan = self._root.read_plan()
         assert plan is not None, "a job that runs has a plan"
@@ -132,12 +134,12 @@ class GrowingTopics:
         return _Grown([topics_of(plan)[place] for place in places], trouble)
 
     def _finish(self, growing: Future[_Grown]) -> None:
-        """Tell of what is durable; what failed is tried again."""
+        """Pass the durable plan on. A failed attempt is repeated after ``RETRY_S``."""
         self._next_s = self._clock.monotonic_s() + RETRY_S
         try:
             grown = growing.result()
         except JobRunningError:
-            return  # another driver has taken over, as this one will find out
+            return  # another driver has taken over; this driver's next check notices it
         except StreamEngineError as error:
             self._note_trouble(error)
             return

@@ -1,1 +1,1 @@
-"""The batch twin of a job: runs it and compares the answers."""
+"""The batch twin of a job: runs the same query in Spark SQL and compares the results."""

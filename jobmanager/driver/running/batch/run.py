@@ -1,8 +1,8 @@
-"""``run --batch``: computes a query with Spark SQL and writes its answer as a stream's.
+"""``run --batch``: computes a query with Spark SQL and writes its result like a job's output.
 
-The output is one rStream, sorted by ``_vs, _ve`` and the payload, with the columns and the mark of
-success of a job's output, so the same readers work on both. There is no job behind it: nothing to
-watch, to cancel or to resume; a failed batch is run again.
+The output is one rStream, sorted by ``_vs, _ve`` and the payload. It has the columns and the file
+``_SUCCESS`` of a job's output, so the same readers work on both. A batch is not a job: it has no
+status and cannot be cancelled or resumed. A failed batch must be run again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def run_batch(
     parallelism: int | None = None,
     shared_root: bool | None = None,
 ) -> dict[str, Any]:
-    """Compute ``query`` as a batch and write its answer; gives a summary like a job's.
+    """Compute ``query`` as a batch and write its result. Return a summary like a job's status.
 
     Raises:
         OutputTakenError: the output folder is not empty.
-        UsageError: what :func:`jobmanager.collect_batch` refuses.
+        UsageError: as :func:`jobmanager.collect_batch`.
     """
     only_output(query, "a batch")
     clock = SystemClock()
@@ -67,7 +67,7 @@ def run_batch(
 
 
 def _write(table: pa.Table, uri: str, form: TableForm | None) -> None:
-    """The events and the CTI that ends them, as a stream."""
+    """Write the events as a stream, with the CTI (watermark) that ends it."""
     schema = item_schema(payload_schema(table.schema))
     stream = RStream.open(uri, payload_schema(table.schema), form=form)
     for batch in table.to_batches():

@@ -1,7 +1,7 @@
-"""Batches: :func:`collect_batch`, and the comparison of a stream's answer with its batch twin's.
+"""Batches: :func:`collect_batch`, and the comparison of a stream's result with its batch twin's.
 
-Answers are bags: rows are compared without regard to order. Floats agree up to a relative 1e-9,
-because a batch adds them in another order; NaN agrees with NaN and 0.0 with -0.0.
+Results are bags: rows are compared regardless of their order. Floats agree up to a relative 1e-9,
+because a batch adds them in another order. NaN agrees with NaN, and 0.0 with -0.0.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from jobmanager.driver.engine import ExecutorName
 
 RELATIVE_TOLERANCE = 1e-9
-#: More rows than this that differ in floats only are paired in order, not by search.
+#: Of rows that are equal except for floats, at most this number are paired by search. More are
+#: paired in order.
 _SEARCHED_ROWS_MAX = 1_000
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two answers compare. Of the first difference at least one side is there."""
+    """The comparison of two results. ``only_in_*``: the first difference, at least one of both."""
 
     stream_rows: int
     batch_rows: int
@@ -55,7 +56,7 @@ class Comparison:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Only JSON types; values that JSON does not have are text."""
+        """Return the comparison in JSON types. Values that JSON lacks become text."""
         sides = {"only_in_stream": self.only_in_stream, "only_in_batch": self.only_in_batch}
         return {
             "equal": self.is_equal,
@@ -70,14 +71,14 @@ class Comparison:
 def collect_batch(
     stream: Stream | Query, *, master: str | None = None, parallelism: int | None = None
 ) -> pa.Table:
-    """The answer of ``stream`` computed by Spark SQL as a batch, with Spark's own operators.
+    """Compute the result of ``stream`` as a batch, with Spark SQL's own operators.
 
-    Columns ``_vs, _ve`` and the payload, sorted by all of them, nulls first. ``parallelism`` is the
-    stream's: it decides how sources are dealt out, and so which rows are late.
+    Columns: ``_vs, _ve`` and the payload, sorted by all of them, nulls first. ``parallelism``: that
+    of the stream job. It decides how sources are divided, and so which rows are late.
 
     Raises:
-        UnsupportedInBatchError: Spark SQL has no exact counterpart of something in the plan.
-        BatchDataError: a value the query cannot handle, or an ambiguous ``first`` or ``last``.
+        UnsupportedInBatchError: Spark SQL has no exact counterpart of an operator in the plan.
+        BatchDataError: a value that the query cannot handle, or an ambiguous ``first`` or ``last``.
     """
     if isinstance(stream, Query):
         only_output(stream, "collect_batch()")
@@ -101,9 +102,9 @@ def validate(
     parallelism: int | None = None,
     paced: float | None = None,
 ) -> Comparison:
-    """Run ``stream`` both ways on its finite sources and compare the answers.
+    """Run ``stream`` as a job and as a batch on its finite sources, and compare the results.
 
-    ``paced``: as for :func:`jobmanager.run`, whose plan of sessions depends on it.
+    ``paced``: as for :func:`jobmanager.run`. The plan of session windows depends on it.
     """
     config = configured(JobConfig(), parallelism, None, paced)
     given = _stream_of(stream)
@@ -121,9 +122,9 @@ def _stream_of(query: Stream | Query) -> Stream:
 
 
 def compare(stream: pa.Table, batch: pa.Table) -> Comparison:
-    """The bags of rows of two answers with the same columns.
+    """Compare two results with the same columns as bags of rows.
 
-    The first difference is the first by ``_vs``, ``_ve`` and the columns without floats.
+    The first difference is the first by ``_vs``, ``_ve`` and the columns that are not floats.
     """
     assert stream.schema.equals(batch.schema), (stream.schema, batch.schema)
     exact = [n for n, f in enumerate(stream.schema) if not _has_float(f.type)]
@@ -137,13 +138,13 @@ def compare(stream: pa.Table, batch: pa.Table) -> Comparison:
     return Comparison(stream.num_rows, batch.num_rows)
 
 
-#: A row: what its floats are, and where it is in its table.
+#: A row: the values of its float columns, and its index in the table.
 _Entry = tuple[tuple[Any, ...], int]
 _Groups = dict[tuple[Any, ...], list[_Entry]]
 
 
 def _grouped(table: pa.Table, exact: Sequence[int], floats: Sequence[int]) -> _Groups:
-    """Rows by their exact columns; within a group by their floats."""
+    """Group rows by their columns without floats; sort each group by its floats."""
     columns = [column.cast(physical(column.type)).to_pylist() for column in table.columns]
     groups: _Groups = {}
     for at in range(table.num_rows):
@@ -155,7 +156,7 @@ def _grouped(table: pa.Table, exact: Sequence[int], floats: Sequence[int]) -> _G
 
 
 def _unmatched(ours: list[_Entry], other: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
-    """The rows of either side that have no partner; none if the sides agree."""
+    """Return the rows of each side without a partner on the other side."""
     pairs = zip(ours, other, strict=False)
     if len(ours) == len(other) and all(_agree(a, b) for (a, _), (b, _) in pairs):
         return [], []
@@ -190,7 +191,7 @@ def _agree(a: Any, b: Any) -> bool:
 
 
 def _orderable(value: Any) -> tuple[Any, ...]:
-    """Something that every value of one column can be ordered by: null, values, NaN."""
+    """Return a sort key for any value of a column: nulls first, then values, then NaN."""
     if value is None:
         return (0,)
     if isinstance(value, float) and math.isnan(value):
@@ -216,7 +217,7 @@ def _row(table: pa.Table, found: list[_Entry]) -> Row | None:
 
 
 def _python(value: pa.Scalar) -> Any:
-    """As a Python value, or as text where Python's calendar ends."""
+    """Return a Python value, or text for a time outside Python's calendar."""
     try:
         return value.as_py()
     except (OverflowError, ValueError):

@@ -1,1 +1,1 @@
-"""Changing a job that runs: savepoints, another query, back to the former one."""
+"""Changes of a running job: savepoints, deployment of another query, rollback, rescale."""

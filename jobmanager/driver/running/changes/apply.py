@@ -1,12 +1,12 @@
-"""Carries out a change of a job that has stopped at a cut. The root is owned by the caller.
+"""Carries out a change of a job that has stopped at a cut. The caller must own the root.
 
-Theory of operation. First everything that the next generation needs is written beside what there
-is: a savepoint of the cut, the first checkpoints, what channels begin with. Then ``commit.json`` is
-put. The steps after it can be repeated by any successor: replace the plan, the query and the
-settings, and begin the log with a copy of the new state.
+Theory of operation. First, this module writes everything that the next generation needs to new
+files: a savepoint of the cut, the first checkpoints, the first items of channels. Then it writes
+``commit.json``. Any successor can repeat the later steps: replace the plan, the query and the
+settings, and start the log with a copy of the new state.
 
-Invariants: (1) before the commit the job can run on unchanged; (2) after it no
-job manager starts before all steps are taken; (3) a step that is taken twice changes nothing.
+Invariants: (1) before the commit, the job can continue unchanged; (2) after it, no job manager
+starts before all steps are done; (3) a repeated step changes nothing.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
 
-#: Of a job's settings: how often its query was changed.
+#: Field of a job's settings: the number of changes so far.
 GENERATION = "generation"
 _PLACED, _COPY = "next-plan.pkl", "state"
 
 
 def carry_out(root: JobRoot) -> dict[str, Any] | None:
-    """Do what is pending, if the job has stopped at a cut; what became of it, None: nothing is.
+    """Carry out the pending change, if any. Return its outcome; None: no change is pending.
 
     Raises:
-        NotACutError: the job has to run on, and to stop again.
+        NotACutError: the job has not stopped at a cut; it must continue and stop again.
     """
     if (commit := pending.committed(root.store)) is not None:
         return roll_forward(root, commit)
@@ -122,7 +122,7 @@ def _commit(
     settings: dict[str, Any],
     ends: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Make the change durable, then take its steps. ``ends``: where streams are to end, by uri."""
+    """Commit the change, then do its steps. ``ends``: per uri, the seq to truncate a stream at."""
     folder = change.folder
     root.store.put(f"{folder}/{_PLACED}", pickle_document(plan_without_place(built.plan)))
     root.store.put(f"{folder}/{_COPY}", LOG_CODEC.encode(built.copy))
@@ -140,7 +140,7 @@ def _commit(
 
 
 def _rolled_back(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
-    """Return to a savepoint: truncate the answer there and restore its query."""
+    """Return to a savepoint: truncate the result at its ends, and restore its query."""
     savepoint = read_savepoint(root.store, change.savepoint)
     former = plan_in(
         read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
@@ -176,7 +176,7 @@ def _rolled_back(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) ->
 
 
 def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
-    """By uri where streams that users read ended at the savepoint."""
+    """Return per uri the end (seq) at the savepoint of each stream that users read."""
     outputs = {row.vertex: row.outputs for row in savepoint.vertices}
     found = {}
     for vertex in plan.vertices:
@@ -196,7 +196,7 @@ def _end_of(cut: Cut, stream: str) -> int:
 
 
 def before_name(number: int) -> str:
-    """The savepoint that is taken before the job's generation ``number`` begins."""
+    """Return the name of the savepoint that is taken before generation ``number`` starts."""
     return f"before-{number:04d}"
 
 
@@ -207,7 +207,7 @@ def _next_plan(root: JobRoot, change: Change) -> PhysicalPlan:
 
 
 def roll_forward(root: JobRoot, commit: dict[str, Any]) -> dict[str, Any]:
-    """Take all steps of a change that is committed.
+    """Do all steps of a committed change.
 
     Raises:
         JobRunningError: another job manager has taken over.
@@ -234,7 +234,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any]) -> dict[str, Any]:
 
 
 def begin_log(root: JobRoot, copy: StateCopied) -> None:
-    """Let the log of a root, which the caller has claimed, begin with a state."""
+    """Start the log of a root, which the caller has claimed, with a copy of the state."""
     log = NoticeLog(root, SystemClock(), JobConfig(), None)
     try:
         log.append_copy(copy)
@@ -248,7 +248,7 @@ def begin_log(root: JobRoot, copy: StateCopied) -> None:
 
 
 def _delete_channels(root: JobRoot, former: PhysicalPlan, plan: PhysicalPlan) -> None:
-    """What channels of the former generation held is in the savepoint, as far as it counts."""
+    """Delete the former generation's channels. The savepoint has their unconsumed items."""
     kept = {channel.uri for v in plan.vertices for channel in v.inputs}
     prefix = f"{former.root}/"
     for vertex in former.vertices:
@@ -260,7 +260,7 @@ def _delete_channels(root: JobRoot, former: PhysicalPlan, plan: PhysicalPlan) ->
 
 
 def last_change(root: JobRoot) -> str | None:
-    """The savepoint before the job's last change; None: it was never changed."""
+    """Return the savepoint before the job's last change; None: the job was never changed."""
     number = int(root.settings().get(GENERATION, 0))
     names = {savepoint.name for savepoint in list_savepoints(root.store)}
     return before_name(number) if before_name(number) in names else None

@@ -1,8 +1,8 @@
-"""Compares the plan of a job with that of its next query: what becomes of each stage's state.
+"""Compares the plan of a job with that of its next query: which stages keep their states.
 
 Stages are matched by meaning, not by name or number: sources by their path, other stages by their
 input stages and their operators. So a query with renamed or reordered stages keeps their states.
-The comparison is a pure function of both plans; its hash stands for it.
+The comparison is a pure function of both plans. A user approves it by its hash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 _HASH_DIGITS = 12
-#: Fields of a source that follow from the columns that the query reads, and from its places.
+#: Fields of a source that follow from its paths and from the columns that the query reads.
 _OF_COLUMNS = frozenset({"schema", "columns", "late_schema", "keep", "sorts", "casts", "wanted"})
 _OF_PLACES = frozenset({"cti_every_us", "shown", "given", "latest_us", "path", "items"})
 #: Rules of a source that may change while its state stays.
@@ -34,7 +34,7 @@ _RULES_OF_SOURCE = frozenset({"delay_us", "late", "rule for idle partitions"})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What becomes of a stage, or of a delivery. ``former``: its name in the old plan, if any."""
+    """The outcome for a stage or a delivery. ``former``: its name in the old plan, if any."""
 
     stage: str
     former: str
@@ -44,9 +44,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``plan``: the new one with the layouts of the stages that it continues.
+    """The comparison of two plans.
 
-    ``links``: by new stage the old one whose state it continues.
+    ``plan``: the new plan, in which continued stages keep their layouts. ``refusals``: reasons why
+    the change is impossible. ``links``: per new stage, the old stage whose state it continues.
     """
 
     rows: tuple[Row, ...]
@@ -56,13 +57,13 @@ class Comparison:
 
     @property
     def hash(self) -> str:
-        """Equal for equal comparisons: what ``--approve`` takes."""
+        """The hash of the comparison, which ``--approve`` takes."""
         reasons = json.dumps([[asdict(row) for row in self.rows], self.refusals])
         return hashlib.sha256(reasons.encode()).hexdigest()[:_HASH_DIGITS]
 
 
 class _Plan:
-    """A plan by stage."""
+    """A plan, with its vertices grouped by stage."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self.plan = plan
@@ -97,7 +98,7 @@ def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
 
 
 def _laid_out_like(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> PhysicalPlan:
-    """The new plan, in which stages by key have as many vertices as the stages they continue."""
+    """Return the new plan, in which keyed stages have as many vertices as those they continue."""
     before, after = Stages(old), Stages(new)
     layouts = {}
     for stage in after.keys:
@@ -115,7 +116,7 @@ def _upstream_first(plan: PhysicalPlan) -> list[Stage]:
 
 
 def _former(before: _Plan, after: _Plan, stage: Stage, links: dict[str, str]) -> str | None:
-    """The old stage that a new one continues; ties return the first."""
+    """Return the old stage that a new one continues, or None. Ties return the first."""
     best: tuple[int, str] | None = None
     for name in before.stages:
         if name in links.values():
@@ -127,7 +128,7 @@ def _former(before: _Plan, after: _Plan, stage: Stage, links: dict[str, str]) ->
 
 
 def _likeness(before: _Plan, after: _Plan, old: str, new: str, links: dict[str, str]) -> int:
-    """0: the new stage does not continue the old one."""
+    """Return a score of similarity; 0: the new stage cannot continue the old one."""
     was, is_now = before.source(old), after.source(new)
     if (was is None) != (is_now is None):
         return 0
@@ -149,7 +150,7 @@ def _reads_the_same(was: SourcePartition, is_now: SourcePartition) -> bool:
 
 
 def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:
-    """The fields in which two sources differ, columns and places aside."""
+    """Return the fields in which two sources differ, except columns and paths."""
     names = (f.name for f in fields(was.spec) if f.name not in _OF_COLUMNS | _OF_PLACES)
     pairs = {name: (getattr(was.spec, name), getattr(is_now.spec, name)) for name in names}
     found = {name for name, (old, new) in pairs.items() if repr(old) != repr(new)}
@@ -203,7 +204,7 @@ def _is_equal(old: VertexSpec, new: VertexSpec) -> bool:
 
 
 def _new_columns(old: VertexSpec, new: VertexSpec) -> list[str]:
-    """Columns that a source has not read so far."""
+    """Return the columns that the source has not read so far."""
     if old.source is None or new.source is None:
         return []
     known = set(old.source.spec.schema.names)

@@ -1,4 +1,4 @@
-"""What a job manager knows of a generation that begins: of each vertex its first checkpoint."""
+"""Builds the state of a job manager for a new generation: a first checkpoint per vertex."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def channels_folder(plan: PhysicalPlan, number: int) -> str:
-    """A new place for the channels of a generation.
+    """Return a new folder for the channels of a generation.
 
-    An attempt that died before its commit, or that a replaced driver still makes, has its own: it
-    begins at another cut.
+    Each attempt gets its own folder. An attempt that failed before its commit, or that a replaced
+    driver still makes, starts at another cut, so its items must not mix with these.
     """
     return f"{plan.root}/streams/g{number}-{uuid.uuid4().hex[:8]}"
 
 
 def state_copied(saved: Savepoint, epoch: int, vertices: Sequence[VertexCopy]) -> StateCopied:
-    """The state that the log of a generation begins with."""
+    """Return the job state with which the log of a generation starts."""
     return StateCopied(
         epoch=epoch,
         takeovers=saved.takeovers,
@@ -49,7 +49,7 @@ def state_copied(saved: Savepoint, epoch: int, vertices: Sequence[VertexCopy]) -
 
 
 def going_on(saved: Savepoint, vertex: VertexSpec, snapshot: Snapshot, name: str) -> VertexCopy:
-    """A vertex that begins with the checkpoint ``name``."""
+    """Return the state of a vertex that starts from the checkpoint ``name``."""
     at = snapshot.inputs, snapshot.outputs, snapshot.inputs
     return VertexCopy(
         vertex=vertex.id,
@@ -66,7 +66,7 @@ def going_on(saved: Savepoint, vertex: VertexSpec, snapshot: Snapshot, name: str
 def finished(
     vertex: VertexSpec, epoch: int, ends: Sequence[int], digests: Sequence[bytes]
 ) -> VertexCopy:
-    """A vertex that had ended; ``ends``: of its streams."""
+    """Return the state of a finished vertex. ``ends``: the ends (seqs) of its streams."""
     return VertexCopy(
         vertex=vertex.id,
         refs=(),
@@ -91,7 +91,7 @@ def with_own_journal(
 
 
 def digest_of(items: Sequence[Items]) -> bytes:
-    """The digest of a stream that begins with these items."""
+    """Return the digest of a stream that consists of these items so far."""
     digest = StreamDigest()
     for one in items:
         digest.update(one.first_seq, one.batch)

@@ -1,10 +1,10 @@
-"""The cut at which a job has stopped: of each vertex a checkpoint, and they fit together.
+"""The cut at which a job has stopped: one checkpoint per vertex, which are consistent.
 
-A clean stop (:mod:`jobmanager.manager.stopping`) leaves such checkpoints: each reader has read the
-output of its writers up to their checkpoints. This file reads them from the log of a job without a
-job manager, and checks that they fit. They do not fit if a host died while the job stopped, or if
-the job was cancelled: then a vertex has written beyond its checkpoint, and no other query can begin
-there.
+Consistent means: each reader has read the output of its writers exactly up to their checkpoints. A
+clean stop (:mod:`jobmanager.manager.stopping`) leaves such checkpoints. This module reads them from
+the log of a job without a job manager, and checks that they are consistent. They are not if a host
+died while the job stopped, or if the job was cancelled. Then a vertex has written beyond its
+checkpoint, so another query cannot start there.
 
 Invariant: at a cut the outputs that users read end exactly at the checkpoints of their writers, so
 the next query neither repeats nor skips a row.
@@ -43,13 +43,13 @@ class Rest:
     lo: int
     hi: int
     payload: pa.Schema
-    #: Its writer has ended, so the last of them is the end of the stream.
+    #: Whether the writer has finished; then the last item is the end of the stream.
     is_ended: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The positions of all vertices. ``refs``: checkpoints of unfinished vertices."""
+    """A cut. ``refs``: the checkpoints of unfinished vertices. ``rests``: unconsumed items."""
 
     job: JobState
     refs: dict[str, CheckpointRef]
@@ -57,10 +57,10 @@ class Cut:
 
 
 def read_cut(root: JobRoot, plan: PhysicalPlan) -> Cut:
-    """The cut at which the job has stopped.
+    """Return the cut at which the job has stopped.
 
     Raises:
-        NotACutError: its checkpoints do not fit together.
+        NotACutError: the checkpoints are not consistent.
     """
     manager = JobManager(Topology(plan.vertices), JobConfig())
     manager.recall([notice for _, notice in read_notices(root.store)])
@@ -71,7 +71,7 @@ def read_cut(root: JobRoot, plan: PhysicalPlan) -> Cut:
 
 
 class _UnfitError(Exception):
-    """Why there is no cut."""
+    """The reason why the checkpoints are no cut."""
 
 
 def _cut_of(job: JobState, plan: PhysicalPlan) -> Cut:

@@ -7,7 +7,7 @@ from rstream.errors import UsageError, error_class
 
 @error_class
 class NotACutError(UsageError):
-    """The checkpoints of a job do not fit together, so nothing can be built on them."""
+    """The checkpoints of a job are not consistent, so no change can start from them."""
 
     root: str
     reason: str
@@ -32,7 +32,7 @@ class ChangePendingError(UsageError):
 
 @error_class
 class ChangeRefusedError(UsageError):
-    """A job cannot be changed so."""
+    """The job does not allow this change."""
 
     root: str
     reason: str
@@ -42,7 +42,7 @@ class ChangeRefusedError(UsageError):
 
 @error_class
 class NotApprovedError(UsageError):
-    """A change was compared and not approved. ``approved``: the hash that was given, or empty."""
+    """The user has not approved the change. ``approved``: the hash that was given, or empty."""
 
     root: str
     hash: str

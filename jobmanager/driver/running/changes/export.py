@@ -1,8 +1,8 @@
 """Exports a savepoint to another folder: the root of a new job that starts from it.
 
-The folder holds the plan, the query, a checkpoint of each vertex and a log that begins with them.
-So it is a stopped job, which ``resume`` starts. Its output begins empty: it holds what the other
-job computes. It reads the same sources from the positions of the savepoint.
+The folder holds the plan, the query, a checkpoint of each vertex and a log that starts with them.
+So it is a stopped job, which ``resume`` starts. Its output is empty at first and gets only the rows
+that the new job computes. The new job reads the same sources from the positions of the savepoint.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _OUTPUT = "output"
 
 
 def export(root: JobRoot, name: str, uri: str) -> str:
-    """Write the savepoint to the folder ``uri``; gives its name.
+    """Export the savepoint ``name`` to the folder ``uri``. Return the new job's name.
 
     Raises:
-        NoSavepointError: there is none of that name.
+        NoSavepointError: there is no savepoint of that name.
         JobExistsError: the folder holds a job.
-        ChangeRefusedError: its answer is not below the root, or its inputs are.
+        ChangeRefusedError: the job's output is not below its root, or its inputs are.
     """
     root.check_trusted()
     savepoint = read_savepoint(root.store, name)

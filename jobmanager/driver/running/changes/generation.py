@@ -1,7 +1,7 @@
-"""Builds the next generation of a job: a plan, and a checkpoint of each vertex to begin with.
+"""Builds the next generation of a job: a plan, and a first checkpoint of each vertex.
 
-Each change begins a generation. A generation has new channels, below ``streams/g<n>-<id>``. They
-begin with the unconsumed items of the former ones. The output and the side outputs continue at
+Each change starts a new generation. A generation has new channels, below ``streams/g<n>-<id>``. They
+start with the unconsumed items of the former channels. The output and the side outputs continue at
 their ends, source vertices at their positions.
 
 Invariants: (1) nothing that the former generation needs is changed or deleted; (2) the first
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """``copy``: what a job manager knows that begins with it."""
+    """A generation. ``copy``: the state with which its job manager starts."""
 
     plan: PhysicalPlan
     copy: StateCopied
-    #: Checkpoints that were written for it.
+    #: Names of the checkpoints that were written for it.
     files: tuple[str, ...]
 
 
@@ -81,9 +81,9 @@ class Builder:
         number: int,
         target: BlobStore | None = None,
     ) -> None:
-        """``plans``: the old one and the new one. ``links``: by new stage the old one.
+        """``plans``: the old and the new plan. ``links``: per new stage, the old one it continues.
 
-        ``target``: the root of the generation, if that is another one.
+        ``target``: the store of the generation's root, if it is not the job's own root.
         """
         self._store, self._saved, self._number = store, savepoint, number
         self._target = target or store
@@ -98,10 +98,10 @@ class Builder:
         self._snapshots: dict[str, Snapshot] = {}
 
     def build(self) -> Generation:
-        """Write the first checkpoints and what channels begin with.
+        """Write the first checkpoints and the first items of channels.
 
         Raises:
-            ChangeRefusedError, CannotConvertError: it cannot be.
+            ChangeRefusedError, CannotConvertError: the new plan cannot continue a state.
         """
         self._check_rests()
         copies, files = [], []
@@ -129,7 +129,7 @@ class Builder:
         return next(v for v in self._old.vertices if (v.stage, v.index) == (stage, vertex.index))
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
-        """The plan with channels of this generation and the log partitions of the former."""
+        """Return the plan with new channels, and with the log partitions of the old plan."""
         folder = channels_folder(plan, self._number)
         vertices, carrying = [], self._carrying(plan)
         for vertex in plan.vertices:
@@ -253,7 +253,7 @@ class Builder:
         return [converted_shards(was, vertex, spec, state, reshape)]
 
     def _lanes(self, vertex: VertexSpec, old: Snapshot) -> dict[str, pa.Table]:
-        """What a rescale had left before the channels, and MERGE has not released."""
+        """Return items of extra MERGE inputs, left by a rescale, that MERGE has not released."""
         found = {}
         for name, table in old.states[0].tables.items():
             port = int(name.removeprefix(CARRIED))
@@ -262,7 +262,7 @@ class Builder:
         return found
 
     def _reshaped(self, reader: VertexSpec, table: pa.Table, payload: pa.Schema) -> pa.Table:
-        """Items on their way with the columns that the reader gets now."""
+        """Return unconsumed items with the columns that the reader expects now."""
         made = reshaped(table, item_schema(payload))
         if made is None:
             reason = f"rows on their way to {reader.stage} have a column of another type"
@@ -317,7 +317,7 @@ class Builder:
     # ---- items between vertices
 
     def _carry(self, vertex: VertexSpec) -> list[list[Items]]:
-        """By output of a vertex what its stream begins with; it is durable from here on."""
+        """Write the first items of each output stream of a vertex durably, and return them."""
         readers = {c.stream: (v, c) for v in self._plan.vertices for c in v.inputs}
         found = []
         for _, edge, uri, stream in _streams(vertex):
@@ -344,7 +344,7 @@ class Builder:
     def _waiting(
         self, writer: VertexSpec, reader: VertexSpec, channel: InputChannel
     ) -> list[Items]:
-        """The unconsumed items of the old channel that a channel continues."""
+        """Return the unconsumed items of the old channel that a channel continues."""
         old = self._former_channel(writer, reader, channel)
         rest = None if old is None else self._rests.get(old.stream)
         if old is None or rest is None:
@@ -388,7 +388,7 @@ class Builder:
 
 
 def _streams(vertex: VertexSpec) -> list[tuple[int, OutputEdge, str, str]]:
-    """The outputs of a vertex: number, edge, place and stream."""
+    """Return the outputs of a vertex: number, edge, uri and stream."""
     pairs = [(e, u, s) for e in vertex.outputs for u, s in zip(e.uris, e.streams, strict=True)]
     return [(at, edge, uri, stream) for at, (edge, uri, stream) in enumerate(pairs)]
 

@@ -1,9 +1,9 @@
 """The pending change of a job: a savepoint, another query, or the former one.
 
 ``change/request.json`` names it; the query and the plan are in ``change/<id>/``. The job manager
-stops the job at a cut, builds the next generation and puts ``change/commit.json``. Before that file
-nothing has changed; after it a successor completes the change. The outcome stays in
-``change/<id>/outcome.json``.
+stops the job at a cut, builds the next generation and writes ``change/commit.json``. Before that
+file exists, the job is unchanged. After that, a successor completes the change if this job manager
+dies. The outcome stays in ``change/<id>/outcome.json``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ Kind = Literal["savepoint", "deploy", "rollback", "rescale"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``savepoint``: the one to take, or to return to. ``at_us``: not before this event time.
+    """A requested change.
 
-    ``approved``: the hash of the comparison. ``settings``: of ``job.json``, what follows the query.
+    ``savepoint``: the name of the one to take, or to return to. ``at_us``: the event time that all
+    sources must reach before the change. ``approved``: the hash of the comparison. ``settings``:
+    fields of ``job.json`` that change with the query.
     """
 
     id: str
@@ -47,17 +49,17 @@ class Change:
     at_us: int | None = None
     approved: str = ""
     settings: dict[str, Any] | None = None
-    #: By stage, how many vertices it is to have.
+    #: Per stage, the new number of vertices.
     widths: dict[str, int] | None = None
 
     @property
     def folder(self) -> str:
-        """What belongs to it, below the job's root."""
+        """The folder of the change's files, relative to the job's root."""
         return f"{FOLDER}/{self.id}"
 
 
 def new_change(kind: Kind, **fields: Any) -> Change:
-    """A change with a new id."""
+    """Return a change with a new id."""
     return Change(uuid.uuid4().hex[:12], kind, **fields)
 
 
@@ -76,18 +78,18 @@ def request(root: JobRoot, change: Change, query: Query | None, plan: PhysicalPl
 
 
 def pending(store: BlobStore) -> Change | None:
-    """The requested change, None if there is none."""
+    """Return the requested change; None if there is none."""
     found = _document(store, REQUEST)
     return None if found is None else Change(**found)
 
 
 def committed(store: BlobStore) -> dict[str, Any] | None:
-    """The change that must be completed."""
+    """Return the committed change, which must be completed; None if there is none."""
     return _document(store, COMMIT)
 
 
 def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
-    """Say what became of a change; nothing is pending afterwards."""
+    """Write the outcome of a change. Afterwards no change is pending."""
     path_of_outcome = f"{FOLDER}/{change_id}/{OUTCOME}"
     store.put(path_of_outcome, json_document(outcome))
     store.delete(REQUEST)
@@ -98,7 +100,7 @@ def close(store: BlobStore, change_id: str, outcome: dict[str, Any]) -> None:
 
 
 def outcome_of(store: BlobStore, change_id: str) -> dict[str, Any] | None:
-    """What became of a change; None: nothing yet."""
+    """Return the outcome of a change; None while it has none."""
     return _document(store, f"{FOLDER}/{change_id}/{OUTCOME}")
 
 
