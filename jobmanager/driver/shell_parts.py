@@ -17,7 +17,7 @@ class ControlService(Protocol):
 
     @property
     def address(self) -> str:
-        """Where hosts find it."""
+        """The address to which hosts connect."""
 
     def send(self, peer: str, message: bytes) -> None:
         """Queue a message. Raises OperatingError if the peer is gone."""
@@ -40,27 +40,27 @@ class OpenControl(Protocol):
 
 
 class CheckOutputs(Protocol):
-    """How a driver looks at the streams that users read, and has what is damaged set aside."""
+    """Checks the streams that users read, and renames damaged files."""
 
     def __call__(
         self, ends: Mapping[str, int | None], *, contents: bool
     ) -> Sequence[OutputDamaged]:
-        """What is lost of them; ``ends``: by stream, how many items it has, None if not known."""
+        """Return the lost items. ``ends``: per stream, its number of items; None if unknown."""
 
 
 def nothing_to_check(ends: Mapping[str, int | None], *, contents: bool) -> Sequence[OutputDamaged]:
-    """For a shell without outputs."""
+    """Return no damage. For a driver without outputs."""
     return ()
 
 
 class KilledForMemory:
-    """Watches whether the kernel of this machine has ended processes for lack of memory."""
+    """Checks whether the kernel of this machine has killed processes for lack of memory."""
 
     def __init__(self, count: Callable[[], int] = killed_for_memory) -> None:
-        """``count``: how many it has ended since it began."""
+        """``count``: returns the number of processes killed since the machine started."""
         self._count, self._seen = count, count()
 
     def news(self) -> str:
-        """An addition to a reason if it has ended one since the last call."""
+        """Return a sentence to add to a reason if a process was killed since the last call."""
         before, self._seen = self._seen, self._count()
         return "; the kernel has ended a process for lack of memory" * (self._seen > before)

@@ -1,12 +1,12 @@
 """Subscriptions: the output of a job as it becomes visible, before it is durable.
 
 A :class:`Subscription` reads every sink stream from the memory of the host that writes it, over the
-same connections as a vertex would, and from Parquet if the memory no longer has the items. The
-driver tells it the hosts through :class:`Endpoints`.
+same connections as a vertex. It reads Parquet if that memory no longer has the items. The driver
+reports the addresses of hosts through :class:`Endpoints`.
 
-Invariants: (1) each partition is delivered in dense sequence, without gap or repeat, whatever
-happens to the processes that write it: a new reader is registered at the next seq, and recomputed
-items are equal; (2) a slow subscriber blocks nobody: its buffers are bounded, and beyond them it
+Invariants: (1) the items of each partition arrive in order of seq, without gaps or repeats, even if
+the writing process is replaced: a new reader starts at the next seq, and recomputed items are
+equal; (2) a slow subscriber does not block the job: its buffers are bounded, and beyond them it
 reads Parquet; (3) it ends with the job. Source: StreamScope NSDI'16, "register".
 """
 
@@ -35,12 +35,12 @@ PARTITION, OP = "partition", "_op"
 
 
 class Subscription:
-    """An iterator of the output's batches; close it, or use it in a ``with`` block.
+    """An iterator over the output's batches. Close it, or use it in a ``with`` block.
 
-    A batch has the columns ``partition`` int32, ``_seq``, ``_vs``, ``_ve`` and those of the query,
-    and is of one partition. With ``progress`` the CTIs come too (``_kind`` 1). Where rows come
-    when they begin, a column ``_op`` follows ``_ve``: ``+I`` for a row that begins, ``-D`` for one
-    that began at ``_ve`` and ends at ``_vs``.
+    All rows of a batch are from one partition. Columns: ``partition`` int32, ``_seq``, ``_vs``,
+    ``_ve`` and those of the query. With ``progress`` the batches include CTIs (watermarks), with
+    ``_kind`` 1. If rows arrive when they begin, a column ``_op`` follows ``_ve``: ``+I`` for a row
+    that begins, ``-D`` for a row that began at ``_ve`` and ends at ``_vs``.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Subscription:
         kept_from: Mapping[int, int],
         progress: bool,
     ) -> None:
-        """``kept_from``: by partition, what is below may still be there, and go at any time."""
+        """``kept_from``: per partition a seq; items below it may be deleted at any time."""
         self._wake = threading.Event()
         writers, wiring = plan.writers(), ThreadWiring()
         self._taps = [
@@ -85,7 +85,7 @@ class Subscription:
 
     @property
     def positions(self) -> dict[int, int]:
-        """By partition the next seq; ``start=`` of another subscription that goes on here."""
+        """Next seq per partition. Pass it as ``start=`` to a subscription that continues here."""
         return {k: tap.next_seq for k, tap in enumerate(self._taps, self._first)}
 
     def __iter__(self) -> Self:
@@ -96,7 +96,7 @@ class Subscription:
 
         Raises:
             StopIteration: the output is complete, or the job was cancelled.
-            JobFailedError: the job failed; what is durable was delivered.
+            JobFailedError: the job failed; all durable rows were returned before.
         """
         while not self._is_over():  # ends with the job
             self._wake.clear()
@@ -129,7 +129,7 @@ class Subscription:
         return all(tap.is_over for tap in self._taps)
 
     def _next_ready(self, has_ended: bool) -> pa.RecordBatch | None:
-        """A batch of the partitions in turn, so that none waits for another."""
+        """Return a batch of the next ready partition, in turn, so that no partition starves."""
         n = len(self._taps)
         for k in ((self._turn + i) % n for i in range(n)):
             while (items := self._taps[k].read(has_ended)) is not None:
@@ -142,7 +142,7 @@ class Subscription:
 
 
 def _delivered(partition: int, items: Items, *, progress: bool, has_edges: bool) -> pa.RecordBatch:
-    """The items as a subscriber gets them."""
+    """Convert items to a batch with the columns for subscribers."""
     batch, n = items.batch, items.batch.num_rows
     is_event = kinds(batch) == EVENT
     if has_edges:
@@ -157,6 +157,6 @@ def _delivered(partition: int, items: Items, *, progress: bool, has_edges: bool)
 
 
 def _ops(batch: pa.RecordBatch, is_event: np.ndarray) -> pa.Array:
-    """How the row of each item changes; null of CTIs."""
+    """Return ``_op`` per item: how its row changes; null for CTIs."""
     ends = is_end(int64_column(batch, VS), int64_column(batch, VE))
     return pa.array([INSERT, DELETE]).take(pa.array(ends.astype(np.int8), mask=~is_event))

@@ -1,4 +1,4 @@
-"""``collect``: the answer of a stream as a table, from a temporary job."""
+"""``collect``: computes the result of a stream as a table, in a temporary job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def warn_of_lost_rows(status: dict[str, Any], *, stacklevel: int) -> None:
-    """Warn of rows that the sources of a temporary job left out or moved."""
+    """Warn of rows that the sources of a temporary job left out, or whose times they changed."""
     for kind, warning in (("late", LateRowsWarning), ("bad", BadRowsWarning)):
         for line in lost_lines({kind: status.get(kind, [])}):
             warnings.warn(line, warning, stacklevel=stacklevel)
@@ -39,10 +39,10 @@ def collect(
     parallelism: Parallelism | None = None,
     config: JobConfig | None = None,
 ) -> pa.Table:
-    """Run ``stream`` on its finite sources and give its events.
+    """Run ``stream`` on its finite sources and return its events.
 
-    Columns ``_vs, _ve`` and the payload, in sequence order: the sink vertices' streams are merged
-    as MERGE would, by (_vs, sink vertex, seq). Rows that are late warn (``LateRowsWarning``).
+    Columns: ``_vs, _ve`` and the payload. Row order: the streams of the sink vertices are merged by
+    ``_vs``; ties by sink vertex, then by seq. Late rows cause a ``LateRowsWarning``.
     """
     if not isinstance(stream, Stream):
         raise UsageError(

@@ -1,10 +1,10 @@
-"""Jobs that are run day by day: what ``run(continue_=True)`` asks before it goes on.
+"""Jobs that run day by day: the checks of ``run(continue_=True)`` before it continues a job.
 
-Theory of operation. On the first day the folders of the query become logs of files
-(:mod:`planner.logical.growing_files`), and ``job.json`` says that the job is continued. From then
-on every run of the root, ``resume`` too, reads the logs up to the ends that they have, lets all of
-it be worked up and stops. So a day is a live job that stops by itself, and whatever ends it early
-is mended as for any job. Source: ADR 39.
+Theory of operation. On the first day the input folders of the query become logs of files
+(:mod:`planner.logical.growing_files`), and ``job.json`` gets the setting ``continued``. After that,
+every run of the root, by ``resume`` too, reads the logs up to their present ends, processes all
+rows and stops. So a day is a live job that stops by itself. If it ends early, ``resume`` continues
+it like any other job. Source: ADR 39.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rvertex.sources.spec import SourceSpec
 
-#: In ``job.json``: the job stops when it has worked up what is there.
+#: Field of ``job.json``: whether the job stops after the last row of its present files.
 SETTING = "continued"
 
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One run of a job that is continued. ``query``: as it is today, if it was given."""
+    """One run of a continued job. ``query``: the query of this call, or None."""
 
     query: Query | None
     finish: bool
 
 
 def is_begun(root: str | None, *, continue_: bool, finish: bool, has_query: bool) -> bool:
-    """Whether a job that is to be continued was begun before.
+    """Whether the root has a job that ``continue_=True`` continues.
 
     Raises:
-        UsageError: it is not said which job, or what to begin with.
+        UsageError: the root is missing, or ``finish`` is given without ``continue_``.
+        NoJobError: the root has no job, and there is no query to start one.
     """
     if not continue_:
         if finish:
@@ -64,11 +65,11 @@ def is_begun(root: str | None, *, continue_: bool, finish: bool, has_query: bool
 def check_continued(
     settings: dict[str, Any], root: JobRoot, day: Day | None, *, is_over: bool
 ) -> None:
-    """The job is one that is continued, and can be.
+    """Check that the job can be continued by another day.
 
     Raises:
-        NotContinuedError: it read its files to their end.
-        DaysOverError: it was told to finish, and has.
+        NotContinuedError: the job did not start with ``continue_=True``.
+        DaysOverError: the job has finished, because an earlier day had ``finish=True``.
     """
     if day is None:
         return
@@ -79,18 +80,18 @@ def check_continued(
 
 
 def configured_for(config: JobConfig, settings: dict[str, Any], day: Day | None) -> JobConfig:
-    """The configuration of a run of a job with these settings."""
+    """Return the configuration of the next run of a job with these settings."""
     if not settings.get(SETTING):
         return config
     return config.until_end("finish" if day is not None and day.finish else "stop")
 
 
 def check_query(root: JobRoot, then: PhysicalPlan, now: PhysicalPlan) -> None:
-    """The query of today means what that of the first day meant.
+    """Check that the query of today is equivalent to the query of the first day.
 
     Raises:
-        TypesChangedError: it would, if the files had the types of then.
-        QueryChangedError: it does not.
+        TypesChangedError: columns of the files have other types than on the first day.
+        QueryChangedError: the queries differ.
     """
     what = ""
     types = _other_types(then, now)
@@ -107,7 +108,7 @@ def check_query(root: JobRoot, then: PhysicalPlan, now: PhysicalPlan) -> None:
 
 
 def accepting_changes(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan for a run in which nobody looks what became of files that were taken."""
+    """Return the plan for a run that does not check whether files already read have changed."""
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source
@@ -121,7 +122,7 @@ def accepting_changes(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _other_types(then: PhysicalPlan, now: PhysicalPlan) -> tuple[str, str, str, str] | None:
-    """Of a folder that both read: a column, its type now, and then; None: all types are equal."""
+    """Return a column whose type has changed: folder, column, type now, former type; or None."""
     types = {spec.path: {f.name: f.type for f in spec.columns} for spec in _growing(then).values()}
     for path, spec in _growing(now).items():
         for field in spec.columns:
@@ -132,13 +133,13 @@ def _other_types(then: PhysicalPlan, now: PhysicalPlan) -> tuple[str, str, str, 
 
 
 def _growing(plan: PhysicalPlan) -> dict[str, SourceSpec]:
-    """The folders that grow, by path."""
+    """Return the sources that read growing folders, by path."""
     specs = (v.source.spec for v in plan.vertices if v.source is not None)
     return {spec.path: spec for spec in specs if spec.log is not None}
 
 
 def _folders(plan: PhysicalPlan) -> list[str]:
-    """What is read that grows, and which tables of the caller's."""
+    """Return the paths of growing folders, and the names of in-memory tables of the caller."""
     specs: list[SourceSpec] = [v.source.spec for v in plan.vertices if v.source is not None]
     tables = {spec.path.rpartition("/")[2] for spec in specs if spec.given != "no"}
     return sorted({spec.path for spec in specs if spec.log is not None} | tables)

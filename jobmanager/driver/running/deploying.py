@@ -1,7 +1,7 @@
-"""Requests changes of a job, from any process: a savepoint, another query, the former one.
+"""Requests changes of a job from any process: savepoint, deployment, rollback, rescale.
 
-A request file makes the job manager of a running job carry a change out. A stopped job is changed
-in this process; ``resume`` starts it again.
+For a running job this module writes a request file, and the job manager carries out the change. A
+stopped job is changed in this process; ``resume`` starts it again.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What a deployment would do. ``outcome``: what became of it; None: it was only shown."""
+    """A deployment: its comparison, and its outcome. None: the comparison was only shown."""
 
     comparison: Comparison
     outcome: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON types."""
+        """Return comparison and outcome in JSON types."""
         rows = [asdict(row) for row in self.comparison.rows]
         refused = list(self.comparison.refusals)
         head = {"hash": self.comparison.hash, "stages": rows, "refused": refused}
@@ -60,7 +60,7 @@ class Deployment:
 
 
 def next_plan(root: JobRoot, query: Query | Stream) -> tuple[Query, PhysicalPlan]:
-    """The next query of a job and its plan."""
+    """Return the next query of a job, bound to its root, and its plan."""
     query = query.to_parquet() if isinstance(query, Stream) else query
     settings = root.readable_settings()
     options = merged(settings.get("options", {}), {})
@@ -88,10 +88,10 @@ def deploy(
 ) -> Deployment:
     """Stop a job at a cut and continue it with the query of a file.
 
-    ``on_compared`` gets the comparison before anything is refused or changed.
+    ``on_compared``: called with the comparison, before any check or change.
 
     Raises:
-        ChangeRefusedError: the job cannot be changed so.
+        ChangeRefusedError: the job does not allow this change.
         NotApprovedError: neither ``yes`` nor the hash of the comparison was given.
         JobFailedError: the change was undone, with the reason; the job continues unchanged.
     """
@@ -116,7 +116,7 @@ def deploy(
 def take_savepoint(
     root: str, name: str, *, at_us: int | None = None, trust: bool = False, wait_s: float = 600.0
 ) -> dict[str, Any]:
-    """Take a savepoint of a job, running or stopped; what became of it.
+    """Take a savepoint of a running or stopped job. Return the outcome.
 
     Raises:
         NotACutError: the job has ended without a clean stop.
@@ -132,8 +132,8 @@ def roll_back(root: str, *, trust: bool = False, wait_s: float = 600.0) -> dict[
     """Return a job to the query before its last change, at the same cut.
 
     Raises:
-        ChangeRefusedError: it was never changed.
-        JobFailedError: it cannot be undone, with the reason; the job continues unchanged.
+        ChangeRefusedError: the job was never changed.
+        JobFailedError: the change cannot be undone, with the reason; the job continues unchanged.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -154,10 +154,11 @@ def rescale(
 ) -> dict[str, Any]:
     """Give stages of a job, running or stopped, another number of vertices.
 
-    ``parallelism``: of all stages whose rows come by key. ``stages``: by name, or its beginning.
+    ``parallelism``: vertices of each keyed stage. ``stages``: vertices by stage; a key is the name
+    of a stage, or a prefix of it.
 
     Raises:
-        NotByKeyError, ChangeRefusedError, RescaleError: the job cannot be changed so.
+        NotByKeyError, ChangeRefusedError, RescaleError: the job does not allow this change.
         JobFailedError: the change was undone, with the reason; the job continues unchanged.
     """
     job_root = JobRoot(root, trust=trust)
@@ -169,11 +170,11 @@ def rescale(
 
 
 def rescale_stopped(root: JobRoot, parallelism: int) -> None:
-    """Rescale a job that is about to be resumed; of a running job the caller reports that it runs.
+    """Rescale a job that is about to be resumed. Do nothing if it runs; ``resume`` reports that.
 
     Raises:
-        NotACutError: it has ended without a clean stop.
-        NotByKeyError, ChangeRefusedError, RescaleError: it cannot be changed so.
+        NotACutError: the job has ended without a clean stop.
+        NotByKeyError, ChangeRefusedError, RescaleError: the job does not allow this change.
     """
     root.check_trusted()
     if shown_status(root, SystemClock().now_us())["state"] in (*OPEN_STATES, "finished"):
@@ -217,7 +218,7 @@ def _done(
 
 
 def _carried_out_here(root: JobRoot, change: Change) -> dict[str, Any]:
-    """Change a job without a job manager; its status stays."""
+    """Change a job that has no job manager. The status file stays as it is."""
     status = root.read_status()
     with owned(root):
         try:

@@ -1,6 +1,6 @@
-"""Prepares a query for the root of a job: it keeps the given tables, and lowers the query.
+"""Prepares a query for the root of a job: copies in-memory tables there, and plans the query.
 
-A job needs the tables as long as it may be resumed.
+The copies stay in the root, because a resumed job reads the tables again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from planner.logical.traversal import Shared
     from planner.physical.plan import PhysicalPlan
 
-#: The folder of a root in which they lie.
+#: The folder of a root with the copies.
 INPUTS = "inputs"
 
 
 def with_inputs_in(query: Query, root: JobRoot) -> Query:
-    """The query reading copies below ``root`` of the tables that it was given in memory.
+    """Return the query with its in-memory tables replaced by copies below ``root``.
 
     Raises:
-        SourceNotFoundError: the process that made the query has ended, or its files were deleted.
+        SourceNotFoundError: the temporary files of a table are gone, for example because the
+            process that made the query has ended.
     """
     if not has_inputs(query):
         return query
@@ -48,7 +49,7 @@ def with_inputs_in(query: Query, root: JobRoot) -> Query:
 
 
 def has_inputs(query: Query) -> bool:
-    """Whether the query was given tables in memory."""
+    """Whether the query has in-memory tables."""
     return any(_is_given(node) for node in topological(query.root))
 
 
@@ -57,7 +58,7 @@ def _is_given(node: LogicalNode) -> bool:
 
 
 def _copied(path: str, root: JobRoot) -> str:
-    """The place of the copy of a file or a folder."""
+    """Copy a file or a folder into the root. Return the path of the copy."""
     name = os.path.basename(path)
     place = f"{root.uri.rstrip('/')}/{INPUTS}/{name}"
     for file in list_files("parquet", path):
@@ -67,7 +68,7 @@ def _copied(path: str, root: JobRoot) -> str:
 
 
 def _copy(file: str, name: str, root: JobRoot) -> None:
-    """A link where the file system has links, else a copy; durable before the job begins."""
+    """Hard-link a file if the file system allows it, else copy it. Durable at return."""
     folder = local_path(root.uri)
     if folder is None:
         with open(file, "rb") as source:
@@ -77,7 +78,7 @@ def _copy(file: str, name: str, root: JobRoot) -> None:
 
 
 def lowered(query: Query, root: JobRoot, config: JobConfig) -> PhysicalPlan:
-    """The physical plan, with absolute paths: a job may be resumed from another folder."""
+    """Return the physical plan. Its paths are absolute, so any working folder can resume it."""
     uri, is_paced = display_uri(root.uri), config.host.pace > 0
     plan = lower(query, root=uri, parallelism=config.parallelism, is_paced=is_paced)
     return plan_at_absolute_paths(plan)

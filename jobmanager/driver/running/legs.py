@@ -1,4 +1,4 @@
-"""Legs of a job: what runs it from one change to the next, in one process."""
+"""Legs of a job. A leg runs the job from one change to the next, in one process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def leg_of(
         check_outputs=OutputCheck(plan),
         on_tick=lambda manager: [one.note(manager) for one in (*beside, changing)],
     )
-    if former is not None:  # subscriptions keep these
+    if former is not None:  # open subscriptions hold a reference to these
         driver.endpoints, driver.secret = former.driver.endpoints, former.driver.secret
         driver.endpoints.forget()
     deliveries = JobDeliveries(plan, job._root, job_id, driver, config)
@@ -79,7 +79,7 @@ def leg_of(
 
 
 def leg_after(job: Job, leg: Leg, state: str, config: JobConfig, job_id: str) -> Leg | None:
-    """Carry out the change that the job was stopped for; the next leg, None: the job ends."""
+    """Carry out the change for which the job stopped. Return the next leg; None: the job ends."""
     root = job._root
     if state == "stopped" and not job._is_changing:
         save_at_stop(root)

@@ -1,7 +1,7 @@
-"""Says which columns files of a growing folder have that its first file does not have.
+"""Reports columns that later files of a growing folder have and its first file lacks.
 
-They are not read, which the readers do not see: they ask for the columns of the plan. So a thread
-of the driver looks at the headers of the files that come.
+The job does not read such columns. Its readers do not notice them, because they request only the
+columns of the plan. So a thread of the driver reads the headers of new files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_EVERY_S = 2.0
 
 
 class NewColumns:
-    """Of one job; the driver's thread calls it."""
+    """Watches the growing folders of one job. The driver's thread calls it."""
 
     def __init__(
         self, plan: PhysicalPlan, clock: Clock, *, background: Background | None = None
@@ -43,11 +43,11 @@ class NewColumns:
 
     @property
     def notes(self) -> list[str]:
-        """What users are to know, but for what the plan says."""
+        """Messages on new columns, without those that are already notes of the plan."""
         return [note for note in self._found if note not in self._known]
 
     def note(self, manager: JobManager) -> None:
-        """Take over what the last look has found, or begin the next one when it is due."""
+        """Take the result of a finished check of the folders, or start the next due check."""
         del manager
         if self._looking is not None and self._looking.done():
             looking, self._looking = self._looking, None
@@ -57,10 +57,10 @@ class NewColumns:
             self._looking = self._background.submit(self._look)
 
     def start(self) -> None:
-        """The driver's first tick looks."""
+        """Do nothing: the driver's first tick starts a check."""
 
     def stop(self, state: str) -> None:
-        """Look once more, at what came last. Idempotent."""
+        """Check the folders a last time, with the newest files. Idempotent."""
         del state
         self._background.close()
         self._found = self._look(is_last=True)
@@ -70,7 +70,7 @@ class NewColumns:
 
 
 class _Folder:
-    """A source that grows, and what is known of its files."""
+    """A growing folder, and the columns of its files so far."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec, self._columns = spec, FileColumns(spec)
@@ -78,9 +78,10 @@ class _Folder:
         self._listed: dict[str, FileVersion] = {}
 
     def look(self, *, is_last: bool) -> tuple[str, ...]:
-        """What users are to know of all files that are complete: two listings saw them alike."""
+        """Return messages on all complete files: those that two listings show unchanged."""
         files: dict[str, FileVersion] = {}
-        with contextlib.suppress(StreamEngineError):  # it is empty or cannot be seen: readers say
+        # An empty or unreadable folder is an error of the readers, which report it.
+        with contextlib.suppress(StreamEngineError):
             files = list_files(self._spec.format, self._spec.path)
         for path, version in files.items():
             before = self._listed.get(path)

@@ -1,4 +1,4 @@
-"""The first rows of a stream: :func:`head` gives them as a table, :func:`show` prints them."""
+"""The first rows of a stream: :func:`head` returns them as a table, :func:`show` prints them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 
 def head(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") -> pa.Table:
-    """The first events of a stream, in order of time, with times as timestamps.
+    """Return the first events of a stream, in order of time, with times as timestamps.
 
-    The job that computes them is cancelled as soon as it has given so many, so a stream that does
-    not end can be looked at. It runs with one vertex a stage. Rows that were late or bad by
-    then warn (``LateRowsWarning``, ``BadRowsWarning``).
+    A temporary job with one vertex per stage computes the events. It is cancelled once it has
+    emitted ``rows`` of them, so this works for endless streams too. Late and bad rows until then
+    cause a ``LateRowsWarning`` or a ``BadRowsWarning``.
     """
     return _head(stream, rows, executor)
 
 
 def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
-    """As :func:`head`; warns on behalf of its caller's caller."""
+    """Do the work of :func:`head`. Warnings name the line that called :func:`head`."""
     if not isinstance(stream, Stream):
         raise UsageError(f"head() takes a Stream, not a {type(stream).__name__}")
     check_rows("head", rows)
@@ -48,7 +48,7 @@ def _head(stream: Stream, rows: int, executor: ExecutorName) -> pa.Table:
             with job.subscribe(progress=True) as found:
                 events = _first(found, rows, len(job.plan.sink_streams()), stream.schema)
             if events.num_rows < rows:
-                job.wait()  # it has given all that it has: its counts are those of the whole
+                job.wait()  # all rows were read, so the final counts include the whole input
         finally:
             job.cancel()
             status = job.wait()
@@ -65,12 +65,15 @@ def show(stream: Stream, rows: int = ROWS, *, executor: ExecutorName = "local") 
 
 
 def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) -> pa.RecordBatch:
-    """The first events of all partitions by time: those that no later one can precede."""
+    """Return the first events by time over all partitions.
+
+    An event is final once no partition can still emit an earlier one.
+    """
     kept: list[list[pa.RecordBatch]] = [[] for _ in range(partitions)]
     reached = np.full(partitions, MIN_TIME, np.int64)
     schema = event_schema(payload)
-    for batch in found:  # ends with the job, or when there are enough
-        k = batch.column(0)[0].as_py()  # by place: a payload may have a column of that name
+    for batch in found:  # ends with the job, or with enough rows
+        k = batch.column(0)[0].as_py()  # by index: the payload may have a column of that name
         reached[k] = int64_column(batch, VS)[-1]
         events = batch.filter(pa.array(kinds(batch) == EVENT))
         kept[k].append(events.select(range(batch.num_columns - len(schema), batch.num_columns)))
@@ -84,5 +87,5 @@ def _first(found: Subscription, rows: int, partitions: int, payload: pa.Schema) 
 
 
 def _below(some: Sequence[pa.RecordBatch], time: int) -> int:
-    """How many events start before ``time``."""
+    """Return the number of events that start before ``time``."""
     return sum(int((int64_column(batch, VS) < time).sum()) for batch in some)

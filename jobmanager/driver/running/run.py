@@ -1,8 +1,8 @@
-"""Running queries: :func:`run` begins a job, :func:`resume` goes on with one.
+"""Runs queries: :func:`run` starts a job, :func:`resume` continues one.
 
-This is the composition root: the only place where a plan, an executor, a root and a driver meet.
-A job that is *continued* works up the files that are there and stops with its state kept; run
-again, it goes on with those that came since (:mod:`jobmanager.driver.running.days`).
+This is the composition root: the only module that connects a plan, an executor, a root and a
+driver. A *continued* job processes the files that exist and stops with its state kept. Its next run
+processes the files that arrived since (:mod:`jobmanager.driver.running.days`).
 """
 
 from __future__ import annotations
@@ -81,24 +81,24 @@ def run(
 ) -> Job:
     """Start a job and return at once.
 
-    ``query``: a list of queries, or a dict with their names, is one job with an output for each.
-    Shared sources and stages run once. The folders are ``output-1``, ``output-2``, or
-    ``output-NAME``; :meth:`Job.outputs` has the answers.
-    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; a new
-    one below ``./streamscope-jobs`` if not given. ``parallelism``: vertices per keyed stage;
-    "auto": per stage what the cost model recommends, which follows from the data alone. ``master``:
-    without it, that of the active SparkContext, of spark-submit, or of Spark's configuration.
-    ``paced``: replay the sources this many times faster than real time. ``options``: how it
-    recovers, checks and remembers (:class:`jobmanager.options.RunOptions`). ``query_file``: where
-    the query was read from; ``resume`` says if the file has changed since.
+    ``query``: one query. A list of queries, or a dict from names to queries, is one job with an
+    output for each. Shared sources and stages run once. The output folders are ``output-1``,
+    ``output-2``, or ``output-NAME``; :meth:`Job.outputs` reads them.
+    ``root``: folder (any fsspec uri) for checkpoints, streams and, by default, the output; default:
+    a new folder below ``./streamscope-jobs``. ``parallelism``: vertices per keyed stage; "auto":
+    the cost model chooses a number per stage from the data. ``master``: default: that of the active
+    SparkContext, of spark-submit, or of Spark's configuration. ``paced``: replay the sources this
+    many times faster than real time. ``options``: recovery, checks and retention
+    (:class:`jobmanager.options.RunOptions`). ``query_file``: the file of the query; ``resume``
+    reports whether it has changed since.
 
-    ``continue_=True``: day by day. The job works up the files that are there and stops with its
-    state kept: windows that are open stay open. Run again on the same ``root``, it takes the files
-    that came since; then ``query`` may be left out. What all days give together is what one run
-    over all files gives. ``finish=True`` on the last day ends the sources, so that windows close.
+    ``continue_=True``: run day by day. The job processes the files that exist and stops with its
+    state kept, so open windows stay open. The next run with the same ``root`` processes the files
+    that arrived since; ``query`` is then optional. The results of all days together equal those of
+    one run over all files. ``finish=True`` on the last day ends the sources, so windows close.
 
     Raises:
-        UsageError: what is wrong with the query, the root or the output, before anything runs.
+        UsageError: an error in the query, the root or the output; nothing has run.
     """
     given = None if query is None else _query_of(query)
     if days.is_begun(root, continue_=continue_, finish=finish, has_query=given is not None):
@@ -132,21 +132,21 @@ def resume(
     accept_changed_inputs: bool = False,
     **options: Unpack[RunOptions],
 ) -> Job:
-    """Go on with a job that was stopped, cancelled, failed, or lost its job manager.
+    """Continue a job that was stopped or cancelled, has failed, or whose job manager died.
 
-    A job that has finished stays as it is; nothing is started for it. It goes on with the query as
-    it was when it began, and with the input files of its plan: one that has changed since is
-    refused, unless you ``accept_changed_inputs``, as you have only mended rows that it could not
-    read. ``trust``: run the code in the root though others may have written there.
-    ``parallelism``: the vertices of stages with rows by key, if the job stopped cleanly.
+    A finished job stays as it is, and nothing is started. The job continues with the query of its
+    start and with the input files of its plan. If one of these files has changed, the call fails,
+    unless you set ``accept_changed_inputs``. Do that only if you corrected rows that the job could
+    not read. ``trust``: run the code in the root even if others may have written it.
+    ``parallelism``: a new number of vertices per keyed stage, if the job stopped cleanly.
 
     Raises:
         NoJobError: the root holds no job.
         NotByKeyError, NotACutError: stages cannot get another number of vertices.
-        UntrustedRootError: others may have written there.
-        BrokenFileError: a file that is needed is gone or broken.
-        JobFormatError: it holds one of another version.
-        JobRunningError: a live job manager works on it.
+        UntrustedRootError: others may have written files of the root.
+        BrokenFileError: a necessary file is missing or broken.
+        JobFormatError: another version of StreamScope stored the job.
+        JobRunningError: a live job manager works on the root.
     """
     job_root = JobRoot(root, trust=trust)
     if parallelism is not None:
@@ -173,7 +173,7 @@ def _begin(
     options: RunOptions,
     settings: dict[str, Any],
 ) -> Job:
-    """A new job."""
+    """Start a new job."""
     check_executor(executor, job_root.uri)
     clock, job_id = SystemClock(), uuid.uuid4().hex
     created_s, now_us = clock.monotonic_s(), clock.now_us()
@@ -191,7 +191,7 @@ def _begin(
     try:
         runner = open_for_job(plan, executor, master, config, job_id)
     except OutputTakenError:
-        job_root.check_free(now_us)  # it may be another run of this root that was faster
+        job_root.check_free(now_us)  # another run with this root may have been faster
         raise
     settings = {
         "job": job_root.name,
@@ -228,7 +228,7 @@ def _go_on(
     accept_changed_inputs: bool = False,
     day: days.Day | None = None,
 ) -> Job:
-    """``resume``, or the next day of a job that is continued."""
+    """Resume a job, or run the next day of a continued job."""
     job_root.check_trusted()
     settings = job_root.readable_settings()
     config = configured(config or JobConfig(), settings["parallelism"], hosts, settings["paced"])
@@ -245,7 +245,7 @@ def _go_on(
     created_s, job_id = SystemClock().monotonic_s(), settings["id"]
     _check_asked(job_root, config, options, day)
     if day is not None and day.query is not None:
-        file_note = ""  # whatever has changed in the file, it means the same
+        file_note = ""  # the file may have changed, but its query is equivalent
     is_open = job_root.read_status().get("state") in OPEN_STATES
     too_late = () if is_open else job_root.requests()
     with owned(job_root):
@@ -279,13 +279,14 @@ def _go_on(
 
 
 def _still_asked(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
-    """Notes on what was asked of the job manager before, which died over it: it is done now.
+    """Return notes on requests that a dead job manager left undone, and that are done now.
 
-    ``too_late``: what was asked when the job had ended. That is forgotten.
+    ``too_late``: requests made after the job's end. They are deleted.
     """
     told = []
     for request in root.requests():
-        if request in too_late or request.startswith(DRAIN):  # that host has left with it
+        # A host to drain has shut down with its job manager.
+        if request in too_late or request.startswith(DRAIN):
             root.forget_request(request)
         else:
             told.append(request)
@@ -296,15 +297,15 @@ def _still_asked(root: JobRoot, too_late: Sequence[str]) -> tuple[str, ...]:
 def _check_asked(
     root: JobRoot, config: JobConfig, options: RunOptions, day: days.Day | None
 ) -> None:
-    """What is asked of a job that has begun goes with it; to the job nothing happens if not.
+    """Check options and query against the stored plan, before the job is touched.
 
     Raises:
-        QueryChangedError: the query of the day is another one.
-        UsageError: an option does not go with the plan.
+        QueryChangedError: the query of the day is not equivalent to the stored one.
+        UsageError: an option does not fit the plan.
     """
     then, query = root.read_plan(), None if day is None else day.query
     if then is None and query is None:
-        return  # it is planned once it is ours
+        return  # the query is planned after this process has claimed the root
     then = then or lowered(root.read_query(), root, config)
     for_plan(config, options, then)
     if query is not None:
@@ -323,7 +324,7 @@ def _query_of(given: Query | Stream | Several) -> Query:
 
 
 def _finished(root: JobRoot, file_note: str | None) -> Job | None:
-    """The job if it has finished, and its output is marked as complete and still is."""
+    """Return the job if it has finished and its output is still complete; else None."""
     status, plan = root.read_status(), root.read_plan()
     if plan is None or status.get("state") != "finished":
         return None
@@ -348,13 +349,13 @@ def _launch(job: Job, runner: Executor, config: JobConfig, job_id: str, *, resum
                 has_claimed=resumed,
             )
         if not resumed:
-            job._root.write_plan(job.plan)  # from here on the root holds a job that has started
+            job._root.write_plan(job.plan)  # with this file the job counts as started
         leg = leg_of(job, job.plan, runner, config, job_id, resumed=resumed)
     except StreamEngineError as error:
         job._root.record_failure(str(error), SystemClock().now_us())
         raise
     if job._on_status is None:
-        warn_of(job._notes["notes"])  # may raise, so nothing runs yet
+        warn_of(job._notes["notes"])  # a warning may be an error, so warn before anything runs
 
     def follow(leg: Leg, state: str) -> Leg | None:
         return leg_after(job, leg, state, config, job_id)

@@ -1,7 +1,7 @@
 """Side outputs of a job: late rows of its sources and rows that its operators rejected.
 
-They are in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, also while the job
-runs. A folder appears with its first row. Rows that a destination refused are in ``refused``.
+They are in the job's folder, in ``late/<stage>`` and ``dead_letters/<name>``, even while the job
+runs. A folder appears with its first row. Rows that a destination rejected are in ``refused``.
 """
 
 from __future__ import annotations
@@ -25,37 +25,38 @@ if TYPE_CHECKING:
 
 
 def read_late(root: str, source: str = "", *, trust: bool = False) -> pa.Table:
-    """The late rows that a source dropped, partition after partition, in the order they were read.
+    """Return the late rows that a source dropped, by partition, in the order they were read.
 
-    Columns ``_vs, _ve``, all of the source, whatever the query reads, and ``_frontier``: how far
-    the source was complete when the row came. ``source`` is the name of a stage, or a part of it;
-    it may be left out where only one source can have late rows.
+    Columns: ``_vs, _ve``, all columns of the source (not only those the query reads), and
+    ``_frontier``: the source's watermark when the row arrived. ``source``: the name of a stage, or
+    a part of it; optional if only one source can have late rows.
 
     Raises:
         NoJobError: the root holds no job that has started.
-        UntrustedRootError: others may have written there, and not ``trust``.
-        UsageError: there is no such source, or more than one.
+        UntrustedRootError: others may have written files of the root, and ``trust`` is False.
+        UsageError: no source has this name, or several have.
     """
     return _read(root, LATE, source, trust=trust)
 
 
 def read_dead_letters(root: str, name: str = "", *, trust: bool = False) -> pa.Table:
-    """The rows that an operator put aside, partition after partition, in the order found.
+    """Return the dead letters of an operator, by partition, in the order they were stored.
 
-    ``name``: of a source, of a step, or of a delivery with ``on_bad_row="dead_letter"``. Rows that
-    a destination refused have the columns of the delivered table, then ``_partition``, ``_seq``,
-    ``_is_end`` (the row had arrived, its end was refused), ``_refused_at`` and ``_reason``.
+    ``name``: the name of a source, a step, or a delivery with ``on_bad_row="dead_letter"``. Rows
+    that a destination rejected have the columns of the delivered table, then ``_partition``,
+    ``_seq``, ``_is_end`` (the row was delivered, its end was rejected), ``_refused_at`` and
+    ``_reason``.
 
     Raises:
         NoJobError: the root holds no job that has started.
-        UntrustedRootError: others may have written there, and not ``trust``.
-        UsageError: there are no dead letters of that name, or of more than one.
+        UntrustedRootError: others may have written files of the root, and ``trust`` is False.
+        UsageError: no dead letters have this name, or several have.
     """
     return _read(root, DEAD_LETTERS, name, trust=trust)
 
 
 def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
-    """``trust``: read the plan though others may have written it."""
+    """Read a side output. ``trust``: load the plan even if others may have written it."""
     plan = JobRoot(root, trust=trust).read_plan()
     if plan is None:
         raise NoJobError(display_uri(root))
@@ -78,7 +79,7 @@ def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
 
 
 def side_names(root: str, folder: str) -> list[str]:
-    """The sources, steps and deliveries whose rows :func:`read_late` or its sibling can read."""
+    """Return the names that :func:`read_late` or :func:`read_dead_letters` accepts."""
     job_root = JobRoot(root)
     plan = job_root.read_plan()
     if plan is None:
@@ -92,7 +93,7 @@ def _known(plan: PhysicalPlan, folder: str, deliveries: list[str]) -> list[str]:
 
 
 def _refusing(plan: PhysicalPlan, root: JobRoot, name: str) -> list[str]:
-    """The deliveries whose refused rows are kept; ``name``: perhaps one that the plan lacks."""
+    """Return the deliveries with dead letters. ``name``: also check a name that the plan lacks."""
     named = [name_of(spec) for spec in plan.deliveries if keeps_refused(spec)]
     is_other = bool(name) and name not in named and has_refused(root.store, name)
     return [*named, name] if is_other else named

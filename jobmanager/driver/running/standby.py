@@ -1,7 +1,7 @@
-"""A standby: a process that has Spark and all code ready, and goes on with a job whose driver dies.
+"""A standby: a process with Spark and all code loaded, which resumes a job when its driver dies.
 
-It does what :func:`jobmanager.driver.running.run.resume` does, later; so whatever keeps two job
-managers apart there does so here, and any number of standbys may wait for one job.
+It calls :func:`jobmanager.driver.running.run.resume`, which allows one job manager per root. So any
+number of standbys may wait for one job, and one of them resumes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jobmanager.driver.engine import ExecutorName
     from jobmanager.driver.job import Job, StatusCallback
 
-#: How often a standby looks whether the job's driver is alive, and tries to go on without it.
+#: How often a standby checks whether the job's driver is alive, and else tries to resume the job.
 LOOK_EVERY_S = 0.5
 _log = logging.getLogger(__name__)
 
@@ -40,15 +40,15 @@ def stand_by(
     on_waiting: Callable[[dict[str, Any]], None] = lambda status: None,
     on_status: StatusCallback | None = None,
 ) -> Job | None:
-    """Go on with a job once its driver is gone; None: it has ended otherwise, nothing was done.
+    """Resume a job once its driver has died. None: the job has ended, and nothing was started.
 
-    Options are those of ``resume``. ``on_waiting`` gets the status each time that the standby is
-    ready and another process works on the job. It waits as long as that lives; a store that does
-    not answer tells nothing, so it waits then, too.
+    The options are those of ``resume``. ``on_waiting``: called with the status each time the
+    standby starts to wait for another process that works on the job. It also waits while the store
+    does not answer.
 
     Raises:
         NoJobError: the root holds no job.
-        UntrustedRootError: others may have written there.
+        UntrustedRootError: others may have written files of the root.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
@@ -56,7 +56,7 @@ def stand_by(
     name = executor or settings["executor"]
     check_executor(name, job_root.uri)
     warm_up(name, master, settings["master"])
-    while True:  # ends when the job ends or is ours
+    while True:  # ends when the job has ended, or this process has resumed it
         status = _orphaned_or_ended(job_root, on_waiting)
         if status["state"] not in (INTERRUPTED, UNKNOWN):
             return None
@@ -69,7 +69,7 @@ def stand_by(
                 trust=trust,
                 on_status=on_status,
             )
-        except (JobRunningError, StoreError) as error:  # somebody else was faster, or none answers
+        except (JobRunningError, StoreError) as error:  # another was faster, or the store is away
             _log.info("the job cannot be taken over yet", extra={"reason": str(error)})
             time.sleep(LOOK_EVERY_S)
 

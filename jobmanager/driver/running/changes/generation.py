@@ -1,6 +1,6 @@
 """Builds the next generation of a job: a plan, and a first checkpoint of each vertex.
 
-Each change starts a new generation. A generation has new channels, below ``streams/g<n>-<id>``. They
+Each change starts a new generation. A generation has new channels, in ``streams/g<n>-<id>``. They
 start with the unconsumed items of the former channels. The output and the side outputs continue at
 their ends, source vertices at their positions.
 

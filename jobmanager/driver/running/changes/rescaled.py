@@ -1,16 +1,17 @@
 """Builds a generation with other numbers of vertices, from a savepoint.
 
-A new vertex continues the work of old ones as *shards*: of each old state the part whose keys it
-owns (:mod:`rvertex.checkpoint.ranges`). Unconsumed items of channels become lanes of MERGE
-(:mod:`rvertex.vertex.merge`), each row with the vertex that owns its key now. Sources, and stages
-that read all rows, keep their vertices.
+A new vertex continues the work of old ones as *shards*: of each old state it gets the part with its
+own keys (:mod:`rvertex.checkpoint.ranges`). Unconsumed items of channels become extra inputs
+("lanes") of MERGE (:mod:`rvertex.vertex.merge`), at the vertex that owns a row's key now. Sources,
+and stages that read all rows, keep their vertices.
 
-Partitions of the answer never become fewer. A vertex continues a partition if all that it still
-emits comes after what the partition contains; otherwise it begins a new one. The vertices of other
-partitions own nothing and forward CTIs, until a later change uses them again.
+The number of partitions of the result never decreases. A vertex continues a partition if all rows
+that it will emit are later than the partition's rows; otherwise it starts a new partition. The
+vertices of unused partitions own no keys. They forward CTIs (watermarks) until a later change uses
+them again.
 
 Invariants: (1) each row of a state and of a channel goes to exactly one vertex; (2) every stream
-stays in order of time; (3) nothing that the former generation needs is changed or deleted.
+stays in order of time; (3) no file that the former generation needs is changed or deleted.
 """
 
 from __future__ import annotations
@@ -69,19 +70,19 @@ Slots = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of an old vertex's work: the states of its operators, of these slots."""
+    """A part of an old vertex's work: its operators' states, restricted to a range of key slots."""
 
     vertex: VertexSpec
     slots: Slots
     states: tuple[OperatorState, ...]
-    #: The last CTI that it got.
+    #: Time of the last CTI that the operators received.
     reached: int
-    #: What it emitted and its vertex did not release.
+    #: Rows that the operators emitted, and the vertex has not released yet.
     pending: pa.Table | None
 
 
 class Rescaler:
-    """Builds the generation ``number``. ``widths``: by stage its vertices from here on."""
+    """Builds the generation ``number``. ``widths``: per stage, the new number of vertices."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Rescaler:
         """Write the first checkpoints and the ends of finished writers.
 
         Raises:
-            ChangeRefusedError, NotByKeyError: it cannot be.
+            ChangeRefusedError, NotByKeyError: a stage cannot have this number of vertices.
         """
         plan = self._placed(laid_out(self._old, self._layouts))
         readers = {c.stream: v for v in plan.vertices for c in v.inputs}
@@ -127,7 +128,7 @@ class Rescaler:
     # ---- the plan
 
     def _chosen(self, widths: Mapping[str, int]) -> dict[str, Layout]:
-        """The new layouts of all stages that change."""
+        """Return the new layouts of all stages that change."""
         found: dict[str, Layout] = {}
         for stage, width in widths.items():
             if stage in found:
@@ -144,7 +145,7 @@ class Rescaler:
         return self._stages.vertices[stage]
 
     def _with_partitions(self, members: Sequence[str], width: int) -> Layout:
-        """The layout of a group: which vertex, and so which partition, owns each range."""
+        """Return the layout of a group: which vertex, and so which partition, owns each range."""
         sink = next((m for m in members if self._stages.stages[m].is_sink), None)
         if sink is None:
             return Layout(width, tuple(range(width)))
@@ -163,7 +164,10 @@ class Rescaler:
         return Layout(count, tuple(owners))
 
     def _last_time(self, vertex: VertexSpec) -> int:
-        """The time of the last item of the answer's partition; nothing later precedes it."""
+        """Return the time of the last item in the vertex's partition of the result.
+
+        New rows of the partition must not be earlier.
+        """
         edge = next(edge for edge in vertex.outputs if edge.is_sink)
         log = DurableLog(open_store(edge.uris[0]), edge.streams[0])
         segments = log.segments()
@@ -181,7 +185,7 @@ class Rescaler:
         return int(int64_column(items.batch, VS)[-1])
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
-        """The plan with channels and new side outputs of this generation."""
+        """Return the plan with the channels and new side outputs of this generation."""
         folder = channels_folder(plan, self._number)
         known = {uri for v in self._old.vertices for e in v.outputs if e.side for uri in e.uris}
         vertices = []
@@ -215,7 +219,7 @@ class Rescaler:
         return self._snapshots[vertex]
 
     def _continued(self, vertex: VertexSpec) -> tuple[VertexSpec, Snapshot]:
-        """The vertex as it runs from here on, and its first checkpoint."""
+        """Return an unchanged vertex, with its new inputs, and its first checkpoint."""
         if vertex.stage in self._layouts:
             return self._of_shards(vertex)
         vertex = sealed(replace(vertex, operators=self._old.vertex(vertex.id).operators))
@@ -233,7 +237,7 @@ class Rescaler:
         return vertex, self._with_outputs(vertex, counts)
 
     def _of_shards(self, vertex: VertexSpec) -> tuple[VertexSpec, Snapshot]:
-        """A vertex of a stage whose layout changes."""
+        """Return a vertex of a stage whose layout changes, and its first checkpoint."""
         layout = self._layouts[vertex.stage]
         slots = layout.slots_of_vertex(vertex.index)
         shards = [shard for one in slots for shard in self._shards(vertex.stage, one)]
@@ -265,12 +269,12 @@ class Rescaler:
         return vertex, self._with_outputs(vertex, made)
 
     def _continues(self, vertex: VertexSpec) -> bool:
-        """Whether it writes a partition of the answer that is there already."""
+        """Whether the vertex writes an existing partition of the result."""
         is_sink = any(edge.is_sink for edge in vertex.outputs)
         return is_sink and vertex.index < len(self._vertices(vertex.stage))
 
     def _shards(self, stage: str, slots: Slots) -> list[Shard]:
-        """What a range of slots continues."""
+        """Return the shards of old vertices that belong to a range of key slots."""
         former = self._stages.layout(stage)
         found = []
         for old in self._vertices(stage):
@@ -308,7 +312,7 @@ class Rescaler:
         return tuple(restricted(p, keys, slots, state, whole) for p, keys, state in every)
 
     def _with_outputs(self, vertex: VertexSpec, snapshot: Snapshot) -> Snapshot:
-        """The positions of outputs: the answer continues, channels begin."""
+        """Return the snapshot with output positions: the result continues, channels start at 0."""
         former: dict[str, tuple[int, bytes]] = {}
         for old in self._old.vertices:
             row = self._rows[old.id]
@@ -328,7 +332,7 @@ class Rescaler:
     def _ended(
         self, vertex: VertexSpec, row: SavedVertex, readers: Mapping[str, VertexSpec]
     ) -> VertexCopy:
-        """A finished vertex; its new channels consist of their end."""
+        """Return the state of a finished vertex. Its new channels contain only their end."""
         ends, digests, at = [], [], 0
         old = self._old.vertex(vertex.id)
         former = [uri for edge in old.outputs for uri in edge.uris]
@@ -352,7 +356,7 @@ class Rescaler:
     def _lanes(
         self, vertex: VertexSpec, old: Sequence[VertexSpec], slots: Sequence[Slots] | None
     ) -> dict[str, pa.Table]:
-        """By name the unconsumed items that the vertex gets; ``slots``: None for all."""
+        """Return per lane the unconsumed items for the vertex. ``slots``: None: of all keys."""
         found: dict[int, list[pa.Table]] = {}
         for was in old:
             waiting = self._of(was.id).states[0].tables
@@ -373,7 +377,7 @@ class Rescaler:
         return {f"{CARRIED}{port}": lane for port, lane in sorted(lanes.items()) if lane.num_rows}
 
     def _rest(self, channel: InputChannel) -> list[pa.RecordBatch]:
-        """What was not consumed of an old channel."""
+        """Return the unconsumed items of an old channel."""
         if channel.stream not in self._items:
             rest = self._rests[channel.stream]
             place = f"{display_uri(self._store.uri)}/{folder_of(self._saved.name)}/{channel.stream}"

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
-    """Take a savepoint of a stopped job; one of that name is replaced.
+    """Take a savepoint of a stopped job. It replaces a savepoint of the same name.
 
     Raises:
-        NoJobError: there is no job that has begun.
+        NoJobError: the root has no job that has started.
         NotACutError: the job did not stop cleanly.
     """
     savepoints.check_name(name)
@@ -41,7 +41,7 @@ def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int
     if store.exists(f"{folder}/{savepoints.MANIFEST}"):
         savepoints.expire(store, name)
     root.check_owner()
-    for path in store.list(folder):  # of one that was not completed
+    for path in store.list(folder):  # files of an incomplete savepoint
         store.delete(path)
     times = [
         time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))

@@ -1,4 +1,4 @@
-"""Reads the checkpoints of a cut, and what its channels hold."""
+"""Reads the checkpoints of a cut, and the unconsumed items of its channels."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def read_snapshot(store: BlobStore, spec: VertexSpec, name: str) -> Snapshot:
-    """What a checkpoint holds.
+    """Return the snapshot in a checkpoint.
 
     Raises:
-        CorruptCheckpointError: it, or a part of it, is gone or damaged.
-        NotACutError: it holds positions alone.
+        CorruptCheckpointError: the checkpoint, or a part of it, is missing or damaged.
+        NotACutError: the checkpoint has positions only, without state.
     """
     snapshot = read_checkpoint(store, name, spec).snapshot
     if snapshot.replay_from is not None:
@@ -36,22 +36,22 @@ def read_snapshot(store: BlobStore, spec: VertexSpec, name: str) -> Snapshot:
 
 
 def time_of_input(snapshot: Snapshot) -> int:
-    """The last CTI that the input side of a vertex has released."""
+    """Return the time of the last CTI (watermark) that a vertex's MERGE has released."""
     return int(snapshot.states[0].header.get("last_cti", MIN_TIME))
 
 
 def reached_by(snapshot: Snapshot) -> int:
-    """The greatest time of any item that MERGE has released."""
+    """Return the greatest time of all items that a vertex's MERGE has released."""
     header = snapshot.states[0].header
     return int(max(header["last_cti"], header.get(REACHED, MIN_TIME), *header["times"]))
 
 
 def rest_items(rest: Rest) -> list[Items]:
-    """What the reader of a channel had not consumed.
+    """Return the items of a channel that its reader had not consumed.
 
     Raises:
-        NotACutError: it was lost with its host.
-        ChangeRefusedError: its file is damaged.
+        NotACutError: the items were lost with their host.
+        ChangeRefusedError: a file of the channel is damaged.
     """
     if rest.is_ended and rest.hi - rest.lo == 1:
         empty = pa.RecordBatch.from_pylist([], schema=event_schema(rest.payload))

@@ -1,8 +1,8 @@
-"""Changes a job between two legs: stop it at a cut, carry the change out, start the next leg.
+"""Changes a job between two legs: stops it at a cut, and carries the change out.
 
-A request file begins a change of a running job. The driver stops once the sources have reached the
-event time of the request. If a driver dies before the change is done, ``resume`` carries it out
-first, or at the next cut.
+A request file starts a change of a running job. The driver stops once the sources have reached the
+event time of the request. After the change, the job's thread starts the next leg. If a driver dies
+before the change is done, ``resume`` carries it out before it starts the job, or at the next cut.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
 
 _log = logging.getLogger(__name__)
-#: Clean stops that are tried for one change.
+#: Maximum stops for one change, each of which may fail to be a cut.
 CHANGE_TRIES_MAX = 3
 
 
 class Changing:
-    """Of one leg of a job; the driver's thread calls :meth:`note_request` and :meth:`note`."""
+    """Watches one leg of a job for requested changes.
 
-    #: What users are to know of it.
+    The driver's thread calls :meth:`note_request` and :meth:`note`.
+    """
+
+    #: Messages for users.
     notes: tuple[str, ...] = ()
 
     def __init__(
@@ -44,8 +47,8 @@ class Changing:
     ) -> None:
         """``on_begin``: called before the driver is stopped.
 
-        A change waits until the output has all that ``deliveries`` delivered before a restart:
-        another query would compute other items in its place.
+        After a restart, a change waits until the output again has all items that ``deliveries``
+        have delivered. Otherwise the new query would compute other items in their place.
         """
         self._root, self._deliveries, self._on_begin = root, deliveries, on_begin
         self._driver: Driver | None = None
@@ -54,17 +57,17 @@ class Changing:
         self._has_begun = False
 
     def watch(self, driver: Driver) -> None:
-        """Stop this driver for a change; one that is pending already counts."""
+        """Stop this driver if a change is requested, or is pending already."""
         self._driver = driver
         driver.on_change = self.note_request
         self.note_request()
 
     def note_request(self) -> None:
-        """Read the request."""
+        """Read the request file, after a notice of it."""
         self.change = self.change or pending.pending(self._root.store)
 
     def note(self, manager: JobManager) -> None:
-        """Stop the driver if a change is due; between two notices."""
+        """Stop the driver if a change is due. Called between two notices."""
         if self.change is None or self._has_begun or manager.state != "running":
             return
         at_us = self.change.at_us
@@ -76,22 +79,22 @@ class Changing:
             self._driver.stop()
 
     def start(self) -> None:
-        """The driver's first tick looks."""
+        """Do nothing: the driver's first tick checks for a change."""
 
     def stop(self, state: str) -> None:
-        """Nothing runs beside the driver."""
+        """Do nothing: there is no background work."""
 
 
 def _reached(manager: JobManager) -> int:
-    """The event time that all sources have reached."""
+    """Return the event time that all sources have reached."""
     sources = [v for v in manager.vertices.values() if v.shape.is_source and not v.is_finished]
     return min((vertex.cti for vertex in sources), default=2**63 - 1)
 
 
 def change_now(root: JobRoot, *, tries_left: int = CHANGE_TRIES_MAX) -> dict[str, Any] | None:
-    """Carry out the pending change, if the job is at a cut; its outcome.
+    """Carry out the pending change if the job is at a cut. Return its outcome.
 
-    None: nothing is pending, or the job has to run on and to stop again.
+    None: no change is pending, or the job is not at a cut and must continue and stop again.
     """
     try:
         return carry_out(root)
@@ -106,7 +109,7 @@ def change_now(root: JobRoot, *, tries_left: int = CHANGE_TRIES_MAX) -> dict[str
 
 
 def save_at_stop(root: JobRoot) -> None:
-    """Keep the cut of a clean stop as a savepoint; without one, the job can be resumed as well."""
+    """Save the cut of a clean stop as a savepoint, if there is one. ``resume`` does not need it."""
     with contextlib.suppress(NotACutError):
         try:
             save(root, STOP, SystemClock().now_us())

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def truncate(uri: str, end: int) -> None:
-    """Let the stream end at ``end``. A segment that goes beyond is written again up to there.
+    """Delete all items from seq ``end`` on. A segment that contains ``end`` is rewritten.
 
-    Taken twice it changes nothing.
+    A second call with the same ``end`` changes nothing.
     """
     store = open_store(uri)
     plain = DurableLog(store, uri)

@@ -1,4 +1,4 @@
-"""Which stages a rescale changes, and to how many vertices each."""
+"""Determines which stages a rescale changes, and their new numbers of vertices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @error_class
 class RescaleError(UsageError):
-    """Stages cannot have these numbers of vertices."""
+    """The stages cannot have these numbers of vertices."""
 
     reason: str
 
@@ -27,10 +27,10 @@ class RescaleError(UsageError):
 def widths_for(
     plan: PhysicalPlan, parallelism: int | None, stages: Mapping[str, int]
 ) -> dict[str, int]:
-    """By stage the number of vertices that it is to have, of all stages that change.
+    """Return the new number of vertices per stage, for all stages that change.
 
     Raises:
-        RescaleError: a number is out of range, or a stage is not there.
+        RescaleError: a number is out of range, or a stage does not exist.
         NotByKeyError: the state of a stage cannot be divided by key.
     """
     found = Stages(plan)
