@@ -1,1 +1,1 @@
-"""Decisions of the job manager: one pure state machine."""
+"""The decisions of the job manager, as one pure state machine."""

@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from rvertex.messages import CheckpointTaken, Progress
 
 
-#: Up to so many vertices the marks are applied with every checkpoint; in a larger plan once for as
-#: many as there are vertices, or with the first one taken so long after the last time.
+#: In a plan with at most this number of vertices, every checkpoint applies the marks. In a larger
+#: plan, they are applied once per as many checkpoints as vertices, or by the first checkpoint that
+#: is taken ``COLLECT_WAIT_S`` after the last time.
 SMALL_PLAN = 16
 COLLECT_WAIT_S = 5
 
 
 def progress(job: JobState, notice: Progress) -> None:
-    """A host's report: take it over, and release memory that it shows to be obsolete."""
+    """Apply a host's report, and release memory that it shows to be obsolete."""
     host = job.current(notice.host)
     if host is None:
         return
@@ -64,9 +65,10 @@ def progress(job: JobState, notice: Progress) -> None:
 
 
 def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
-    """Let writers forget what all readers of volatile streams beside these have consumed.
+    """Let writers drop items of volatile streams that all readers have consumed.
 
-    A stream is looked at when its writer or its reader reports, which both do all the time.
+    ``vertices``: the reporting ones. A stream is checked when its writer or its reader reports,
+    which both do regularly.
     """
     marks: dict[str, int] = {}
     for shape in (job.topology.vertices[v] for v in vertices if v in job.topology.vertices):
@@ -77,12 +79,12 @@ def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
 
 
 def output_obsolete(job: JobState, marks: Iterable[Mark]) -> None:
-    """Have the writers of the answer and of side outputs collect what retention does not hold."""
+    """Let the writers of the result and of side outputs delete items below these marks."""
     _tell_marks(job, {mark.stream: mark.seq for mark in marks if mark.seq})
 
 
 def _tell_marks(job: JobState, marks: dict[str, int]) -> None:
-    """Tell every instance that has such a stream in memory, once."""
+    """Send each mark once to every instance that has the stream in memory."""
     told: dict[int, list[Mark]] = {}
     for stream, seq in marks.items():
         for instance in job.live(job.topology.writer(stream)):
@@ -95,7 +97,7 @@ def _tell_marks(job: JobState, marks: dict[str, int]) -> None:
 
 
 def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
-    """A checkpoint is durable: it may start newcomers, and make older ones obsolete."""
+    """Apply a durable checkpoint: it may start newcomers, and make older ones obsolete."""
     vertex = job.vertices[notice.vertex]
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:  # other instances delete their parts with their own checkpoints
@@ -116,10 +118,10 @@ def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
 
 
 def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef | None:
-    """Know it from now on; None if it is of no use, because what it would read may be gone.
+    """Add a checkpoint to the tracker. Return None if its inputs may be deleted already.
 
-    Then its own parts go with it, but not the entries of journals that it names: restarts from the
-    checkpoints before it need them.
+    Then its own parts are deleted with it, but not the journal entries that it names, because
+    restarts from earlier checkpoints need them.
     """
     job.checkpointed_us = max(job.checkpointed_us, notice.taken_us)
     job.vertices[notice.vertex].state_bytes = notice.state_bytes or notice.size_bytes
@@ -131,11 +133,11 @@ def record_checkpoint(job: JobState, notice: CheckpointTaken) -> CheckpointRef |
 
 
 def collect_now_and_then(job: JobState) -> None:
-    """A vertex took a checkpoint or ended: apply the marks now, or in a large plan now and then.
+    """Apply the marks after a checkpoint or the end of a vertex; less often in a large plan.
 
-    They cost time in the size of the plan. When they are applied follows from the notices of the
-    log alone, so a successor does it at the same places, with marks at least as high: a checkpoint
-    that was refused for them is refused again.
+    Their cost grows with the size of the plan. When they are applied follows from the logged
+    notices alone. So a successor applies them after the same notices, with marks at least as high,
+    and rejects the same checkpoints.
     """
     job.uncollected += 1
     is_over = all(v.is_finished for v in job.vertices.values())
@@ -171,12 +173,15 @@ def _low_water_marks(job: JobState) -> LowWaterMarks:
 
 
 def _passed(job: JobState, vertex: str) -> tuple[int, ...]:
-    """Input seqs that its living instances have consumed; where none lives, no bound."""
+    """Return the input seqs that all living instances have consumed; no bound if none lives."""
     return job.consumed(vertex) if job.positions(vertex) else job.tracker.newest(vertex).inputs
 
 
 def _held(job: JobState, vertex: str, needed: CheckpointRef) -> CheckpointRef:
-    """What is kept instead of ``needed``: for its age, or because an instance is to load it."""
+    """Return the checkpoint to keep: ``needed``, or an older one.
+
+    An older one is kept by retention, or because an instance will load it.
+    """
     retain_us = job.retain_us
     age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
     before_us = job.checkpointed_us - age_us if retain_us else None
@@ -186,9 +191,10 @@ def _held(job: JobState, vertex: str, needed: CheckpointRef) -> CheckpointRef:
 
 
 def kept_marks(job: JobState) -> dict[str, int | None]:
-    """Of a job on which nobody works: forget all that retention does not hold; the marks then.
+    """Forget checkpoints of a job without a job manager that are not needed. Return the marks.
 
-    A vertex that is retired keeps what is held for its age alone; None: nothing of that stream.
+    A retired vertex keeps only checkpoints that retention keeps. A mark of None: no item of the
+    stream is needed.
     """
     job.retain_us = job.config.retain_us
     low = _low_water_marks(job)
@@ -207,7 +213,7 @@ def kept_marks(job: JobState) -> dict[str, int | None]:
 
 
 def checkpoints_kept(job: JobState) -> CheckpointsKept:
-    """What a successor cannot find out by itself: what is left, for the log."""
+    """Return the remaining checkpoints for the log, if a successor cannot derive them."""
     tracker = job.tracker
     refs = tuple(KeptOfVertex(v, tuple(tracker.refs(v))) for v in job.topology.vertices)
     collected = tuple(Mark(stream, seq) for stream, seq in sorted(job.collected.items()))
@@ -215,7 +221,7 @@ def checkpoints_kept(job: JobState) -> CheckpointsKept:
 
 
 def take_up(job: JobState, notice: CheckpointsKept) -> None:
-    """Go by what a predecessor was left with."""
+    """Replace the known checkpoints by those that a predecessor has logged as remaining."""
     for kept in notice.vertices:
         job.tracker.restore(kept.vertex, kept.refs)
         parts = job.vertices[kept.vertex].parts
@@ -225,7 +231,7 @@ def take_up(job: JobState, notice: CheckpointsKept) -> None:
 
 
 def _delete(job: JobState, vertex: VertexState, names: list[str]) -> None:
-    """Delete checkpoints, and of the parts of the vertex what no one names."""
+    """Delete checkpoints, and parts of the vertex that no remaining checkpoint names."""
     named = instances.named_files(job, vertex)
     obsolete = [p for p in vertex.parts if p not in named]
     for part in obsolete:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def output_lost(job: JobState, notice: OutputLost) -> None:
-    """An instance found out when it opened its output."""
+    """Handle lost items that an instance found when it opened its output."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
         return
@@ -37,7 +37,7 @@ def output_lost(job: JobState, notice: OutputLost) -> None:
 
 
 def output_damaged(job: JobState, notice: OutputDamaged) -> None:
-    """The job manager found out; before it begins it only learns that the vertex has not ended."""
+    """Handle lost items that the driver found. Before the job starts, only note them."""
     _note(job, notice.stream, notice.seq, notice.reason)
     writer = _writer(job, notice.stream)
     writer.is_finished = False
@@ -46,7 +46,7 @@ def output_damaged(job: JobState, notice: OutputDamaged) -> None:
 
 
 def seen(job: JobState, found: Sequence[OutputDamaged]) -> list[OutputDamaged | OutputRestored]:
-    """What a look at the output before the job begins says: what is lost, and what is back."""
+    """Return the notices of a check of the output before the job starts: losses and restores."""
     lost = {damage.stream for damage in found}
     back = tuple(
         stream
@@ -57,16 +57,16 @@ def seen(job: JobState, found: Sequence[OutputDamaged]) -> list[OutputDamaged | 
 
 
 def output_restored(job: JobState, notice: OutputRestored) -> None:
-    """Their writers had ended, and end once more."""
+    """Mark the writers of restored streams as finished again."""
     for stream in notice.streams:
         _writer(job, stream).is_finished = True
 
 
 def items_lost(job: JobState, notice: ItemsLost) -> None:
-    """A reader found nowhere what it needs: its writer writes it again.
+    """Let the writer write items again that a reader finds neither in memory nor in files.
 
-    Not if there is an instance that the reader has not tried: it will, when it hears of it. A pause
-    of newcomers is no reason to wait: the reader says it once.
+    Do nothing if the reader has not tried some instance of the writer yet; it will, when it gets
+    that address. A pause of newcomers does not delay this, because the reader reports only once.
     """
     if job.instance(notice.vertex, notice.epoch) is None:
         return
@@ -81,14 +81,14 @@ def items_lost(job: JobState, notice: ItemsLost) -> None:
 
 
 def check_output(job: JobState) -> None:
-    """All vertices have finished: the job has when what they wrote is seen to be there."""
+    """Request the check of the output after all vertices have finished. Then the job finishes."""
     job.out.append(CheckOutput(output_ends(job)))
 
 
 def output_ends(job: JobState) -> dict[str, int | None]:
-    """How many items the streams have that users read; None where that is not known yet.
+    """Return the number of items per stream that users read; None while unknown.
 
-    It is known of a vertex that ended and then began again, because some of it was lost.
+    It is known for a vertex that finished and then restarted because items were lost.
     """
     return {
         stream.id: vertex.ends[stream.writer.index] if vertex.ends else None
@@ -99,13 +99,13 @@ def output_ends(job: JobState) -> dict[str, int | None]:
 
 
 def output_intact(job: JobState) -> None:
-    """The check found nothing; unless something else did meanwhile, the job has finished."""
+    """Finish the job after a check without findings, unless other damage was found meanwhile."""
     if all(vertex.is_finished for vertex in job.vertices.values()):
         job.end("finished", "")
 
 
 def explained(job: JobState, error: NoCheckpointError) -> str:
-    """Why the job cannot go on, and what to do about it."""
+    """Return why the job cannot continue, with advice."""
     if not job.damage:
         return str(error)
     return (

@@ -21,7 +21,7 @@ from rvertex.messages import StopHost
 from rvertex.user_code.unpickle import UNLOADABLE
 
 _GIB = 1 << 30
-#: Begins the reason of a loss that another host would not mend.
+#: Prefix of the reason for a loss that a new host would repeat.
 _STUCK = "stuck: "
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
-    """Fill the slots, and start vertices that are not retired; nothing of before is left."""
+    """Start a host per slot, and all vertices that are not retired. No former process remains."""
     assert notice.hosts >= 1, notice.hosts
     job.state, job.error = "running", ""
     job.now_us = job.advanced_us = notice.now_us
@@ -51,7 +51,7 @@ def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
             return
         vertex.homes = first_slots(k, replicas, notice.hosts)
     if all(v.is_finished for v in job.vertices.values()):
-        job.end("finished", "")  # what they wrote was looked at before
+        job.end("finished", "")  # their output was checked before
         return
     for host in job.hosts:
         host.heard_us = job.now_us
@@ -67,7 +67,7 @@ def _too_few_hosts(vertex: str, replicas: int, hosts: int) -> str:
 
 
 def ready(job: JobState, notice: HostReady) -> None:
-    """A host can take instances; another one than was ordered must leave."""
+    """Handle a host that is ready. Reject a host that was not ordered."""
     host = job.current(notice.host)
     if host is None or host.state != "starting" or notice.attempt != 0:
         job.out.append(Refuse(notice.host, notice.attempt))
@@ -80,7 +80,7 @@ def ready(job: JobState, notice: HostReady) -> None:
 
 
 def lost(job: JobState, name: str, reason: str) -> None:
-    """A host is gone, or was given up: another one takes its slot, unless it was to be empty."""
+    """Handle the loss of a host: a new host takes its slot, unless it was being drained."""
     host = job.current(name)
     if host is None:
         return
@@ -91,10 +91,10 @@ def lost(job: JobState, name: str, reason: str) -> None:
     lack = "" if is_fatal else memory.lack_of(job, host, reason)
     is_sure, reason = bool(lack) and memory.is_sure(host, reason), lack or reason
     job.trouble = f"host {name}: {reason}"
-    if reason.startswith(_STUCK):  # the same input would be there again
+    if reason.startswith(_STUCK):  # a new host would get the same input
         job.end("failed", reason.removeprefix(_STUCK))
         return
-    if reason.startswith(UNLOADABLE):  # on the next host it would be the same
+    if reason.startswith(UNLOADABLE):  # the next host could not load it either
         job.end("failed", reason.removeprefix(UNLOADABLE))
         return
     window_s = job.config.restart_window_s
@@ -106,7 +106,7 @@ def lost(job: JobState, name: str, reason: str) -> None:
         what = f"host of slot {host.slot} was lost {losses} times within {window_s:g} s: {reason}"
         job.end("failed", what)
         return
-    job.out.append(Refuse(name, 0))  # should it still be alive, it must leave
+    job.out.append(Refuse(name, 0))  # if the host is still alive, it must shut down
     if host.is_draining:
         host.state = "drained"
     else:
@@ -118,7 +118,7 @@ def lost(job: JobState, name: str, reason: str) -> None:
 
 
 def busy(job: JobState, notice: HostBusy) -> None:
-    """One poll of a vertex lasts long: the host lives, until the poll exceeds its limit."""
+    """Handle a report of a long poll. The host counts as alive until the poll exceeds its limit."""
     host = job.current(notice.host)
     if host is None or host.state != "ready":
         return
@@ -139,14 +139,14 @@ def busy(job: JobState, notice: HostBusy) -> None:
 
 
 def drain_requested(job: JobState, name: str) -> None:
-    """A user wants a host to be empty; what is on it moves, if there is somewhere to move to."""
+    """Start to drain a host: its instances move to other hosts, if these have free slots."""
     host = job.current(name)
     if host is not None and not drain_refusals(job)(host):
         host.is_draining = True
 
 
 def drain_refusals(job: JobState) -> Callable[[HostState], str]:
-    """Tells of a host why it cannot be drained now; empty if it can."""
+    """Return a function from a host to the reason why it cannot be drained; empty if it can."""
     others = sum(h.is_open for h in job.hosts) - 1
     unfinished = (v.shape for v in job.vertices.values() if not v.is_finished)
     widest = max(unfinished, key=lambda shape: shape.recovery.replicas, default=None)
@@ -164,7 +164,7 @@ def drain_refusals(job: JobState) -> Callable[[HostState], str]:
 
 
 def let_drained_go(job: JobState) -> None:
-    """Tell hosts that were drained, and that no one needs any more, to leave."""
+    """Shut down drained hosts that no reader needs any more."""
     for host in job.hosts:
         if not host.is_draining or host.state != "ready":
             continue
@@ -178,7 +178,7 @@ def let_drained_go(job: JobState) -> None:
 
 
 def check_limits(job: JobState) -> None:
-    """Hosts that do not start end the job; those that fall silent are given up."""
+    """Fail the job if a host does not start in time. Give up silent hosts."""
     for host in job.hosts:
         silent_s = (job.now_us - host.heard_us) / US_PER_S
         if host.state == "starting" and silent_s > job.config.host_start_wait_s:

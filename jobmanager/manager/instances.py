@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def new_instance(
     job: JobState, vertex: VertexState, ref: CheckpointRef, slot: int, checkpoint_slot: int
 ) -> InstanceState:
-    """An instance that begins from a checkpoint; not yet among those of its vertex."""
+    """Return a new instance that starts from a checkpoint. It is not added to its vertex."""
     job.epoch += 1
-    if job.takeovers or vertex.restarts or vertex.instances:  # others were there before
+    if job.takeovers or vertex.restarts or vertex.instances:  # there were instances before
         present = tuple(i.epoch for i in vertex.instances)
         needed = tuple(sorted(named_files(job, vertex).union(filter(None, (ref.name, *ref.parts)))))
         job.out.append(DeleteLeftovers(vertex.shape.id, job.epoch, present, needed))
@@ -58,14 +58,14 @@ def new_instance(
 
 
 def named_files(job: JobState, vertex: VertexState) -> set[str]:
-    """Checkpoints of a vertex, their parts, and those that a present instance may name again."""
+    """Return the checkpoints of a vertex, their parts, and parts that instances may name again."""
     found = {p for ref in job.tracker.refs(vertex.shape.id) for p in (ref.name, *ref.parts) if p}
     found.update(p for i in vertex.instances for p in i.parts)
     return found
 
 
 def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
-    """Tell its host to start it, now or when that is ready."""
+    """Order the host to start an instance, now or once the host is ready."""
     host = job.hosts[instance.slot]
     if host.state != "ready":
         instance.state = "waiting"
@@ -87,7 +87,7 @@ def order(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
 
 
 def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
-    """By output of a live source, up to where its reader is known to have consumed it."""
+    """Return per output of a live source the seq up to which its reader has consumed it."""
     if not vertex.shape.log_partitions:
         return ()
     found = []
@@ -103,9 +103,9 @@ def _consumed(job: JobState, vertex: VertexState) -> tuple[int, ...]:
 
 
 def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> None:
-    """Restart vertices without instances, and those upstream that must recompute for them.
+    """Restart vertices without instances, and upstream vertices that must recompute for them.
 
-    ``is_fault``: it counts against the limits of restarts in vain.
+    ``is_fault``: whether it counts against the limits of restarts without progress.
     """
     moved: dict[int, int] = {}
     chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_begin_anew)
@@ -139,11 +139,11 @@ def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> Non
 
 
 def partitions_added(job: JobState, notice: PartitionsAdded) -> None:
-    """Vertices read more of their live logs: each instance gives way to one that does, too.
+    """Let vertices read added log partitions: replace each instance by one that reads them.
 
-    It begins as after a failure, from a checkpoint, and puts out the same: what is new takes part
-    above all that was put out (ADR 36). One that has ended reads nothing more, and one that waits
-    for its next try begins with them.
+    The new instance starts from a checkpoint and emits the same items again. The new partitions
+    take part only above all emitted times (ADR 36). A vertex that waits for a restart starts with
+    them; a finished vertex reads no more.
     """
     told = ((row.vertex, row.partitions) for row in notice.vertices)
     wider = [job.vertices[vertex] for vertex, parts in told if job.add_partitions(vertex, parts)]
@@ -153,10 +153,7 @@ def partitions_added(job: JobState, notice: PartitionsAdded) -> None:
 
 
 def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> None:
-    """Checkpoints whose durable outputs are no longer there; those that restart write them again.
-
-    A later restart must not begin from one, nor the marks go by it.
-    """
+    """Forget checkpoints that include lost durable outputs: no restart may start from one."""
     for stream, seq in job.lost.items():
         writer = job.topology.streams[stream].writer
         if writer.vertex in chosen:
@@ -164,7 +161,7 @@ def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> No
 
 
 def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
-    """Have one instance write again what was lost, but no twin that a drain ends at once."""
+    """Replace one instance, not a twin that a drain would end, to write lost items again."""
     rows = vertex.instances
     stay = [i for i in rows if i.replaces is None or not job.hosts[i.slot].is_draining]
     former = next((i for i in stay if not job.is_live(i)), stay[-1])
@@ -179,14 +176,14 @@ def _recompute(job: JobState, vertex: VertexState, ref: CheckpointRef) -> None:
         if join.source == former.epoch:
             join.source, join.frozen = None, ()
     rows[rows.index(former)] = new
-    order(job, vertex, new)  # its host closes the former one
+    order(job, vertex, new)  # the host then closes the former instance
 
 
 # ---- closing
 
 
 def remove(vertex: VertexState, instance: InstanceState) -> None:
-    """Forget an instance; what rested on it is undone."""
+    """Forget an instance, and cancel the joins and twins that depend on it."""
     vertex.instances.remove(instance)
     vertex.joins = [j for j in vertex.joins if j.replaces != instance.epoch]
     for join in vertex.joins:
@@ -198,7 +195,7 @@ def remove(vertex: VertexState, instance: InstanceState) -> None:
 
 
 def stop(job: JobState, vertex: VertexState, instance: InstanceState, *, flush: bool) -> None:
-    """Order an instance to be closed, and forget it."""
+    """Order the host to close an instance, and forget it."""
     if job.is_live(instance):
         name = vertex.shape.id
         job.tell(instance.host, StopVertex(instance.host, name, instance.epoch, flush))
@@ -207,7 +204,7 @@ def stop(job: JobState, vertex: VertexState, instance: InstanceState, *, flush: 
 
 
 def lose_slot(job: JobState, slot: int) -> None:
-    """Every instance of a slot is gone: restart what has no other, say where the others are."""
+    """Restart vertices that lost their only instance with a slot; send readers new addresses."""
     hit = []
     for vertex in job.vertices.values():
         for instance in [i for i in vertex.instances if i.slot == slot]:
@@ -222,10 +219,10 @@ def lose_slot(job: JobState, slot: int) -> None:
 
 
 def _say_that_it_has_finished(job: JobState, vertex: VertexState) -> None:
-    """The instance that was to write again what was lost is gone, and all others had finished.
+    """Log that a vertex has finished, after the loss of an instance that rewrote lost items.
 
-    Nobody else would say so, and nobody can join them. A successor learns it from the log. What a
-    reader still lacks it asks for again.
+    All other instances have finished before, so none of them reports it again, and no instance can
+    join them. A successor learns it from the log. A reader requests missing items again.
     """
     is_over = bool(vertex.instances) and all(i.state == "finished" for i in vertex.instances)
     if is_over and not vertex.is_finished:
@@ -236,20 +233,20 @@ def _say_that_it_has_finished(job: JobState, vertex: VertexState) -> None:
 
 
 def stop_obsolete(job: JobState) -> None:
-    """Of each retired vertex, close every instance but the one that finished first."""
+    """Close all instances of each retired vertex, except the one that finished first."""
     for vertex in job.vertices.values():
         if len(vertex.instances) < 2 or not job.is_retired(vertex.shape.id):
             continue
         for instance in [i for i in vertex.instances if i.epoch != vertex.finisher]:
-            stop(job, vertex, instance, flush=False)  # its outputs are durable to the end
+            stop(job, vertex, instance, flush=False)  # its outputs are completely durable
         publish(job, vertex)
 
 
-# ---- where they are
+# ---- addresses of instances
 
 
 def location(job: JobState, vertex: VertexState) -> Locate | None:
-    """Where its streams can be read now; None while that is nowhere."""
+    """Return the addresses from which a vertex's streams can be read; None while none serves."""
     serving = [i for i in vertex.instances if i.state in ("running", "finished") and job.is_live(i)]
     if not serving and not job.is_retired(vertex.shape.id):
         return None
@@ -260,9 +257,9 @@ def location(job: JobState, vertex: VertexState) -> Locate | None:
 
 
 def publish(job: JobState, vertex: VertexState) -> None:
-    """Tell the hosts that read ``vertex`` where its streams are; others when they are to read it.
+    """Send the addresses of ``vertex`` to hosts that read it; others get them with a reader.
 
-    Where a sink is, is told to one host: thereby the shell hears of it, for subscribers.
+    Those of a sink go to one host, so that the driver sees them and passes them to subscribers.
     """
     found = location(job, vertex)
     if found is None:
@@ -277,18 +274,18 @@ def publish(job: JobState, vertex: VertexState) -> None:
 
 
 def _locate_inputs(job: JobState, vertex: VertexState, host: HostState) -> None:
-    """Tell a host where all that a vertex reads is."""
+    """Send a host the addresses of all streams that a vertex reads."""
     for writer in dict.fromkeys(s.writer.vertex for s in vertex.shape.inputs):
         found = location(job, job.vertices[writer])
         if found is not None:
             job.tell(host.name, found)
 
 
-# ---- what they say
+# ---- notices of instances
 
 
 def started(job: JobState, notice: VertexStarted) -> None:
-    """An instance can be read."""
+    """Handle the start of an instance: its streams can be read."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None or instance.state != "starting":
         return
@@ -298,7 +295,7 @@ def started(job: JobState, notice: VertexStarted) -> None:
 
 
 def finished(job: JobState, notice: VertexFinished) -> bool:
-    """An instance came to the end of its inputs: so has the vertex. False: a stale one says so."""
+    """Handle an instance that finished, so its vertex has. Return False if it is stale."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
         return False
@@ -308,7 +305,7 @@ def finished(job: JobState, notice: VertexFinished) -> bool:
         raise NotDeterministicError(notice.vertex, one, other)
     is_new = instance.state == "starting"
     vertex.finish(instance, notice)
-    if is_new:  # that it had started has yet to arrive
+    if is_new:  # the notice of its start has not arrived yet
         publish(job, vertex)
     job.advanced_us = job.now_us
     if not all(v.is_finished for v in job.vertices.values()):
@@ -317,7 +314,7 @@ def finished(job: JobState, notice: VertexFinished) -> bool:
 
 
 def failed(job: JobState, notice: VertexFailed) -> None:
-    """An instance cannot go on: another one must, or the job fails."""
+    """Handle a failed instance: another one continues or restarts, or the job fails."""
     instance = job.instance(notice.vertex, notice.epoch)
     if instance is None:
         return
@@ -345,9 +342,9 @@ def failed(job: JobState, notice: VertexFailed) -> None:
 
 
 def _wait_for_store(job: JobState, vertex: VertexState, message: str) -> None:
-    """A store failed the only instance: restart it later each time, and give up after a while.
+    """Restart a vertex whose only instance ended because a store failed, after growing pauses.
 
-    That is no fault of the vertex, so these restarts do not count against its limits.
+    These restarts do not count against the vertex's limits. The job fails after a while.
     """
     job.store_trouble = message
     vertex.store_failed(job.now_us)
@@ -365,7 +362,7 @@ def _wait_for_store(job: JobState, vertex: VertexState, message: str) -> None:
 
 
 def _restart_failed(job: JobState, vertex: VertexState, message: str, *, at_once: bool) -> None:
-    """The only instance failed by itself: restart it, later each time, or give up."""
+    """Restart a vertex whose only instance failed by itself, after a growing pause, or give up."""
     name, tries = vertex.shape.id, _recent_restarts(job, vertex)
     if at_once:
         restart(job, [name])
@@ -378,19 +375,19 @@ def _restart_failed(job: JobState, vertex: VertexState, message: str, *, at_once
 
 
 def _recent_restarts(job: JobState, vertex: VertexState) -> int:
-    """How many fruitless restarts count: a job that waits for days may lose a host each day."""
+    """Return the number of restarts without progress within ``restart_window_s``."""
     window_us = job.config.restart_window_s * US_PER_S
     return count_recent(vertex.fruitless_restarts, job.now_us, window_us)
 
 
 def _pause_us(job: JobState, failures: int) -> int:
-    """How long nothing is started after so many failures: growing, and bounded."""
+    """Return the pause after this number of failures, us. It grows, up to a maximum."""
     pause_s = job.config.restart_pause_s * 2.0 ** min(failures - 1, 30)
     return int(min(pause_s, job.config.restart_pause_max_s) * US_PER_S)
 
 
 def due(job: JobState, name: str) -> None:
-    """The pause of a vertex is over."""
+    """Restart a vertex after its pause."""
     vertex = job.vertices[name]
     if vertex.due_us is None:
         return

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 DRAIN, SLOW = "drain", "slow"
 
-# ---- who is missing
+# ---- missing instances
 
 
 def fill(job: JobState, vertices: Iterable[VertexState]) -> None:
-    """Begin the joins of these that are due, and bring those that wait a step further."""
+    """Start due joins of these vertices, and advance joins that wait."""
     for vertex in vertices:
         if vertex.is_finished or not vertex.instances or vertex.due_us is not None:
             continue
@@ -50,7 +50,7 @@ def fill(job: JobState, vertices: Iterable[VertexState]) -> None:
 
 
 def _replace_missing(job: JobState, vertex: VertexState) -> None:
-    """A newcomer for every replica that is not there."""
+    """Plan a newcomer for every missing replica."""
     there = sum(i.replaces is None for i in vertex.instances)
     there += sum(j.replaces is None for j in vertex.joins)
     for _ in range(vertex.shape.recovery.replicas - there):
@@ -60,9 +60,9 @@ def _replace_missing(job: JobState, vertex: VertexState) -> None:
 
 
 def _leave_draining(job: JobState, vertex: VertexState) -> None:
-    """A twin for every instance on a host that is to become empty.
+    """Plan a twin for every instance on a draining host.
 
-    Where two instances cannot be, one ends before the other begins.
+    If a vertex cannot have two instances, the old one ends before the new one starts.
     """
     for instance in list(vertex.instances):
         if job.hosts[instance.slot].is_draining:
@@ -71,13 +71,13 @@ def _leave_draining(job: JobState, vertex: VertexState) -> None:
                 restart(job, [vertex.shape.id])
             elif instance.replaces is None:
                 _begin_twin(job, vertex, instance, DRAIN)
-            else:  # itself a twin: its elder is at work
+            else:  # the instance is a twin itself, and the one it would replace still works
                 stop(job, vertex, instance, flush=False)
                 publish(job, vertex)
 
 
 def straggler_found(job: JobState, notice: StragglerFound) -> None:
-    """An instance is slow: have a twin try it elsewhere."""
+    """Start a twin of a straggler on another host."""
     instance = job.instance(notice.vertex, notice.epoch)
     vertex = job.vertices[notice.vertex]
     if instance is not None and instance.replaces is None and not vertex.is_finished:
@@ -85,7 +85,7 @@ def straggler_found(job: JobState, notice: StragglerFound) -> None:
 
 
 def twins(job: JobState) -> int:
-    """How many twins there are or will be."""
+    """Return the number of present and planned twins."""
     there = sum(i.replaces is not None for _, i in job.instances())
     return there + sum(j.replaces is not None for v in job.vertices.values() for j in v.joins)
 
@@ -98,11 +98,11 @@ def _begin_twin(job: JobState, vertex: VertexState, old: InstanceState, reason: 
         vertex.joins.append(Join(slot, old.epoch, reason))
 
 
-# ---- from the question to the newcomer
+# ---- from the request for a checkpoint to the newcomer
 
 
 def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
-    """Ask a running instance for a checkpoint as soon as there is a host for the newcomer."""
+    """Request a checkpoint from a running instance, once there is a host for the newcomer."""
     if join.source is not None or job.hosts[join.slot].state != "ready":
         return
     running = [i for i in vertex.instances if job.is_running(i)]
@@ -113,12 +113,12 @@ def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
     join.source, join.asked_us, join.frozen = source.epoch, job.now_us, source.consumed
     if asked is None:
         job.tell(source.host, TakeCheckpoint(source.host, vertex.shape.id, source.epoch))
-    else:  # one answer serves both
+    else:  # one checkpoint serves both joins
         join.frozen = asked.frozen
 
 
 def ask_again(job: JobState) -> None:
-    """A checkpoint that did not come, or could not be used, is asked for once more."""
+    """Repeat requests for checkpoints that did not arrive in time, or could not be used."""
     for vertex in job.vertices.values():
         for join in vertex.joins:
             late_us = job.now_us - join.asked_us
@@ -129,10 +129,10 @@ def ask_again(job: JobState) -> None:
 
 
 def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef) -> None:
-    """The checkpoint that was asked for is there: the newcomers start from it.
+    """Start the newcomers from a requested checkpoint.
 
-    Not if it reads what no memory has any more: a writer would have to be restarted for them. A
-    later one will be asked for.
+    If its inputs are in no memory any more, a writer would have to restart for them. Then a later
+    checkpoint is requested instead.
     """
     ready = [j for j in vertex.joins if j.source == source]
     if not _has_inputs(job, vertex, ref):
@@ -150,9 +150,9 @@ def answered(job: JobState, vertex: VertexState, source: int, ref: CheckpointRef
 
 
 def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
-    """Whether all that is read from a checkpoint on is durable, or will be in a writer's memory.
+    """Whether all inputs from a checkpoint on are durable, or will be in a writer's memory.
 
-    Of writers that wait for their hosts, too: where they begin is settled.
+    This includes writers that wait for their hosts, because their first seqs are already known.
     """
     for stream, seq in zip(vertex.shape.inputs, ref.reads, strict=False):  # a source reads more
         writers = job.vertices[stream.writer.vertex].instances
@@ -163,7 +163,7 @@ def _has_inputs(job: JobState, vertex: VertexState, ref: CheckpointRef) -> bool:
 
 
 def _checkpoint_slot(job: JobState, vertex: VertexState, join: Join) -> int:
-    """The checkpoint slot of the new instance: that of the old one, or the first free one."""
+    """Return the checkpoint slot for a new instance: its old instance's, or the first free one."""
     old = None if join.replaces is None else job.instance(vertex.shape.id, join.replaces)
     if old is not None:
         return old.checkpoint_slot
@@ -179,9 +179,9 @@ def _assign_homes(vertex: VertexState) -> None:
 
 
 def compare_twins(job: JobState, vertices: Iterable[str]) -> None:
-    """Say which twins are level, or will not be, of these vertices and of those they read.
+    """Feed back which twins have caught up, or will not, for these vertices and their writers.
 
-    Nothing is decided here: it becomes a notice.
+    Only the resulting notice decides, so that the decision is in the log.
     """
     concerned: dict[str, None] = {}
     for name in vertices:
@@ -209,7 +209,7 @@ def _patience_us(job: JobState) -> float:
 
 
 def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
-    """Whether the twin has had in memory every item that readers may ask of the old instance."""
+    """Whether the twin has in memory all items that readers may request of the old instance."""
     for stream in vertex.shape.outputs:
         if stream.is_durable or stream.reader is None or job.is_retired(stream.reader.vertex):
             continue
@@ -220,13 +220,13 @@ def _has_all(job: JobState, vertex: VertexState, twin: InstanceState) -> bool:
 
 
 def twin_level(job: JobState, notice: TwinLevel) -> None:
-    """Of two instances one is no longer needed."""
+    """Retire one of two instances: the old one, or a twin that is slower."""
     old = job.instance(notice.vertex, notice.old_epoch)
     new = job.instance(notice.vertex, notice.new_epoch)
     vertex = job.vertices[notice.vertex]
     if old is None or new is None or vertex.is_finished:
         return
-    if not _has_all(job, vertex, new):  # a reader was restarted since: it is told again later
+    if not _has_all(job, vertex, new):  # a reader has restarted since; a later notice repeats it
         old.is_level_reported = new.is_level_reported = False
         return
     if new.replaces == old.epoch:

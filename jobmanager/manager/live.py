@@ -1,8 +1,8 @@
-"""Live sources: leases of their hosts, the end of their logs, and when all of it is done. Pure.
+"""Live sources: leases of their hosts, the end of their logs, and when all rows are done. Pure.
 
-The job manager answers each report of a host that has a source of live logs. The answer names the
-time of the report by the host's own clock: from then on, not from when the answer arrives, the
-host has a lease. So a host that hangs cannot take old answers for new ones.
+The job manager answers each report of a host that has a source of live logs. The answer repeats the
+time of the report by the host's own clock. The host's lease starts at that time, not when the
+answer arrives. So a host that hangs cannot extend its lease with an old answer.
 """
 
 from __future__ import annotations
@@ -32,37 +32,41 @@ def confirm(job: JobState, report: Progress) -> None:
 
 
 def end_sources(job: JobState) -> None:
-    """End all live logs at what was read of them; what starts later ends too."""
+    """End all live sources at their present positions, and those of later instances too."""
     job.is_finishing = True
     for vertex, instance in job.instances():
         tell_end(job, vertex, instance)
 
 
 def tell_end(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
-    """Tell an instance of a live source to end, if the job is to come to its end."""
+    """Order an instance of a live source to end, if the job is finishing."""
     if job.is_finishing and vertex.shape.is_live and job.is_running(instance):
         host = instance.host
         job.tell(host, EndSource(host, vertex.shape.id, instance.epoch))
 
 
 def is_endless(job: JobState) -> bool:
-    """Whether vertices may wait for input for any time."""
+    """Whether vertices may wait for input without limit."""
     return any(v.shape.is_live and not v.is_finished for v in job.vertices.values())
 
 
 def request_at_end(job: JobState) -> StopRequested | FinishRequested | None:
-    """What a job asks of itself that is to work up what is there, once it has."""
+    """Return the request that a job makes to itself after the last row, according to ``at_end``.
+
+    None while rows are left, or if the job waits for more.
+    """
     if job.config.at_end == "wait" or job.is_finishing or not _has_worked_all_up(job):
         return None
     return StopRequested() if job.config.at_end == "stop" else FinishRequested()
 
 
 def _has_worked_all_up(job: JobState) -> bool:
-    """Whether all sources are at their ends, and nobody will do anything more about it.
+    """Whether all sources are at their ends, and all vertices have processed their input.
 
-    A report tells what a vertex had consumed and written at one moment. So if sources are at their
-    ends, and each reader has consumed what its writer had written, what was written is all. What a
-    MERGE holds back for other inputs is never consumed: then it counts that nobody got further.
+    A report has the consumed and written seqs of a vertex at one moment. So if all sources are at
+    their ends, and each reader has consumed all written items, no more items follow. Items that
+    MERGE buffers for other inputs are never consumed. Then the job counts as done after no vertex
+    has made progress for ``stop_lag_s``.
     """
     for vertex in job.vertices.values():
         if vertex.is_finished:
@@ -77,7 +81,7 @@ def _has_worked_all_up(job: JobState) -> bool:
 
 
 def _is_at_end(vertex: VertexState, leader: InstanceState) -> bool:
-    """Whether it has no source, or one of live logs that it has read."""
+    """Whether the vertex has no source, or a live source that it has read to its end."""
     if not vertex.shape.is_source:
         return True
     return bool(leader.logs) and all(log.at_end for log in leader.logs)
@@ -92,7 +96,7 @@ def _has_consumed_all(job: JobState, vertex: VertexState) -> bool:
 
 
 def _written(job: JobState, stream: StreamShape) -> int:
-    """How many items the writer of a stream has written, as far as it was heard."""
+    """Return the number of items of a stream that its writer has reported as written."""
     writer = job.vertices[stream.writer.vertex]
     if writer.is_finished:
         return writer.ends[stream.writer.index]
@@ -101,9 +105,9 @@ def _written(job: JobState, stream: StreamShape) -> int:
 
 
 def _reached(job: JobState, mine: Sequence[VertexState]) -> tuple[Reached, ...]:
-    """For each of these, how far the rows of its siblings' active partitions have come: the least.
+    """Return per vertex the smallest frontier of its siblings' active partitions.
 
-    A vertex is left out if its siblings are all idle; it never follows itself.
+    A vertex whose siblings are all idle is left out. Its own partitions do not count.
     """
     frontiers = {v.shape.id: _frontier(v) for v in job.vertices.values() if v.shape.is_live}
     found: list[Reached] = []
@@ -120,7 +124,10 @@ def _reached(job: JobState, mine: Sequence[VertexState]) -> tuple[Reached, ...]:
 
 
 def _frontier(vertex: VertexState) -> int | None:
-    """Of its partitions that are not idle; None: there are none. Unknown: nothing is reached."""
+    """Return the smallest frontier of a vertex's active partitions; None if all are idle.
+
+    If it is unknown, it counts as the earliest time.
+    """
     if vertex.is_finished:
         return None
     leader = vertex.leader

@@ -80,7 +80,7 @@ class JobManager:
     def __init__(
         self, topology: Topology, config: JobConfig, *, checks_output: bool = False
     ) -> None:
-        """``checks_output``: before the job has finished, the shell looks at what users read."""
+        """``checks_output``: whether the driver checks the output before the job finishes."""
         self.job = JobState(topology, config)
         self._checks_output = checks_output
         self._stragglers = Stragglers()
@@ -114,7 +114,7 @@ class JobManager:
         return self.job.vertices
 
     def handle(self, notice: Notice) -> list[Instruction]:
-        """Take one notice; gives what the shell must do now, in order."""
+        """Handle one notice. Return the instructions for the driver, in order."""
         job = self.job
         job.out = []
         if job.is_open or isinstance(notice, JobResumed):
@@ -134,18 +134,21 @@ class JobManager:
         return job.out
 
     def recall(self, notices: Iterable[Notice]) -> None:
-        """Learn from the log of a predecessor; nothing is decided."""
+        """Apply the log of a predecessor, without decisions."""
         for notice in notices:
             takeover.recall(self.job, notice)
         collection.collect_durable(self.job)
         self.job.out = []
 
     def copy_state(self) -> StateCopied:
-        """What stands for all notices so far, for the log; between two notices."""
+        """Return the copy of the state that replaces all notices in the log so far.
+
+        Called between two notices.
+        """
         return takeover.copy_of(self.job)
 
     def is_stale(self, notice: Notice) -> bool:
-        """Whether it is told by an instance that is no longer there: not for the log."""
+        """Whether the sender has been replaced. Such a notice is not logged."""
         told = (
             VertexStarted | CheckpointTaken | VertexFinished | VertexFailed | ItemsLost | OutputLost
         )
@@ -198,7 +201,7 @@ class JobManager:
             case OutputWhole():
                 damage.output_intact(job)
             case CheckpointsKept() | StateCopied():
-                pass  # it is written for a successor
+                pass  # only a successor reads it
             case CancelRequested():
                 job.end("cancelled", "")
             case FinishRequested():
@@ -211,7 +214,7 @@ class JobManager:
                 assert_never(notice)
 
     def _end_if_finished(self) -> None:
-        """All vertices have finished: so has the job, or it is seen whether all is there."""
+        """Finish the job if all vertices have finished, or first request a check of the output."""
         if not all(vertex.is_finished for vertex in self.job.vertices.values()):
             return
         if self._checks_output:
@@ -220,10 +223,10 @@ class JobManager:
             self.job.end("finished", "")
 
     def _concerned(self, notice: Notice) -> Iterable[VertexState]:
-        """The vertices whose joins a notice may bring further.
+        """Return the vertices whose joins a notice may advance.
 
-        What an instance says of itself concerns its vertex alone, but where a host is to be empty:
-        there the end of one twin is the beginning of the next.
+        A notice of an instance affects its vertex only. But while a host is drained, it may affect
+        all vertices, because the end of one twin allows the next one.
         """
         vertices = self.job.vertices
         if any(host.is_draining for host in self.job.hosts):
@@ -251,7 +254,7 @@ class JobManager:
                 instances.due(job, vertex)
 
     def _tick(self, now_us: int) -> None:
-        """Time has passed: nothing is decided here but the end; the rest is fed back."""
+        """Check the time limits. Only the job's end is decided here; other findings are notices."""
         job = self.job
         job.now_us = max(job.now_us, now_us)
         hosts.check_limits(job)

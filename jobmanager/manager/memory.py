@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from rvertex.messages import VertexFailed
 
 _GIB = 1 << 30
-#: The family of a failure for lack of memory, as hosts tell it.
+#: The family that hosts report for a failure for lack of memory.
 FAMILY = "memory"
-#: A host of whose limit no more was free when it last reported has probably died of that.
+#: If less than this share of its memory limit was free at the last report of a lost host, the
+#: host has probably died for lack of memory.
 FREE_SHARE_MIN = 0.1
-#: The same state would be there again: so many losses without progress end the job.
+#: Maximum losses without progress for lack of memory; then the job fails, because a restarted
+#: vertex has the same state again.
 LOSSES_MAX = 3
 _SAID = re.compile(
     r"OutOfMemory|MemoryError|\boom|oom_kill|exit code:? 137|memory limit|lack of memory", re.I
@@ -32,7 +34,7 @@ ADVICE = (
 
 
 def lack_of(job: JobState, host: HostState, reason: str) -> str:
-    """Why a host was lost, if it was for lack of memory; else empty."""
+    """Return the reason of a host's loss if it was lack of memory; else empty."""
     memory = host.memory
     is_short = memory is not None and memory.free_bytes < FREE_SHARE_MIN * memory.limit_bytes
     if not (is_short or _SAID.search(reason)):
@@ -45,21 +47,21 @@ def lack_of(job: JobState, host: HostState, reason: str) -> str:
 
 
 def is_sure(host: HostState, reason: str) -> bool:
-    """Whether another process of the machine can hardly be to blame."""
+    """Whether the host itself, and not another process of the machine, used up the memory."""
     memory = host.memory
     has_most = memory is not None and memory.used_bytes > memory.limit_bytes // 2
     return has_most or _SAID.search(reason) is not None
 
 
 def named(job: JobState, notice: VertexFailed) -> VertexFailed:
-    """A failure for lack of memory, with the size of the vertex's state and what to do."""
+    """Return a failure for lack of memory with the size of the vertex's state, and advice."""
     size = _gib(job.vertices[notice.vertex].state_bytes)
     state = f"its state had {size} at its last checkpoint"
     return replace(notice, message=f"it ran out of memory: {notice.message}; {state}; {ADVICE}")
 
 
 def _largest(job: JobState, host: HostState) -> str:
-    """The vertex on a host that needs most memory, by its last checkpoint and what it wrote."""
+    """Return the vertex on a host that needs most memory: last checkpoint plus buffered output."""
     sizes = [
         (vertex.state_bytes + instance.tail_bytes, vertex.shape.id)
         for vertex, instance in job.instances()

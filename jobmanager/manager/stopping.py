@@ -1,17 +1,18 @@
-"""Stop: ends a job whose state is to be kept, so that ``resume`` goes on where it was. Pure.
+"""Stop: ends a job and keeps its state, so that ``resume`` continues it from there. Pure.
 
 Theory of operation. Once all vertices have written as many items as before a failure, the job
 manager requests a checkpoint from one running instance of every vertex that has not finished,
-writers before readers. After the request a source reads nothing more. A
-reader gets its request after its writers have answered, and first reads their output up to their
-checkpoints. So the checkpoints are a *cut*: each reader has read all output of its writers, and has
-consumed it, except items that MERGE holds back for other inputs. When all have answered the job
-ends as ``stopped``; its hosts flush their streams and leave. A vertex that loses its instance
-meanwhile gets another request when it runs again; then the checkpoints may be no cut, so a change
-of the job checks them. The job ends ``stop_wait_s`` after the request in any case: a resume may
-start from any checkpoints, so a missing answer costs time alone.
+writers before readers. After the request, a source reads no more rows. A reader gets its request
+after its writers have answered, and first reads their output up to their checkpoints. So the
+checkpoints are a *cut*: each reader has read all output of its writers, and has consumed it, except
+items that MERGE buffers for other inputs.
 
-Invariant: a job that stops starts no twins and gives nobody more time than the limit says.
+When all have answered, the job ends as ``stopped``; its hosts flush their streams and shut down. If
+a vertex loses its instance meanwhile, its next instance gets another request. Then the checkpoints
+may be no cut, so a change of the job checks them. The job ends at most ``stop_wait_s`` after the
+request: ``resume`` can start from any checkpoints, so a missing one only costs time.
+
+Invariant: a stopping job starts no twins, and waits for no vertex longer than ``stop_wait_s``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def stop_requested(job: JobState) -> None:
-    """A user wants the job to stop; asked again, it changes nothing."""
+    """Start to stop the job. A repeated request changes nothing."""
     if job.state == STOPPING:
         return
     job.state = STOPPING
@@ -39,7 +40,7 @@ def stop_requested(job: JobState) -> None:
 
 
 def ask(job: JobState) -> None:
-    """Ask vertices whose turn it is, if nobody of theirs was asked who is still there."""
+    """Request checkpoints from due vertices that have no present instance with a request."""
     if not _have_caught_up(job):
         return
     for name, asked in job.unanswered.items():
@@ -58,8 +59,8 @@ def _furthest(job: JobState, name: str) -> InstanceState | None:
 def _have_caught_up(job: JobState) -> bool:
     """Whether all vertices without a request have written as many items as before a failure.
 
-    After a restart a source reads again. If it held too early, its readers would wait for items
-    that they, or their checkpoints, had before.
+    After a restart, a source reads again from its checkpoint. If it stopped too early, its readers
+    would wait for items that they had consumed before the failure.
     """
     for name, epoch in job.unanswered.items():
         if job.instance(name, epoch) is not None:
@@ -80,7 +81,7 @@ def _have_caught_up(job: JobState) -> bool:
 
 
 def _hold(job: JobState, name: str, instance: InstanceState) -> None:
-    """Ask an instance for its last checkpoint; other instances of a source read no more either."""
+    """Request an instance's last checkpoint. Other instances of a source stop reading too."""
     shape = job.topology.vertices[name]
     ends = tuple(written(job, stream) for stream in shape.inputs)
     others = job.vertices[name].instances if shape.is_source else []
@@ -89,7 +90,7 @@ def _hold(job: JobState, name: str, instance: InstanceState) -> None:
 
 
 def written(job: JobState, stream: StreamShape) -> int:
-    """How many items a stream has at the last checkpoint of its writer, or at its end."""
+    """Return the number of items of a stream at its writer's last checkpoint, or at its end."""
     writer, index = stream.writer.vertex, stream.writer.index
     if job.vertices[writer].is_finished:
         return job.vertices[writer].ends[index]
@@ -97,13 +98,13 @@ def written(job: JobState, stream: StreamShape) -> int:
 
 
 def _is_due(job: JobState, name: str) -> bool:
-    """Whether its writers have answered."""
+    """Whether all writers of a vertex have answered."""
     shape = job.topology.vertices[name]
     return not any(stream.writer.vertex in job.unanswered for stream in shape.inputs)
 
 
 def answered(job: JobState, notice: CheckpointTaken) -> None:
-    """A checkpoint was taken; if it was the last that was waited for, the job has stopped."""
+    """Handle a requested checkpoint. If it was the last missing one, the job has stopped."""
     if notice.asked and job.unanswered.get(notice.vertex) == notice.epoch:
         del job.unanswered[notice.vertex]
         job.answered_us = job.now_us
@@ -112,7 +113,7 @@ def answered(job: JobState, notice: CheckpointTaken) -> None:
 
 
 def end_if_answered(job: JobState) -> None:
-    """Nobody is waited for who has finished meanwhile."""
+    """Stop waiting for vertices that have finished, and end the job if none is missing."""
     for name in [n for n in job.unanswered if job.vertices[n].is_finished]:
         del job.unanswered[name]
     if not job.unanswered:
@@ -120,7 +121,7 @@ def end_if_answered(job: JobState) -> None:
 
 
 def check(job: JobState) -> None:
-    """Time has passed: ask newcomers, or wait no longer."""
+    """Request checkpoints from new instances, or end the job after ``stop_wait_s``."""
     ask(job)
     if job.now_us - job.stop_us > job.config.stop_wait_s * US_PER_S:
         job.end("stopped", "")

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from jobmanager.state.job_state import JobState
     from jobmanager.state.records import InstanceState, VertexState
 
-#: (time, median of the siblings' CTIs from then on), oldest first.
+#: Entries (time, us; median of the siblings' CTIs from that time on), oldest first.
 History = list[tuple[int, int]]
 
 
 class Stragglers:
-    """What siblings did lately; asked at every tick."""
+    """Remembers recent medians of siblings' CTIs, and finds stragglers at every tick."""
 
     def __init__(self) -> None:
         self._medians: dict[int, History] = {}
-        #: Per vertex: how many twins it had for slowness, and when it may have the next.
+        #: Per vertex: the number of twins it had as a straggler, and when it may get the next, us.
         self._pauses: dict[str, tuple[int, int]] = {}
 
     def find(self, job: JobState) -> None:
-        """Feed back at most as many stragglers as may have a twin."""
+        """Feed back stragglers, at most as many as may get a twin now."""
         after_us = int(job.config.straggler_after_s * US_PER_S)
         room = job.config.twins_max - twins(job)
         stages = _stages(job)
@@ -57,21 +57,21 @@ class Stragglers:
                 job.out.append(Feed(StragglerFound(vertex.shape.id, instance.epoch)))
 
     def _may_try(self, job: JobState, vertex: VertexState) -> bool:
-        """Whether a twin would be something new, and has a host to be on."""
+        """Whether the vertex has no twin yet, its pause is over, and a host has a free slot."""
         is_single = not vertex.replaced() and not vertex.shape.is_exclusive
         _, next_us = self._pauses.get(vertex.shape.id, (0, 0))
         has_host = free_slot(job, vertex, ready_only=True) is not None
         return is_single and has_host and vertex.due_us is None and job.now_us >= next_us
 
     def _count(self, job: JobState, vertex: VertexState) -> None:
-        """A vertex that stays behind on every host is tried less and less often."""
+        """Count an attempt. The next pause grows, because a vertex may be slow on every host."""
         tries, _ = self._pauses.get(vertex.shape.id, (0, 0))
         pause_s = (job.config.straggler_after_s + job.config.twin_wait_s) * 2.0 ** min(tries, 20)
         self._pauses[vertex.shape.id] = (tries + 1, job.now_us + int(pause_s * US_PER_S))
 
 
 def _stages(job: JobState) -> dict[str, list[int]]:
-    """By stage, the CTIs of its vertices in order."""
+    """Return per stage the sorted CTIs of its vertices."""
     stages: dict[str, list[int]] = {}
     for vertex in job.vertices.values():
         stages.setdefault(vertex.shape.stage, []).append(_cti(vertex))
@@ -83,7 +83,7 @@ def _stages(job: JobState) -> dict[str, list[int]]:
 def _median_of_siblings(
     vertex: VertexState, instance: InstanceState, stage: list[int]
 ) -> int | None:
-    """Median CTI of those that have the like to do, the lower of two; None if nobody has."""
+    """Return the lower median of the siblings' CTIs; None if there are no siblings."""
     own = bisect.bisect_left(stage, _cti(vertex))
     replicas = [i.cti for i in vertex.instances if i is not instance and i.replaces is None]
     if replicas:
@@ -101,7 +101,7 @@ def _cti(vertex: VertexState) -> int:
 
 
 def _remember(history: History, now_us: int, median: int, after_us: int) -> None:
-    """Add what holds from now on; the first entry is what held ``after_us`` ago, if known."""
+    """Append the median, and drop old entries, so that the first is the median ``after_us`` ago."""
     if not history or history[-1][1] != median:
         history.append((now_us, median))
     while len(history) > 1 and history[1][0] <= now_us - after_us:

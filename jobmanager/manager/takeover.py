@@ -1,19 +1,18 @@
 """Takeover: what a job manager learns from the notices of its predecessor. Pure.
 
-Only facts count that outlive every process: which checkpoints there are, who has finished, which
-names were used. What was decided then (who was restarted, joined, drained) ended with the hosts, so
-a successor need not come to the same decisions, and may be told to work differently. It assumes
-that nobody lives, and applies the marks at the places of the log where its predecessor did; that
-keeps no checkpoint that was deleted or refused, because one that knows of living instances keeps at
-least as much, and both refuse the same (ADR 22). Where the predecessor fell back to checkpoints for
-a reason that only it could see, it logged what it was left with. Its retention is in the log, too.
-A copy of the state stands for all notices before it. It says what the living job manager kept,
-which is at least what a successor would have kept.
+Only facts count that outlive every process: the checkpoints, the finished vertices, the used names.
+Earlier decisions (restarts, joins, drains) ended with the hosts. So a successor need not repeat
+them, and may have another configuration. It assumes that no instance lives, and applies the marks
+at the same notices as its predecessor. So it keeps no checkpoint that was deleted or rejected: a
+job manager with living instances keeps at least as much, and both reject the same (ADR 22). If the
+predecessor fell back to older checkpoints for a reason that is not in the log, it logged the
+remaining ones. The log also has its retention. A copy of the state replaces all notices before it.
+It has the checkpoints that the predecessor kept, at least those that a successor would have kept.
 
-Invariants: (1) names of hosts and epochs of instances are never given twice, as the names of hosts
-count the takeovers, which are durable before they order anything, and epochs skip more than can
-have been given out since the log was last durable; (2) the log holds no
-notice of an instance that was fenced (:meth:`jobmanager.manager.manager.JobManager.is_stale`).
+Invariants: (1) names of hosts and epochs of instances are never reused: names contain the number of
+takeovers, which is durable before the first order, and a takeover skips more epochs than can have
+been used since the log was last durable; (2) the log has no notice of a fenced instance
+(:meth:`jobmanager.manager.manager.JobManager.is_stale`).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def recall(job: JobState, notice: Notice) -> None:
-    """Learn from a notice of the log."""
+    """Apply the facts of a logged notice."""
     job.epoch = max(job.epoch, getattr(notice, "epoch", 0))
     match notice:
         case CheckpointTaken():
@@ -64,7 +63,7 @@ def recall(job: JobState, notice: Notice) -> None:
         case OutputRestored():
             output_restored(job, notice)
         case PartitionsAdded(vertices=vertices):
-            for told in vertices:  # the plan that was durable before it has them already
+            for told in vertices:  # no change if the plan, which was durable earlier, has them
                 job.add_partitions(told.vertex, told.partitions)
         case CheckpointsKept():
             take_up(job, notice)
@@ -73,7 +72,7 @@ def recall(job: JobState, notice: Notice) -> None:
         case JobStarted(retain_us=retain_us):
             job.retain_us = retain_us
         case JobResumed(retain_us=retain_us):
-            collect_durable(job)  # as it had done itself, when it had read the log until here
+            collect_durable(job)  # the predecessor did so after it had read the log up to here
             job.retain_us = retain_us
             job.take_over()
         case _:
@@ -81,7 +80,7 @@ def recall(job: JobState, notice: Notice) -> None:
 
 
 def copy_of(job: JobState) -> StateCopied:
-    """What a successor needs of a job that runs; it stands for all notices so far."""
+    """Return a copy of a running job's state, which replaces all notices so far."""
     return StateCopied(
         epoch=job.epoch,
         takeovers=job.takeovers,
@@ -111,7 +110,7 @@ def _vertex_copy(job: JobState, vertex: VertexState) -> VertexCopy:
 
 
 def _begin_from(job: JobState, notice: StateCopied) -> None:
-    """Know what the copy says, and nothing of before."""
+    """Replace the state by a copy."""
     job.epoch, job.takeovers = notice.epoch, notice.takeovers
     job.retain_us = notice.retain_us
     job.checkpointed_us, job.collected_us = notice.checkpointed_us, notice.collected_us
@@ -119,7 +118,7 @@ def _begin_from(job: JobState, notice: StateCopied) -> None:
     job.collected = {mark.stream: mark.seq for mark in notice.collected}
     job.is_damaged, job.is_finishing = notice.is_damaged, notice.is_finishing
     for copy in notice.vertices:
-        # The plan has them, unless a driver that was replaced put an older one back.
+        # The plan has these partitions, unless a replaced driver wrote an older plan.
         job.add_partitions(copy.vertex, copy.added)
         job.tracker.restore(copy.vertex, copy.refs)
         job.vertices[copy.vertex] = VertexState(

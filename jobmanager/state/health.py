@@ -1,12 +1,12 @@
-"""The health of a job beside its state: what it waits for, and what is wrong with it. Pure.
+"""The health of a running job, in addition to its state, with the reasons. Pure.
 
-A job that runs is ``ok``, ``waiting`` (for something that comes back by itself, as a broker) or
-``degraded`` (a person has to act). A reason that is ``ok`` only explains why time stands. Each
-function in :data:`RULES` finds one condition in a status and says it in a sentence, with what to
-do. All that shows a job reads the health from here: the progress line, ``status``, ``list``,
-``logs``, the documents of programs, and exit statuses.
+The health is ``ok``, ``waiting`` (for something that recovers by itself, such as a broker) or
+``degraded`` (a person has to act). A reason that is ``ok`` only explains why event time does not
+advance. Each function in :data:`RULES` checks a status for one condition, and yields a sentence
+with advice. The progress line, ``status``, ``list``, ``logs``, JSON output and exit statuses all
+use the health from here.
 
-Invariant: the same status gives the same reasons; :class:`HealthBook` adds since when they hold.
+Invariant: the same status gives the same reasons. :class:`HealthBook` adds when each one began.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ Health = Literal["ok", "waiting", "degraded"]
 Status = dict[str, Any]
 _GRAVEST_FIRST = ("degraded", "waiting", "ok")
 _US_PER_S = 1_000_000
-#: What holds time back changes all the time; it is a reason when it has not changed for so long.
+#: The partition or operator that holds time back changes often. It becomes a reason if it is the
+#: same for this time.
 HELD_S_MIN = 2.0
 #: Calls of a lookup are slow from this 99th percentile on; a running call is silent from this age.
 SLOW_CALL_S, SILENT_CALL_S = 0.1, 5.0
-#: By words of an error of a store, what helps.
+#: Advice by words in the message of a store's error.
 _STORE_ADVICE = {
     "No space left": "free space there; the job continues automatically",
     "Disk quota": "free space there; the job continues automatically",
@@ -40,41 +41,41 @@ _STORE_IS_AWAY = "the job continues automatically when the store answers"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job is not ``ok``."""
+    """One condition that affects the health of a job."""
 
     health: Health
-    #: The condition, which stays the same while words in ``reason`` change.
+    #: Name of the condition. It stays the same while the words of ``reason`` change.
     kind: str
-    #: What it is about, as a delivery or a vertex.
+    #: Name of the affected delivery, vertex or other object.
     about: str
-    #: A sentence without its end.
+    #: A sentence without its full stop.
     reason: str
-    #: What to do; empty: nothing.
+    #: What a person should do; empty: nothing.
     advice: str = ""
-    #: It counts when it has lasted so long.
+    #: The reason counts only after the condition has lasted for this time.
     lasts_s: float = 0.0
 
 
 def reasons_of(status: Status) -> list[Reason]:
-    """All reasons, the gravest first."""
+    """Return all reasons, the gravest first."""
     found = [reason for rule in RULES for reason in rule(status)]
     return sorted(found, key=lambda reason: _GRAVEST_FIRST.index(reason.health))
 
 
 def health_of(reasons: Iterable[Mapping[str, Any]]) -> Health:
-    """The health that reasons of a status amount to."""
+    """Return the gravest health among the reasons of a status."""
     kinds = {str(reason["health"]) for reason in reasons}
     return "degraded" if "degraded" in kinds else "waiting" if "waiting" in kinds else "ok"
 
 
 class HealthBook:
-    """Remembers since when each reason holds."""
+    """Remembers when each reason began."""
 
     def __init__(self) -> None:
         self._since_us: dict[tuple[str, str], int] = {}
 
     def look(self, status: Status, now_us: int) -> Status:
-        """The fields ``health`` and ``reasons`` for a status."""
+        """Return the fields ``health`` and ``reasons`` for a status."""
         found = reasons_of(status)
         since_us = self._since_us
         self._since_us = {(r.kind, r.about): since_us.get((r.kind, r.about), now_us) for r in found}
@@ -88,7 +89,7 @@ class HealthBook:
 
 
 def shown(found: Iterable[tuple[Reason, int | None]]) -> Status:
-    """The fields ``health`` and ``reasons`` of a status, from reasons and since when they hold."""
+    """Return the fields ``health`` and ``reasons``, from reasons with their start times, us."""
     reasons = [
         {
             "health": reason.health,
@@ -104,16 +105,16 @@ def shown(found: Iterable[tuple[Reason, int | None]]) -> Status:
 
 
 def with_health(status: Status) -> Status:
-    """A status with its health; one that its job manager noted stays, if the job is as it was."""
+    """Return a status with its health. Health noted by the job manager stays if the state does."""
     if "health" in status and status["state"] in OPEN_STATES:
         return status
     return {**status, **shown((reason, None) for reason in reasons_of(status))}
 
 
 def health_line(status: Status) -> str:
-    """``degraded: ...`` or ``waiting: ...`` in one line, with the first reason.
+    """Return one line ``degraded: ...`` or ``waiting: ...`` with the first reason.
 
-    Without either it says what holds time back; empty: nothing does.
+    If the health is ``ok``, the line names what holds event time back; empty if nothing does.
     """
     found = with_health(status)
     if not found["reasons"]:
@@ -124,7 +125,7 @@ def health_line(status: Status) -> str:
 
 
 def said(reason: Mapping[str, Any]) -> str:
-    """A reason as people read it."""
+    """Return a reason as text for people, with its advice."""
     kind = "" if reason["health"] == "ok" else f"{reason['health']}: "
     return f"{kind}{reason['reason']}"
 
@@ -133,7 +134,7 @@ def said(reason: Mapping[str, Any]) -> str:
 
 
 def _has_ended_badly(status: Status) -> Iterator[Reason]:
-    """The state says it, too; whoever looks at the health alone is to see it."""
+    """Yield a reason for a job that failed, for readers of the health who ignore the state."""
     if status["state"] in ("failed", "interrupted", "broken", "unknown"):
         yield Reason("degraded", "state", "job", status.get("error") or status["state"])
 
@@ -193,10 +194,11 @@ def _delivery(row: Status) -> str:
 
 
 def _no_progress(status: Status) -> Iterator[Reason]:
-    """A host or a vertex that was replaced; once is as it should be, again and again is not."""
+    """Yield a reason per host or vertex that is replaced repeatedly. A single time is normal."""
     if status["state"] not in OPEN_STATES:
         return
-    kind = "losses" if status.get("losses") else "failing"  # vertices fall with their host
+    # Vertices restart when their host is lost, so only the host is reported.
+    kind = "losses" if status.get("losses") else "failing"
     for row in status.get(kind, ()):
         name, count = row.get("host") or row["vertex"], row["count"]
         times = "once" if count == 1 else f"{count} times"
@@ -238,7 +240,10 @@ def _time_held(status: Status) -> Iterator[Reason]:
 
 
 def _odd_times(status: Status) -> Iterator[Reason]:
-    """A person has to mend them, or the query; results are late or elsewhere until then."""
+    """Yield a reason per source with implausible times.
+
+    Until a person corrects the data or the query, rows are late or in wrong windows.
+    """
     if status["state"] in OPEN_STATES:
         for row in status.get("odd_times", ()):
             about = f"{row['source']} {row['kind']}"
@@ -250,7 +255,7 @@ def _calls(count: int) -> str:
 
 
 def _slow_calls(status: Status) -> Iterator[Reason]:
-    """Calls of a lookup that take long, or do not return."""
+    """Yield a reason per lookup whose calls are slow or do not return."""
     if status["state"] not in OPEN_STATES:
         return
     for row in status.get("calls", ()):
@@ -272,7 +277,7 @@ def _slow_calls(status: Status) -> Iterator[Reason]:
         )
 
 
-#: In the order in which reasons of one gravity are shown.
+#: The conditions. Reasons of equal gravity are shown in this order.
 RULES: tuple[Callable[[Status], Iterator[Reason]], ...] = (
     _has_ended_badly,
     _dead_deliveries,

@@ -1,7 +1,8 @@
-"""What holds time back in a job over live logs: partitions without rows, rows without an end.
+"""Finds what holds event time back in a job over live logs, to explain missing output.
 
-For the first who asks why there is no output. A partition holds time back if it is the furthest
-behind of all that are not ended; an operator if its CTIs are behind those that it gets.
+A partition holds time back if its frontier is the smallest of all partitions that have not ended,
+for example because it gets no rows. An operator does if its output CTIs (watermarks) are behind its
+input CTIs, for example because rows have no end yet.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ _FOLLOW = 'idle="follow" advances time without this partition'
 
 
 def held_of(vertices: Sequence[VertexState]) -> list[dict[str, Any]]:
-    """Rows ``vertex, time_us, health, reason, advice``; JSON types. None of a job without logs."""
+    """Return rows ``vertex, time_us, health, reason, advice`` in JSON types.
+
+    A job without live logs has no rows.
+    """
     if not any(v.shape.is_live and not v.is_finished for v in vertices):
         return []
     return [*_sources(vertices), *_operators(vertices)]
 
 
 def time_of(us: int) -> str:
-    """An event time for people."""
+    """Return an event time as text for people."""
     if us == MIN_TIME:
         return "the beginning"
     try:
@@ -49,7 +53,7 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
         spec = vertex.shape.source
         assert spec is not None
         if log.frontier > bound or log.lag > 0 or log.at_end:
-            continue  # it is not this one, or it is being read
+            continue  # another partition holds time back, or rows of this one are being read
         row = _partition(spec, rules, log, is_silent=is_silent, is_last=len(found) == 1)
         if row is not None and row["reason"] not in told:
             told.add(row["reason"])
@@ -71,7 +75,7 @@ def _open_partitions(
 def _partition(
     spec: SourceSpec, rules: LogSpec, log: LogProgress, *, is_silent: bool, is_last: bool
 ) -> dict[str, Any] | None:
-    """Why a partition of which all is read holds time back; None: it does so for a moment."""
+    """Return why a fully read partition holds time back; None: it does so only briefly."""
     name = f"partition {log.partition} of {spec.shown}"
     if rules.is_bounded and log.state == "idle":
         return {
@@ -94,7 +98,7 @@ def _partition(
 
 
 def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
-    """The earliest hold, of those before which no other vertex waits for time."""
+    """Yield the earliest hold of an operator that has no waiting operator upstream."""
     found = [
         (hold.since_us, vertex.shape.id, hold)
         for vertex in vertices

@@ -6,7 +6,7 @@ The parts (:mod:`jobmanager.manager.hosts`, :mod:`jobmanager.manager.instances`,
 to ``out``.
 
 Invariants: (1) the instances of a vertex are on different slots; (2) epochs only grow; (3) the
-consumed position of a vertex is the least over its instances and over the holds of its joins.
+consumed position of a vertex is the minimum over its instances and over the holds of its joins.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from rvertex.messages import HostInstruction
 
 US_PER_S = 1_000_000
-#: A job manager that takes over skips this many epochs: its predecessor's last may not be logged.
+#: Number of epochs that a new job manager skips, because the log may lack its predecessor's last.
 EPOCHS_PER_TAKEOVER = 1_000
-#: In a large plan: how often every instance may have been opened since the log was last durable.
+#: In a large plan it skips this number per instance: an upper bound of how often an instance was
+#: opened since the log was last durable.
 EPOCHS_PER_INSTANCE = 100
-#: It is asked for checkpoints, and ends as "stopped" when it has them.
+#: State of a job that waits for its last checkpoints. Then it ends as "stopped".
 STOPPING = "stopping"
 OPEN_STATES = ("starting", "running", STOPPING)
 
@@ -44,42 +45,42 @@ class JobState:
         self.tracker = SnapshotTracker(topology)
         self.state = "starting"
         self.error = ""
-        #: Below these seqs durable streams may have been collected.
+        #: Per durable stream a seq. Items below it may have been deleted.
         self.collected: dict[str, int] = {}
-        #: A checkpoint could not be read: what recovery rests on may be gone.
+        #: Whether a checkpoint could not be read, so inputs that recovery needs may be deleted.
         self.is_damaged = False
-        #: Checkpoints were forgotten, or taken up again, for a reason that is not in the log.
+        #: Whether checkpoints were forgotten or restored for a reason that is not in the log.
         self.has_fallen_back = False
-        #: Of durable streams from here on items are gone, and are to be written again.
+        #: Per durable stream, the first lost seq. Items from there on must be written again.
         self.lost: dict[str, int] = {}
-        #: What is gone of a durable stream, and in which file; for the message of a job that fails.
+        #: Which items of a durable stream are lost, and their file; for the message of a failure.
         self.damage = ""
-        #: What went wrong last, for the message of a job that gives up.
+        #: The last error, for the message of a job that gives up.
         self.trouble = ""
-        #: What the store said last to a vertex that could not go on.
+        #: The last error of the store that stopped a vertex.
         self.store_trouble = ""
         self.hosts: list[HostState] = []
         self.vertices = {v.id: VertexState(v) for v in topology.vertices.values()}
         self.epoch = 0
-        #: How many job managers have taken over from another one.
+        #: Number of takeovers by a new job manager so far.
         self.takeovers = 0
-        #: By which checkpoints are kept for their age; a predecessor's may have been another.
+        #: Minimum age of obsolete checkpoints, us. A predecessor may have had another value.
         self.retain_us = config.retain_us
         #: Version of the last ``Locate`` that was sent.
         self.locations = 0
         self.now_us = 0
-        #: When a vertex last got further than ever before.
+        #: When a vertex last exceeded its furthest position so far.
         self.advanced_us = 0
         #: Time of the latest checkpoint: the clock of retention.
         self.checkpointed_us = 0
-        #: Checkpoints and ends since the low-water marks were last applied, and when that was by
-        #: the clock of checkpoints.
+        #: Number of checkpoints and finished vertices since the low-water marks were last applied,
+        #: and the time of that by the clock of checkpoints.
         self.uncollected = 0
         self.collected_us = 0
-        #: Live sources are to end at what they have read.
+        #: Whether live sources must end at their present positions.
         self.is_finishing = False
-        #: When the job was asked to stop, when the last vertex answered, and whose checkpoints are
-        #: waited for: of each vertex the instance that was asked, 0 if nobody was yet.
+        #: Time of the request to stop, and time of the last checkpoint for it. Then, per vertex
+        #: with a missing checkpoint, the epoch of the requested instance; 0: not requested yet.
         self.stop_us = self.answered_us = 0
         self.unanswered: dict[str, int] = {}
         self.out: list[Instruction] = []
@@ -91,14 +92,14 @@ class JobState:
 
     @property
     def waiting(self) -> str:
-        """What the job waits for beside its input; empty if for nothing."""
+        """The reason why the job waits, other than for input; empty if it does not."""
         waits = any(v.store_failing_us is not None for v in self.vertices.values())
         return f"store: {self.store_trouble}" if waits else ""
 
-    # ---- what is decided
+    # ---- decisions
 
     def tell(self, host: str, instruction: HostInstruction) -> None:
-        """Order an instruction to be sent."""
+        """Add an instruction to a host to the decisions."""
         self.out.append(Tell(host, instruction))
 
     def end(self, state: str, error: str) -> None:
@@ -108,9 +109,9 @@ class JobState:
             self.out.append(EndJob(state, error))
 
     def add_partitions(self, vertex: str, partitions: tuple[int, ...]) -> bool:
-        """A vertex is to read these added partitions; whether it did not read all of them before.
+        """Let a vertex read exactly these added partitions. Return whether any is new to it.
 
-        Then its present instances are to be replaced: what they report does not have them.
+        If so, its present instances must be replaced, because their positions lack the partition.
         """
         if {*partitions} <= {*self.topology.vertices[vertex].added}:
             return False
@@ -121,16 +122,16 @@ class JobState:
         return True
 
     def take_over(self) -> None:
-        """One more job manager: its names are not those of the ones before it."""
+        """Count a takeover, so that new names and epochs differ from those of predecessors."""
         self.takeovers += 1
         instances = sum(v.recovery.replicas for v in self.topology.vertices.values())
         self.epoch += max(EPOCHS_PER_TAKEOVER, EPOCHS_PER_INSTANCE * instances)
 
     def may_begin_anew(self, vertex: str) -> bool:
-        """Whether it may start from the initial snapshot, because checkpoints were damaged.
+        """Whether a vertex may start from the initial snapshot, because checkpoints were damaged.
 
-        Its durable inputs must all be there, and it must write down nothing that a restart reads.
-        Volatile ones are written again by their writers, which must begin anew too.
+        All its durable inputs must be complete, and it must have no journal, which a restart reads.
+        Volatile inputs are written again by their writers, which must start from there too.
         """
         shape = self.topology.vertices[vertex]
         durable = (s.id for s in shape.inputs if s.is_durable)
@@ -140,7 +141,7 @@ class JobState:
     # ---- hosts and instances
 
     def current(self, name: str) -> HostState | None:
-        """The host of that name if it holds its slot and was not given up."""
+        """Return the host of that name if it holds its slot and is not lost; else None."""
         slot = HostState.slot_of(name)
         host = self.hosts[slot] if 0 <= slot < len(self.hosts) else None
         if host is None or host.name != name or host.state not in ("starting", "ready"):
@@ -148,32 +149,32 @@ class JobState:
         return host
 
     def instance(self, vertex: str, epoch: int) -> InstanceState | None:
-        """The instance that ``epoch`` names, if it is a present one."""
+        """Return the present instance with this epoch, or None."""
         state = self.vertices.get(vertex)
         rows = state.instances if state is not None else []
         return next((i for i in rows if i.epoch == epoch), None)
 
     def instances(self) -> Iterator[tuple[VertexState, InstanceState]]:
-        """All instances, upstream first."""
+        """Yield all instances, upstream first."""
         for vertex in self.vertices.values():
             for instance in vertex.instances:
                 yield vertex, instance
 
     def is_live(self, instance: InstanceState) -> bool:
-        """Whether it was ordered to a host that is alive."""
+        """Whether the instance was ordered to a host that is alive."""
         host = self.hosts[instance.slot]
         return host.state == "ready" and host.name == instance.host
 
     def is_running(self, instance: InstanceState) -> bool:
-        """Whether it is live and at work."""
+        """Whether the instance is live and its state is "running"."""
         return instance.state == "running" and self.is_live(instance)
 
     def live(self, vertex: str) -> list[InstanceState]:
-        """Its instances on living hosts."""
+        """Return the instances of a vertex on living hosts."""
         return [i for i in self.vertices[vertex].instances if self.is_live(i)]
 
     def loads(self) -> list[int]:
-        """By slot, how many unfinished instances are or will be there."""
+        """Return per slot the number of its unfinished instances, including planned ones."""
         loads = [0] * len(self.hosts)
         for vertex in self.vertices.values():
             if not vertex.is_finished:
@@ -184,30 +185,33 @@ class JobState:
     # ---- the view of recovery and garbage collection
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
-        """Input seqs that all its instances, and those that join, have consumed."""
+        """Return the input seqs that all instances of a vertex, and its joins, have consumed."""
         rows = self.positions(vertex)
         if not rows:
             return self.tracker.newest(vertex).reads
         return rows[0] if len(rows) == 1 else tuple(map(min, zip(*rows, strict=True)))
 
     def positions(self, vertex: str) -> list[tuple[int, ...]]:
-        """The input seqs that each of its instances, and those that join, have consumed."""
+        """Return the consumed input seqs of each instance and of each join of a vertex."""
         state = self.vertices[vertex]
         return [i.consumed for i in state.instances] + [j.frozen for j in state.joins if j.frozen]
 
     def held(self, vertex: str, index: int) -> int:
-        """Seq of an input below which no memory is kept: a replayed vertex reads some again."""
+        """Return the seq of an input below which its writer need not keep items in memory.
+
+        It can be below the consumed position, because a replayed vertex reads some items again.
+        """
         seqs = [consumed[index] for consumed in self.positions(vertex)]
         if not seqs or self.vertices[vertex].shape.recovery.strategy == "replay":
             seqs.append(self.tracker.newest(vertex).reads[index])
         return min(seqs)
 
     def is_serving(self, vertex: str) -> bool:
-        """Whether an instance on a live host can serve its streams' memory."""
+        """Whether an instance on a live host can serve the vertex's streams from memory."""
         return bool(self.live(vertex))
 
     def is_retired(self, vertex: str) -> bool:
-        """Whether it has finished and no restart can ask anything of its memory."""
+        """Whether the vertex has finished and no restart can need its memory."""
         state = self.vertices[vertex]
         return state.is_finished and all(
             s.is_durable or (s.reader is not None and self.is_retired(s.reader.vertex))

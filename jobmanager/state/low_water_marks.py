@@ -1,12 +1,13 @@
-"""Low-water marks: the seed's recursive GC(o, m), as one pass in reverse topological order. Pure.
+"""Low-water marks: the paper's recursive GC(o, m), as one pass in reverse topological order. Pure.
 
 The oldest checkpoint that a vertex can still need is its newest one with two properties: its
 outputs are at or below the marks of its output streams, and all its living instances have passed
 its reads. The reads of that checkpoint are in turn the marks of its input streams. (An instance
-that was restarted from an older checkpoint than the newest reads its inputs once more from there;
-replay reads from before its checkpoint's positions.) A durable stream does not bind its writer,
-because a checkpoint is announced only when its durable outputs are durable; a volatile stream does.
-Retention keeps an older checkpoint. Source: StreamScope NSDI'16, "garbage collection".
+that was restarted from an older checkpoint than the newest reads its inputs once more from there.
+Replay reads from before its checkpoint's positions.) Only volatile streams limit their writer's
+checkpoint. A durable stream does not, because a checkpoint is announced only after its durable
+outputs are durable. Retention may keep an older checkpoint. Source: StreamScope NSDI'16, "garbage
+collection".
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LowWaterMarks:
-    """``keep``: the oldest checkpoint a vertex can need (None: retired, it needs nothing).
+    """The result of the pass.
 
-    ``marks``: least seq still needed of each stream that is not a sink (None: nothing is).
+    ``keep``: per vertex the oldest checkpoint that it can need; None: retired, it needs none.
+    ``marks``: per stream, except sinks, the smallest seq still needed; None: no item is needed.
     """
 
     keep: dict[str, CheckpointRef | None]
@@ -42,14 +44,14 @@ def low_water_marks(
     hold: Callable[[str, CheckpointRef], CheckpointRef] = lambda vertex, ref: ref,
     may_begin_anew: Callable[[str], bool] = lambda vertex: False,
 ) -> LowWaterMarks:
-    """The marks that follow from the checkpoints known now; linear in the plan.
+    """Compute the marks from the present checkpoints. Takes time linear in the plan.
 
-    ``consumed``: input seqs that all living instances of a vertex have consumed.
-    ``hold``: the checkpoint to keep, where recovery needs a given one; the same or an older.
-    ``may_begin_anew``: whether a vertex without a usable one starts from the initial snapshot.
+    ``consumed``: returns the input seqs that all living instances of a vertex have consumed.
+    ``hold``: returns the checkpoint to keep, given the one that recovery needs: that or an older.
+    ``may_begin_anew``: whether a vertex without a usable checkpoint starts from the initial one.
 
     Raises:
-        NoCheckpointError: one that is needed turned out to be corrupt or gone before.
+        NoCheckpointError: a necessary checkpoint was found corrupt or missing before.
     """
     keep: dict[str, CheckpointRef | None] = {}
     marks: dict[str, int | None] = {}
@@ -72,5 +74,5 @@ def low_water_marks(
 
 
 def _limit(stream: StreamShape, marks: dict[str, int | None]) -> int | None:
-    """What bounds the writer's choice of checkpoint: the mark of a volatile stream."""
+    """Return the limit of a stream for its writer's checkpoint: its mark if it is volatile."""
     return None if stream.is_durable else marks[stream.id]

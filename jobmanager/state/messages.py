@@ -25,9 +25,9 @@ from rvertex.messages import (
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """A new job on ``hosts`` hosts. ``now_us`` is wall time, us UTC.
+    """A new job started on ``hosts`` hosts. ``now_us``: wall time, us UTC.
 
-    ``retain_us``: the retention by which this job manager deletes checkpoints.
+    ``retain_us``: the minimum age at which this job manager deletes obsolete checkpoints, us.
     """
 
     hosts: int
@@ -37,7 +37,7 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class JobResumed:
-    """A new job manager took over; every host of the old one is gone."""
+    """A new job manager took over. All hosts of the old one count as lost."""
 
     hosts: int
     now_us: int
@@ -54,29 +54,29 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """A user asked for the end of the job."""
+    """A user requested the end of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishRequested:
-    """A user wants live sources to end at what they have read, and the job to finish."""
+    """A user requested live sources to end at their present positions, so the job finishes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """A user wants the job to stop and its state to be kept."""
+    """A user requested the job to stop and keep its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainRequested:
-    """A user wants a host to be empty."""
+    """A user requested to move all instances off a host."""
 
     host: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddedTo:
-    """All partitions that a vertex reads which its live log got after the job was planned."""
+    """The partitions that a vertex reads, of those that its log got after the job was planned."""
 
     vertex: str
     partitions: tuple[int, ...]
@@ -84,7 +84,7 @@ class AddedTo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """A live log got partitions, and the plan in which these vertices read them is durable."""
+    """A live log got new partitions. The plan in which these vertices read them is durable."""
 
     vertices: tuple[AddedTo, ...]
 
@@ -99,7 +99,7 @@ class StragglerFound:
 
 @dataclass(frozen=True, slots=True)
 class TwinLevel:
-    """Of two instances the new one does what the old one did; the old one may go."""
+    """A twin has caught up with the old instance, so one of the two may retire."""
 
     vertex: str
     old_epoch: int
@@ -108,14 +108,14 @@ class TwinLevel:
 
 @dataclass(frozen=True, slots=True)
 class RestartDue:
-    """The pause of a vertex that failed by itself is over."""
+    """The pause before the restart of a vertex that failed is over."""
 
     vertex: str
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDamaged:
-    """A stream that users read lacks what was durable, from ``seq`` on."""
+    """A stream that users read has lost durable items, from ``seq`` on."""
 
     stream: str
     seq: int
@@ -124,19 +124,19 @@ class OutputDamaged:
 
 @dataclass(frozen=True, slots=True)
 class OutputWhole:
-    """All streams that users read are there to their ends, as far as was looked."""
+    """The check of all streams that users read found no lost item."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRestored:
-    """Streams that were damaged after their writers had ended are whole: files were put back."""
+    """Damaged streams of finished writers are complete again, because files were restored."""
 
     streams: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class KeptOfVertex:
-    """The checkpoints of a vertex that are left, oldest first."""
+    """The remaining checkpoints of a vertex, oldest first."""
 
     vertex: str
     refs: tuple[CheckpointRef, ...]
@@ -144,10 +144,11 @@ class KeptOfVertex:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsKept:
-    """What is left of all checkpoints, where that does not follow from the notices before (ADR 22).
+    """The remaining checkpoints, if they do not follow from the notices before (ADR 22).
 
-    ``collected``: below these seqs durable streams may be gone; a mark with the name of a vertex
-    says that what it wrote down is gone. ``is_damaged``: a checkpoint could not be read.
+    ``collected``: per durable stream a seq; items below it may be deleted. A mark with the name of
+    a vertex means that entries of its journal are deleted. ``is_damaged``: whether a checkpoint
+    could not be read.
     """
 
     vertices: tuple[KeptOfVertex, ...]
@@ -157,7 +158,7 @@ class CheckpointsKept:
 
 @dataclass(frozen=True, slots=True)
 class VertexCopy:
-    """What outlives every process of a vertex: its checkpoints, their blobs, how it ended."""
+    """The durable facts about a vertex: its checkpoints, their blobs, how it ended."""
 
     vertex: str
     #: Oldest first.
@@ -174,10 +175,11 @@ class VertexCopy:
 
 @dataclass(frozen=True, slots=True)
 class StateCopied:
-    """All that a successor must know of the notices before this one (ADR 34).
+    """A copy of the state, which replaces all notices before this one (ADR 34).
 
-    A successor that reads it forgets what it has read before. ``epoch``: the last one given to an
-    instance. ``collected``, ``is_damaged``: as in :class:`CheckpointsKept`. Times are us UTC.
+    A successor that reads it discards all notices that it has read before. ``epoch``: the epoch of
+    the newest instance. ``collected``, ``is_damaged``: as in :class:`CheckpointsKept`. Times are us
+    UTC.
     """
 
     epoch: int
@@ -188,14 +190,14 @@ class StateCopied:
     collected_us: int
     collected: tuple[Mark, ...]
     is_damaged: bool
-    #: Live sources are to end.
+    #: Whether live sources must end at their present positions.
     is_finishing: bool
     vertices: tuple[VertexCopy, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputObsolete:
-    """Nobody needs what lies below these marks of streams that users read."""
+    """Items below these marks, of streams that users read, may be deleted."""
 
     marks: tuple[Mark, ...]
 
@@ -209,7 +211,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class StartHost:
-    """Have the executor start a host."""
+    """Let the executor start a host."""
 
     host: str
 
@@ -224,7 +226,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Send a host away that must not take part: an old one, or a second attempt."""
+    """Reject a host that must not take part: a replaced one, or a second attempt."""
 
     host: str
     attempt: int
@@ -232,24 +234,24 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Log a notice, behind the one that is handled, and make it durable before anything is done."""
+    """Log a notice after the handled one, and make it durable before any instruction."""
 
     notice: CheckpointsKept
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFiles:
-    """Delete checkpoints, and parts of such, that nothing can need; once the reason is durable."""
+    """Delete checkpoints, or parts of them, that no recovery needs; first flush the log."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteLeftovers:
-    """Delete what dead instances of a vertex stored of checkpoints that nobody announced.
+    """Delete files of unannounced checkpoints, which dead instances of a vertex have stored.
 
-    Those below epoch ``before`` are dead but for the ``present`` ones. What is ``needed`` stays.
-    Nothing else of them can become needed, so this has no time by which it must be done.
+    Instances below epoch ``before`` are dead, except the ``present`` ones. The ``needed`` files
+    stay. No other file of a dead instance can become necessary, so there is no deadline.
     """
 
     vertex: str
@@ -260,9 +262,9 @@ class DeleteLeftovers:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutput:
-    """All vertices have finished: see whether what they wrote is there, and say so.
+    """Check that the output is complete after all vertices have finished, and send a notice.
 
-    ``ends``: by stream, how many items it has.
+    ``ends``: per stream, its number of items; None if unknown.
     """
 
     ends: dict[str, int | None]
@@ -301,7 +303,7 @@ Notice = HostNotice | ShellNotice
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Hand the job manager's own finding back to it as a notice, so that it is logged."""
+    """Return the job manager's own finding to it as a notice, so that it is logged."""
 
     notice: Notice
 
@@ -310,9 +312,10 @@ Instruction = (
     StartHost | Tell | Refuse | Feed | Record | DeleteFiles | DeleteLeftovers | CheckOutput | EndJob
 )
 
-#: Raise it when a stored notice changes its meaning. A new field with a default does not count.
+#: Version of stored notices. Raise it when the meaning of one changes. A new field with a default
+#: is no such change.
 LOG_VERSION = 1
-#: The oldest that is read: that of two minor releases ago.
+#: The oldest readable version: that of two minor releases ago.
 LOG_OLDEST = 1
 LOG_CODEC: MessageCodec[Notice] = MessageCodec(
     (*HOST_NOTICES, *typing.get_args(ShellNotice)), version=LOG_VERSION, oldest=LOG_OLDEST

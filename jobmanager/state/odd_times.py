@@ -1,7 +1,7 @@
-"""Times of a source that cannot be meant: far ahead of the clock, or numbers of another unit.
+"""Finds implausible times in a source: far ahead of the clock, or numbers of another unit.
 
-One row of the year 2036 makes each later row of its partition late. So it is named as long as the
-job runs, before anybody wonders where rows are.
+One row with a time in the year 2036 makes every later row of its partition late. So a status
+reports such a time as long as the job runs, because it explains missing rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 _DAY_US = 86_400_000_000
 _YEAR_US = 31_556_952_000_000
-#: Clocks differ, and some events are planned ones.
+#: Times are reported from this distance ahead of the clock. Smaller distances are plausible:
+#: clocks differ, and some events are planned.
 AHEAD_US_MIN = _DAY_US
-#: Rows that are so late were not delayed: a time is wrong.
+#: Rows that are later than this were not delayed; their time, or an earlier one, is wrong.
 FAR_US = 30 * _DAY_US
 REMEDY = 'set max_ahead="1h" to treat such rows as bad rows'
 
 
 def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, Any]]:
-    """For each live source with such times: what about them, and what to do. Only JSON types."""
+    """Return a row per live source with implausible times: reason and advice. JSON types."""
     found: dict[str, dict[str, Any]] = {}
     for vertex in vertices:
         source = vertex.shape.source
@@ -42,7 +43,7 @@ def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, An
 
 
 def span(us: int) -> str:
-    """So long in words."""
+    """Return a duration in words."""
     for unit, unit_us in (("year", _YEAR_US), ("day", _DAY_US), ("hour", _DAY_US // 24)):
         if us >= unit_us or unit == "hour":
             count = max(1, us // unit_us)
@@ -53,7 +54,7 @@ def span(us: int) -> str:
 def _of_partition(
     source: SourceSpec, partition: int, max_vs: int, now_us: int
 ) -> tuple[str, str, str] | None:
-    """The kind, a sentence without its end, and what to do."""
+    """Return kind, reason (a sentence without full stop) and advice; None: times are plausible."""
     name = source.shown or source.path
     from rvertex.sources.events import iso
     from rvertex.sources.survey import unit_note

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def first_slots(index: int, replicas: int, hosts: int) -> list[int]:
-    """Where the instances of the vertex number ``index`` of a plan begin."""
+    """Return the first slots of the instances of a plan's vertex number ``index``."""
     return [(index + k) % hosts for k in range(replicas)]
 
 
 def slots_for_restart(job: JobState, vertex: VertexState, moved: dict[int, int]) -> list[int]:
-    """A slot for each replica of a vertex without instances: its homes, if they are open.
+    """Return a slot per replica of a vertex without instances: its homes, if they are open.
 
-    What was on a slot whose host has still to start goes to a spare host, all of it to the same
-    one. ``moved`` remembers that for one restart of several vertices.
+    If the host of a slot has not started yet, all vertices of that slot go to one idle host.
+    ``moved`` remembers that host per slot, for a restart of several vertices.
     """
     replicas = vertex.shape.recovery.replicas
     homes = [slot for slot in vertex.homes if job.hosts[slot].is_open]
@@ -39,7 +39,7 @@ def slots_for_restart(job: JobState, vertex: VertexState, moved: dict[int, int])
 
 
 def _spare(job: JobState, slot: int, homes: list[int], moved: dict[int, int]) -> int:
-    """The slot itself if its host is ready or no host is idle; else that of an idle host."""
+    """Return the slot if its host is ready or no host is idle; else the slot of an idle host."""
     if job.hosts[slot].state != "ready" and slot not in moved:
         taken, loads = {*homes, *moved.values()}, job.loads()
         ready = (h.slot for h in job.hosts if h.state == "ready" and h.is_open)
@@ -50,7 +50,7 @@ def _spare(job: JobState, slot: int, homes: list[int], moved: dict[int, int]) ->
 
 
 def free_slot(job: JobState, vertex: VertexState, *, ready_only: bool) -> int | None:
-    """The least loaded slot without an instance of this vertex; None if there is none."""
+    """Return the least loaded slot without an instance of this vertex; None if there is none."""
     taken = {i.slot for i in vertex.instances} | {j.slot for j in vertex.joins}
     free = [
         host.slot

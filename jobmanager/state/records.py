@@ -31,7 +31,7 @@ STORE_CALM_US = 30_000_000
 
 
 def count_recent(times: list[int], now_us: int, window_us: float) -> int:
-    """How many of these times are in the window that ends now; the others are forgotten."""
+    """Remove times before the window that ends now. Return the number of remaining ones."""
     times[:] = [at for at in times if now_us - at <= window_us]
     return len(times)
 
@@ -40,8 +40,8 @@ def count_recent(times: list[int], now_us: int, window_us: float) -> int:
 class HostState:
     """The host that holds a slot now.
 
-    ``generation`` counts the hosts that the slot has had under one job manager, of which
-    ``takeovers`` is the number.
+    ``generation``: number of earlier hosts of the slot under this job manager. ``takeovers``: the
+    number of this job manager.
     """
 
     slot: int
@@ -51,45 +51,45 @@ class HostState:
     address: str = ""
     machine: str = ""
     pid: int = 0
-    #: When it was ordered, then when it was last heard of; us UTC.
+    #: Time of its last message, at first of the order to start it; us UTC.
     heard_us: int = 0
-    #: When hosts of this slot were lost, us UTC, since one last reported progress.
+    #: Times of losses of this slot's hosts since the last progress of one of them, us UTC.
     losses: list[int] = field(default_factory=list)
-    #: The long poll of a vertex that it last reported; empty after a report of progress.
+    #: The vertex of its last reported long poll; empty after a report of progress.
     busy: str = ""
-    #: What it last reported of its memory.
+    #: Its last report of memory.
     memory: Memory | None = None
-    #: A user wants it empty; nothing new is placed on it.
+    #: Whether a user wants it empty. Then it gets no new instance.
     is_draining: bool = False
 
     @property
     def name(self) -> str:
-        """Unique for the life of the job: a takeover is durable before it orders a host."""
+        """The host's name. Unique in the job: a takeover is durable before it starts a host."""
         manager = f"{self.takeovers}." if self.takeovers else ""
         return f"h{self.slot}.{manager}{self.generation}"
 
     @property
     def former(self) -> str:
-        """The host that this one replaces; empty if it is the first of its job manager."""
+        """Name of the host that this one replaces; empty if it is its job manager's first."""
         if not self.generation:
             return ""
         return HostState(self.slot, self.generation - 1, self.takeovers).name
 
     def following(self) -> HostState:
-        """The one that takes its slot after its loss."""
+        """Return the host that takes the slot after the loss of this one."""
         next_ = HostState(self.slot, self.generation + 1, self.takeovers)
         next_.losses = self.losses.copy()
         return next_
 
     @staticmethod
     def slot_of(name: str) -> int:
-        """The slot in a host's name; -1 if it is no such name."""
+        """Return the slot in a host's name; -1 if the text is no such name."""
         slot = name[1:].partition(".")[0]
         return int(slot) if slot.isdecimal() else -1
 
     @property
     def condition(self) -> str:
-        """Its state as users see it."""
+        """Its state, as shown to users."""
         return "draining" if self.is_draining and self.state != "drained" else self.state
 
     @property
@@ -104,54 +104,54 @@ class InstanceState:
 
     epoch: int
     slot: int
-    #: Its number among the instances that take checkpoints one after the other.
+    #: Its number among the vertex's instances, which take their checkpoints in turn.
     checkpoint_slot: int
-    #: The checkpoint it began from, and the blobs that its next one may name without storing them.
+    #: The checkpoint that it started from, and the blobs that its next one may share.
     checkpoint: str
     parts: tuple[str, ...]
     consumed: tuple[int, ...]
     outputs: tuple[int, ...]
-    #: Per output stream: below this seq it has or keeps nothing in memory.
+    #: Per output stream a seq; the instance has no items below it in memory.
     released: dict[str, int]
     state: str = "waiting"
-    #: Name of the host it was ordered to.
+    #: Name of the host that was ordered to start it.
     host: str = ""
-    #: A twin: the instance that is retired when this one is level with it, and why.
+    #: If it is a twin: the epoch of the instance that it may replace, and the reason.
     replaces: int | None = None
     reason: str = ""
-    #: What a twin must have consumed to count as level; known from its first report on.
+    #: Input seqs that a twin must have consumed to count as caught up; set at its first report.
     goal: tuple[int, ...] = ()
-    #: When it was ordered; us UTC.
+    #: Time of the order to start it, us UTC.
     opened_us: int = 0
     is_level_reported: bool = False
     durable: tuple[int, ...] = ()
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
     tail_bytes: int = 0
-    #: Of a live source: its partitions; the reason it waits, besides rows; and the number of
-    #: partitions of the whole log, 0 if unknown.
+    #: Of a live source: the progress of its partitions; why it waits, other than for rows; and the
+    #: number of partitions of the whole log, 0 if unknown.
     logs: tuple[LogProgress, ...] = ()
     waiting: str = ""
     log_partitions: int = 0
-    #: What holds its time back.
+    #: Operators that hold its event time back.
     holds: tuple[Hold, ...] = ()
     timing: Timing = field(default_factory=Timing)
     is_blocked: bool = False
-    #: What its calls of the outside have done.
+    #: Counts of its calls to outside services.
     calls: tuple[CallCounts, ...] = ()
 
     @property
     def position(self) -> tuple[int, ...]:
-        """How far it is, in all its sequence numbers."""
+        """All its sequence numbers: consumed inputs, then outputs."""
         return (*self.consumed, *self.outputs)
 
     def reached(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-        """It came at least this far."""
+        """Note that the instance has reached at least these seqs."""
         self.consumed = tuple(map(max, inputs, self.consumed))
         self.outputs = tuple(map(max, outputs, self.outputs))
 
     def advance(self, report: VertexProgress) -> None:
-        """Take over a report, perhaps replayed after notices that it preceded."""
+        """Apply a report. It may be older than notices that were handled before."""
         self.reached(report.inputs, report.outputs)
         self.durable, self.cti, self.max_vs = report.durable, report.cti, report.max_vs
         self.tail_bytes = report.tail_bytes
@@ -163,64 +163,64 @@ class InstanceState:
 
 @dataclass(slots=True)
 class Join:
-    """An instance that is to start on ``slot`` from a checkpoint that a live one is asked for."""
+    """A planned instance: it starts on ``slot`` from a checkpoint requested from a live one."""
 
     slot: int
-    #: The instance it is a twin of, if it is one, and why.
+    #: If it will be a twin: the epoch of the instance that it may replace, and the reason.
     replaces: int | None = None
     reason: str = ""
-    #: Whose checkpoint it waits for (None: not asked yet) and since when, us UTC.
+    #: Epoch of the instance whose checkpoint was requested (None: not yet), and when, us UTC.
     source: int | None = None
     asked_us: int = 0
-    #: What the source had consumed when it was asked; its checkpoint is at or past it.
+    #: Input seqs that this instance had consumed at the request. Its checkpoint is not before them.
     frozen: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class VertexState:
-    """The instances of a vertex, and what outlives them."""
+    """The instances of a vertex, and the facts that stay when instances end."""
 
     shape: VertexShape
-    #: Slots on which it restarts if it can.
+    #: Preferred slots for a restart.
     homes: list[int] = field(default_factory=list)
     #: The first is the primary.
     instances: list[InstanceState] = field(default_factory=list)
     joins: list[Join] = field(default_factory=list)
-    #: No instance of it was ever opened.
+    #: Whether no instance of it was ever opened.
     is_new: bool = True
     is_finished: bool = False
     #: The instance that finished first, and the digests of its outputs.
     finisher: int = 0
     digests: tuple[bytes, ...] = ()
-    #: How many items each output has; known once it has finished.
+    #: Number of items of each output; known once the vertex has finished.
     ends: tuple[int, ...] = ()
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
-    #: Those of the furthest instance, or of the one that finished.
+    #: Counts of the furthest instance, or of the finished one.
     counts: Counts = field(default_factory=Counts)
     restarts: int = 0
-    #: When it was restarted, us UTC, since it last got further than ever before.
+    #: Times of restarts since the vertex last exceeded its furthest position, us UTC.
     fruitless_restarts: list[int] = field(default_factory=list)
-    #: Since when a store fails it, us UTC (None: the store works), the number of failures, the time
-    #: of the last one, and its durable outputs at that time.
+    #: Failures of a store: the time of the first, us UTC (None: the store works), their number, the
+    #: time of the last, and the vertex's durable outputs at that time.
     store_failing_us: int | None = None
     store_failures: int = 0
     store_failed_us: int = 0
     store_durable: tuple[int, ...] = ()
-    #: Operating errors of newcomers since one of them last got further than its checkpoint.
+    #: Number of operating errors of newcomers since one of them last passed its checkpoint.
     join_failures: int = 0
     #: The furthest position of any instance, and the ends of durable outputs.
     best: tuple[int, ...] = ()
     durable: tuple[int, ...] = ()
-    #: Nothing is started before this time (us UTC), or the notice that says that it has come.
+    #: No instance starts before this time (us UTC), or before the notice ``RestartDue``.
     due_us: int | None = None
-    #: Of all that its last checkpoint consists of.
+    #: Size of its last checkpoint with all parts, bytes.
     state_bytes: int = 0
     #: All blobs of its checkpoints that were announced and not deleted.
     parts: dict[str, None] = field(default_factory=dict)
 
     def widen(self, shape: VertexShape) -> None:
-        """It reads more live logs from now on: of the new ones nobody has read anything."""
+        """Let the vertex read more log partitions. Its positions get zeros for the new ones."""
         had, count = self.shape.input_count, shape.log_partitions
         self.shape = shape
         for instance in self.instances:
@@ -229,13 +229,13 @@ class VertexState:
             self.best = (*padded(self.best[:had], count), *self.best[had:])
 
     def replaced(self) -> list[int]:
-        """The instances that have, or are to have, a twin."""
+        """Epochs of the instances that have, or will have, a twin."""
         mine = [i.replaces for i in self.instances] + [j.replaces for j in self.joins]
         return [epoch for epoch in mine if epoch is not None]
 
     @property
     def leader(self) -> InstanceState | None:
-        """The instance that is furthest; the first of equals."""
+        """The furthest instance; ties return the first."""
         return max(self.instances, key=lambda i: sum(i.position), default=None)
 
     @property
@@ -247,7 +247,7 @@ class VertexState:
         return next((s for s in ("running", "starting") if s in states), "waiting")
 
     def advance(self, instance: InstanceState, report: VertexProgress) -> bool:
-        """Take over a report; whether the vertex got further than any instance before."""
+        """Apply a report. Return whether the vertex exceeded its furthest position."""
         instance.advance(report)
         if instance is self.leader and not self.is_finished:
             self.cti, self.max_vs, self.counts = report.cti, report.max_vs, report.counts
@@ -260,24 +260,24 @@ class VertexState:
         return False
 
     def store_failed(self, now_us: int) -> None:
-        """A store failed its only instance."""
+        """Note a failure of a store that ended the vertex's only instance."""
         if self.store_failing_us is None:
             self.store_failing_us = now_us
         self.store_failures, self.store_failed_us = self.store_failures + 1, now_us
         self.store_durable = self.durable
 
     def store_answers(self, now_us: int) -> None:
-        """The vertex got further: if only in memory, the disk may still be full."""
+        """Note progress of the vertex. If it is only in memory, the store may still fail."""
         is_calm = now_us - self.store_failed_us >= STORE_CALM_US
         if is_calm or sum(self.durable) > sum(self.store_durable):
             self.store_took()
 
     def store_took(self) -> None:
-        """The store took something: it does not fail any more."""
+        """Note a successful write, so the store works again."""
         self.store_failing_us, self.store_failures = None, 0
 
     def finish(self, instance: InstanceState, notice: VertexFinished) -> None:
-        """One of its instances came to the end, and so did the vertex."""
+        """Note that an instance has finished, and so the vertex has."""
         instance.state = "finished"
         instance.consumed, instance.outputs = notice.inputs, notice.outputs
         instance.durable, instance.cti = notice.outputs, INF_TIME
@@ -286,7 +286,7 @@ class VertexState:
             self.record_end(notice)
 
     def record_end(self, notice: VertexFinished) -> None:
-        """The vertex came to its end: nobody joins it any more."""
+        """Note the end of the vertex, and drop planned joins."""
         self.is_finished, self.finisher, self.due_us = True, notice.epoch, None
         self.joins.clear()
         self.is_new = False

@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 
 class JobView(Protocol):
-    """What recovery asks about the running job."""
+    """The facts about the running job that recovery needs."""
 
     def consumed(self, vertex: str) -> tuple[int, ...]:
-        """Input seqs that all its instances have consumed, as last reported."""
+        """Return the input seqs that all instances of a vertex have consumed, as last reported."""
 
     @property
     def collected(self) -> Mapping[str, int]:
-        """Below these seqs streams may be gone; by its own name, what a vertex wrote down."""
+        """Per stream a seq; items below it may be deleted. Per vertex the same for its journal."""
 
     @property
     def lost(self) -> Mapping[str, int]:
-        """Of these durable streams everything from a seq on must be written again."""
+        """Per damaged durable stream, the seq from which items must be written again."""
 
     def is_serving(self, vertex: str) -> bool:
-        """Whether any instance on a live host can serve its streams' memory."""
+        """Whether an instance on a live host can serve the vertex's streams from memory."""
 
     def is_retired(self, vertex: str) -> bool:
-        """Whether it has finished and all its outputs are durable or needed by no one."""
+        """Whether the vertex has finished and all its outputs are durable or not needed."""
 
     def released(self, stream: str) -> int:
         """Below this seq no instance of its writer, which is serving, has the stream in memory."""
@@ -51,19 +51,20 @@ def plan_restarts(
     job: JobView,
     may_begin_anew: Callable[[str], bool] = lambda vertex: False,
 ) -> dict[str, CheckpointRef]:
-    """The checkpoint from which each vertex that must restart does so, upstream first.
+    """Return the vertices that must restart, with their checkpoints, upstream first.
 
-    ``may_begin_anew``: whether a vertex without a usable one may start from the initial snapshot.
+    ``may_begin_anew``: whether a vertex without a usable checkpoint may start from the initial
+    snapshot.
 
     Raises:
-        NoCheckpointError: one that is needed turned out to be corrupt or gone before, or what it
-            would read is gone: of a job that has finished, ``gc`` leaves its answer alone.
+        NoCheckpointError: a necessary checkpoint was found corrupt or missing, or its inputs are
+            deleted. ``gc`` deletes them in a finished job, of which it keeps only the result.
     """
     chosen: dict[str, CheckpointRef] = {}
     waiting = set(lost)
-    # Readers before writers: what a writer must provide follows from where its readers restart.
+    # Readers before writers: the items that a writer must provide depend on its readers' restarts.
     todo = deque(v for v in reversed(topology.vertices) if v in waiting)
-    while todo:  # ends: a vertex is chosen anew only with a strictly older checkpoint
+    while todo:  # ends: a vertex is chosen again only with a strictly older checkpoint
         vertex = topology.vertices[todo.popleft()]
         waiting.discard(vertex.id)
         limits = [_needed(stream, chosen, job) for stream in vertex.outputs]
@@ -94,9 +95,9 @@ def _check_readable(vertex: VertexShape, ref: CheckpointRef, job: JobView) -> No
 
 
 def _needed(stream: StreamShape, chosen: dict[str, CheckpointRef], job: JobView) -> int | None:
-    """Least seq of an output that must be written again; None where nothing binds.
+    """Return the smallest seq of an output that must be written again; None: no item must.
 
-    Of a volatile one, what its reader will ask for.
+    For a volatile stream it is the seq from which its reader will read.
     """
     if stream.is_durable:
         return job.lost.get(stream.id)

@@ -1,4 +1,4 @@
-"""What happened to a job, a sentence for each notice of its log. Pure."""
+"""Describes the history of a job: one sentence per notice of its log. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def sentence(notice: Notice) -> str:
-    """The sentence of a notice; empty for one that only keeps the books."""
+    """Return the sentence for a notice; empty for internal bookkeeping."""
     return _of_vertices(notice) or _of_the_job(notice)
 
 

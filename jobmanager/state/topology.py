@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnd:
-    """A stream from the side of one vertex: its number among that vertex's inputs or outputs."""
+    """One end of a stream: a vertex, and the stream's index among its inputs or outputs."""
 
     vertex: str
     index: int
@@ -27,7 +27,7 @@ class StreamEnd:
 class StreamShape:
     """A stream: its writer, its reader (None: a sink) and whether it is ever durable.
 
-    ``is_side``: a side output, which is no part of the answer.
+    ``is_side``: whether it is a side output, which is not part of the result.
     """
 
     id: str
@@ -49,17 +49,18 @@ class VertexShape:
     inputs: tuple[StreamShape, ...]
     outputs: tuple[StreamShape, ...]
     recovery: Recovery
-    #: Of two instances one cannot go on: they write down what is no function of their input.
+    #: Whether it can have only one instance at a time, because its journal records decisions that
+    #: do not follow from its input.
     is_exclusive: bool = False
-    #: What it reads, if it is a source.
+    #: The source that it reads, if it is a source vertex.
     source: SourceSpec | None = None
-    #: Of live logs, how many it reads; and which of them were added after the job was planned.
+    #: Number of log partitions that it reads, and those added after the job was planned.
     log_partitions: int = 0
     added: tuple[int, ...] = ()
 
     @property
     def input_count(self) -> int:
-        """How many sequence numbers its snapshots have on the input side."""
+        """Number of sequence numbers on the input side of its snapshots."""
         if self.is_live:
             return 2 * self.log_partitions  # a position and a number of entries
         return 1 if self.is_source else len(self.inputs)
@@ -110,7 +111,7 @@ class Topology:
             )
 
     def with_added(self, vertex: str, partitions: tuple[int, ...]) -> Topology:
-        """The same vertices, of which one reads exactly these added partitions of its live log."""
+        """Return a topology in which one vertex reads exactly these added partitions."""
         old = self.vertices[vertex]
         assert old.is_live, vertex
         count = old.log_partitions - len(old.added) + len(partitions)
@@ -120,7 +121,7 @@ class Topology:
         return found
 
     def writer(self, stream: str) -> str:
-        """The vertex that writes ``stream``."""
+        """Return the vertex that writes ``stream``."""
         return self.streams[stream].writer.vertex
 
 

@@ -2,12 +2,14 @@
 
 Invariants: (1) the checkpoints of a vertex are totally ordered: of two, one precedes the other (two
 incomparable ones prove that the vertex is not deterministic); (2) the list is never empty: the
-initial snapshot, all zeros and no file, stays until a later one makes it obsolete; (3) of two, the
-later one reads from at or after the earlier one. Two instances of a replayed vertex may break (3),
-as each rebuilds its state from a different place; then the tracker refuses the one that is
-announced second (ADR 22). A job manager and a successor that replays its log refuse the same
-checkpoints, though the successor's list may begin later: it is a suffix of the first one's. Source:
-StreamScope NSDI'16, "implementing rStream" (tracking) and "garbage collection".
+initial snapshot, all zeros and no file, stays until a later one makes it obsolete; (3) a later
+checkpoint never reads from before the reads of an earlier one.
+
+Two instances of a replayed vertex may break (3), because each rebuilds its state from a different
+position. Then the tracker rejects the checkpoint that is announced second (ADR 22). A job manager
+and a successor that replays its log reject the same checkpoints, although the successor's list may
+be a suffix of its predecessor's. Source: StreamScope NSDI'16, "implementing rStream" (tracking) and
+"garbage collection".
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
-    """A checkpoint by name and sequence numbers; an empty name is the initial snapshot.
+    """A checkpoint: its name and sequence numbers. An empty name is the initial snapshot.
 
-    ``reads``: input seqs from which a restart reads. ``parts``: the blobs that it names.
+    ``inputs`` and ``outputs``: the vertex's seqs at the checkpoint. ``reads``: the input seqs from
+    which a restart reads. ``parts``: names of the blobs that belong to it.
     """
 
     name: str
@@ -43,12 +46,12 @@ class CheckpointRef:
 
     @classmethod
     def announced(cls, notice: CheckpointTaken) -> CheckpointRef:
-        """The checkpoint that an instance has announced."""
+        """Return the checkpoint that an instance has announced."""
         n = notice
         return cls(n.name, n.inputs, n.outputs, n.reads, n.parts, n.taken_us)
 
     def padded(self, log_partitions: int) -> CheckpointRef:
-        """The checkpoint of a vertex that reads so many live logs by now: of new ones nothing."""
+        """Return the checkpoint with zeros for log partitions that the vertex got later."""
         inputs, reads = padded(self.inputs, log_partitions), padded(self.reads, log_partitions)
         return replace(self, inputs=inputs, reads=reads)
 
@@ -59,9 +62,10 @@ class CheckpointRef:
 
 
 def padded(inputs: tuple[int, ...], log_partitions: int) -> tuple[int, ...]:
-    """Input seqs of a vertex that reads so many live logs by now: of new ones it has read nothing.
+    """Return input seqs of a vertex with zeros for log partitions that it got later.
 
-    They are a position of each log, then a number of entries of each.
+    The seqs are a position per log partition, then a number of journal entries per partition.
+    ``log_partitions``: the present number of partitions.
     """
     had = len(inputs) // 2
     more = (0,) * (log_partitions - had)
@@ -72,7 +76,8 @@ class SnapshotTracker:
     """The usable checkpoints of every vertex, oldest first."""
 
     def __init__(self, topology: Topology) -> None:
-        #: They read several logs, each instance in turns of its own.
+        #: Log partitions per vertex with a live source. Instances of such a vertex read their
+        #: partitions in different orders, so their checkpoints may be incomparable.
         self._live = {v.id: v.log_partitions for v in topology.vertices.values() if v.is_live}
         self._refs: dict[str, list[CheckpointRef]] = {
             v.id: [CheckpointRef("", zeros, (0,) * len(v.outputs), zeros)]
@@ -81,23 +86,23 @@ class SnapshotTracker:
         }
 
     def refs(self, vertex: str) -> Sequence[CheckpointRef]:
-        """Oldest first."""
+        """Return the checkpoints of a vertex, oldest first."""
         return self._refs[vertex]
 
     def newest(self, vertex: str) -> CheckpointRef:
-        """The last one."""
+        """Return the newest checkpoint of a vertex."""
         return self._refs[vertex][-1]
 
     def add(self, vertex: str, ref: CheckpointRef) -> bool:
-        """Put a checkpoint at its place in the order; whether it is kept.
+        """Insert a checkpoint at its place in the order. Return whether it was kept.
 
-        It is not if it precedes the oldest, which no restart reaches behind, or if what it reads
-        does not lie between what its neighbours read: the inputs before may be gone. Nor is one of
-        a vertex of live logs that has read more of one partition and less of another than a
-        predecessor had: its outputs are a prefix all the same (ADR 32).
+        It is rejected in three cases. It precedes the oldest checkpoint, so no restart needs it. Or
+        its reads are not between those of its neighbours, so its inputs may be deleted. Or the
+        vertex reads live logs, and compared with another checkpoint it has read more of one
+        partition and less of another; that is no error, because its outputs agree (ADR 32).
 
         Raises:
-            NotDeterministicError: it is incomparable with another one.
+            NotDeterministicError: the checkpoint is incomparable with another one.
         """
         refs, ref = self._refs[vertex], self._of_now(vertex, ref)
         for other in refs:
@@ -116,9 +121,9 @@ class SnapshotTracker:
     def usable(
         self, vertex: str, limits: Sequence[int | None], consumed: Sequence[int] | None = None
     ) -> CheckpointRef | None:
-        """The newest checkpoint with every output seq at or below its limit (None: no limit).
+        """Return the newest checkpoint whose output seqs are all at or below ``limits``.
 
-        With ``consumed``: and that reads from at or below those.
+        A limit of None is no limit. With ``consumed``, its reads must be at or below those too.
         """
         for ref in reversed(self._refs[vertex]):
             rows = zip(ref.outputs, limits, strict=True)
@@ -131,7 +136,10 @@ class SnapshotTracker:
     def held(
         self, vertex: str, needed: CheckpointRef, *, before_us: int | None, names: Sequence[str]
     ) -> CheckpointRef:
-        """The oldest of: ``needed``, those of these names, the newest before a time (None: now)."""
+        """Return the oldest of ``needed``, the named ones, and the newest before ``before_us``.
+
+        ``before_us``: us UTC; None: no checkpoint is kept for its age.
+        """
         refs = self._refs[vertex]
         at = [refs.index(needed), *(k for k, ref in enumerate(refs) if ref.name in names)]
         if before_us is not None:
@@ -139,12 +147,12 @@ class SnapshotTracker:
         return refs[min(at)]
 
     def discard(self, vertex: str, name: str, *, may_begin_anew: bool = False) -> None:
-        """Forget a checkpoint that turned out to be corrupt or gone.
+        """Forget a checkpoint that was found corrupt or missing.
 
-        ``may_begin_anew``: the initial snapshot takes its place if it was the only one.
+        ``may_begin_anew``: whether the initial snapshot replaces it if it was the only one.
 
         Raises:
-            NoCheckpointError: it was the only one.
+            NoCheckpointError: it was the only one, and the initial snapshot must not replace it.
         """
         left = [r for r in self._refs[vertex] if r.name != name or not r.name]
         if not left and may_begin_anew:
@@ -154,9 +162,9 @@ class SnapshotTracker:
         self._refs[vertex] = left
 
     def discard_beyond(self, vertex: str, index: int, seq: int) -> bool:
-        """Forget what rests on an output's items from ``seq`` on, which are lost; whether any did.
+        """Forget checkpoints that include lost items: those of an output from ``seq`` on.
 
-        The initial snapshot takes the place of all others.
+        Return whether there were any. If none remains, the initial snapshot replaces them.
         """
         refs = self._refs[vertex]
         left = [r for r in refs if r.outputs[index] <= seq]
@@ -164,42 +172,42 @@ class SnapshotTracker:
         return len(left) < len(refs)
 
     def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
-        """These are known, and no others."""
+        """Replace the checkpoints of a vertex by these."""
         assert refs, vertex
         self._refs[vertex] = [self._of_now(vertex, ref) for ref in refs]
 
     def _of_now(self, vertex: str, ref: CheckpointRef) -> CheckpointRef:
-        """The checkpoint as it is with the logs that the vertex reads now."""
+        """Return the checkpoint, padded to the log partitions that the vertex reads now."""
         logs = self._live.get(vertex, 0)
         return ref.padded(logs) if len(ref.inputs) < 2 * logs else ref
 
     def widen(self, vertex: str, log_partitions: int) -> None:
-        """A vertex reads so many live logs from now on, also from checkpoints that it has."""
+        """Set the number of log partitions of a vertex, and pad its checkpoints to it."""
         self._live[vertex] = log_partitions
         self.restore(vertex, self._refs[vertex])
 
     def begin_anew(self, vertex: str) -> CheckpointRef:
-        """The initial snapshot stands before all others again."""
+        """Insert the initial snapshot before all checkpoints again, and return it."""
         ref = self.initial(vertex)
         if ref not in self._refs[vertex]:
             self._refs[vertex].insert(0, ref)
         return ref
 
     def initial(self, vertex: str) -> CheckpointRef:
-        """The initial snapshot: nothing consumed, nothing written."""
+        """Return the initial snapshot: no item consumed, none written."""
         one = self._refs[vertex][0]
         zeros = (0,) * len(one.inputs)
         return CheckpointRef("", zeros, (0,) * len(one.outputs), zeros)
 
     def drop_before(self, vertex: str, keep: CheckpointRef) -> list[CheckpointRef]:
-        """Forget all that come before ``keep``; gives those with a file."""
+        """Forget all checkpoints before ``keep``. Return those that have a file."""
         refs = self._refs[vertex]
         at = refs.index(keep)
         self._refs[vertex] = refs[at:]
         return [r for r in refs[:at] if r.name]
 
     def forget(self, vertex: str) -> None:
-        """A vertex that never restarts needs none; what it would begin from stands for that."""
+        """Forget all checkpoints of a vertex that never restarts. The initial one stays."""
         self._refs[vertex] = [self.initial(vertex)]
 
     def check(self) -> None:
@@ -212,9 +220,9 @@ class SnapshotTracker:
 
 
 def _reads_no_later(one: CheckpointRef, other: CheckpointRef) -> bool:
-    """Whether a restart from ``one`` reads, on every input, from at or before where the other does.
+    """Whether ``one`` reads every input from at or before the reads of ``other``.
 
-    Transitive, so neighbours stand for all.
+    The relation is transitive, so checking neighbours is enough.
     """
     return all(map(operator.le, one.reads, other.reads))
 

@@ -32,7 +32,7 @@ _OUTPUT = "output"
 
 
 def export(root: JobRoot, name: str, uri: str) -> str:
-    """Export the savepoint ``name`` to the folder ``uri``. Return the new job's name.
+    """Export the savepoint ``name`` to the folder ``uri``. Return the savepoint's name.
 
     Raises:
         NoSavepointError: there is no savepoint of that name.
