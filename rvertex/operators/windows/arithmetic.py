@@ -1,11 +1,12 @@
 """Arithmetic of hopping windows: window k is ``[kH, kH + S)``, for all integers k.
 
-Windows that reach beyond the time axis ``[MIN_TIME, INF_TIME]`` do not exist. All results are int64
-and no intermediate value overflows, whatever the times, sizes and steps.
+S is the size and H the step (``every``). Windows that reach beyond the time axis ``[MIN_TIME,
+INF_TIME]`` do not exist. All results are int64, and no intermediate value overflows for any times,
+sizes and steps.
 
 Invariants: (1) an event ``[vs, ve)`` is in exactly the windows ``first_window(vs)`` to
-``last_window(ve)``, which may be none where ``H > S``; (2) ``earliest_open(t)`` is the start of the
-first window with an end after ``t``: the CTI that a window aggregate owes for ``CTI(t)``.
+``last_window(ve)``; with ``H > S`` that may be none; (2) ``earliest_open(t)`` is the start of the
+first window with an end after ``t``, which is the CTI that a window aggregate emits for ``CTI(t)``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.errors import InvalidWindowError
 
-#: With at least so many rows for each quotient, searching is faster than dividing.
+#: From this number of rows per quotient on, a binary search is faster than a division.
 _ROWS_PER_QUOTIENT = 16
 
 
@@ -36,7 +37,7 @@ class Windows:
 
     @property
     def pane(self) -> Windows:
-        """The tumbling windows of which every window is made: ``gcd(size, every)`` long."""
+        """The tumbling windows that every window consists of, ``gcd(size, every)`` long."""
         unit = math.gcd(self.size, self.every)
         return Windows(unit, unit)
 
@@ -88,7 +89,7 @@ class Windows:
         return inside
 
     def open_at(self, time: int) -> int:
-        """First window that is open once nothing before ``time`` can come any more."""
+        """The first window that is still open if no row before ``time`` can follow."""
         return int(self.first_window(np.array([time], np.int64))[0])
 
     def start(self, window: np.ndarray) -> np.ndarray:
@@ -107,7 +108,7 @@ class Windows:
 def floor_divided(times: np.ndarray, unit: int) -> np.ndarray:
     """``times // unit`` of non-decreasing times int64[n].
 
-    Where many rows share a quotient, its bounds are searched for: a division per row costs more.
+    If many rows share a quotient, its bounds are searched, since a division per row is slower.
     """
     if len(times) == 0:
         return times

@@ -1,11 +1,12 @@
-"""Windows that an event is in exactly one of: the operator below sessions and count windows.
+"""The base of session and count windows: each event is in exactly one window.
 
-An *assigner* says in which window each event is and when windows end; rows wait here, sorted by
-window, until the window log releases theirs. Windows are aggregated from their rows in one pass.
+An *assigner* determines the window of each event and when windows end. Rows are buffered here,
+sorted by window, until the window log releases their window. Then each window is aggregated in one
+pass.
 
-Invariants: (1) results come by (window start, keys ascending, nulls last); (2) a row is pushed once
-and taken once, so a step costs time in its rows and those of the windows that it releases,
-amortised (a logarithmic factor if windows overlap); (3) windows without an end are dropped.
+Invariants: (1) results come by (window start, keys ascending, nulls last); (2) each row is buffered
+once and taken once. So a step takes amortised time in its rows and those of the windows that it
+releases (a logarithmic factor more if windows overlap); (3) windows that never end are dropped.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class WindowAssigner(Protocol):
-    """Gives events their windows; keeps what it must know by key code."""
+    """Assigns events to windows; stores its state by key code."""
 
     def assign(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> np.ndarray:
-        """The window of each event, int64[n]; new windows and new ends are put into ``log``.
+        """Return the window of each event, int64[n]; add new windows and ends to ``log``.
 
-        Events come by ``vs``; ``codes`` are their keys, all below ``keys``.
+        Events are sorted by ``vs``; ``codes`` are their keys, all below ``keys``.
         """
 
     def needed(self, promise: int) -> np.ndarray:
@@ -54,7 +55,7 @@ class WindowAssigner(Protocol):
 
 
 class WindowResults:
-    """Makes result rows of the rows of released windows."""
+    """Builds result rows from the rows of released windows."""
 
     def __init__(
         self,
@@ -67,14 +68,14 @@ class WindowResults:
         self._finish = finish
 
     def batch(self, rows: Rows, starts: np.ndarray, ends: np.ndarray) -> pa.RecordBatch:
-        """One row per window; ``rows.codes`` number the windows, each has a row."""
+        """One result row per window; ``rows.codes`` number the windows, each of which has a row."""
         order, keys, lanes = numbered_groups(self._grouping, rows, starts)
         times = [pa.array(starts[order]), pa.array(ends[order])]
         return pa.RecordBatch.from_arrays([*times, *keys, *self._finish(lanes)], schema=self.schema)
 
 
 class SingleWindow:
-    """Aggregates events by the windows that ``assigner`` puts them into."""
+    """Aggregates events by the window to which ``assigner`` assigns them."""
 
     def __init__(
         self,
@@ -90,11 +91,11 @@ class SingleWindow:
         self._results = WindowResults(grouping, output_schema, finish)
         self._keys = KeyTable(grouping.types)
         self._log = WindowLog()
-        #: Events with the number of their window in ``_vs``.
+        #: Buffered events, with the number of their window in ``_vs``.
         self._rows = SortedRuns(input_schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Put the events into windows and emit what they, or the CTIs, release."""
+        """Assign the events to windows, and emit the windows that events or CTIs release."""
         (run,) = ports
         if run.is_empty:
             return Run(empty_batch(self._results.schema), run.ctis)
@@ -118,7 +119,7 @@ class SingleWindow:
         return OperatorState(header, tables | {"assigner": self._assigner.save()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the windows of ``state``."""
+        """Restore ``state``."""
         self._keys.restore(state.tables)
         self._assigner.restore(state.tables["assigner"])
         self._log.restore(state.header, state.tables)

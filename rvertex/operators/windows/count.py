@@ -1,8 +1,8 @@
-"""Count windows: every n events of a key, in sequence order.
+"""Count windows: every n events of a key, in row order.
 
-**Rule.** Events of a key are numbered from 0 in sequence order; window k holds the events ``[k * n,
-(k + 1) * n)``. Its lifetime is from the start of its first event to just after the start of its
-last, ``[vs of the first, vs of the last + 1)``. A window that is never full gives no row.
+**Rule.** The events of a key are numbered from 0 in row order; window k has the events ``[k * n, (k
++ 1) * n)``. Its lifetime is from the start of its first event to 1 us after the start of its last:
+``[vs of the first, vs of the last + 1)``. A window that is never full yields no row.
 
 Worked, ``n = 2``, one key:
 
@@ -13,9 +13,10 @@ Worked, ``n = 2``, one key:
     [ 7, 8)    [ 3, 8)   full
     [ 8, 9)    never full
 
-A window is released by a promise of its end, after all that start before it: ``CTI(t)`` becomes the
-start of the earliest window of any key that events before t leave unfilled, or t. So a key that
-goes silent within a window holds back what starts later until the stream ends.
+A window is released once no row before its end can follow, and all windows that start before it
+have been released. ``CTI(t)`` (a watermark) becomes the start of the earliest window, of any key,
+that events before t leave unfilled, or t if there is none. So a key that gets no more events within
+a window holds back all later windows until the stream ends.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ class CountWindowAggregate:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: the place of an event in its window is counted from the first of all."""
+        """None: the position of an event in its window depends on all earlier events."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: its events may lie any time apart."""
+        """None: the events of a window may be any time apart."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -75,7 +76,7 @@ class CountWindowAggregate:
 
 
 class _Counts:
-    """By key: number of its last window and how many events that has, fewer than ``count``."""
+    """By key: the number of its last window, and its events so far, fewer than ``count``."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -92,7 +93,7 @@ class _Counts:
         heads = heads_of(key)
         place = filled[key] + np.arange(len(key)) - group_start(heads)
         begins = place % self._count == 0
-        # Numbers go by place in the sequence, so by start.
+        # Windows are numbered in row order, hence by start.
         at = np.flatnonzero(begins)
         at = at[np.argsort(order[at])]
         of_row = np.where(heads, window[key], -1)

@@ -1,11 +1,11 @@
-"""Of events with equal lifetimes, those with the greatest (or least) value of a column.
+"""Among events with equal lifetimes, keeps those with the greatest (or smallest) value of a column.
 
-Ties are all kept, events whose value is null are not. The planner puts it before a join with the
-greatest value of a window (``planner/optimizer/rules/keep_extremes.py``).
+All ties are kept; events with a null value are dropped. The planner inserts it before a join with
+the greatest value of a window (``planner/optimizer/rules/keep_extremes.py``).
 
-Invariants: (1) events at the frontier wait, as others may start with them; (2) order, lifetimes,
-payload and CTIs pass as they are. Only neighbours are compared: where events that start together
-end at different times, more may be kept than must be.
+Invariants: (1) events at the frontier are buffered, as more may start at the same time; (2) order,
+lifetimes, payload and CTIs (watermarks) are unchanged. Only neighbours are compared. So if events
+that start together end at different times, more events may be kept than necessary.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Extremes(RowByRow):
-    """Keeps the events of extreme ``column``, a column of integers."""
+    """Keeps the events with the extreme value of ``column``, which has integers."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -62,18 +62,18 @@ class _Extremes:
         self._settled = SettledRows([event_schema(payload)])
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Keep what is extreme among the events that no other can join any more."""
+        """Emit the extreme events of all lifetimes that no further event can have."""
         (run,) = ports
         (events,) = self._settled.take(ports)
         return Run(self._extreme(events), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The events that wait, by reference."""
+        """The buffered events, by reference."""
         (waiting,) = self._settled.tables()
         return OperatorState({"frontier": self._settled.frontier}, {"waiting": waiting})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the events of ``state`` waiting."""
+        """Restore the buffered events of ``state``."""
         self._settled.load(state.header["frontier"], [state.tables["waiting"]])
 
     def _extreme(self, events: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,13 +1,13 @@
-"""Aggregation by window when the window closes, over the rows that are in it.
+"""Aggregation by window at the window's end, over all rows of the window.
 
-Used where a row may be in many windows: interval events, and panes that become hopping windows.
-Rows wait until the last of their windows is closed; a closing window gathers its rows in sequence
-order. Windows that close together are aggregated in one pass; those that can slide
-(:mod:`rvertex.operators.windows.sliding`) do where that costs less.
+It is used if a row may be in many windows: for interval events, and for panes that form hopping
+windows. Rows are buffered until the last of their windows closes. A closing window gathers its rows
+in row order. Windows that close together are aggregated in one pass, or by sliding
+(:mod:`rvertex.operators.windows.sliding`) if that is possible and faster.
 
-Invariants: (1) windows below ``_open`` are emitted and closed, rows that are in no other are gone;
-(2) no pair (row, window) is looked at twice, so time is at most rows x windows, and a step that
-closes nothing costs time in its new rows; (3) rows come out by (window, key), the window as
+Invariants: (1) windows below ``_open`` have been emitted, and rows in no other window are dropped;
+(2) no pair (row, window) is processed twice. So the time is at most rows x windows, and a step that
+closes no window takes time in its new rows; (3) results come by (window, key), with the window as
 lifetime.
 """
 
@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 WINDOWS_PER_EVENT_MAX = 1_000_000
-#: Pairs (row, window) aggregated in one pass; more windows are closed in parts.
+#: Most pairs (row, window) aggregated in one pass; above it windows are closed in parts.
 _PAIRS_MAX = 1 << 22
-#: So many rows are worth a look whether they are all in one window.
+#: From this number of rows on, it pays to check whether all are in one window.
 _MANY_ROWS = 1 << 12
 
 
 class FixedWindowAssigner(Protocol):
-    """Which windows a row is in, and when they close."""
+    """Determines the windows of a row, and when they close."""
 
     @property
     def windows(self) -> Windows:
         """The windows."""
 
     def spans(self, events: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-        """First and last window of each row, int64[n]; none where last < first."""
+        """First and last window of each row, int64[n]; no window if last < first."""
 
     def bounds(self, vs: np.ndarray, ve: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of lifetimes int64[n], however many windows they reach over."""
+        """As :meth:`spans`, for lifetimes int64[n] that may span any number of windows."""
 
     def open_at(self, time: int) -> int:
-        """First window that may still get rows when none before ``time`` can come."""
+        """The first window that may still get rows if no row before ``time`` can follow."""
 
     def output_ctis(self, ctis: np.ndarray) -> np.ndarray:
-        """The CTIs that follow from ``ctis``, non-decreasing."""
+        """The output CTI (watermark) for each of ``ctis``, non-decreasing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class ByOverlap:
 
 @dataclass(frozen=True, slots=True)
 class ByStart:
-    """A row's lifetime is its window: rows made by another phase. They come by window start."""
+    """A row's lifetime is its window: rows of a first phase, sorted by window start."""
 
     windows: Windows
 
@@ -112,7 +112,7 @@ class ByStart:
 
 
 class WindowGather:
-    """Aggregates rows by window and key. ``finish`` makes payload columns of the lane columns."""
+    """Aggregates rows by window and key. ``finish`` computes payload columns from lane columns."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class WindowGather:
         self._input_schema = input_schema
         self._output_schema = output_schema
         self._finish = finish
-        #: Holds the first of the live rows.
+        #: Has the earliest live rows while windows slide.
         self._sliding = sliding
-        #: Other rows that are in an open window, in sequence order.
+        #: All other rows that are in an open window, in row order.
         self._live: list[pa.RecordBatch] = []
-        #: How many of the first batches are on scratch, and the bytes of the others.
+        #: Number of batches at the front that are on scratch, and bytes of the other batches.
         self._spilled, self._live_bytes = 0, 0
         self._holder = UNLIMITED.holder()
         self._open = assigner.windows.lowest
@@ -143,7 +143,7 @@ class WindowGather:
         self._holder = memory.holder()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Keep the rows and emit the windows that they, or the CTIs, close."""
+        """Buffer the rows, and emit the windows that rows or CTIs close."""
         return concat([*self.process_in_pieces(ports)])
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
@@ -180,18 +180,18 @@ class WindowGather:
         return OperatorState(header, {"live": self.held_tables()["window_rows"]})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the live rows of ``state``."""
+        """Restore the live rows of ``state``."""
         self._open, self._last_cti = state.header["open"], state.header["last_cti"]
         self._live = state.tables["live"].to_batches()
         self._count_live(0)
 
     def _count_live(self, spilled: int) -> None:
-        """Count the live rows again; the first ``spilled`` batches are on scratch."""
+        """Recompute the bytes in memory; the first ``spilled`` batches are on scratch."""
         self._spilled = spilled
         self._live_bytes = sum(map(batch_bytes, self._live[spilled:]))
 
     def _keep_to_memory(self) -> None:
-        """Tell what the live rows take; if that is too much, they go to scratch."""
+        """Report the bytes of the live rows; over the budget, move them to scratch."""
         self._holder.used_bytes = self._live_bytes
         if not self._holder.must_spill or self._live_bytes < self._holder.run_bytes:
             return
@@ -201,7 +201,7 @@ class WindowGather:
         self._holder.used_bytes = 0
 
     def _closed(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Emit the windows below ``window`` and forget the rows that are in no other."""
+        """Emit the windows below ``window``, and drop the rows that are in no later window."""
         window = min(window, self._assigner.windows.highest + 1)
         if window <= self._open:
             return
@@ -219,7 +219,7 @@ class WindowGather:
             return
         only = self._only_window(before)
         rows = _joined(before, self._input_schema)
-        self._live = []  # Not beside a copy of themselves.
+        self._live = []  # ``rows`` is a copy: free the batches
         before.clear()
         if only is not None and self._open <= only < window:
             windows = np.full(rows.num_rows, only)
@@ -237,11 +237,11 @@ class WindowGather:
     def _emitted_by_key(
         self, before: list[pa.RecordBatch], window: int
     ) -> Generator[pa.RecordBatch, None, list[pa.RecordBatch]]:
-        """As :meth:`_emit`, window by window, of rows that are not all in memory at a time.
+        """As :meth:`_emit`, window by window, for rows that may not fit into memory.
 
         Returns: the rows that are in later windows, too.
         """
-        spans = self._assigner.spans  # called again for each use: rows may be many
+        spans = self._assigner.spans  # recomputed for each use, to save memory
         windows = sorted({w for rows in before for w in _distinct(*spans(rows))})
         for closing in (w for w in windows if self._open <= w < window):
             runs = KeyRuns(self._grouping.names, self._holder)
@@ -268,7 +268,7 @@ class WindowGather:
         return found.pop() if len(found) == 1 else None
 
     def _slide(self, sliding: SlidingWindows, window: int, out: list[pa.RecordBatch]) -> bool:
-        """Emit the windows below ``window`` as they slide; if they do not, do nothing."""
+        """Emit the windows below ``window`` by sliding; return whether that was possible."""
         before, later = self._candidates(window)
         closed = sliding.close(before, self._open, window)
         if closed is None:
@@ -281,7 +281,7 @@ class WindowGather:
         return True
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """Live rows that may be in a window below ``window``, and those after them."""
+        """The live rows that may be in a window below ``window``, and the later rows."""
         windows = self._assigner.windows
         bound = np.int64((window - 1) * windows.every + windows.size)
         before, later = [], []
@@ -335,7 +335,7 @@ def _joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _distinct(first: np.ndarray, last: np.ndarray) -> set[int]:
-    """The windows that rows are in."""
+    """The set of windows that any row is in."""
     heads = heads_of(first, last)
     spans = dict.fromkeys(zip(first[heads].tolist(), last[heads].tolist(), strict=True))
     return {w for lo, hi in spans for w in range(lo, hi + 1)}

@@ -1,9 +1,9 @@
-"""Groups of one window or of many: key codes, accumulators, and rows in (window, key) order.
+"""Groups of one window or many: key codes, accumulators, and rows in (window, key) order.
 
-:class:`OpenGroups` is state: it takes rows call by call and can be saved. :func:`closed_groups`
-aggregates rows that are all there at once, over many windows in one pass.
+:class:`OpenGroups` is state: it is updated call by call and can be saved. :func:`closed_groups`
+aggregates rows that are all available at once, over many windows in one pass.
 
-Invariant: rows come out by window start, then keys ascending, NaN after numbers and nulls last.
+Invariant: results come by window start, then keys ascending, NaN after numbers and nulls last.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator
     from rvertex.state.memory import Holder
 
-#: Fewer rows wait for others: to fold them in costs as much.
+#: Smaller batches are joined before aggregation, since each call has a fixed cost.
 _TOGETHER_ROWS = 1024
-#: Begins the names of saved tables.
+#: Name prefixes of saved tables.
 NEAR, OVERFLOW = "near.", "overflow."
-#: Rows between two measurements: this number, or one row per 256 bytes of groups.
+#: Rows between two memory measurements: this number, or one per 256 bytes of groups if more.
 _MEASURE_ROWS, _MEASURE_SHIFT = 1 << 18, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """How rows are grouped: key columns, and a maker of accumulators."""
+    """The key columns of a grouping, and a factory of its accumulators."""
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     accumulators: Callable[[], list[Accumulator]]
-    #: The columns of events that keys and accumulators read; None: all.
+    #: The event columns that keys and accumulators read; None: all.
     columns: tuple[str, ...] | None = None
 
     def key_columns(self, events: pa.RecordBatch) -> list[pa.Array]:
@@ -75,48 +75,48 @@ def key_types(keys: Sequence[str], payload: pa.Schema) -> tuple[pa.DataType, ...
 class OpenGroups:
     """The groups of one open window, in order of their codes.
 
-    Beyond the memory that ``holder`` may take, no group is added: rows of further keys are kept as
-    they are, sorted by key on scratch, and aggregated when the window closes. So each key is folded
-    at one place, in sequence, and its result has the same bits wherever that was.
+    Once they exceed the memory budget of ``holder``, no group is added. Rows of further keys are
+    stored on scratch, sorted by key, and aggregated when the window closes. So each key is
+    aggregated in one place, in row order, and its result has the same bits in either place.
     """
 
     def __init__(self, grouping: Grouping, holder: Holder | None = None) -> None:
         self._grouping = grouping
         self._holder = holder
-        #: Groups of keys that lie close together, and all others by an index.
+        #: Groups of keys in a narrow range; all other groups are in ``_table``.
         self._near: _NearGroups | None = None
         self._table = KeyTable(grouping.types)
         self._accumulators = grouping.accumulators()
-        #: Few events, which are folded in together with those that follow.
+        #: Small batches that have not been aggregated yet.
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
-        #: Rows of the keys that are in no group; None: there are none.
+        #: Rows of keys without a group, on scratch; None: there are none.
         self._overflow: KeyRuns | None = None
         self._rows_unmeasured = self._groups_bytes = 0
 
     def __len__(self) -> int:
-        """How many groups are in memory."""
+        """The number of groups in memory."""
         self._flush_pending()
         return len(self._table) + (0 if self._near is None else len(self._near))
 
     @property
     def memory_bytes(self) -> int:
-        """Estimated bytes in memory, measured every few rows."""
+        """Estimated bytes in memory, measured now and then."""
         beside = 0 if self._overflow is None else self._overflow.memory_bytes
         return self._groups_bytes + beside
 
     @property
     def has_overflow(self) -> bool:
-        """Whether it has rows of keys that are in no group."""
+        """Whether it has rows of keys without a group."""
         return self._overflow is not None
 
     def spill(self) -> None:
-        """Add no more groups."""
+        """Add no more groups from now on."""
         if self._overflow is None and self._holder is not None and self._grouping.names:
             self._overflow = KeyRuns(self._grouping.names, self._holder)
 
     def update(self, events: pa.RecordBatch) -> None:
-        """Fold events in, now or later."""
+        """Add events; small batches are aggregated later."""
         if events.num_rows >= _TOGETHER_ROWS or not _can_be_joined(events.schema):
             self._flush_pending()
             self._fold(events)
@@ -127,7 +127,7 @@ class OpenGroups:
             self._flush_pending()
 
     def _flush_pending(self) -> None:
-        """Fold in what waits."""
+        """Aggregate the small batches."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._waiting_rows = 0
@@ -152,7 +152,7 @@ class OpenGroups:
     def _known(
         self, columns: Sequence[pa.Array], rows: pa.RecordBatch, overflow: KeyRuns
     ) -> tuple[np.ndarray, pa.RecordBatch]:
-        """The rows that are in a group, and their codes; the others overflow."""
+        """The rows whose keys have a group, and their codes; other rows go to ``overflow``."""
         codes = self._table.find(columns, rows.num_rows)
         is_known = codes >= 0
         if is_known.all():
@@ -163,7 +163,7 @@ class OpenGroups:
         return codes[is_known], rows.filter(pa.array(is_known))
 
     def _measure(self, rows: int) -> None:
-        """Look what the groups take after they may have grown by a part."""
+        """Measure the memory of the groups, if ``rows`` more rows make it necessary."""
         self._rows_unmeasured += rows
         if self._rows_unmeasured >= max(_MEASURE_ROWS, self._groups_bytes >> _MEASURE_SHIFT):
             self._rows_unmeasured = 0
@@ -212,7 +212,7 @@ class OpenGroups:
         return tables
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take over what ``save`` returned; only called on new groups."""
+        """Restore what ``save`` returned; only on a new object."""
         self._table.restore(tables)
         _restore(self._accumulators, tables)
         near = _those_named(NEAR, tables)
@@ -224,7 +224,7 @@ class OpenGroups:
 
 
 class _NearGroups:
-    """The groups of keys in a range, by the distance from its begin."""
+    """The groups of keys in a narrow range; the code is the distance from its start."""
 
     def __init__(self, grouping: Grouping, keys: OffsetKeys) -> None:
         self._grouping = grouping
@@ -233,7 +233,7 @@ class _NearGroups:
 
     @classmethod
     def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> _NearGroups | None:
-        """For keys like those of ``events``; None where an index does better."""
+        """A range for keys like those of ``events``; None: an index is better."""
         if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
             return None
         keys = OffsetKeys.beginning(*grouping.key_columns(events))
@@ -243,7 +243,7 @@ class _NearGroups:
         return int(np.count_nonzero(self._keys.occupied()))
 
     def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
-        """Fold events in; returns those whose keys are not in the range."""
+        """Add events; return those whose keys are outside of the range."""
         (column,) = self._grouping.key_columns(events)
         codes, mask = self._keys.codes(column, grows=grows)
         mine = events if mask is None else events.filter(pa.array(mask))
@@ -266,7 +266,7 @@ class _NearGroups:
 
     @classmethod
     def restored(cls, grouping: Grouping, tables: Mapping[str, pa.Table]) -> _NearGroups:
-        """What has been saved."""
+        """Restore what :meth:`save` returned."""
         made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
         _restore(made._accumulators, tables)
         return made
@@ -278,7 +278,7 @@ def _update(accumulators: Sequence[Accumulator], rows: Rows) -> None:
 
 
 def _lanes_at(accumulators: list[Accumulator], order: pa.Array) -> list[pa.Array]:
-    """Lane columns of these codes; each accumulator is freed in turn."""
+    """The lane columns at the codes ``order``; frees one accumulator after another."""
     lanes: list[pa.Array] = []
     left = accumulators[::-1]
     accumulators.clear()
@@ -290,7 +290,7 @@ def _lanes_at(accumulators: list[Accumulator], order: pa.Array) -> list[pa.Array
 def _merged(
     some: tuple[list[pa.Array], list[pa.Array]], others: tuple[list[pa.Array], list[pa.Array]]
 ) -> tuple[list[pa.Array], list[pa.Array]]:
-    """The groups of both, by key; no key is in both."""
+    """Merge two sets of groups by key; they have no common key."""
     keys, lanes = (
         [pa.concat_arrays(pair) for pair in zip(*columns, strict=True)]
         for columns in zip(some, others, strict=True)
@@ -326,8 +326,8 @@ def closed_groups(
 ) -> tuple[np.ndarray, list[pa.Array], list[pa.Array]]:
     """Aggregate rows of many windows at once.
 
-    ``windows`` int64[m] is the window of each of m rows, ``at`` int64[m] its row in ``events``
-    (None: row i is event i). Rows of one window must be in sequence order.
+    ``windows`` int64[m]: the window of each of m rows. ``at`` int64[m]: its row in ``events``
+    (None: row i is event i). Rows of one window must be in row order.
 
     Returns: windows int64[g], key columns and lane columns, sorted by (window, key).
     """
@@ -394,6 +394,6 @@ def numbered_groups(
 
 @remembered_by_schema
 def _can_be_joined(schema: pa.Schema) -> bool:
-    """Whether no column is, or holds, a dictionary: to join two of those costs time."""
+    """Whether no column is or contains a dictionary, which is slow to concatenate."""
     plain = all(plain_ranked(kind) == kind for kind in schema.types)
     return plain and not has_dictionaries(schema)

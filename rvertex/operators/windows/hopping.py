@@ -1,12 +1,12 @@
-"""Window aggregates as a plan states them: in one phase, or in two around an exchange.
+"""Window aggregates as in plans: in one phase, or in two phases around an exchange.
 
-The two phases are the whole: ``WindowAggregate`` is ``PartialAggregate`` followed by
-``FinalAggregate`` within one vertex. A partial row holds a unit's accumulators per key, with the
-unit as lifetime: for point events the unit is a pane of ``gcd(size, every)``, so that hopping
-windows share work; for interval events it is the window itself, as an event counts once in each.
+``WindowAggregate`` equals ``PartialAggregate`` followed by ``FinalAggregate`` in one vertex. A
+partial row has a unit's accumulators of one key, with the unit as lifetime. For point events the
+unit is a pane of ``gcd(size, every)``, so that hopping windows share panes. For interval events it
+is the window itself, since an event counts once per window.
 
-Rows are emitted when a window closes, by (window start, keys ascending, nulls last). ``CTI(t)``
-becomes the start of the earliest window still open at t. A null key is a group of its own.
+Results are emitted when a window closes, by (window start, keys ascending, nulls last). ``CTI(t)``
+(a watermark) becomes the start of the earliest window still open at t. Null keys form a group.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ class PartialAggregate:
         return lanes_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """A pane, or a window and the events that reach into it."""
+        """For points a pane; else the window size plus the greatest lifetime of an event."""
         return self._unit if self.points else sum_us(self.size_us, durations[0])
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The unit."""
+        """The length of the unit, in us."""
         return self._unit
 
     def is_order_free(self, payload: pa.Schema) -> bool:
-        """Whether events above the CTIs may come in any order, but for those of equal ``vs``."""
+        """Whether, between CTIs, event order matters only among events of equal ``vs``."""
         return self.points and is_order_free(self.aggregates, payload)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """The first phase with nothing open."""
+        """A first phase with no open unit."""
         (payload,) = inputs
         lanes = lanes_of(self.aggregates, payload)
         needed = _needed(self.keys, self.aggregates, payload)
@@ -107,7 +107,7 @@ class PartialAggregate:
 
 @dataclass(frozen=True, slots=True)
 class FinalAggregate:
-    """Second phase: merges partial rows of any number of first phases into windows."""
+    """Second phase: merges the partial rows of all first phases into windows."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -122,15 +122,15 @@ class FinalAggregate:
         return merged_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """A window: its units do not reach beyond it."""
+        """The window size: all units of a window are within it."""
         return self.size_us
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The window."""
+        """The window size, in us."""
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """The second phase with nothing open."""
+        """A second phase with no open window."""
         (partial,) = inputs
         windows = Windows(self.size_us, self.every_us)
         merged = merging(self.keys, self.aggregates, partial)
@@ -157,7 +157,7 @@ class WindowAggregate:
 
     @property
     def phases(self) -> tuple[PartialAggregate, FinalAggregate]:
-        """The two phases that this is."""
+        """The equivalent two phases."""
         fields = (self.keys, self.size_us, self.every_us, self.aggregates, self.points)
         return PartialAggregate(*fields, self.any_order), FinalAggregate(*fields)
 
@@ -170,11 +170,11 @@ class WindowAggregate:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """A window; events that are no points may reach into it from before."""
+        """The window size; for intervals plus the greatest lifetime of an event."""
         return self.size_us if self.points else sum_us(self.size_us, durations[0])
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The window."""
+        """The window size, in us."""
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -192,7 +192,7 @@ class WindowAggregate:
 def lanes_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Keys and lanes of partial rows, of events."""
+    """Keys and lanes of partial rows, given the schema of events."""
     (payload,) = inputs
     lanes = lanes_of(aggregates, payload)
     types = key_types(keys, payload)
@@ -202,7 +202,7 @@ def lanes_schema(
 def merged_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Keys, then aggregates, of partial rows."""
+    """Keys, then aggregates, given the schema of partial rows."""
     (partial,) = inputs
     lanes = lanes_in(aggregates, partial)
     return _schema(keys, key_types(keys, partial), result_fields(aggregates, lanes))
@@ -211,7 +211,10 @@ def merged_schema(
 def aggregated_schema(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], inputs: Sequence[pa.Schema]
 ) -> pa.Schema:
-    """Keys, then aggregates, of events. Raises as :meth:`PartialAggregate.output_schema`."""
+    """Keys, then aggregates, given the schema of events.
+
+    Raises as :meth:`PartialAggregate.output_schema`.
+    """
     (payload,) = inputs
     lanes = lanes_of(aggregates, payload)
     return _schema(keys, key_types(keys, payload), result_fields(aggregates, lanes))
@@ -222,8 +225,8 @@ def gathering(
 ) -> tuple[Grouping, pa.Schema, pa.Schema, Callable[[list[pa.Array]], list[pa.Array]]]:
     """For aggregation in one pass over a window's rows.
 
-    Returns: the grouping, the schemas of kept rows and of results, and what makes the aggregates'
-    columns of the lanes' columns.
+    Returns: the grouping, the schemas of buffered rows and of results, and the function that
+    computes the aggregates' columns from the lanes' columns.
     """
     lanes = lanes_of(aggregates, payload)
     grouping = Grouping(
@@ -252,7 +255,7 @@ def merging(
 
 
 class TwoPhases:
-    """Two operators in a row."""
+    """Runs two operators, one after the other."""
 
     def __init__(self, partial: Operator, final: Operator) -> None:
         self._partial = partial
@@ -269,7 +272,7 @@ class TwoPhases:
         return {**held_tables(self._partial), "partial_rows": merged}
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """What the second phase makes of what the first makes of the input."""
+        """Pass the output of the first phase to the second."""
         return whole(self.process_in_pieces(ports))
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
@@ -284,7 +287,7 @@ class TwoPhases:
         return OperatorState({"partial": partial.header, "final": final.header}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue both."""
+        """Restore both states."""
         for phase, operator in (("partial", self._partial), ("final", self._final)):
             prefix = f"{phase}."
             tables = {
@@ -298,7 +301,7 @@ class TwoPhases:
 def _needed(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], payload: pa.Schema
 ) -> pa.Schema:
-    """The columns that rows are kept with until their windows close."""
+    """The columns of rows that are buffered until their windows close."""
     needed = {*keys, *(a.column for a in aggregates)}
     return event_schema(pa.schema([field for field in payload if field.name in needed]))
 

@@ -1,1 +1,1 @@
-"""Open panes: partial aggregates of events, in order or in any order."""
+"""Open panes: partial aggregates of events that arrive in order or in any order."""

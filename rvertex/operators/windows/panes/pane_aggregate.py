@@ -1,16 +1,16 @@
-"""Partial aggregation of events by pane: the part of a window aggregate that sees every row.
+"""Partial aggregation of events by pane: the part of a window aggregate that reads every row.
 
-An event is in the pane that its start lies in. Events come sorted, and then close the panes before
-them, as CTIs do; or they come in any order above the CTIs, behind a source that would sort them for
-nothing but aggregates that do not depend on order. In either case rows are folded into open panes
-as they come, and none is kept or sorted. Panes that begin and end within a batch are aggregated
+An event is in the pane that contains its start. Either events come sorted; then an event closes all
+earlier panes, as a CTI (watermark) does. Or they come in any order between CTIs; a source then need
+not sort them, if no aggregate depends on the order. In both cases rows are added to open panes as
+they arrive, and none is buffered or sorted. Panes that begin and end within a batch are aggregated
 in one pass. The output is the same, item for item.
 
-Invariants: (1) state is the open panes, of which each has a group: at most one if events close
-panes, else few as long as a pane is not much shorter than what lies between the source's frontier
-and its latest row; (2) partial rows come by (pane, start, key) once their pane is closed; (3)
-``CTI(t)`` becomes the start of the pane that holds ``t``; (4) rows of equal ``vs`` are folded as
-they came.
+Invariants: (1) the state is the groups of the open panes. If events close panes, at most one is
+open. Else few are, unless a pane is much shorter than the time from the source's frontier to its
+latest row; (2) partial rows come by (pane, start, key) once their pane is closed; (3) ``CTI(t)``
+becomes the start of the pane that contains ``t``; (4) rows of equal ``vs`` are added in input
+order.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
     from rvertex.state.memory import StateMemory
 
-#: A batch over at most so many panes is cut at their bounds.
+#: A batch that spans at most this number of panes is cut at their bounds.
 _CUT_PANES_MAX = 4
 
 
 class RowLifetimes(Protocol):
-    """Which panes there are, and how long their partial rows live."""
+    """Defines the panes, and the lifetimes of their partial rows."""
 
     unit_us: int
-    #: Whether the rows of a pane start with it, so that rows in pane order are in time order.
+    #: Whether the rows of a pane start at its start. Then rows in pane order are in time order.
     rows_last_as_panes: ClassVar[bool]
-    #: That of partial events.
+    #: The schema of partial events.
     schema: pa.Schema
 
     def inside(self, events: pa.RecordBatch, *, in_order: bool) -> pa.RecordBatch: ...
@@ -61,7 +61,7 @@ class RowLifetimes(Protocol):
 class PaneAggregate:
     """Aggregates events by pane and key.
 
-    ``events_close_panes``: events come by ``vs``, so that one closes the panes before it.
+    ``events_close_panes``: events come by ``vs``, so an event closes all earlier panes.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class PaneAggregate:
         self._holder = memory.holder()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Fold the events in and emit the panes that they, or the CTIs, close."""
+        """Add the events, and emit the panes that events or CTIs close."""
         return concat([*self.process_in_pieces(ports)])
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
@@ -102,7 +102,7 @@ class PaneAggregate:
             yield from pieces_of(closed, ctis, lifetimes.schema)
         else:
             rows = concatenated([*out, *closed], lifetimes.schema)
-            # A pane is whole in one of the batches, by key.
+            # Each batch has complete panes, with rows by key.
             yield Run(in_time_order(rows)[0] if rows.num_rows else rows, ctis)
         self._keep_to_memory()
 
@@ -126,7 +126,7 @@ class PaneAggregate:
         return OperatorState({"panes": panes, "last_cti": self._last_cti}, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the open panes of ``state``."""
+        """Restore the open panes of ``state``."""
         self._last_cti = state.header["last_cti"]
         self._open = {pane: self._new_groups() for pane in state.header["panes"]}
         for i, groups in enumerate(self._open.values()):
@@ -136,14 +136,14 @@ class PaneAggregate:
     def _fold_in_order(
         self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]
     ) -> int:
-        """Fold sorted events in; returns the first pane that stays open."""
+        """Add sorted events; return the first pane that stays open."""
         vs, unit = int64_column(events, VS), self._lifetimes.unit_us
         low, high = int(vs[0]) // unit, int(vs[-1]) // unit
         closing = max(closing, high)
         if low == high:
             self._update(high, events)
             return closing
-        # Open is at most one pane, and no later one than the first: all in between is whole.
+        # At most one pane is open, the first at the latest. So all panes in between are complete.
         lo = int(np.searchsorted(vs, np.int64((low + 1) * unit))) if low in self._open else 0
         hi = int(np.searchsorted(vs, np.int64(high * unit)))
         if lo:
@@ -183,17 +183,17 @@ class PaneAggregate:
     def _emit_whole(
         self, events: pa.RecordBatch, panes: np.ndarray, out: list[pa.RecordBatch]
     ) -> None:
-        """One pass over events that are all that their panes, int64[n], will ever have."""
+        """Aggregate events that are complete for their panes (int64[n]) in one pass."""
         found = closed_groups(self._grouping, events, panes, at=None)
         out.append(self._lifetimes.rows(*found))
 
     def _closed(self, closing: int) -> Iterator[pa.RecordBatch]:
-        """The rows of the panes before ``closing``, which are closed."""
+        """The rows of the panes before ``closing``, which are removed."""
         for pane in sorted(pane for pane in self._open if pane < closing):
             yield from self._rows(pane, self._open.pop(pane))
 
     def _rows(self, pane: int, groups: OpenGroups) -> Iterator[pa.RecordBatch]:
-        """The partial rows of a pane; ends its groups."""
+        """The partial rows of a pane; frees its groups."""
         for keys, lanes in groups.results():
             count = len((keys or lanes)[0])
             yield self._lifetimes.rows(np.full(count, pane), keys, lanes)
@@ -202,7 +202,7 @@ class PaneAggregate:
         return OpenGroups(self._grouping, self._holder)
 
     def _keep_to_memory(self) -> None:
-        """Tell what the open panes take; if that is too much, none of them adds groups."""
+        """Report the bytes of the open panes; over the budget, none of them adds groups."""
         self._holder.used_bytes = sum(groups.memory_bytes for groups in self._open.values())
         if self._holder.must_spill:
             for groups in self._open.values():
@@ -219,10 +219,10 @@ class PaneAggregate:
 def _cut(
     pieces: Sequence[pa.RecordBatch], time: int
 ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """The rows before ``time`` and the others, each in the order they have.
+    """The rows before ``time`` and the other rows, each in input order.
 
-    Rows are nearly in order: only what lies between the first row of the one kind and the last of
-    the other is copied.
+    Rows are nearly sorted. So only the rows from the first row at or after ``time`` to the last row
+    before it are copied.
     """
     below: list[pa.RecordBatch] = []
     above: list[pa.RecordBatch] = []

@@ -1,11 +1,11 @@
-"""Which panes there are, and how long their partial rows live: a pane, or as long as their events.
+"""The panes, and the lifetimes of their partial rows: those of the pane, or of its events.
 
-Hopping windows of points are made of panes within the time axis, and a row lives as long as its
-pane. Sessions have panes over the whole axis; a row lives from the first start to the last end of
-its events, which two lanes of its own accumulate.
+For hopping windows of points the panes are within the time axis, and a row lives as long as its
+pane. For sessions the panes cover the whole axis, and a row lives from the first start to the last
+end of its events, which two additional lanes accumulate.
 
 Invariants: (1) partial rows start within their pane; (2) ``ctis`` are the starts of the panes that
-hold the times, so no pane that starts before one of them is open.
+contain the times, so no pane that starts before one of them is open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rvertex.aggregates.accumulators import Accumulator, Rows, Saved
     from rvertex.operators.windows.arithmetic import Windows
 
-#: After all panes.
+#: A pane number above all panes.
 _LAST_PANE = 2**63
 
 
@@ -52,17 +52,17 @@ class PaneLifetimes:
         return events if is_inside is None else events.filter(pa.array(is_inside))
 
     def open_at(self, cti: int) -> int:
-        """The first pane that is open after ``CTI(cti)``."""
+        """The first pane that is open after ``CTI(cti)`` (a watermark)."""
         return self._panes.open_at(cti)
 
     def ctis(self, times: np.ndarray) -> np.ndarray:
-        """The CTIs that follow from CTIs at ``times`` int64[n]; not distinct."""
+        """The output CTIs for CTIs at ``times`` int64[n]; may have duplicates."""
         return self._panes.earliest_open(times)
 
     def rows(
         self, panes: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
-        """Partial rows of groups by (pane, key), given the pane int64[n] of each."""
+        """Partial rows of groups by (pane, key); ``panes`` int64[n]: the pane of each."""
         start = self._panes.start(panes)
         columns = [pa.array(start), pa.array(start + self.unit_us), *keys, *lanes]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -71,7 +71,7 @@ class PaneLifetimes:
 class EventLifetimes:
     """Events in panes of ``unit_us``; rows live from their first start to their last end.
 
-    The last accumulators of a group are those of its lifetime: see :func:`with_lifetime`.
+    The last two accumulators of a group are those of its lifetime: see :func:`with_lifetime`.
     """
 
     rows_last_as_panes: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class EventLifetimes:
         return events
 
     def open_at(self, cti: int) -> int:
-        """As :meth:`PaneLifetimes.open_at`; no pane is open at the end of time."""
+        """As :meth:`PaneLifetimes.open_at`; at the end of time no pane is open."""
         return _LAST_PANE if cti == INF_TIME else cti // self.unit_us
 
     def ctis(self, times: np.ndarray) -> np.ndarray:
@@ -104,12 +104,12 @@ class EventLifetimes:
 
 
 def with_lifetime(accumulators: Iterable[Accumulator]) -> list[Accumulator]:
-    """These, and those of the lifetime of a group's events."""
+    """These accumulators, and those of the lifetime of a group's events."""
     return [*accumulators, _Bound(VS, np.minimum, INF_TIME), _Bound(VE, np.maximum, MIN_TIME)]
 
 
 class _Bound:
-    """The least or greatest time of a group's events: a lane of lifetimes, not of values."""
+    """The minimum or maximum time of a group's events: a lane of lifetimes, not of values."""
 
     takes_gaps: ClassVar[bool] = True
 
