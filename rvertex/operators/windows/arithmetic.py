@@ -75,9 +75,10 @@ class Windows:
         return window
 
     def holds(self, times: np.ndarray, least: int, greatest: int) -> np.ndarray | None:
-        """Which ``times``, that lie from ``least`` to ``greatest``, are in any window; None: all.
+        """Which ``times`` are in any window; None: all of them.
 
-        Not those in a gap between windows, nor beyond them all.
+        Times in a gap between windows, or beyond the first and last window, are in none. All times
+        must be from ``least`` to ``greatest``.
         """
         low, high = self.lowest * self.every, self.highest * self.every + self.size
         inside: np.ndarray | None = None

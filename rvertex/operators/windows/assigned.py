@@ -42,7 +42,7 @@ class WindowAssigner(Protocol):
         """
 
     def needed(self, promise: int) -> np.ndarray:
-        """Mask of the keys that still matter after a promise of ``promise``."""
+        """Mask of the keys that can influence a window if no event before ``promise`` follows."""
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""

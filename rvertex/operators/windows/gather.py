@@ -255,9 +255,10 @@ class WindowGather:
         return [rows for rows in kept if rows.num_rows]
 
     def _only_window(self, batches: list[pa.RecordBatch]) -> int | None:
-        """The window that all of many rows are in, and in no other; None if it is not looked for.
+        """The window that has all rows, if no other has any of them; None: unknown or none.
 
-        The row that begins first and the one that begins last say it, with the latest end of all.
+        It is searched for many rows only, and follows from the first and last start and the
+        greatest end.
         """
         if sum(batch.num_rows for batch in batches) < _MANY_ROWS:
             return None
@@ -301,7 +302,7 @@ class WindowGather:
         window: int,
         out: list[pa.RecordBatch],
     ) -> None:
-        """Emit what ``rows`` make of windows from ``first`` to ``last``, those below ``window``."""
+        """Aggregate ``rows`` in their windows ``first`` to ``last`` that are below ``window``."""
         counts = np.maximum(np.minimum(last, window - 1) - first + 1, 0)
         pairs = int(counts.sum())
         if pairs == 0:

@@ -170,7 +170,7 @@ class OpenGroups:
             self._groups_bytes = held_bytes(self._near, self._table, self._accumulators)
 
     def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Keys and lanes of the groups in memory, by key. The end: each accumulator is freed."""
+        """Keys and lanes of the groups in memory, by key. Call it last: it frees the groups."""
         self._flush_pending()
         near, self._near = self._near, None
         if near is not None and len(self._table) == 0:
@@ -183,7 +183,7 @@ class OpenGroups:
         return (keys, lanes) if near is None else _merged((keys, lanes), near.result())
 
     def results(self) -> Iterator[tuple[list[pa.Array], list[pa.Array]]]:
-        """Key columns and lane columns of all groups, by key, in one piece or more. The end."""
+        """Yield keys and lanes of all groups, by key. Call it last: it frees the groups."""
         self._flush_pending()
         overflow, self._overflow = self._overflow, None
         keys, lanes = self.result()

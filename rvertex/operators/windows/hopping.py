@@ -178,7 +178,7 @@ class WindowAggregate:
         return self.size_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """Both phases with nothing open; rows wait for their windows if a function needs all."""
+        """Both phases; or one that buffers rows, if a function needs all rows of a window."""
         partial, final = self.phases
         if any(aggregate.is_holistic for aggregate in self.aggregates):
             (payload,) = inputs

@@ -1,22 +1,24 @@
 """Session windows: activity of a key, ended by a gap or by a greatest length.
 
-**Rule.** An event of a key keeps the key *active* from ``vs`` until ``gap`` after its last instant,
+**Rule.** An event keeps its key *active* from ``vs`` until ``gap`` after its last instant, which is
 ``ve - 1 + gap`` (for a point event: ``vs + gap``). A session begins with an event that starts while
-its key is not active, or at or after ``start + max`` of the session before it; it holds the events
-that start before the next begins. Its lifetime is from its first ``vs`` to the end of the activity,
-at most to ``start + max``. An event is in exactly the session in which it starts.
+its key is not active, or at or after ``start + max`` of the previous session. It has all events
+that start before the next session begins. Its lifetime is from its first ``vs`` to the end of the
+activity, at most to ``start + max``. So each event is in exactly one session: the one in which it
+starts.
 
 Worked, ``gap = 5``, ``max = 12``, one key:
 
     event      active until   session
     [ 0, 1)     5             [ 0, 12)  begins
     [ 4, 5)     9             [ 0, 12)  4 < 5
-    [ 8,15)    19             [ 0, 12)  8 < 9; the activity goes on to 19, the session to 0 + 12
+    [ 8,15)    19             [ 0, 12)  8 < 9; the activity lasts to 19, the session to 0 + 12
     [12,13)    19             [12, 19)  begins: 12 >= 0 + 12
     [19,20)    24             [19, 24)  begins: the activity ended at 19
 
-A session is released by a promise of its end, after all that start before it: ``CTI(t)`` becomes
-the start of the earliest session of any key still open at t (end after t), or t.
+A session is released once no event before its end can follow, after all sessions that start before
+it. ``CTI(t)`` (a watermark) becomes the start of the earliest session, of any key, that ends after
+t; or t if there is none.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OverSessions:
-    """What is aggregated per key and session. ``max_us`` None: sessions of any length."""
+    """Base: aggregates per key and session. ``max_us`` None: sessions of any length."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -65,19 +67,19 @@ class OverSessions:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None, even with a greatest length.
+        """None, even with ``max_us``.
 
-        While a key stays active, where a session begins follows from the one before it.
+        While a key stays active, the start of each session depends on the one before it.
         """
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate(OverSessions):
-    """Aggregates per key and session, once it has ended."""
+    """Aggregates per key and session, emitted after its end."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The greatest length, if there is one."""
+        """``max_us``; None: a session may have any length."""
         return self.max_us
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -88,10 +90,10 @@ class SessionAggregate(OverSessions):
 
 
 def check_lengths(gap_us: int, max_us: int | None) -> None:
-    """The lengths of a session.
+    """Check the lengths of a session.
 
     Raises:
-        InvalidWindowError: one is no length.
+        InvalidWindowError: a length is not positive.
     """
     for name, value in (("gap", gap_us), ("max", max_us)):
         if value is not None and not 0 < value <= INF_TIME:
@@ -100,17 +102,17 @@ def check_lengths(gap_us: int, max_us: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Events of some keys by (key, start), below each key's last session as a row of its own."""
+    """Events by (key, start); before those of each key a row that stands for its last session."""
 
-    #: The place of each row among the sessions that go on, then the events.
+    #: Input position of each row: first the last sessions of the keys, then the events.
     order: np.ndarray
-    #: How many sessions go on.
+    #: The number of rows that stand for last sessions.
     carried: int
     key: np.ndarray
-    #: The start, and how long the key is active from there.
+    #: The start of each row, and until when its key is active after it.
     time: np.ndarray
     until: np.ndarray
-    #: The last row of a key, and the rows that begin a session (or stand for one).
+    #: Whether a row is the last of its key, and whether it begins a session or stands for one.
     is_last: np.ndarray
     begins: np.ndarray
     #: The first row of each row's session.
@@ -118,7 +120,7 @@ class Activity:
     is_event: np.ndarray
 
     def ends(self, longest: int | None) -> np.ndarray:
-        """Where the session of each row ends, by what is known up to the row."""
+        """The end of each row's session, as known after that row."""
         if longest is None:
             return self.until
         most: np.ndarray = np.minimum(self.until, moved(self.time[self.first], longest))
@@ -126,7 +128,7 @@ class Activity:
 
 
 class SessionStarts:
-    """By key: the start of its last session, and how long it is active."""
+    """By key: the start of its last session, and until when it is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._gap = gap
@@ -137,7 +139,7 @@ class SessionStarts:
     def follow(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, known: np.ndarray
     ) -> Activity:
-        """Take events in, which come by ``vs``; ``known``: the keys that have had a session."""
+        """Add events, sorted by ``vs``; ``known`` bool[keys]: keys that already had a session."""
         start, active = self.start.writable(keys), self.active.writable(keys)
         present = np.zeros(keys, bool)
         present[codes] = True
@@ -158,22 +160,23 @@ class SessionStarts:
         return Activity(order, before, key, time, until, is_last, begins, first, order >= before)
 
     def until(self, ve: np.ndarray) -> np.ndarray:
-        """How long events that end at ``ve`` keep their keys active, int64[n]."""
+        """Until when events with ends ``ve`` keep their keys active, int64[n]."""
         return moved(ve - 1, self._gap)
 
     def ends(self, start: np.ndarray, active: np.ndarray) -> np.ndarray:
-        """When sessions from ``start`` end, whose keys are active until ``active``; int64[n]."""
+        """The ends of sessions from ``start`` whose keys are active until ``active``; int64[n]."""
         if self.longest is None:
             return active
         most: np.ndarray = np.minimum(active, moved(start, self.longest))
         return most
 
     def _begins(self, time: np.ndarray, until: np.ndarray, heads: np.ndarray) -> np.ndarray:
+        """Which rows begin a session; ``heads``: the first row of each key."""
         fresh = heads.copy()
         fresh[1:] |= time[1:] >= until[:-1]
         if self.longest is None:
             return fresh
-        # For every row, the first row of its activity that is too late for a session from it.
+        # If a session began at a row, which later row of the same activity would exceed ``max``?
         period = np.cumsum(fresh) - 1
         distinct, rank = np.unique(time, return_inverse=True)
         late = np.searchsorted(distinct, moved(time, self.longest))
@@ -182,7 +185,7 @@ class SessionStarts:
 
 
 class Sessions:
-    """By key: start and number of its last session, and how long it is active."""
+    """By key: start and number of its last session, and until when it is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._window = GroupArray(np.int64, -1)
@@ -194,7 +197,7 @@ class Sessions:
         """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
         window = self._window.writable(keys)
         found = self._starts.follow(codes, vs, ve, keys, window >= 0)
-        # Numbers go by place in the sequence, so by start.
+        # Sessions are numbered in row order, hence by start.
         at = np.flatnonzero(found.begins & found.is_event)
         at = at[np.argsort(found.order[at])]
         of_row = np.full(len(found.key), -1)

@@ -1,14 +1,15 @@
-"""Sessions in two phases around an exchange, so that few rows of a key travel.
+"""Sessions in two phases around an exchange, so that fewer rows per key are sent.
 
-The time axis is cut into *panes* no longer than the gap: ``[k * unit, (k + 1) * unit)``. A key is
-active for the gap after each of its events, so those that start within one pane are in one session,
-whatever other vertices have seen. The first phase puts out one row per pane and key, which lives
-from the first start to the last end of its events and holds their accumulators. It keeps the key
-active exactly when they did, so the second phase makes the same sessions of such rows, and merges.
-Its ``CTI(t)`` becomes the start of the pane that holds ``t``, so results are released at most a
-pane later than in one phase; what they are does not depend on the panes.
+The time axis is cut into *panes* ``[k * unit, (k + 1) * unit)`` that are no longer than the gap. A
+key is active for the gap after each of its events. So events that start within one pane are in one
+session, whatever events other vertices have. The first phase emits one row per pane and key, which
+lives from the first start to the last end of its events and has their accumulators. It keeps the
+key active exactly as its events do. So the second phase computes the same sessions from such rows,
+and merges their accumulators. The first phase's ``CTI(t)`` (a watermark) becomes the start of the
+pane that contains ``t``. So results are released at most one pane later than in one phase, and are
+the same.
 
-A greatest length would cut sessions within panes; those sessions are computed in one phase.
+A greatest length would cut sessions within panes, so such sessions are computed in one phase.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
 
-#: Panes of a gap where rows come at the pace of their times. More release results earlier.
+#: Panes per gap if rows arrive in real time. More panes release results earlier.
 _PANES_PER_GAP = 10
 
 
 def pane_us(gap_us: int, *, is_paced: bool) -> int:
-    """How long panes are: as long as they may be, where events that are due can all be had at once.
+    """The length of a pane, in us: the gap, or a part of it if rows arrive in real time.
 
-    Then none of them waits, and the fewest rows are exchanged.
+    If all rows are available at once, long panes delay no result, and the fewest rows are sent.
     """
     return max(gap_us // _PANES_PER_GAP, 1) if is_paced else gap_us
 
 
 @dataclass(frozen=True, slots=True)
 class PartialSession:
-    """First phase: accumulators per pane and key. Lifetimes may be any."""
+    """First phase: accumulators per pane and key, for events of any lifetime."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -69,15 +70,15 @@ class PartialSession:
         return is_order_free(self.aggregates, payload)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """A pane."""
+        """The length of a pane, in us."""
         return self.pane_us
 
     def output_duration(self, durations: Durations) -> int | None:
-        """From a first start to a last end."""
+        """A pane plus the greatest lifetime: from a first start to a last end."""
         return sum_us(self.pane_us, durations[0])
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
-        """The first phase with nothing open."""
+        """A first phase with no open pane."""
         (payload,) = inputs
         lanes = lanes_of(self.aggregates, payload)
         grouping = Grouping(
@@ -91,7 +92,7 @@ class PartialSession:
 
 @dataclass(frozen=True, slots=True)
 class FinalSession:
-    """Second phase: merges the rows of any number of first phases into sessions."""
+    """Second phase: merges the rows of all first phases into sessions."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -104,11 +105,11 @@ class FinalSession:
         return merged_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: a session is as long as its key is active."""
+        """None: a session may have any length."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None, as above."""
+        """None: a session may have any length."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:

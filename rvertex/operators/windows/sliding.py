@@ -1,16 +1,18 @@
-"""Windows of many panes, each of which costs time in what comes and goes, not in all it holds.
+"""Sliding windows of many panes: a window takes time in the rows that enter and leave, not in all.
 
-For functions whose results do not depend on how rows are put together: counts, sums of integers,
-extremes of integers and times. Their results are, bit for bit, what gathering all rows of a window
-gives; so this is a cache over the live rows, which may be dropped at any time.
+For functions whose results do not depend on the order of merging: counts, sums of integers, and
+extremes of integers and times. The results are bit for bit those of gathering all rows of a window.
+So the groups here are a cache over the live rows, which may be dropped at any time.
 
-Theory: two stacks. When a window starts at or after the bound, the bound moves to its end. Its rows
-are folded from the newest step to the oldest, and each row keeps its group's value over the later
-steps: so a step that leaves the window costs one assignment a row. Rows after the bound are folded
-as they enter. The result of a window combines both.
+Theory: two stacks. When a window starts at or after the bound, the bound moves to the window's end,
+and the window's rows are aggregated from the newest step to the oldest (a step is ``every`` long).
+Each row stores its group's value over the later steps. So removing a step that leaves the window is
+one assignment per row. Rows after the bound are aggregated as they enter. The result of a window
+combines both parts.
 
-Invariants: (1) ``held`` is the rows that are in an open window and were handed over; (2) ``_left``
-and ``_right`` are the groups of the rows of the last window before ``_bound``, and after it.
+Invariants: (1) ``held`` is the rows, among those passed to :meth:`SlidingWindows.close`, that are
+in an open window; (2) ``_left`` has the groups of the window's rows before ``_bound``, and
+``_right`` those of its rows after it.
 """
 
 from __future__ import annotations
@@ -37,38 +39,38 @@ if TYPE_CHECKING:
     from rvertex.operators.windows.arithmetic import Windows
     from rvertex.operators.windows.grouping import Grouping
 
-#: Windows that share fewer steps with the next one are gathered.
+#: Windows of fewer steps than this are gathered instead.
 STEPS_MIN = 4
-#: So many rows are gathered in the time in which a window slides.
+#: Rows that can be gathered in the time that sliding one window takes.
 _ROWS_MIN = 2048
 _INT64_ABOVE = 2**63
-#: Dead keys are forgotten when they are more than the living and so many.
+#: Keys without rows are dropped once they outnumber the other keys by at least this number.
 _KEYS_MIN = 1024
 
-#: A window, its key columns and its lanes' columns.
+#: A closed window: its number, key columns and lane columns.
 Closed = tuple[int, list[pa.Array], list[pa.Array]]
 
 
 @dataclass(frozen=True, slots=True)
 class SlidingLane:
-    """A column of partial rows, and how two values of it become one; ``fill`` changes nothing."""
+    """A column of partial rows; ``fold`` merges two values, and ``fill`` is its neutral element."""
 
     name: str
     type: pa.DataType
     fold: np.ufunc
     fill: int
-    #: The column of carries, which has zeros only where windows slide.
+    #: The name of the carry column. Windows slide only while all carries are zero.
     carry: str | None = None
-    #: Nulls have been seen, and groups of nothing else are null.
+    #: Whether nulls have occurred; then a group that has only nulls is null.
     is_nullable: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values as numpy has them."""
+        """The numpy type of the values."""
         return numbers(pa.array([], self.type)).dtype
 
     def typed(self, values: np.ndarray, empty: np.ndarray | None) -> pa.Array:
-        """The column of ``values``, null where ``empty``."""
+        """Convert ``values`` to the column's type, null where ``empty``."""
         column = pa.array(values, mask=empty)
         if pa.types.is_boolean(self.type):
             return column.cast(pa.bool_())
@@ -76,7 +78,7 @@ class SlidingLane:
 
 
 def sliding_lanes(lanes: Sequence[Lane], windows: Windows) -> tuple[SlidingLane, ...] | None:
-    """``lanes`` if windows over them can slide and it pays; else None."""
+    """The sliding lanes if all ``lanes`` can slide and it pays; else None."""
     if windows.size < STEPS_MIN * windows.every:
         return None
     found = [_sliding(lane) for lane in lanes]
@@ -96,7 +98,7 @@ def _sliding(lane: Lane) -> SlidingLane | None:
 
 
 class _Rows(NamedTuple):
-    """Partial rows in sequence order; ``values``: a column for each of the arrays of a group."""
+    """Partial rows in row order; ``values``: one column per array of a group."""
 
     vs: np.ndarray
     codes: np.ndarray
@@ -106,12 +108,12 @@ class _Rows(NamedTuple):
         return _Rows(self.vs[lo:hi], self.codes[lo:hi], [v[lo:hi] for v in self.values])
 
     def before(self, time: int) -> int:
-        """How many start before ``time``."""
+        """The number of rows that start before ``time``."""
         return int(np.searchsorted(self.vs, np.int64(time)))
 
 
 class SlidingWindows:
-    """The windows of partial rows that are points' panes, as they close one after the other."""
+    """Closes the windows of partial rows, one after another; the lifetimes of rows are panes."""
 
     def __init__(
         self, windows: Windows, grouping: Grouping, lanes: tuple[SlidingLane, ...]
@@ -124,9 +126,9 @@ class SlidingWindows:
         self._reset()
 
     def _reset(self) -> None:
-        """Know nothing of the rows."""
+        """Drop all that is known of the rows."""
         self._table = KeyTable(self._grouping.types)
-        #: The folds and fills of the arrays: rows, the lanes, the values that are not null.
+        #: Folds and fills of a group's arrays: row count, lanes, counts of non-null values.
         nullable = [lane for lane in self._lanes if lane.is_nullable]
         self._folds = [np.add, *(lane.fold for lane in self._lanes), *(np.add for _ in nullable)]
         self._fills = [0, *(lane.fill for lane in self._lanes), *(0 for _ in nullable)]
@@ -143,11 +145,11 @@ class SlidingWindows:
         self._living = 0
 
     def held(self) -> list[pa.RecordBatch]:
-        """The live rows that were handed over, in sequence order."""
+        """The live rows, in row order."""
         return list(self._held)
 
     def release(self) -> list[pa.RecordBatch]:
-        """Give the live rows back."""
+        """Return the live rows, and reset."""
         rows = list(self._held)
         self._held.clear()
         self._reset()
@@ -175,7 +177,7 @@ class SlidingWindows:
         return out
 
     def _span(self) -> tuple[int, int]:
-        """The windows that any row is in, half-open."""
+        """The first window of any row, and the one after the last."""
         low = int64_column(self._held[0], VS)[:1]
         high = int64_column(self._held[-1], VE)[-1:]
         first, last = self._windows.first_window(low), self._windows.last_window(high)
@@ -184,7 +186,7 @@ class SlidingWindows:
     # ---- rows
 
     def _take(self, fresh: list[pa.RecordBatch]) -> None:
-        """See ``fresh`` rows as arrays; all rows anew where nulls appear."""
+        """Convert ``fresh`` rows to arrays; convert all rows again if a lane has its first null."""
         nulls = {
             lane.name
             for lane in self._lanes
@@ -202,11 +204,12 @@ class SlidingWindows:
             self._ahead.append(self._seen(join_batches(fresh)))
 
     def _spare(self) -> int:
-        """So many dead keys cost less than looking at all rows again."""
+        """The number of dead keys that cost less than converting all rows again."""
         rows: int = sum(batch.num_rows for batch in self._held)
         return _KEYS_MIN + rows // self._overlap
 
     def _seen(self, events: pa.RecordBatch) -> _Rows:
+        """Convert rows to codes and numpy values; update the bound for overflow."""
         rows = events.num_rows
         codes = self._table.codes(self._grouping.key_columns(events), rows)
         values, valid = [np.ones(rows, np.int64)], []
@@ -226,7 +229,7 @@ class SlidingWindows:
         return _Rows(int64_column(events, VS), codes, [*values, *valid])
 
     def _leave_behind(self, time: int) -> None:
-        """Let go of the rows before ``time``, which are in no open window."""
+        """Drop the rows before ``time``, which are in no open window."""
         while self._held:
             vs = int64_column(self._held[0], VS)
             gone = int(np.searchsorted(vs, np.int64(time)))
@@ -238,7 +241,7 @@ class SlidingWindows:
     # ---- groups
 
     def _window(self, window: int) -> list[Closed]:
-        """The groups of the next window; none if it holds no row."""
+        """Close the next window; empty if it has no row."""
         start, groups = window * self._windows.every, len(self._table)
         if start >= self._bound:
             self._begin(start)
@@ -262,7 +265,7 @@ class SlidingWindows:
         return [(window, keys, lanes)]
 
     def _by_key(self, present: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
-        """Key columns of the groups that are present, and their codes, by key."""
+        """Key columns of the groups that are ``present``, and their codes, sorted by key."""
         if self._order is None or len(self._order) < len(present):
             keys = self._table.keys()
             self._order = sorted_keys(keys, len(present))
@@ -275,7 +278,7 @@ class SlidingWindows:
         return [key.filter(pa.array(some)) for key in self._keys], self._order[some]
 
     def _begin(self, start: int) -> None:
-        """The window at ``start`` is the first after the bound: fold its rows backwards."""
+        """Start a new bound at the window's end, and aggregate its rows backwards."""
         self._bound = start + self._windows.size
         parts = []
         ahead = [*self._entered, *self._ahead]
@@ -291,7 +294,7 @@ class SlidingWindows:
         self._block = _backwards(_joined(parts, self._dtypes), self._windows, self._fold_left)
 
     def _fold_left(self, rows: _Rows) -> list[np.ndarray]:
-        """Fold rows into the groups; returns what the group of each had before."""
+        """Add rows to the left groups; return the previous values of each row's group."""
         before = []
         for fold, array, values in zip(self._folds, self._left, rows.values, strict=True):
             before.append(array[rows.codes])
@@ -299,18 +302,18 @@ class SlidingWindows:
         return before
 
     def _leave(self, start: int) -> None:
-        """Take the rows of the block before ``start`` out of its groups."""
+        """Remove the rows before ``start`` from the left groups."""
         assert self._block is not None
         gone = self._block.before(start)
         if gone:
             codes = self._block.codes[:gone]
             for array, after in zip(self._left, self._block.values, strict=True):
-                # Of repeated indices the last assignment stays.
+                # On repeated indices the last assignment wins: the value after the last step gone.
                 array[codes] = after[:gone]
             self._block = self._block.part(gone, len(self._block.vs))
 
     def _enter(self, end: int) -> None:
-        """Fold in the rows after the bound and before ``end``."""
+        """Add the rows after the bound that start before ``end`` to the right groups."""
         while self._ahead:
             rows = self._ahead[0]
             count = rows.before(end)
@@ -329,7 +332,7 @@ class SlidingWindows:
         return [np.empty(0, dtype) for dtype in self._dtypes]
 
     def _grow(self, groups: int) -> None:
-        """Room for ``groups`` in all arrays."""
+        """Grow all arrays to ``groups`` entries."""
         for arrays in (self._left, self._right):
             for i, array in enumerate(arrays):
                 if len(array) < groups:
@@ -354,7 +357,7 @@ def _joined(parts: list[_Rows], dtypes: list[Any]) -> _Rows:
 
 
 def _backwards(rows: _Rows, windows: Windows, fold: Any) -> _Rows:
-    """``rows`` folded step by step from the last; their values: what is left after their step."""
+    """Aggregate step by step from the last; each row's values are those of the later steps."""
     steps = rows.vs // windows.every
     bounds = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
     after = [np.empty_like(values) for values in rows.values]

@@ -1,14 +1,16 @@
-"""Windows that data make, numbered by start: which are open, and what may be emitted.
+"""A log of windows, numbered by start: which are open, and which may be emitted.
 
-A window has a start, an end and the time ``close``: a promise of ``t`` (no later event before t)
-closes it if ``close <= t``. A window whose end is not known yet closes at ``INF_TIME``.
+It is used for windows whose bounds depend on the data (sessions, counts, snapshots). A window has a
+start, an end and a time ``close``. A *promise* of ``t`` means that no event before t follows; it
+closes the window if ``close <= t``. A window whose end is unknown closes at ``INF_TIME``.
 
-Invariants: (1) starts do not decrease with the number; (2) a window that closed does not change;
-(3) only windows that start before every open window are released, so results come in start order;
-(4) ``CTI(t)`` becomes the start of the earliest window open at t, or t if there is none: both
-follow from the windows alone, not from when they were looked at. (5) A call costs time in what it
-adds, changes and releases, amortised.
-Theory: the open window with the least number can only move on, so one cursor is enough.
+Invariants: (1) starts do not decrease with the number; (2) a closed window does not change; (3)
+only windows that start before every open window are released, so results come in start order; (4)
+``CTI(t)`` (a watermark) becomes the start of the earliest window open at t, or t if there is none.
+Both depend only on the windows, not on when they are checked; (5) a call takes amortised time in
+the windows that it adds, changes and releases.
+
+Theory: the number of the first open window never decreases, so one cursor is enough.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ from rvertex.events.run import growing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: ``end`` of a window that never became whole.
+#: ``end`` of a window without an end so far.
 NO_END = -(2**63)
 _LOOK_MIN = 64
 _DROP_MIN = 1024
 
 
 class WindowLog:
-    """Windows from ``first`` to ``next``; those below ``released`` are done with.
+    """Windows from ``first`` to ``next``; those below ``released`` have been released.
 
-    ``links`` int64 columns are the caller's, by number.
+    ``links``: number of additional int64 columns per window, for the caller.
     """
 
     def __init__(self, links: int = 0) -> None:
@@ -50,11 +52,11 @@ class WindowLog:
 
     @property
     def next(self) -> int:
-        """The number of the window to come."""
+        """The number of the next window."""
         return self.first + len(self._starts)
 
     def add(self, starts: np.ndarray) -> np.ndarray:
-        """New windows, by start; returns their numbers."""
+        """Add windows, sorted by start; return their numbers."""
         known = len(self._starts)
         if len(starts) == 0:
             return np.empty(0, np.int64)
@@ -67,7 +69,7 @@ class WindowLog:
         return np.arange(known, count) + self.first
 
     def set_ends(self, windows: np.ndarray, ends: np.ndarray, closes: np.ndarray) -> None:
-        """Say when windows that are open end, and which promise closes them."""
+        """Set the ends of open windows, and the promises that close them."""
         if len(windows) == 0:
             return
         assert int(windows.min()) >= self.released, (windows, self.released)
@@ -75,7 +77,7 @@ class WindowLog:
         self._closes.writable(len(self._closes))[windows - self.first] = closes
 
     def link(self, column: int, windows: np.ndarray, values: np.ndarray) -> None:
-        """Set a column of the caller's."""
+        """Set a caller's column."""
         if len(windows):
             self._links[column].writable(len(self._starts))[windows - self.first] = values
 
@@ -89,9 +91,9 @@ class WindowLog:
         return self._links[column].read()[windows - self.first]  # type: ignore[no-any-return]
 
     def advance(self, promise: int, ctis: np.ndarray) -> tuple[int, np.ndarray]:
-        """Close what a promise of ``promise`` closes; ``ctis`` are the times promised on the way.
+        """Close windows up to ``promise``; ``ctis``: the CTIs since the last call.
 
-        Returns: the first window that must not be released yet, and the CTIs that follow.
+        Returns: the first window that must not be released yet, and the output CTIs.
         """
         before = self._open
         self._open = self._first_open(promise)
@@ -109,7 +111,7 @@ class WindowLog:
         return upto, out
 
     def release(self, upto: int) -> None:
-        """Be done with the windows below ``upto``."""
+        """Drop the windows below ``upto``."""
         assert self.released <= upto <= self._open, (self.released, upto, self._open)
         self.released = upto
         done = upto - self.first
@@ -119,7 +121,7 @@ class WindowLog:
             self.first = upto
 
     def save(self) -> tuple[dict[str, int | None], dict[str, pa.Table]]:
-        """Header and table, by reference."""
+        """Return header and table, by reference."""
         header = {
             "first": self.first,
             "released": self.released,
@@ -144,7 +146,7 @@ class WindowLog:
         return [self._starts, self._ends, self._closes, *self._links]
 
     def _first_open(self, promise: int) -> int:
-        """The first window that a promise leaves open, from the cursor on."""
+        """The first window from the cursor on that ``promise`` leaves open."""
         at, look = self._open - self.first, _LOOK_MIN
         closes = self._closes.read()
         while at < len(closes):

@@ -157,7 +157,7 @@ class PaneAggregate:
     def _fold_any_order(
         self, events: pa.RecordBatch, closing: int, out: list[pa.RecordBatch]
     ) -> None:
-        """Fold events in; panes before ``closing`` that begin and end here may go to ``out``."""
+        """Add events; panes before ``closing`` that the batch has whole may go to ``out``."""
         vs, unit = int64_column(events, VS), self._lifetimes.unit_us
         low, high = int(vs.min()) // unit, int(vs.max()) // unit
         if high - low < _CUT_PANES_MAX:

@@ -1,1 +1,1 @@
-"""Aggregates for each row or time, of what came before it: of all of it, or of so much."""
+"""Running aggregates: a result per row or time, over all rows before it or over a frame of them."""

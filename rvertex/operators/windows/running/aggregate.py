@@ -1,10 +1,10 @@
-"""Running aggregates: of all events of a key, or of its session, that have started.
+"""Running aggregates: over all events of a key, or of its session, that have started.
 
-**Rule.** Of events that never end: at each time at which events of a key start, a window begins.
-It holds all that have started, and lives until the next such time, the last of all for ever. So the
-result is that of :mod:`rvertex.operators.windows.snapshots.window`, which looks at all that is
-alive for each window; here a window's lanes are those of the one before, with the events of one
-time merged in.
+**Rule.** For events that never end, a window begins at each time at which events of a key start. It
+has all events that have started, and lives until the next such time; the last window never ends. So
+the result is that of :mod:`rvertex.operators.windows.snapshots.window`. But that aggregates all
+live events of each window. Here the accumulators of the previous window are reused, and only the
+events of one time are merged in.
 
 Worked, one key: events at 1, 4 and 4 with x = 3, 1, 1:
 
@@ -12,18 +12,20 @@ Worked, one key: events at 1, 4 and 4 with x = 3, 1, 1:
     [1, 4)      3
     [4, INF)    5
 
-Of a session (:mod:`rvertex.operators.windows.session`) the same holds from its first event to its
-end: a window holds its events that have started, and lives until the next of them or the end.
+For a session (:mod:`rvertex.operators.windows.session`) the same holds from its first event to its
+end: a window has the session's events that have started, and lives until the next one or the end.
 
     session(5)  events at 1, 4, 12      [1, 4) 1 event   [4, 9) 2 events   [12, 17) 1 event
 
-A window is released by a promise beyond the start that ended it, or of its session's end, after all
-that start before it. ``CTI(t)`` becomes the start of the earliest window of any key still open.
+A window is released once no event at or before the start that ended it can follow (or before the
+end of its session), after all windows that start before it. ``CTI(t)`` (a watermark) becomes the
+start of the earliest window, of any key, that is still open.
 
-Invariants: (1) only events of the greatest time seen wait; those of one key and time are merged in
-sequence order, then into what is carried, so no result depends on how the input was cut; (2) a step
-costs time in its events and in what it releases, amortised, times the steps of one key; (3) of
-sessions nothing is kept once they have ended and their results have been released, amortised.
+Invariants: (1) only events of the greatest time so far are buffered. Those of one key and time are
+merged in row order, then into the accumulators, so no result depends on how the input was cut; (2)
+a step takes amortised time in its events and the windows that it releases, times the most steps of
+a key; (3) the state of a session is dropped once it has ended and its results have been released,
+amortised.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningAggregate:
-    """Aggregates per key over events that never end; no function needs all of them at once."""
+    """Aggregates per key over events that never end; holistic functions are not supported."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -74,11 +76,11 @@ class RunningAggregate:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: results hold all that ever came."""
+        """None: results depend on all events so far."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
-        """None: results may never change."""
+        """None: a result may last forever."""
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -89,10 +91,10 @@ class RunningAggregate:
 
 @dataclass(frozen=True, slots=True)
 class RunningSessionAggregate(OverSessions):
-    """Aggregates per key of a session so far; no function needs all of its events at once."""
+    """Running aggregates per key over a session; holistic functions are not supported."""
 
     def output_duration(self, durations: Durations) -> int | None:
-        """The gap behind the last instant of an event, or the greatest length of a session."""
+        """The smaller of an event's greatest activity (lifetime - 1 us + gap) and ``max_us``."""
         (duration,) = durations
         most = [None if duration is None else duration - 1 + self.gap_us, self.max_us]
         return min((m for m in most if m is not None), default=None)
@@ -117,15 +119,15 @@ class _Running:
         self._keys = KeyTable(self._grouping.types)
         self._log = WindowLog()
         self._steps = steps
-        #: By key: what its open window carries into the next.
+        #: By key: the accumulators of its open window.
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
-        #: Events of one time, to which others may come.
+        #: Buffered events of the greatest time so far, since more may follow.
         self._waiting = empty_batch(self._needed)
-        #: Results with the number of their window in ``_vs``.
+        #: Buffered results, with the number of their window in ``_vs``.
         self._results = SortedRuns(self._schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Take in the events of all times that are past, and emit what is released."""
+        """Add the events of all times that have passed, and emit released windows."""
         (run,) = ports
         rows, self._waiting, promise = parted(self._waiting, run, self._needed.names)
         if rows.num_rows:
@@ -137,7 +139,7 @@ class _Running:
         return Run(out, ctis)
 
     def snapshot(self) -> OperatorState:
-        """Keys, windows, what is carried and what waits, by reference."""
+        """Keys, windows, accumulators, buffered events and results, by reference."""
         header, windows = self._log.save()
         tables = {**self._keys.save(), **windows, **self._carried.save()}
         tables |= self._first_seen.save()
@@ -159,7 +161,7 @@ class _Running:
             self._results.push(batch)
 
     def _take(self, rows: pa.RecordBatch) -> None:
-        """A window for each key and time of ``rows``, which are all of those times."""
+        """Open a window for each key and time of ``rows``, which are complete for their times."""
         columns = self._grouping.key_columns(rows)
         codes = self._keys.codes(columns, rows.num_rows)
         order = np.lexsort((codes, int64_column(rows, VS)))
@@ -184,7 +186,7 @@ class _Running:
         self._results.push(pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema))
 
     def _forget(self, promise: int) -> None:
-        """Be done with keys that will begin anew, if they come again, and with what has ended."""
+        """Drop keys that are not active any more, and the seen values of sessions that ended."""
         if self._keys.is_crowded() and (needed := self._steps.needed(promise)) is not None:
             kept = np.flatnonzero(needed)
             self._keys.keep(kept)
@@ -194,7 +196,7 @@ class _Running:
             self._first_seen.keep(going_on)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Results by (start, key), with their lifetimes."""
+        """The results by (start, key), with their lifetimes."""
         if rows.num_rows == 0:
             return rows
         windows = int64_column(rows, VS)

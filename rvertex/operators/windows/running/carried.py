@@ -1,11 +1,11 @@
-"""What results carry from one time of a key to the next: lanes, and the values seen so far.
+"""State that running results carry from one time of a key to the next: lanes, and the values seen.
 
-:class:`CarriedLanes` merges what is new into what is carried. A count of different values cannot be
-merged in constant space, so it is taken apart before: :class:`FirstSeen` says of each row whether
-its value is new to its key, and to count those is an ordinary count.
+:class:`CarriedLanes` merges new lanes into the stored ones. A count of distinct values cannot be
+merged in constant space, so it is computed in two steps. :class:`FirstSeen` marks each row whose
+value is new to its key, and the marks are counted by an ordinary count.
 
-Invariants: (1) the steps of a key are merged one after the other, so no sum depends on how the
-input was cut; (2) a call costs time in its steps and keys, amortised, times the steps of one key.
+Invariants: (1) the steps of a key are merged one after another, so no sum depends on how the input
+was cut; (2) a call takes amortised time in its steps and keys, times the most steps of a key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CarriedLanes:
-    """By key: the lanes of all that came before."""
+    """By key: the lanes of all earlier rows."""
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = tuple(lanes)
@@ -47,10 +47,10 @@ class CarriedLanes:
         keys: int,
         begins: np.ndarray | None = None,
     ) -> list[pa.Array]:
-        """The lanes of each step with all before it of its key; carries the last of each.
+        """Return the lanes after each step, and store the last ones of each key.
 
-        ``code``, ``time`` int64[n]: the key and the time of each step, those of one key in order;
-        steps of which ``begins`` bool[n] is true take nothing over from those before them.
+        ``code``, ``time`` int64[n]: key and time of each step; the steps of a key are in order.
+        Steps with ``begins`` bool[n] true start anew: they ignore the steps before them.
         """
         if begins is None:
             begins = np.zeros(len(code), bool)
@@ -71,7 +71,7 @@ class CarriedLanes:
             now = by_key[start[: int((length > turn).sum())] + turn]
             if turn:
                 had = np.flatnonzero(~begins[now])
-                carried = found[-1].slice(0, len(now))  # by reference where nothing begins
+                carried = found[-1].slice(0, len(now))  # no copy if no step begins
                 carried = carried if len(had) == len(now) else carried.take(pa.array(had))
             found.append(self._folded(carried, had, given.take(pa.array(now))))
             steps.append(now)
@@ -90,7 +90,7 @@ class CarriedLanes:
             store.adopt(store.values(codes))
 
     def save(self) -> dict[str, pa.Table]:
-        """What is carried, by reference."""
+        """The stored lanes, by reference."""
         tables: dict[str, pa.Table] = {}
         for i, store in enumerate(self._stores):
             values, at = store.save()
@@ -106,7 +106,7 @@ class CarriedLanes:
     def _folded(
         self, carried: pa.RecordBatch, had: np.ndarray, given: pa.RecordBatch
     ) -> pa.RecordBatch:
-        """``given``, each merged into the row of ``carried`` that ``had`` names for it."""
+        """Merge each row of ``given`` into row ``had`` of ``carried``."""
         rows = pa.concat_batches([carried, given]) if len(had) else given
         codes = np.concatenate([had, np.arange(given.num_rows)])
         lanes: list[pa.Array] = []
@@ -123,7 +123,7 @@ class CarriedLanes:
 
 
 class FirstSeen:
-    """Which values are new to their key, for each column whose different values are counted."""
+    """Marks values that are new to their key, for each column with ``count_distinct``."""
 
     def __init__(self, aggregates: Sequence[AggregateSpec], payload: pa.Schema) -> None:
         distinct = [a.column for a in aggregates if a.function == "count_distinct"]
@@ -132,14 +132,14 @@ class FirstSeen:
             column: KeyTable((pa.int64(), plain_type(payload.field(column).type)))
             for column in self._columns
         }
-        #: The aggregates over rows that have the marks.
+        #: The aggregates, rewritten to count marks.
         self.aggregates = tuple(self._counted(a) for a in aggregates)
         marks = [pa.field(name, pa.int64()) for name in self._columns.values()]
-        #: The columns of those rows.
+        #: The schema of rows with marks.
         self.payload = pa.schema([*payload, *marks])
 
     def marked(self, rows: pa.RecordBatch, codes: np.ndarray) -> pa.RecordBatch:
-        """``rows``, of keys ``codes``, with a mark where a value comes for the first time."""
+        """``rows``, of keys ``codes``, with a mark where a value is new to its key."""
         for column, mark in self._columns.items():
             values = plain_array(rows.column(column))
             valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
@@ -156,17 +156,17 @@ class FirstSeen:
         return rows
 
     def is_crowded(self) -> bool:
-        """Whether so many values came since the last :meth:`keep` that it is paid for."""
+        """Whether enough values were added since the last :meth:`keep` for another one to pay."""
         return any(table.is_crowded() for table in self._seen.values())
 
     def keep(self, codes: np.ndarray) -> None:
-        """Forget the values of all codes but ``codes``, which stay as they are."""
+        """Drop the values of all codes except ``codes``, which are not renumbered."""
         for table in self._seen.values():
             of = numbers(table.keys()[0])
             table.keep(np.flatnonzero(np.isin(of, codes)))
 
     def save(self) -> dict[str, pa.Table]:
-        """The values of all keys, by reference."""
+        """The seen values of all keys, by reference."""
         return {
             f"seen{i}.{name}": table
             for i, seen in enumerate(self._seen.values())
@@ -182,12 +182,14 @@ class FirstSeen:
             )
 
     def _counted(self, aggregate: AggregateSpec) -> AggregateSpec:
+        """Rewrite ``count_distinct`` to a count of marks."""
         if aggregate.function != "count_distinct" or aggregate.column is None:
             return aggregate
         return replace(aggregate, function="count", column=self._columns[aggregate.column])
 
 
 def _marks(column: str, payload: pa.Schema) -> str:
+    """An unused column name for the marks of ``column``."""
     name = f"@first({column})"
     while name in payload.names:  # ends: the names are finite
         name += "_"

@@ -1,13 +1,12 @@
-"""Aggregates of each row over a frame of its key: so many rows, or so long a time, before it.
+"""Window functions over frames: each row gets aggregates of the rows before it in its key.
 
-**Rule.** The rows of a key are in order of their starts, those that start together in sequence
-order. The frame of a row is, by ``rows``, those from ``first`` rows before it to ``last`` rows
-before it; otherwise those that start from ``first`` us before it to ``last`` us before it, so with
-``last`` 0 also those that start together with it (its *peers*). ``first`` None: all from the
-beginning; then ``peers`` may name columns that rows which start together are sorted by, and only
-rows that are equal in them are peers. How long rows live is of no matter. Every row comes out as it
-came in, with the aggregates behind its columns; those of a frame without rows are null, counts
-are 0.
+**Rule.** The rows of a key are sorted by start, ties in row order. Ends are ignored. A frame of
+``rows`` has the rows from ``first`` rows before the current row to ``last`` rows before it. A frame
+of time has the rows whose starts are from ``first`` us to ``last`` us before the current start.
+With ``last`` 0 it includes all rows with the same start (its *peers*), also later ones. ``first``
+None means: from the first row of the key. Only then ``peers`` may name columns; rows with one start
+are sorted by them, and only rows that are equal in them are peers. Each row is emitted with its
+columns, followed by the aggregates. An empty frame yields null; counts are 0.
 
 Worked, one key, ``sum(x)``:
 
@@ -17,12 +16,12 @@ Worked, one key, ``sum(x)``:
     [3, 4) x=3    5                6
     [6, 7) x=4    7                4
 
-Invariants: (1) order, lifetimes and CTIs pass; (2) a frame of rows is known at once, one of time
-when no peer can come any more: only rows of the greatest time seen wait; (3) an aggregate is
-computed from the rows of its frame in their order, or, from the beginning on, carried from row to
-row, so nothing depends on how the input was cut; (4) a step costs time in its rows times the rows
-of a frame; frames from the beginning on cost what
-:mod:`rvertex.operators.windows.running.carried` says.
+Invariants: (1) order, lifetimes and CTIs (watermarks) are unchanged; (2) a frame of rows is known
+at once, a frame of time when no peer can follow. So only rows of the greatest time so far are
+buffered; (3) an aggregate is computed from the rows of its frame in row order. With ``first`` None
+it is carried from row to row. So no result depends on how the input was cut; (4) a step takes time
+in its rows times the rows of a frame; with ``first`` None as in
+:mod:`rvertex.operators.windows.running.carried`.
 """
 
 from __future__ import annotations
@@ -56,15 +55,19 @@ if TYPE_CHECKING:
     from rvertex.operators.horizon import Durations
     from rvertex.operators.protocol import Operator
 
-#: Pairs of a row and one of its frame that are aggregated in one pass.
+#: Most pairs (row, row of its frame) that are aggregated in one pass.
 _PAIRS_MAX = 1 << 20
-#: These are 0 where there is nothing; all others are null.
+#: Functions that are 0 on an empty frame; all others are null.
 _COUNTS = ("count", "count_distinct")
 
 
 @dataclass(frozen=True, slots=True)
 class FrameAggregate:
-    """Aggregates per row. ``rows``: ``first`` and ``last`` are rows, else microseconds."""
+    """Aggregates per row over a frame. ``rows``: ``first`` and ``last`` are rows, else us.
+
+    ``first``, ``last``: distance from the current row back to the frame's first and last row;
+    ``first`` None: from the first row of the key. ``peers``: see the module.
+    """
 
     holds_ctis: ClassVar[bool] = False
 
@@ -79,8 +82,8 @@ class FrameAggregate:
         """The input's columns, then aggregates.
 
         Raises:
-            OperatorTypeError: a name that is taken; a frame from the beginning on of a function
-                that needs all rows at once.
+            OperatorTypeError: an output name exists, or a holistic function has a frame with
+                ``first`` None.
         """
         (payload,) = inputs
         assert not self.peers or (self.first is None and not self.rows), self
@@ -97,7 +100,7 @@ class FrameAggregate:
         return pa.schema([*payload, *fields])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """The frame, if it is one of time."""
+        """``first`` for a frame of time; None for a frame of rows."""
         return None if self.rows else self.first
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -112,7 +115,7 @@ class FrameAggregate:
 
 
 class _Framed:
-    """What frames of all kinds have in common: keys, and rows that wait for their peers."""
+    """Base of all kinds of frames: keys, and rows that are buffered until their peers arrived."""
 
     def __init__(self, spec: FrameAggregate, payload: pa.Schema) -> None:
         self._spec = spec
@@ -122,7 +125,7 @@ class _Framed:
         self._keys: KeyTable
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Each row whose frame is known, with its aggregates."""
+        """Emit each row whose frame is known, with its aggregates."""
         (run,) = ports
         rows = run.events
         if not self._spec.rows:
@@ -134,7 +137,7 @@ class _Framed:
         return Run(pa.RecordBatch.from_arrays([*rows.columns, *found], schema=self._out), run.ctis)
 
     def _found(self, rows: pa.RecordBatch, codes: np.ndarray) -> list[pa.Array]:
-        """The aggregates of each row."""
+        """Compute the aggregates of each row."""
         raise NotImplementedError
 
     def _saved(self) -> dict[str, pa.Table]:
@@ -147,7 +150,7 @@ class _Framed:
 
 
 class _OfAll(_Framed):
-    """Frames from the beginning on."""
+    """Frames with ``first`` None: from the first row of the key."""
 
     def __init__(self, spec: FrameAggregate, payload: pa.Schema) -> None:
         super().__init__(spec, payload)
@@ -158,7 +161,7 @@ class _OfAll(_Framed):
         self._carried = CarriedLanes(lanes_of(aggregates, payload))
 
     def snapshot(self) -> OperatorState:
-        """Keys, what is carried and what waits, by reference."""
+        """Keys, carried lanes and buffered rows, by reference."""
         return OperatorState({}, {**self._saved(), **self._carried.save(), **self._seen.save()})
 
     def load(self, state: OperatorState) -> None:
@@ -169,7 +172,7 @@ class _OfAll(_Framed):
 
     def _found(self, rows: pa.RecordBatch, codes: np.ndarray) -> list[pa.Array]:
         times = int64_column(rows, VS)
-        # A step is a row, or all rows of a key that are peers.
+        # A step is one row, or all peers of a key.
         step_of = first = np.arange(len(codes))
         if not self._spec.rows:
             order = np.lexsort((codes, times))
@@ -190,7 +193,7 @@ class _OfAll(_Framed):
 
 
 class _OfFrames(_Framed):
-    """Frames that have a beginning."""
+    """Frames with a bounded ``first``."""
 
     def __init__(self, spec: FrameAggregate, payload: pa.Schema) -> None:
         super().__init__(spec, payload)
@@ -202,7 +205,7 @@ class _OfFrames(_Framed):
         self._history = History(self._needed, rows=spec.rows, reach=spec.first)
 
     def snapshot(self) -> OperatorState:
-        """Keys, the rows that frames to come may hold, and what waits, by reference."""
+        """Keys, rows that later frames may have, and buffered rows, by reference."""
         return OperatorState({}, {**self._saved(), **self._history.save()})
 
     def load(self, state: OperatorState) -> None:
@@ -246,7 +249,7 @@ class _OfFrames(_Framed):
     def _aggregated(
         self, work: pa.RecordBatch, by_key: np.ndarray, low: np.ndarray, high: np.ndarray
     ) -> list[pa.Array]:
-        """The aggregates of the rows ``by_key[low:high]`` of each frame."""
+        """Aggregate the rows ``by_key[low:high]`` of each frame."""
         size = high - low
         upto = np.cumsum(size)
         pieces: list[list[pa.Array]] = []

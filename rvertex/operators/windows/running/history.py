@@ -1,10 +1,10 @@
-"""The rows of each key that frames to come may hold.
+"""The rows of each key that later frames may have.
 
-Rows are numbered as they come; each knows the one before it of its key. So what a key has is found
-by walking back from its last row, at most as far as a frame reaches.
+Rows are numbered in row order, and each refers to the previous row of its key. So the rows of a key
+are found by following these references from its last row, at most as far as a frame reaches.
 
-Invariants: (1) rows that no frame can reach are gone when they are as many as the others; (2) a
-step costs time in its rows and in what it finds, amortised; (3) snapshots are by reference.
+Invariants: (1) rows that no frame can reach are dropped once they are as many as the others; (2) a
+step takes amortised time in its rows and the rows it finds; (3) snapshots are by reference.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ROWS_MIN = 1024
-#: Rows of one key that are looked for one after the other; more are looked for among all.
+#: Most references to follow per key; for longer chains all rows are scanned instead.
 _STEPS_MAX = 64
 
 
 class History:
-    """Rows of ``schema``; ``reach`` counts rows of a key, or microseconds."""
+    """Stores rows of ``schema``. ``reach``: of the longest frame, in rows of a key, else in us."""
 
     def __init__(self, schema: pa.Schema, *, rows: bool, reach: int) -> None:
         self._schema = schema
         self._rows, self._reach = rows, reach
-        #: Chunks, merged as they come, like the digits of a binary counter.
+        #: Chunks, merged like the digits of a binary counter.
         self._chunks: list[pa.RecordBatch] = []
-        #: By row: its key, its start, and the row of its key before it.
+        #: By row: its key, its start, and the previous row of its key.
         self._key = GroupArray(np.int64, -1)
         self._time = GroupArray(np.int64, 0)
         self._before = GroupArray(np.int64, -1)
@@ -48,9 +48,9 @@ class History:
         return len(self._key)
 
     def before(self, codes: np.ndarray, time: int) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Rows of the keys ``codes`` that frames of rows from ``time`` on may hold, in sequence.
+        """The stored rows of keys ``codes`` that frames of rows from ``time`` on may have.
 
-        Returns: the rows and their keys.
+        Returns: the rows in row order, and their keys.
         """
         known = np.unique(codes)
         known = known[known < len(self._last)]
@@ -63,7 +63,7 @@ class History:
         return rows, self._key.read()[found]
 
     def add(self, rows: pa.RecordBatch, codes: np.ndarray, keys: int) -> None:
-        """New rows, of keys below ``keys``."""
+        """Add rows, of keys below ``keys``."""
         first, n = len(self), rows.num_rows
         by_key = np.argsort(codes, kind="stable")
         key, number = codes[by_key], first + by_key
@@ -80,9 +80,9 @@ class History:
         self._merge_chunks()
 
     def forget(self, is_crowded: bool) -> np.ndarray | None:
-        """Drop rows that no frame can reach, if there are many, or if keys are.
+        """Drop rows that no frame can reach, if there are many, or if there are many keys.
 
-        Returns: the keys that are kept, ascending, which are numbered anew; None: all, as before.
+        Returns: the keys that are kept, ascending, to be renumbered; None: all keys are unchanged.
         """
         if len(self) <= 2 * self._kept + _ROWS_MIN and not is_crowded:
             return None
@@ -124,11 +124,11 @@ class History:
         self._last.adopt(numbers(as_one_array(tables["last"].column(0))))
 
     def _first_time(self, time: int) -> int | None:
-        """From when on frames of rows from ``time`` on hold rows; None: they count rows."""
+        """The earliest start in frames of rows from ``time`` on; None: ``reach`` counts rows."""
         return None if self._rows else int(moved(np.array([time]), -self._reach)[0])
 
     def _walked(self, keys: np.ndarray, first_time: int | None) -> np.ndarray:
-        """The rows of ``keys`` that are within reach, back from the last of each, in no order."""
+        """The rows of ``keys`` within reach, by following references, in any order."""
         times, before = self._time.read(), self._before.read()
         steps = self._reach if first_time is None else _STEPS_MAX
         row = self._last.read()[keys]
@@ -147,7 +147,7 @@ class History:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _scanned(self, keys: np.ndarray, first_time: int) -> np.ndarray:
-        """The same among all rows since ``first_time``."""
+        """As :meth:`_walked`, by a scan of all rows since ``first_time``."""
         start = int(self._time.read().searchsorted(first_time))
         is_asked = np.zeros(len(self._last), bool)
         is_asked[keys] = True

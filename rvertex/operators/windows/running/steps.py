@@ -1,12 +1,13 @@
-"""Which steps of a key follow from one another: all that ever come, or those of a session.
+"""The windows of running aggregates: until the next step of the key, or within a session.
 
-A *step* is a key and a time at which events of it start. :class:`Endless` steps last until the next
-of their key, the last one for ever. :class:`OfSessions` last until the next of their session or the
-end of it, and a session begins with nothing.
+A *step* is a key and a time at which events of it start; each step opens a window. An
+:class:`Endless` window lasts until the next step of its key, the last one forever. A window
+:class:`OfSessions` lasts until the next step of its session or the session's end, and the first
+step of a session ignores earlier steps.
 
-Invariant: where steps end, and which begin anew, follows from the steps before them, not from how
-these came; so does the time that closes a step: its end, or the instant behind the start of the
-step that ended it, as all events of that start have to be there.
+Invariant: where windows end, and which steps begin a session, depends only on the earlier steps,
+not on how they were cut. So does the time that closes a window. It is the window's end, or, if a
+step ended it, 1 us after that step's start, since all events of that start must have arrived.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """New steps: which take nothing over, and the number of the key or session of each."""
+    """New steps: whether each begins a session, and the number of its key or session."""
 
     begins: np.ndarray
     belongs: np.ndarray
 
 
 class Steps(Protocol):
-    """Gives steps their windows in the log, and ends those before them."""
+    """Opens the windows of steps in the log, and sets the ends of earlier windows."""
 
     def number(
         self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
@@ -44,13 +45,13 @@ class Steps(Protocol):
         """Steps by (time, code), with the last end of their events; the log gets them in order."""
 
     def needed(self, promise: int) -> np.ndarray | None:
-        """Mask of the keys that still matter after a promise of ``promise``; None: all do."""
+        """Mask of the keys that matter if no event before ``promise`` follows; None: all do."""
 
     def keep(self, codes: np.ndarray) -> None:
         """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def going_on(self) -> np.ndarray | None:
-        """The numbers of all to which steps may still belong; None: none has ended."""
+        """The numbers of sessions to which later steps may belong; None: every key goes on."""
 
     def save(self) -> pa.Table:
         """The state by key code, by reference."""
@@ -60,7 +61,7 @@ class Steps(Protocol):
 
 
 class Endless:
-    """By key: its open step."""
+    """By key: the window of its last step."""
 
     def __init__(self) -> None:
         self._window = GroupArray(np.int64, -1)
@@ -84,7 +85,7 @@ class Endless:
         return Numbered(np.zeros(len(code), bool), code)
 
     def needed(self, promise: int) -> np.ndarray | None:
-        """See :class:`Steps`: no key is ever done with."""
+        """See :class:`Steps`: every key is needed."""
         return None
 
     def keep(self, codes: np.ndarray) -> None:
@@ -102,7 +103,7 @@ class Endless:
 
 
 class OfSessions:
-    """By key: its open step, and the session of that, which has the number of its first step."""
+    """By key: the window of its last step, and its session: the number of the first step."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._window = GroupArray(np.int64, -1)
@@ -127,7 +128,7 @@ class OfSessions:
         belongs = belongs[found.first]
         ends = found.ends(self._starts.longest)[is_event]
         log.set_ends(step[is_event], ends, ends)
-        goes_on = np.flatnonzero(is_event & ~found.begins)  # not the first row of its key
+        goes_on = np.flatnonzero(is_event & ~found.begins)  # so it has a row before it
         upto = found.time[goes_on]
         log.set_ends(step[goes_on - 1], upto, upto + 1)
         window[found.key[found.is_last]] = step[found.is_last]
@@ -138,7 +139,7 @@ class OfSessions:
         return Numbered(begins, of_step)
 
     def needed(self, promise: int) -> np.ndarray | None:
-        """See :class:`Steps`: a key is done with when it is not active any more."""
+        """See :class:`Steps`: keys that are still active."""
         mask: np.ndarray = self._starts.active.read() > promise
         return mask
 

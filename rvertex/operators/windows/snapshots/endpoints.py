@@ -1,11 +1,13 @@
-"""The endpoints of lifetimes by key, and the snapshot windows that open and end at them.
+"""The endpoints of lifetimes by key, and the snapshot windows that begin and end at them.
 
-Endpoints up to a promise are passed in one go; ends that lie beyond wait sorted by time. Starts at
-the promise itself may come in several goes, ends at it come in the first.
+Endpoints up to the promise (no event before that time follows) are processed in one call; later
+ends are buffered, sorted by time. Starts at the promise itself may come in several calls, ends at
+it come in the first.
 
-Invariants: (1) a key with ``alive`` events has one open window, from its last endpoint; no other
-has; (2) a window that an end ends closes at its end, one that only a start ends closes after it;
-(3) time is endpoints passed, amortised, with a logarithm for sorting.
+Invariants: (1) a key with ``alive`` > 0 events has one open window, which began at its last
+endpoint; other keys have none; (2) a window that an event's end ends closes at that time. If only a
+start ends it, it closes 1 us later; (3) the time is amortised linear in the endpoints processed,
+with a logarithm for sorting.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _SCHEMA = pa.schema([(VS, pa.int64()), (_CODE, pa.int64())])
 
 
 class Endpoints:
-    """By key: its last endpoint, its open window and how many events are alive."""
+    """By key: its last endpoint, its open window and the number of live events."""
 
     def __init__(self, log: WindowLog) -> None:
         self._log = log
@@ -43,13 +45,13 @@ class Endpoints:
 
     @property
     def waiting(self) -> int:
-        """Ends that lie ahead."""
+        """Number of buffered ends."""
         return self._ends.rows
 
     def pass_until(
         self, promise: int, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int
     ) -> np.ndarray:
-        """Add events and pass all endpoints up to ``promise``; every ``vs`` is one of them.
+        """Add events and process all endpoints up to ``promise``; every ``vs`` is one of them.
 
         Returns: the window that begins, or began, at each event's ``vs``.
         """
@@ -72,7 +74,7 @@ class Endpoints:
         return result[: len(codes)]
 
     def forget(self) -> np.ndarray:
-        """Forget the keys of which nothing is alive; returns the codes of the others, in order."""
+        """Drop the keys without live events; return the codes of the other keys, in order."""
         kept = np.flatnonzero(self._alive.read() > 0)
         renamed = np.full(len(self._alive), -1)
         renamed[kept] = np.arange(len(kept))
@@ -86,7 +88,7 @@ class Endpoints:
         return kept
 
     def save(self) -> dict[str, pa.Table]:
-        """By reference."""
+        """Return the state, by reference."""
         columns = (self._last, self._alive, self._window)
         by_key = pa.table({f"c{i}": c.shared() for i, c in enumerate(columns)})
         return {"endpoints": by_key, "ends": self._ends.table()}
@@ -106,14 +108,14 @@ class Endpoints:
         has_end: np.ndarray,
         keys: int,
     ) -> np.ndarray:
-        """Pass distinct endpoints, sorted by (key, time); returns the open window after each."""
+        """Process distinct endpoints, sorted by (key, time); return the open window after each."""
         last, alive = self._last.writable(keys), self._alive.writable(keys)
         window = self._window.writable(keys)
         heads = heads_of(key)
         now = alive[key] + running_sum(change, heads)
         before = now - change
         assert (now >= 0).all(), "more events ended than began"
-        #: More starts at an endpoint that was passed already.
+        #: Whether the endpoint was processed in an earlier call, so only starts are added.
         again = heads & (time == last[key])
         opens = (now > 0) & ~(again & (before > 0))
         at = np.flatnonzero(opens)
@@ -139,7 +141,7 @@ class Endpoints:
         ends: np.ndarray,
         heads: np.ndarray,
     ) -> None:
-        """Link every new window to the first of the windows that it follows without a break."""
+        """Link each new window to the first window of its chain of windows without a gap."""
         first = np.where(opens, current, -1)
         follows = opens & ends
         carried = follows & heads

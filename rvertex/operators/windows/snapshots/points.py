@@ -1,14 +1,13 @@
-"""Snapshot windows of points: a window for every instant of a key at which it has events.
+"""Snapshot windows of points: one window for each instant of a key at which it has events.
 
-A point ends before anything else can begin, so its window ``[t, t + 1)`` is known to be whole as
-soon as anything later is promised. Rows come out as from
-:mod:`rvertex.operators.windows.snapshots.window`, which this replaces where all lifetimes are
-points.
+The window of a point is ``[t, t + 1)``. It is complete as soon as time has passed ``t``. Results
+are those of :mod:`rvertex.operators.windows.snapshots.window`, which this replaces if all lifetimes
+are points.
 
-Invariants: (1) only rows of the greatest time seen wait; (2) results come by (time, keys ascending,
-nulls last), rows of a window are aggregated in sequence order; (3) CTIs pass unchanged; (4) rows
-that follow each other with the same time and key are told apart from others by comparing
-neighbours; only such runs are sorted.
+Invariants: (1) only rows of the greatest time so far are buffered; (2) results come by (time, keys
+ascending, nulls last), and the rows of a window are aggregated in row order; (3) CTIs (watermarks)
+are unchanged; (4) runs of neighbours with the same time and key are found by comparing neighbours,
+and only these runs are sorted.
 """
 
 from __future__ import annotations
@@ -49,21 +48,21 @@ class SnapshotPoints:
         self._needed = input_schema
         self._schema = output_schema
         self._finish = finish
-        #: Rows of one time, to which others may come.
+        #: Buffered rows of the greatest time so far, since more may follow.
         self._waiting = empty_batch(input_schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the windows of all times that are past."""
+        """Emit the windows of all times that have passed."""
         (run,) = ports
         rows, self._waiting, _ = parted(self._waiting, run, self._needed.names)
         return Run(self._emit(rows), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The rows that wait, by reference."""
+        """The buffered rows, by reference."""
         return OperatorState({}, {"rows": pa.Table.from_batches([self._waiting])})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the rows of ``state``."""
+        """Restore the buffered rows of ``state``."""
         batches = state.tables["rows"].to_batches()
         self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
 
@@ -88,7 +87,7 @@ class SnapshotPoints:
         return pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema)
 
     def _identities(self, rows: pa.RecordBatch) -> list[np.ndarray]:
-        """Integers that tell the keys of the rows apart."""
+        """Integers that differ if the keys of two rows differ."""
         columns = self._grouping.key_columns(rows)
         if all(c.type == pa.int64() and not c.null_count for c in columns):
             return [column.to_numpy() for column in columns]

@@ -1,8 +1,8 @@
 """Snapshot windows: a window between every two neighbouring lifetime endpoints of a key.
 
 **Rule.** The endpoints of a key are the ``vs`` and ``ve`` of its events. Between two neighbouring
-ones nothing changes; if any event is alive there, that is a window, and it holds the events that
-are alive. So the result is what the aggregate over the key would be at each instant.
+endpoints the set of live events does not change. If it is not empty, that interval is a window over
+the live events. So at each instant the result is the aggregate over the key's live events.
 
 Worked, one key: events a = [0, 6), b = [2, 9), c = [6, 9), d = [12, 14):
 
@@ -10,15 +10,16 @@ Worked, one key: events a = [0, 6), b = [2, 9), c = [6, 9), d = [12, 14):
     [ 0, 2)    a
     [ 2, 6)    a b
     [ 6, 9)    b c
-    [12,14)    d          nothing is alive in [9, 12)
+    [12,14)    d          no event is alive in [9, 12)
 
-A window is released by a promise of its end, after all that start before it: ``CTI(t)`` becomes the
-start of the earliest window of any key that events before t leave open at t, or t. A window that
-only the start of an event at t ends is not known to end at t before a promise beyond t.
+A window is released once no event before its end can follow, after all windows that start before
+it. ``CTI(t)`` (a watermark) becomes the start of the earliest window, of any key, that the events
+before t leave open at t; or t if there is none. If only the start of an event at t ends a window,
+that is certain only after a CTI beyond t.
 
-Invariants: (1) every pair (event, window) is looked at once, so time is pairs, not windows times
-state: a row waits under the number of the next window that it is in; (2) the rows of a window are
-aggregated in sequence order.
+Invariants: (1) every pair (event, window) is processed once, so the time is linear in the pairs: a
+row is buffered under the number of the next window that it is in; (2) the rows of a window are
+aggregated in row order.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from rvertex.operators.windows.grouping import Grouping
 
 _SEQ = "@seq"
-#: Windows aggregated in one pass.
+#: Most windows aggregated in one pass.
 _WINDOWS_MAX = 1 << 13
 
 
@@ -64,7 +65,7 @@ class SnapshotAggregate:
 
     keys: tuple[str, ...]
     aggregates: tuple[AggregateSpec, ...]
-    #: All lifetimes are points.
+    #: Whether all lifetimes are points.
     points: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -72,15 +73,15 @@ class SnapshotAggregate:
         return aggregated_schema(self.keys, self.aggregates, inputs)
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Two lifetimes.
+        """Twice the greatest lifetime.
 
-        A window that is open holds an event that is alive; it may begin where another one ended,
-        which began a lifetime before that.
+        An open window has a live event, which started at most one lifetime ago. The window may
+        begin where another event ended, which started up to one lifetime earlier.
         """
         return sum_us(durations[0], durations[0])
 
     def output_duration(self, durations: Durations) -> int | None:
-        """A window lies in the lifetime of each of its events."""
+        """The input's: a window is within the lifetime of each of its events."""
         return durations[0]
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -91,7 +92,7 @@ class SnapshotAggregate:
 
 
 class SnapshotWindows:
-    """Aggregates events by the snapshot windows that they are alive in."""
+    """Aggregates events by the snapshot windows in which they are alive."""
 
     def __init__(
         self,
@@ -101,18 +102,18 @@ class SnapshotWindows:
         finish: Callable[[list[pa.Array]], list[pa.Array]],
     ) -> None:
         self._grouping = grouping
-        #: With the number of the next window in ``_vs``.
+        #: The schema of buffered rows; ``_vs`` is the number of the row's next window.
         self._schema = input_schema.append(pa.field(_SEQ, pa.int64()))
         self._results = WindowResults(grouping, output_schema, finish)
         self._keys = KeyTable(grouping.types)
-        #: Links: the key's next window, if it follows at once; the first of windows that do.
+        #: Links: the key's next window if there is no gap, and the first window of such a chain.
         self._log = WindowLog(links=2)
         self._endpoints = Endpoints(self._log)
         self._rows = SortedRuns(self._schema)
         self._events = 0
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Open and end windows at the endpoints passed, and emit those that are released."""
+        """Begin and end windows at the endpoints passed, and emit released windows."""
         (run,) = ports
         if run.is_empty:
             return Run(empty_batch(self._results.schema), run.ctis)
@@ -136,7 +137,7 @@ class SnapshotWindows:
         )
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the windows of ``state``."""
+        """Restore ``state``."""
         self._events = state.header["events"]
         self._keys.restore(state.tables)
         self._log.restore(state.header, state.tables)
@@ -155,13 +156,13 @@ class SnapshotWindows:
         self._rows.push(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 
     def _emit(self, upto: int) -> pa.RecordBatch:
-        """The results of all windows below ``upto``, part by part."""
+        """The results of all windows below ``upto``, in several passes."""
         out: list[pa.RecordBatch] = []
         low = self._log.released
         while low < upto:
             high = upto
             if upto - low > _WINDOWS_MAX:
-                # Windows with one start stay together, as their keys order them.
+                # Windows with one start must be in one pass, since it sorts them by key.
                 starts = self._log.starts(np.arange(low, upto))
                 high = low + int(starts.searchsorted(starts[_WINDOWS_MAX], side="left"))
                 if high == low:
@@ -175,7 +176,7 @@ class SnapshotWindows:
         first, ve = int64_column(rows, VS), int64_column(rows, VE)
         numbers = np.arange(low, high)
         starts, ends = self._log.starts(numbers), self._log.ends(numbers)
-        # Windows that follow each other lie side by side: a row's are then neighbours.
+        # Sort windows by chain. Then the windows of a row are neighbours.
         chain = self._log.links(1, numbers)
         lie = np.lexsort((numbers, chain))
         place = np.empty(len(lie), np.int64)
@@ -199,7 +200,7 @@ class SnapshotWindows:
         return self._results.batch(members, starts, ends)
 
     def _wait(self, rows: pa.RecordBatch, windows: np.ndarray, lives: np.ndarray) -> None:
-        """Rows that live on wait for the window that follows ``windows``."""
+        """Buffer rows that live on under the window that follows ``windows``."""
         if not lives.any():
             return
         follows = self._log.links(0, windows[lives])
