@@ -1,7 +1,7 @@
-"""EXPLODE: one row per element of a list column. Lifetimes and CTIs pass.
+"""EXPLODE: one row per element of a list column. Lifetimes and CTIs (watermarks) are unchanged.
 
-The elements take the list column's place and name, in list order; the other columns are repeated.
-A null or empty list gives no row, as in SQL's ``explode``; a null element gives a row.
+The elements get the list column's position and name, in list order; the other columns are repeated.
+A null or empty list yields no row, as in SQL's ``explode``; a null element yields a row.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Explode(RowByRow):
     column: str
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The input's schema with the list's value type in its place.
+        """The input's schema, with the list column replaced by its element type.
 
         Raises:
             UnknownColumnError: there is no such column.
-            OperatorTypeError: it is not a list.
+            OperatorTypeError: the column is not a list.
         """
         (payload,) = inputs
         at = payload.get_field_index(self.column)
@@ -48,7 +48,7 @@ class Explode(RowByRow):
         return payload.set(at, pa.field(self.column, kind.value_type))
 
     def open(self, inputs: Sequence[pa.Schema]) -> ExplodeOperator:
-        """An explode; it has no state."""
+        """Open the operator; it has no state."""
         return ExplodeOperator(self.column, event_schema(self.output_schema(inputs)))
 
 
@@ -63,7 +63,7 @@ class ExplodeOperator(Stateless):
         """Repeat each row once per element of its list."""
         (run,) = ports
         lists = run.events.column(self._column)
-        # Not ``list_parent_indices``: it counts what a null list hides, ``list_flatten`` does not.
+        # Not ``list_parent_indices``: it includes elements under null lists, ``list_flatten`` not.
         lengths = pc.fill_null(pc.list_value_length(lists), 0)
         parents = pa.array(np.repeat(np.arange(len(lists)), lengths))
         elements = pc.list_flatten(lists)

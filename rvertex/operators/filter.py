@@ -1,6 +1,6 @@
-"""FILTER: keep the events whose predicate is true; null counts as false. CTIs pass.
+"""FILTER: keep the events whose predicate is true; null counts as false. CTIs (watermarks) pass.
 
-A source may ask a predicate that is total in place of a filter right behind it
+If the predicate is total, the source may evaluate it instead of a filter that follows directly
 (``planner/physical/rules/filter_early.py``).
 """
 
@@ -29,9 +29,9 @@ class Filter(RowByRow):
     holds_ctis: ClassVar[bool] = False
 
     predicate: Evaluator
-    #: It fails for no row and reads no lifetime, so it may be asked before rows are ordered.
+    #: The predicate never raises and reads no lifetime, so it may run before rows are sorted.
     is_total: bool = False
-    #: It reads the start of a row, and end edges come: of these it is in ``_ve``.
+    #: The predicate reads row starts, and the input has end edges, whose start is in ``_ve``.
     edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
@@ -47,7 +47,7 @@ class Filter(RowByRow):
         return payload
 
     def open(self, inputs: Sequence[pa.Schema]) -> FilterOperator:
-        """A filter; it has no state."""
+        """Open the operator; it has no state."""
         return FilterOperator(self.predicate, edges=self.edges)
 
 
@@ -59,7 +59,7 @@ class FilterOperator(Stateless):
         self._edges = edges
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Keep or drop; zero copy where all or none are kept."""
+        """Filter the events; no copy if all or none are kept."""
         (run,) = ports
         rows = run.events.num_rows
         if rows == 0:

@@ -1,7 +1,7 @@
-"""PROJECT: compute the payload columns of the output, row by row. Lifetimes and CTIs pass.
+"""PROJECT: compute the output's payload columns, row by row. Lifetimes and CTIs are unchanged.
 
-``select``, ``with_columns``, renaming and dropping are all projections. A column named by its
-source is passed by reference; a projection that only does that copies nothing.
+``select``, ``with_columns``, renaming and dropping are projections. A column whose source is a
+column name is passed by reference. A projection of only such columns copies nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Project(RowByRow):
     holds_ctis: ClassVar[bool] = False
 
     columns: tuple[Column, ...]
-    #: Expressions read the start of a row, and end edges come: of these it is in ``_ve``.
+    #: Expressions read row starts, and the input has end edges, whose start is in ``_ve``.
     edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Types as the expressions give them.
+        """The column types are those of the expressions.
 
         Raises:
             UnknownColumnError: a source column that the input does not have.
@@ -45,7 +45,7 @@ class Project(RowByRow):
         return pa.schema([(name, self._type_of(source, empty)) for name, source in self.columns])
 
     def open(self, inputs: Sequence[pa.Schema]) -> ProjectOperator:
-        """A projection; it has no state."""
+        """Open the operator; it has no state."""
         schema = event_schema(self.output_schema(inputs))
         return ProjectOperator(self.columns, schema, edges=self.edges)
 

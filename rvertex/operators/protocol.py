@@ -129,7 +129,7 @@ def in_pieces(operators: Sequence[Operator], ports: Sequence[Run]) -> Iterator[R
 
 
 class Pieces:
-    """The output runs of a step; the next run is computed one ahead."""
+    """The output runs of a step; one run is computed in advance."""
 
     def __init__(self) -> None:
         self._runs: Iterator[Run | None] = iter(())

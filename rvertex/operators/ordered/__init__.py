@@ -1,1 +1,1 @@
-"""Operators for which it matters what comes first."""
+"""Operators whose results depend on row order."""

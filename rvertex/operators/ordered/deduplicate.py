@@ -1,14 +1,13 @@
-"""The first event of each key, and the next one when some time has passed.
+"""DEDUPLICATE: the first event of each key, and the next one after some time.
 
-An event is kept unless one of its key that was kept started less than ``within_us`` before it. What
-is kept is known at once, so nothing waits.
+An event is kept unless a kept event of its key started less than ``within_us`` before it. That is
+known when the event arrives, so no event is buffered. If the keys exceed the memory budget, all
+keys move to a log on scratch files. Each batch looks its keys up in the log, and moves those it
+finds back to memory.
 
-Beyond the memory budget all keys move to a log on scratch. A key that comes again is looked up
-there, per batch, and is in memory again.
-
-Invariants: (1) events keep their order and lifetimes, CTIs pass unchanged; (2) a key is forgotten
-when its time is over: a later event of it is kept as the first of any other is; (3) a key is in
-memory or in the log, never in both.
+Invariants: (1) events keep their order and lifetimes, CTIs (watermarks) are unchanged; (2) a key is
+dropped when its time is over, since its next event is kept as the first event of a new key is; (3)
+a key is in memory or in the log, never in both.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
 
 
-#: So many rows of a key are kept in rounds over all keys; more of them would be of few keys.
+#: Most rounds, each of which handles one row of every key. Keys with more rows are handled singly.
 ROUNDS_MAX = 32
-#: Keys that are added before their memory is measured again.
+#: Keys to add before memory is measured again.
 _MEASURED_KEYS = 1 << 12
 _UNTIL = "until"
-#: Before the names of the tables of keys on scratch.
+#: Name prefix of the tables of keys on scratch.
 LOG = "log."
 
 
 @dataclass(frozen=True, slots=True)
 class Deduplicate:
-    """One event of a key in ``within_us``; INF_TIME: one for ever. Null is a key like any other."""
+    """Keeps one event per key in ``within_us`` (INF_TIME: one forever). Null is a key, too."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -72,7 +71,7 @@ class Deduplicate:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: which of a chain of equal keys are kept follows from the first of it."""
+        """None: which events of a key are kept depends on its first event."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -92,9 +91,9 @@ class _Deduplicator:
     def __init__(self, spec: Deduplicate, types: tuple[pa.DataType, ...]) -> None:
         self._spec, self._types = spec, types
         self._keys = KeyTable(types)
-        #: Events that were dropped.
+        #: Number of dropped events.
         self.duplicates = 0
-        #: By key: from when on an event is kept again.
+        #: By key: the time from which an event is kept again.
         self._free = GroupArray(np.int64, MIN_TIME)
         self._measured_keys = 0
         names = [f"key{i}" for i in range(len(types))]
@@ -108,7 +107,7 @@ class _Deduplicator:
         self._log = RowLog(self._logged, self._names, _UNTIL, self._holder)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the events that are the first of their keys."""
+        """Emit the events that are kept."""
         (run,) = ports
         events = run.events
         if events.num_rows == 0:
@@ -137,7 +136,7 @@ class _Deduplicator:
         return {"keys": rows.rename_columns([*self._spec.keys, "until_us"])}
 
     def snapshot(self) -> OperatorState:
-        """Keys and their times, by reference."""
+        """Keys and the times until which they drop events, by reference."""
         tables = {**self._keys.save(), "free": pa.table({"t": self._free.shared()})}
         if self._log.free_rows:
             tables |= {LOG + name: table for name, table in self._log.save().items()}
@@ -145,7 +144,7 @@ class _Deduplicator:
 
     def load(self, state: OperatorState) -> None:
         """Restore ``state``."""
-        self.duplicates = state.header.get("duplicates", 0)  # older states have none
+        self.duplicates = state.header.get("duplicates", 0)  # missing in old snapshots
         self._keys.restore(state.tables)
         self._free.adopt(numbers(as_one_array(state.tables["free"].column(0))))
         if LOG + "keys" in state.tables:
@@ -155,7 +154,7 @@ class _Deduplicator:
             self._log.load(logged)
 
     def _recall(self, columns: list[pa.Array]) -> None:
-        """Move keys from the log to memory, where they have codes already."""
+        """Move keys from the log to memory; they have codes already."""
         free = self._free.writable(len(self._keys))
         for rows in self._log.find(columns):
             keys = [rows.column(name) for name in self._names]
@@ -180,14 +179,14 @@ class _Deduplicator:
         self._measured_keys, self._holder.used_bytes = 0, self._log.memory_bytes
 
     def _rows(self, codes: np.ndarray) -> pa.RecordBatch:
-        """Keys as rows of the log."""
+        """The keys as rows of the log."""
         times = pa.array(self._free.read()[codes])
         seqs = pa.array(np.arange(len(codes)) + self._log.next_number)
         columns = [seqs, times, *self._keys.keys(codes)]
         return pa.RecordBatch.from_arrays(columns, schema=self._logged)
 
     def _kept(self, codes: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Which rows are kept: a round for the next row of every key, then key after key."""
+        """Which rows are kept: rounds over the next row of every key, then key by key."""
         free = self._free.writable(len(self._keys))
         kept = np.zeros(len(codes), bool)
         left = np.argsort(codes, kind="stable")
@@ -214,12 +213,12 @@ class _Deduplicator:
         kept: np.ndarray,
         free: np.ndarray,
     ) -> None:
-        """Keep the first of the rows of one key, and from each one that is kept the next."""
+        """Keep the first row of one key, then each next row that starts late enough."""
         ends = lasting(times[rows], self._spec.within_us)
         following = np.searchsorted(times[rows], ends).tolist()
         places: list[int] = []
         at = 0
-        while at < len(following):  # ends: what follows a row is behind it
+        while at < len(following):  # ends: the next row is always a later one
             places.append(at)
             at = following[at]
         if places:

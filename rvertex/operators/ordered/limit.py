@@ -1,7 +1,7 @@
-"""The first events of a stream.
+"""LIMIT: the first events of a stream.
 
-Invariants: (1) what is kept comes at once and keeps its lifetime, CTIs pass unchanged; (2) the
-state is one number.
+Invariants: (1) events that are kept are emitted at once and keep their lifetimes, CTIs (watermarks)
+are unchanged; (2) the state is one number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The first ``rows`` events in sequence order."""
+    """Keeps the first ``rows`` events in row order."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -35,7 +35,7 @@ class Limit:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: how many there were follows from all of them."""
+        """None: whether an event is kept depends on the number of all earlier events."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -51,18 +51,18 @@ class _Limiter:
     """See :class:`Limit`."""
 
     def __init__(self, rows: int) -> None:
-        #: How many may still pass.
+        #: Number of events that may still pass.
         self._left = rows
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the events that are among the first."""
+        """Emit the events up to the limit."""
         (run,) = ports
         kept = run.events.slice(0, self._left)
         self._left -= kept.num_rows
         return Run(kept, run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """One number."""
+        """The number of events that may still pass."""
         return OperatorState({"left": self._left})
 
     def load(self, state: OperatorState) -> None:

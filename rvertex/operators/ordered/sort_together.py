@@ -1,7 +1,7 @@
-"""Events that start together, sorted by columns.
+"""Sorts events that start together by columns.
 
-Invariants: (1) only events of the greatest time seen wait; (2) they come by (``vs``, columns,
-sequence); (3) CTIs pass unchanged.
+Invariants: (1) only events of the greatest time so far are buffered; (2) events come by (``vs``,
+columns, row order); (3) CTIs (watermarks) are unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SortTogether:
-    """Sorts events of one start; a way says whether a column goes down, and has nulls first."""
+    """Sorts events of one start; a way: whether a column is descending, and has nulls first."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -43,7 +43,7 @@ class SortTogether:
         return payload
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """What waits has not been passed by a CTI."""
+        """0: only events that no CTI has passed are buffered."""
         return 0
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -65,17 +65,17 @@ class _Sorter:
         self._waiting = empty_batch(schema)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Emit the events of all times that are past."""
+        """Emit the events of all times that have passed, sorted."""
         (run,) = ports
         rows, self._waiting, _ = parted(self._waiting, run, self._schema.names)
         return Run(self._sorted(rows), run.ctis)
 
     def snapshot(self) -> OperatorState:
-        """The events that wait, by reference."""
+        """The buffered events, by reference."""
         return OperatorState({}, {"rows": pa.Table.from_batches([self._waiting])})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the events of ``state``."""
+        """Restore the buffered events of ``state``."""
         batches = state.tables["rows"].to_batches()
         self._waiting = join_batches(batches) if batches else empty_batch(self._schema)
 

@@ -1,6 +1,6 @@
-"""Arguments and answers of functions that wait, and a cache of answers.
+"""Arguments and responses of functions that call outside systems, and a cache of responses.
 
-An answer is kept and recorded as the bytes of one row of the declared columns, so a replay has the
+A response is recorded as the bytes of one row of the declared columns. So a replay gets the same
 value bit by bit, for any type.
 """
 
@@ -19,14 +19,14 @@ from rvertex.user_code.plain_values import arrow_column, plain_list
 if TYPE_CHECKING:
     from rvertex.user_code.context import Request
 
-#: Answers that a cache keeps; the oldest go first.
+#: Most responses in a cache; the oldest are evicted first.
 CACHE_ROWS_MAX = 1_000_000
 _TEXT_CHARACTERS_MAX = 120
 _DIGEST_BYTES = 16
 
 
 def arguments_of(events: pa.RecordBatch, on: Sequence[str]) -> list[Any]:
-    """The argument of the function for each row: values of ``on``, or the row as a dict.
+    """The function's argument for each row: the values of ``on``, or the row as a dict.
 
     None: a value of ``on`` is null, so the row needs no call.
     """
@@ -41,7 +41,7 @@ def arguments_of(events: pa.RecordBatch, on: Sequence[str]) -> list[Any]:
 
 
 def key_of(argument: Any) -> str:
-    """A text for an argument, the same for equal ones, of bounded length."""
+    """A text of bounded length for an argument; equal arguments have equal texts."""
     text = f"{type(argument).__name__} {argument!r}"
     if len(text) <= _TEXT_CHARACTERS_MAX:
         return text
@@ -50,17 +50,17 @@ def key_of(argument: Any) -> str:
 
 
 class Answers:
-    """Makes rows of the declared columns of what a function returns."""
+    """Converts the return values of a function to rows of the declared columns."""
 
     def __init__(self, function: str, schema: pa.Schema) -> None:
         self._function, self._schema = function, schema
         self.null = self._row([None] * len(schema))
 
     def of(self, request: Request) -> bytes:
-        """The row for the answer of a request.
+        """The response of a request, as a row.
 
         Raises:
-            UserResultError: it is not of the declared columns.
+            UserResultError: the value does not fit the declared columns.
         """
         answer = request.answer
         if answer is None:
@@ -102,27 +102,28 @@ class Answers:
 
 
 class AnswerCache:
-    """Answers by argument, for ``ttl_us`` of event time since the row that caused the call.
+    """Responses by argument, valid for ``ttl_us`` of event time.
 
-    Entries are in the order of event time: the first expire first.
+    Validity counts from the start of the row that caused the call. Entries are in order of event
+    time, so the first ones expire first.
     """
 
     def __init__(self, ttl_us: int, *, rows_max: int | None = CACHE_ROWS_MAX) -> None:
         self._ttl_us, self._rows_max = ttl_us, rows_max
         self._known: dict[str, tuple[int, bytes]] = {}
         self._order: deque[str] = deque()
-        #: The same as a table, without the newest, and with some that have expired in front.
+        #: The entries as a table. It lacks the newest ones, and may begin with expired ones.
         self._table = _entries([], [], [])
         self._expired = 0
         self._fresh: deque[str] = deque()
 
     def find(self, key: str, at: int) -> bytes | None:
-        """The answer that is still valid at a time."""
+        """The response to ``key`` that is valid at time ``at``; None: there is none."""
         known = self._known.get(key)
         return known[1] if known is not None and at - known[0] < self._ttl_us else None
 
     def add(self, key: str, at: int, answer: bytes) -> None:
-        """Keep the answer that a row of that time got."""
+        """Store the response that a row of time ``at`` got."""
         self.expire(at)
         assert key not in self._known, key
         self._known[key] = (at, answer)
@@ -132,12 +133,12 @@ class AnswerCache:
             self._drop()
 
     def expire(self, at: int) -> None:
-        """Drop entries that are no longer valid at a time."""
+        """Drop the entries that are not valid at time ``at`` any more."""
         while self._order and at - self._known[self._order[0]][0] >= self._ttl_us:
             self._drop()
 
     def table(self) -> pa.Table:
-        """The entries; the cost grows with the entries that were added since the last call."""
+        """The entries; takes time in the entries added since the last call."""
         added = [(key, *self._known[key]) for key in self._fresh]
         kept = self._table.slice(self._expired)
         new = _entries(*(list(column) for column in zip(*added, strict=True))) if added else None
@@ -147,7 +148,7 @@ class AnswerCache:
         return self._table
 
     def load(self, table: pa.Table) -> None:
-        """Continue with these entries."""
+        """Restore these entries."""
         keys, times, answers = (column.to_pylist() for column in table.columns)
         self._known = dict(zip(keys, zip(times, answers, strict=True), strict=True))
         self._order, self._fresh = deque(keys), deque()

@@ -1,13 +1,13 @@
 """APPLY: a user's function over the columns of many events at once.
 
-The function gets a RecordBatch with ``_vs``, ``_ve`` and the payload, and gives back columns of the
-declared schema. It works *row by row*: a row of its result depends on that row alone, since how
-rows are cut into batches is nobody's promise. Without a column ``_row`` there is one row for each
-that came; with it, row i is of input row ``_row[i]`` (counted from 0, in order), so rows may be
-dropped or repeated. Rows keep the lifetime of the row they are of. CTIs pass.
+The function gets a RecordBatch with ``_vs``, ``_ve`` and the payload, and returns columns of the
+declared schema. Each result row must depend on its input row alone, since rows may be cut into
+batches in any way. Without a column ``_row`` the result has one row per input row. With it, result
+row i belongs to input row ``_row[i]`` (counted from 0, non-decreasing), so rows may be dropped or
+repeated. Result rows have the lifetime of their input row. CTIs (watermarks) are unchanged.
 
-Poison: where the function raises, the batch is halved until the rows are found on which it raises
-alone. ``check_cuts``: every batch is also given in other cuttings, and the results compared.
+Poison: if the function raises, the batch is halved until the single rows are found on which it
+raises. ``check_cuts``: each batch is also computed in other cuttings, and the results compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Gives ``schema``, computed by ``function``."""
+    """Computes the columns ``schema`` by ``function``."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -46,7 +46,7 @@ class Apply:
     schema: pa.Schema
     on_error: OnError = "fail"
     check_cuts: bool = False
-    #: Folder of its dead letters; "" for the name of the function.
+    #: Folder of its dead letters; "": the name of the function.
     letters: str = ""
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
@@ -54,7 +54,7 @@ class Apply:
         return dead_letter_outputs(self.function, self.on_error, self.letters, inputs[0])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """Rows depend on their own row alone; counts of poison go back to the beginning."""
+        """0 if poison ends the job. Else None: the count of poison events depends on all input."""
         return 0 if self.on_error == "fail" else None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -66,7 +66,7 @@ class Apply:
         return self.schema
 
     def open(self, inputs: Sequence[pa.Schema]) -> ApplyOperator:
-        """Its state is two counters."""
+        """Open the operator; its state is two counters."""
         (payload,) = inputs
         return ApplyOperator(self, payload)
 
@@ -79,12 +79,12 @@ class ApplyOperator:
         self._name = spec.function.name
         self._schema = event_schema(spec.schema)
         self._poison = Poison(spec.function, spec.on_error, payload)
-        #: Number of the next event.
+        #: The number of the next event.
         self._seq = 0
 
     @property
     def poisoned_events(self) -> int:
-        """Events that were passed over."""
+        """Number of poison events that were skipped."""
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
@@ -92,7 +92,7 @@ class ApplyOperator:
         return self._poison.drain_side_outputs()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Call the function once, if it does not raise."""
+        """Call the function once if it does not raise, else for parts of the batch."""
         (run,) = ports
         events = run.events
         if events.num_rows == 0:
@@ -108,11 +108,11 @@ class ApplyOperator:
         return OperatorState({"seq": self._seq, "poisoned": self._poison.count})
 
     def load(self, state: OperatorState) -> None:
-        """Continue with the counters."""
+        """Restore the counters."""
         self._seq, self._poison.count = state.header["seq"], state.header["poisoned"]
 
     def _pieces(self, events: pa.RecordBatch, seq: int) -> list[pa.RecordBatch]:
-        """The rows for ``events``, the first of which has number ``seq``."""
+        """The result rows for ``events``; ``seq``: the number of the first event."""
         try:
             return [self._called(events)]
         except (*NOT_POISON, UserResultError):
@@ -134,6 +134,7 @@ class ApplyOperator:
             return pieces
 
     def _called(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """Call the function; return its result rows with lifetimes."""
         function = self._spec.function.target
         with calling(function):
             columns = result_columns(self._name, function(events))
@@ -147,11 +148,12 @@ class ApplyOperator:
         return pa.RecordBatch.from_arrays([*times, *arrays], schema=self._schema)
 
     def _meet(self, error: BaseException, event: pa.RecordBatch, seq: int) -> None:
+        """Handle a poison event: write it to the dead letters, or end the job."""
         values: list[Any] = [column[0].as_py() for column in event.columns]
         self._poison.meet(error, seq, values[0], values[1], tuple(values[2:]))
 
     def _check_cuts(self, events: pa.RecordBatch) -> None:
-        """Whether rows one by one, and in two parts, give what all of them give."""
+        """Check that single rows, and two parts, yield the same rows as the whole batch."""
         quiet = ApplyOperator(self._spec, pa.schema(list(events.schema)[2:]))
         whole = _joined(quiet._pieces(events, 0), self._schema)
         rows = events.num_rows
@@ -170,7 +172,7 @@ def _joined(pieces: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _first_difference(a: pa.RecordBatch, b: pa.RecordBatch) -> int | None:
-    """The first row of two batches of one schema in which they differ, bit by bit."""
+    """The first row in which two batches of one schema differ, bit by bit; None: they are equal."""
     rows = min(a.num_rows, b.num_rows)
     differs = np.zeros(rows, bool)
     for left, right in zip(a.columns, b.columns, strict=True):

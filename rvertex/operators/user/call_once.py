@@ -1,12 +1,14 @@
 """CALL ONCE: a call that must not be made twice for a key, with a ledger of calls.
 
-The ledger is the operator's state, and the log of values between two checkpoints
-(:mod:`rvertex.checkpoint.value_log`). A call is *begun* in the log, durably, before it is made, and
-*ended* there with its answer before a row leaves. A restart reads the log to its end. A key that
-is begun and not ended is *unknown*: the call may have been made, and the policy decides.
+The ledger is the operator's state, plus the log of values since the last checkpoint
+(:mod:`rvertex.checkpoint.value_log`). A call is *begun*: recorded in the log, durably, before it is
+made. It is *ended*: recorded with its response, before a row leaves. A restart reads the log to its
+end. A key that was begun but not ended is *unknown*: the call may have been made. Then the user's
+policy decides.
 
-Invariants: (1) of two instances of a vertex one creates the entry that begins a call, and the other
-stops; (2) all rows of a key are in one vertex; (3) a failed call is ended, and not made again.
+Invariants: (1) of two instances of a vertex only one can create the entry that begins a call; the
+other one stops; (2) all rows of a key are in one vertex; (3) a failed call is ended, and never
+repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 OnUnknown = Literal["fail", "skip", "retry"]
 OnFailed = Literal["null", "skip", "dead_letter"]
-#: Rows of a step, in times of the calls at a time.
+#: Rows per step, in multiples of the rows that concurrent calls take.
 _STEP = 4
 _BEGIN, _END = "begin", "end"
 _UNKNOWN = "the call was begun before a restart, and its answer is unknown"
@@ -45,48 +47,48 @@ _NO_KEY = "the key is null, so the call cannot be made once"
 
 @dataclass(frozen=True, slots=True)
 class CallOnce(Asking):
-    """Adds the columns of ``schema``, which one call of ``function`` per key returns."""
+    """Adds the columns ``schema``, which one call of ``function`` per key returns."""
 
     verb: ClassVar[str] = "call_once"
 
     function: UserCode
     keys: tuple[str, ...]
-    #: Columns that the function gets; empty: the whole row.
+    #: The columns that the function gets; empty: the whole row.
     on: tuple[str, ...]
     schema: pa.Schema
     policy: CallPolicy
     unknown: OnUnknown = "fail"
     on_error: OnFailed = "dead_letter"
-    #: Folder of its dead letters; "" for the name of the function.
+    #: Folder of its dead letters; "": the name of the function.
     letters: str = ""
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The key, and the arguments."""
+        """The key columns and the arguments."""
         return (*self.keys, *self.on)
 
     @property
     def failing(self) -> str:
-        """What happens to rows without an answer."""
+        """The policy for rows without a response."""
         return self.on_error
 
     @property
     def how(self) -> str:
-        """Its key and limits, for plans."""
+        """Its key and limits as text, for ``explain``."""
         return (
             f" by {', '.join(self.keys)}, {self.policy.concurrency} at a time, "
             f"unknown={self.unknown}"
         )
 
     def open(self, inputs: Sequence[pa.Schema]) -> CallOnceOperator:
-        """An empty ledger."""
+        """A new operator with an empty ledger."""
         (payload,) = inputs
         return CallOnceOperator(self, payload)
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A key that is begun and not ended."""
+    """A key whose call is begun and not ended."""
 
     key: str
     request: Request
@@ -99,14 +101,15 @@ class CallOnceOperator(AskingOperator):
         super().__init__(spec, payload)
         self._spec = spec
         self._ledger = AnswerCache(INF_TIME, rows_max=None)
-        #: Keys that the log has as begun and not as ended, before this instance made a call.
+        #: Keys that a previous instance has begun and not ended, according to the log.
         self._unknown: set[str] = set()
         self.step_rows_max = spec.policy.concurrency * _STEP
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
         """Begin the calls, make them, then emit all rows.
 
-        An empty run and a wait make the records so far durable: the step continues after that.
+        To make the records so far durable, it yields an empty run and then waits; the step
+        continues after that.
         """
         (run,) = ports
         source, events = self._drawing(), run.events
@@ -136,17 +139,18 @@ class CallOnceOperator(AskingOperator):
         self._seq += events.num_rows
 
     def snapshot(self) -> OperatorState:
-        """Counters, and the ledger."""
+        """Counters and the ledger."""
         header = {**self._counters(), "unknown": sorted(self._unknown)}
         return OperatorState(header, {"ledger": self._ledger.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``; the log has what happened since."""
+        """Restore ``state``; the log has the calls since then."""
         self._load_counters(state.header)
         self._unknown = set(state.header["unknown"])
         self._ledger.load(state.tables["ledger"])
 
     def _durably(self) -> Iterator[Run | None]:
+        """Wait until all records so far are durable."""
         yield Run(pa.RecordBatch.from_pylist([], self._schema), NO_CTIS)
         yield None
 
@@ -163,10 +167,12 @@ class CallOnceOperator(AskingOperator):
     def _needed(
         self, source: ValueSource, texts: list[str | None], arguments: list[Any]
     ) -> list[_Open]:
-        """One call for each key without an answer, unless the policy for unknown keys forbids it.
+        """The calls to make: one for each key without a response.
+
+        An unknown key gets one only if the policy allows it.
 
         Raises:
-            UnknownCallError: the answer of a key is unknown, and the policy is to fail.
+            UnknownCallError: a key is unknown, and the policy is to fail.
         """
         found: dict[str, _Open] = {}
         for row, text in enumerate(texts):
@@ -179,7 +185,7 @@ class CallOnceOperator(AskingOperator):
         return list(found.values())
 
     def _may_retry(self, text: str) -> bool:
-        """Whether to call again for a key whose call may have been made."""
+        """Whether the policy allows to repeat a call that may have been made."""
         policy: str = self._spec.unknown
         if policy == "fail" and self._shell is not None:
             policy = self._shell.unknown_calls() or policy
@@ -188,6 +194,7 @@ class CallOnceOperator(AskingOperator):
         return policy == "retry"
 
     def _end(self, source: ValueSource, one: _Open) -> None:
+        """Record the result of a call."""
         ended = self._ended(one.request)
         record = b"\0" + ended if isinstance(ended, bytes) else _failed(ended)
         self._record_end(source, one.key, record)
@@ -198,7 +205,7 @@ class CallOnceOperator(AskingOperator):
         self._ledger.add(text, 0, ended)
 
     def _rows(self, events: pa.RecordBatch, texts: list[str | None]) -> pa.RecordBatch:
-        """All rows with the answers of their keys; the policies decide about those without."""
+        """All rows with the responses of their keys; policies handle rows without a response."""
         kept: list[int] = []
         answers: list[bytes] = []
         for row, text in enumerate(texts):

@@ -1,16 +1,17 @@
 """PROCESS: a user's object per key, with typed state and event-time timers.
 
-What it promises to the user is in :mod:`rvertex.user_code.keyed.process`. Output: the keys, then
-the columns that the process declares, in order of start, rows of one start in the order in which
-they were emitted.
+:mod:`rvertex.user_code.keyed.process` documents the guarantees to the user. The output has the
+keys, then the columns that the process declares, sorted by start; rows of one start in the order in
+which they were emitted.
 
-Timers fire at CTIs, and before an event of their own key: never on account of another key's event,
-as which keys share a vertex is the plan's choice. Hence (1) what is known of the end when a timer
-fires follows from the CTIs and the key's own events; (2) a row waits until no event, and no timer
-that is set, can put out one that starts before it; (3) CTIs pass: all that is due has fired.
+Timers fire at CTIs (watermarks), and before an event of their own key. They never fire because of
+another key's event, since the plan decides which keys share a vertex. Hence: (1) whether a timer
+sees the end of the stream depends only on the CTIs and the key's own events; (2) a row is buffered
+until no event and no timer can emit an earlier row; (3) CTIs pass once all timers due have fired.
 
-A call costs plain Python: columns become Python values in bulk, a key's object is found in a
-dictionary, and only changed objects become columns again (:mod:`rvertex.user_code.keyed.state`).
+A call costs no more than plain Python. Columns become Python values in bulk, a key's object is
+found in a dictionary, and only changed objects become columns again
+(:mod:`rvertex.user_code.keyed.state`).
 """
 
 from __future__ import annotations
@@ -58,20 +59,20 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
     from rvertex.user_code.context import ValueShell, ValueSource
 
-#: Events whose stored slots are made together; a multiple of the rows of a piece.
+#: Events per bulk load of stored objects; a multiple of the rows of a piece.
 RECALLED_ROWS = 1 << 16
-#: Timers that one key may set, one after the other, when the stream has ended.
+#: Most timers that one key may fire one after another after the end of the stream.
 FINAL_TIMERS_MAX = 10_000
-#: Timers of one key that may come due in one go (up to its next event or a CTI), unless they are
-#: further apart than TIMER_SPACING_MIN_US: a process that sets its next timer one microsecond later
-#: would run for minutes before event time had moved by a second.
+#: Most timers that one key may fire in a row, up to its next event or a CTI, if they are closer
+#: than TIMER_SPACING_MIN_US on average. A process that always sets its next timer 1 us later would
+#: run for minutes per second of event time.
 TIMERS_MAX = 100_000
 TIMER_SPACING_MIN_US = 100
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedProcessing:
-    """Runs ``process`` per key. ``output`` has the columns that it emits, without the keys."""
+    """Runs ``process`` per key. ``output``: the columns that it emits, without the keys."""
 
     holds_ctis: ClassVar[bool] = False
 
@@ -80,7 +81,7 @@ class KeyedProcessing:
     fields: tuple[StateField, ...]
     output: pa.Schema
     on_error: OnError = "fail"
-    #: Folder of its dead letters; "" for the name of the process.
+    #: Folder of its dead letters; "": the name of the process.
     letters: str = ""
 
     @property
@@ -123,20 +124,20 @@ class KeyedProcessOperator:
         self.context = KeyedContext(spec.process.name, spec.output, self._timers, view)
         self._emitted = Emitted(event_schema(output), spec.keys, self._state.key_columns)
         self._poison = Poison(spec.process, spec.on_error, payload)
-        #: The greatest time seen.
+        #: The greatest time so far.
         self._frontier: int = MIN_TIME
-        #: The finite CTIs of the run at hand, and how many of them have passed.
+        #: The finite CTIs of the current run, and how many of them have passed.
         self._ctis: list[int] = []
         self._passed = 0
-        #: The events of the run at hand with the lifetimes of rows.
+        #: The events of the current run, with the lifetimes that emitted rows get.
         self._lifetimes = empty_batch(event_schema(payload))
-        #: The key columns of the events whose slots must be in memory.
+        #: The key columns of the events whose objects must be in memory.
         self._keys_at_hand: list[pa.Array] = []
-        #: Of every key, how many timers came due when the stream had ended.
+        #: By key: number of timers fired after the end of the stream.
         self._final: dict[Any, int] = {}
         has_ends = spec.has_ends
         self._events = KeyedEvents(payload.names, spec.keys, spec.process.target, has_ends=has_ends)
-        #: Gives every event both edges, for a process that is called at ends.
+        #: Splits events into start and end edges, for a process that is called at ends.
         self._spread = EdgeSpreadOperator(payload) if has_ends else None
         self._timer = Timer(0, "")
         safely = self._call_safely if self._poison.is_passed_over else None
@@ -149,7 +150,7 @@ class KeyedProcessOperator:
 
     @property
     def poisoned_events(self) -> int:
-        """Calls that raised and were passed over."""
+        """Number of calls that raised and were skipped."""
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
@@ -161,9 +162,9 @@ class KeyedProcessOperator:
         self.context.use_values(source, shell)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Call the process for each event and each timer that is due, in order."""
+        """Call the process for each event and each due timer, in order."""
         (run,) = ports
-        with collector_paused():  # no search among millions of slots, which are in no cycle
+        with collector_paused():  # the collector would scan millions of objects without cycles
             return self._process(run)
 
     def _process(self, run: Run) -> Run:
@@ -195,7 +196,7 @@ class KeyedProcessOperator:
         return Run(self._emitted.take(self.context.rows, events, release_bound), run.ctis)
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """Keys and their fields; see :class:`rvertex.operators.protocol.ShowsState`."""
+        """Keys and fields; see :class:`rvertex.operators.protocol.ShowsState`."""
         rows = self._state.rows()
         columns = {name: rows.column(f"key{i}") for i, name in enumerate(self._spec.keys)}
         columns |= {f.name: rows.column(f"field {f.name}") for f in self._code.fields}
@@ -206,7 +207,7 @@ class KeyedProcessOperator:
         self._state.use_memory(memory)
 
     def snapshot(self) -> OperatorState:
-        """The log of the keys, and rows that wait, by reference."""
+        """The log of the keys, and buffered rows, by reference."""
         header: dict[str, Any] = {
             "frontier": self._frontier,
             "seq": self._events.seq,
@@ -221,7 +222,7 @@ class KeyedProcessOperator:
         return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Make an object for each key that is in the log."""
+        """Restore ``state``."""
         header = state.header
         self._frontier, self._events.seq = header["frontier"], header["seq"]
         self._poison.count = header["poisoned"]
@@ -233,7 +234,7 @@ class KeyedProcessOperator:
             self._spread.load(OperatorState(header["spread"], tables))
 
     def _take(self, given: pa.RecordBatch, events: pa.RecordBatch) -> None:
-        """``given``: events as the process gets them; ``events``: with the lifetimes of rows."""
+        """Process events; ``given``: as the process gets them, ``events``: with rows' lifetimes."""
         for at, columns in self._events.pieces(given):
             if at % RECALLED_ROWS == 0:
                 self._state.fit_memory()
@@ -249,14 +250,14 @@ class KeyedProcessOperator:
         self._keys_at_hand = []
 
     def _pass_ctis(self, time: int) -> None:
-        """The CTIs at or before ``time``, which come before its events."""
+        """Pass the CTIs at or before ``time``, which precede the events of that time."""
         self._passed = passed = bisect_right(self._ctis, time)
         self._calls.set_next_cti(self._ctis[passed] if passed < len(self._ctis) else INF_TIME)
         self._fire(self._ctis[passed - 1])
 
     def _fire(self, until: int) -> None:
-        """Call the process for the timers of all keys that are due at or before ``until``."""
-        # Ends: a turn passes a CTI or recalls slots, and timers set others for later times only.
+        """Call the process for all timers, of any key, that are due at or before ``until``."""
+        # ends: each round passes a CTI or loads objects, and timers may set only later timers
         while (first := self._state.next_timer_at()) <= until and first != INF_TIME:
             counts: dict[Any, tuple[int, int]] = {}
             count = self._count_final if self.context.at_end else partial(self._count, counts)
@@ -272,7 +273,7 @@ class KeyedProcessOperator:
                     self._state.recall(self._keys_at_hand)
 
     def _fire_own(self, slot: Any, until: int) -> None:
-        """The same for the timers of one key."""
+        """Call the process for the due timers of one key."""
         counts: dict[Any, tuple[int, int]] = {}
         self.context.in_timer = True
         for at, name in self._timers.due(slot, until):
@@ -287,7 +288,7 @@ class KeyedProcessOperator:
         return self._ctis[k] if k < len(self._ctis) else INF_TIME
 
     def _call_safely(self, slot: Any, given: Any, call: Any) -> None:
-        """Make a call; if it raises, everything is as before, and the event is passed over."""
+        """Make a call; if it raises, undo its effects and skip the event."""
         ctx, code = self.context, self._code
         emitted, fields, timers = ctx.rows.mark, code.capture(slot), timers_of(slot)
         try:
@@ -311,7 +312,7 @@ class KeyedProcessOperator:
         return int(self._calls.at_hand()[1]) + 1
 
     def _given(self) -> tuple[int, int, tuple[Any, ...] | None]:
-        """Start, end and payload of the event at hand; no payload of a timer."""
+        """Start, end and payload of the current event; for a timer the payload is None."""
         _, start, number = self._calls.at_hand()
         payload = None if self.context.in_timer else self._events.payload(number)
         if payload is None:
@@ -322,6 +323,7 @@ class KeyedProcessOperator:
         return self._poison.fatal(error, self._events.number, *self._given())
 
     def _refuse(self, slot: Any) -> None:
+        """Raise for a state that does not fit the declared types."""
         _, time, number = self._calls.at_hand()
         is_event = not self.context.in_timer
         ends = is_event and self._spread is not None and self._events.end_of(number) == time
@@ -329,9 +331,9 @@ class KeyedProcessOperator:
         raise UserResultError(self._spec.process.name, self._code.misfit(slot), place_of(called))
 
     def _require_let_go(self) -> None:
-        """The event and the timer are filled anew for every call, so nobody may keep them.
+        """Raise if user code keeps the event or the timer: each call overwrites these objects.
 
-        A frame of a call that is in a cycle is not kept, only not collected yet.
+        A frame in a reference cycle does not count, so the collector runs first.
         """
         for generation in (0, 2):
             if not self._kept():
@@ -342,22 +344,22 @@ class KeyedProcessOperator:
             raise UserResultError(self._spec.process.name, reason)
 
     def _kept(self) -> str:
-        """What there are more references to than at first."""
+        """The name of the object that has more references than at first; "" if none has."""
         if references(self._events.event) > self._references[0]:
             return "event"
         return "timer" if references(self._timer) > self._references[1] else ""
 
     def _end(self) -> None:
-        """The stream has ended: all timers come due, and those that they set."""
+        """End the stream: fire all timers, and those that they set."""
         self._final.clear()
         self.context.at_end = True
         self._fire(INF_TIME)
         self._frontier = INF_TIME
 
     def _count(self, counts: dict[Any, tuple[int, int]], slot: Any, at: int) -> None:
-        """A timer has fired at ``at``, and the next one of its key is due in this go too.
+        """Count a timer that fired at ``at``, if its key's next timer is due in this round, too.
 
-        ``counts``: by key, how many have fired in this go and when the first did.
+        ``counts``: by key, the number of timers fired in this round and the time of the first one.
         """
         count, first_at = counts.get(slot._key, (0, at))
         count += 1
@@ -370,6 +372,7 @@ class KeyedProcessOperator:
         counts[slot._key] = count, first_at
 
     def _count_final(self, slot: Any, _: int) -> None:
+        """Count a timer that fired after the end of the stream; raise if there are too many."""
         count = self._final.get(slot._key, 0) + 1
         self._final[slot._key] = count
         if count >= FINAL_TIMERS_MAX:

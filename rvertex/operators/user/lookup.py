@@ -1,13 +1,13 @@
-"""LOOKUP: columns that a function of the user's fetches from outside, for each row.
+"""LOOKUP: columns that a user's function fetches from outside systems, for each row.
 
-Many calls are in progress at a time; the operator emits rows in their order. Answers are drawn in
-that order (:mod:`rvertex.user_code.context`), so what is recorded does not depend on which call
-ended first, and a restart calls only for rows after the recorded ones. A row whose call fails at
-last is recorded as failed, unless that ends the job.
+Many calls run concurrently; rows are emitted in their order. Responses are recorded in row order
+(:mod:`rvertex.user_code.context`). So the records do not depend on which call returned first, and a
+restart repeats only the calls for rows after the recorded ones. A row whose call fails after all
+retries is recorded as failed, unless the failure ends the job.
 
-Invariants: (1) the state is a function of the rows that were emitted; (2) which rows share an
-answer follows from arguments and event times alone: a cached answer is valid for ``cache_us`` from
-the start of the row that asked, and a failure is not cached.
+Invariants: (1) the state depends only on the rows that were emitted; (2) which rows share a
+response depends only on arguments and event times. A cached response is valid for ``cache_us`` from
+the start of the row that caused the call; failures are not cached.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 
 
 OnFailure = Literal["fail", "null", "skip", "dead_letter"]
-#: Requests that may be ahead of the first row without an answer, in times of what calls take.
+#: Rows to call for beyond the first row without a response, in multiples of the rows that
+#: concurrent calls take.
 _AHEAD = 4
-#: Rows of a step, in the same measure: a checkpoint waits until all of them have answers.
+#: Rows per step, in the same multiples. A checkpoint waits until all of them have responses.
 _STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Asking):
-    """Adds the columns of ``schema``, which ``function`` returns for the values of ``on``."""
+    """Adds the columns ``schema``, which ``function`` returns for the values of ``on``."""
 
     verb: ClassVar[str] = "lookup"
 
@@ -50,22 +51,22 @@ class Lookup(Asking):
     policy: CallPolicy
     cache_us: int | None = None
     on_error: OnFailure = "fail"
-    #: Folder of its dead letters; "" for the name of the function.
+    #: Folder of its dead letters; "": the name of the function.
     letters: str = ""
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The arguments."""
+        """The argument columns."""
         return self.on
 
     @property
     def failing(self) -> str:
-        """What happens to rows whose call failed."""
+        """The policy for rows whose call failed."""
         return self.on_error
 
     @property
     def how(self) -> str:
-        """Its columns and limits, for plans."""
+        """Its columns and limits as text, for ``explain``."""
         on = f" of {', '.join(self.on)}" if self.on else ""
         policy = self.policy
         batch = "" if policy.batch is None else f" x {policy.batch}"
@@ -73,7 +74,7 @@ class Lookup(Asking):
         return f"{on}, {policy.concurrency}{batch} at a time{ttl}"
 
     def open(self, inputs: Sequence[pa.Schema]) -> LookupOperator:
-        """Nothing called yet."""
+        """A new operator without calls."""
         (payload,) = inputs
         return LookupOperator(self, payload)
 
@@ -86,7 +87,7 @@ class _Step:
     times: list[int]
     arguments: list[Any]
     keys: list[str]
-    #: The first row without an answer; the first for which no call was considered.
+    #: The first row without a response, and the first for which no call was considered.
     at: int = 0
     ahead: int = 0
 
@@ -98,15 +99,15 @@ class LookupOperator(AskingOperator):
         super().__init__(spec, payload)
         self._spec = spec
         self._cache = None if spec.cache_us is None else AnswerCache(spec.cache_us)
-        #: By row of the step: the request that was made for it.
+        #: By row of the step: its request.
         self._requests: dict[int, Request] = {}
-        #: By argument: the start of the row for which it is being asked.
+        #: By argument: the start of the row that caused the open call.
         self._called: dict[str, int] = {}
         self._width = spec.policy.concurrency * (spec.policy.batch or 1)
         self.step_rows_max = self._width * _STEP
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
-        """Emit rows as soon as they and all before them have answers."""
+        """Emit rows as soon as they and all earlier rows have responses."""
         (run,) = ports
         events, passed = run.events, 0
         arguments = arguments_of(events, self._spec.on)
@@ -132,7 +133,7 @@ class LookupOperator(AskingOperator):
         self._seq += events.num_rows
 
     def snapshot(self) -> OperatorState:
-        """Counters, and the cache."""
+        """Counters and the cache."""
         tables = {} if self._cache is None else {"cache": self._cache.table()}
         return OperatorState(self._counters(), tables)
 
@@ -143,7 +144,7 @@ class LookupOperator(AskingOperator):
             self._cache.load(state.tables["cache"])
 
     def _resolve(self, step: _Step) -> pa.RecordBatch:
-        """The next rows that have answers; ``step.at`` is behind them."""
+        """The next rows that have responses; advances ``step.at`` past them."""
         kept: list[int] = []
         answers: list[bytes] = []
         while step.at < len(step.times) and self._has_answer(step):
@@ -155,20 +156,21 @@ class LookupOperator(AskingOperator):
         return self._answered(step.events, kept, answers)
 
     def _has_answer(self, step: _Step) -> bool:
+        """Whether the current row has a response, or needs none."""
         if self._is_known(step, step.at) or self._drawing().has_recorded:
             return True
         request = self._requests.get(step.at)
         return request is not None and request.is_done
 
     def _is_known(self, step: _Step, row: int) -> bool:
-        """Whether no call is needed for a row."""
+        """Whether a row needs no call."""
         if step.arguments[row] is None:
             return True
         cache = self._cache
         return cache is not None and cache.find(step.keys[row], step.times[row]) is not None
 
     def _answer(self, step: _Step) -> bytes | None:
-        """The answer for the row at hand; None: the row is left out."""
+        """The response for the current row; None: the row is dropped."""
         row, key, at = step.at, step.keys[step.at], step.times[step.at]
         if step.arguments[row] is None:
             return self._answers.null
@@ -186,10 +188,10 @@ class LookupOperator(AskingOperator):
         return self._passed(step.events, row, *found)
 
     def _outcome(self, request: Request | None, step: _Step) -> bytes | list[str]:
-        """What is recorded of a call: its answer, or why and where it failed.
+        """The value to record for a call: its response, or the reason and the line of its failure.
 
         Raises:
-            UserCodeError: it failed, and the policy is to fail.
+            UserCodeError: the call failed, and the policy is to fail.
         """
         assert request is not None, step.at
         ended = self._ended(request)
@@ -201,10 +203,10 @@ class LookupOperator(AskingOperator):
         return [ended.reason, ended.line]
 
     def _start(self, step: _Step) -> None:
-        """Ask for the row at hand and rows ahead that will not use the answer of another."""
+        """Start calls for the current row, and for rows ahead that will not share a response."""
         requests: list[Request] = []
         if step.at not in self._requests and not self._is_known(step, step.at):
-            requests.append(self._request(step, step.at))  # if the call it relied on has failed
+            requests.append(self._request(step, step.at))  # e.g. the call to share has failed
             step.ahead = max(step.ahead, step.at + 1)
         until = min(len(step.times), step.at + self._width * _AHEAD)
         while step.ahead < until:
@@ -215,12 +217,13 @@ class LookupOperator(AskingOperator):
             self._open_calls().start(requests)
 
     def _request(self, step: _Step, row: int) -> Request:
+        """Create the request of a row."""
         request = self._requests[row] = Request(step.arguments[row])
         self._called[step.keys[row]] = step.times[row]
         return request
 
     def _is_shared(self, step: _Step, row: int) -> bool:
-        """Whether a row is likely to use the answer of one before it."""
+        """Whether a row is likely to share the response of an earlier row."""
         if self._is_known(step, row) or row in self._requests:
             return True
         called = self._called.get(step.keys[row])

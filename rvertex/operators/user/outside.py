@@ -1,4 +1,4 @@
-"""What operators share whose function asks the outside for each row (lookup, call_once)."""
+"""Base classes of operators whose function calls outside systems per row: lookup, call_once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Asking:
-    """Base of specifications: adds the columns of ``schema``, which ``function`` returns."""
+    """Base of specifications: adds the columns ``schema``, which ``function`` returns."""
 
     __slots__ = ()
 
     holds_ctis: ClassVar[bool] = False
-    #: The method of a stream that makes it.
+    #: The stream method that creates it, for messages.
     verb: ClassVar[str]
 
     function: UserCode
@@ -46,12 +46,12 @@ class Asking:
 
     @property
     def failing(self) -> str:
-        """What happens to rows without an answer: ``on_error`` of the user."""
+        """The policy for rows without a response: the user's ``on_error``."""
         raise NotImplementedError
 
     @property
     def passing(self) -> OnError:
-        """How rows without an answer are passed over, where they do not end the job."""
+        """How to handle rows without a response, if they do not end the job."""
         return "dead_letter" if self.failing == "dead_letter" else "skip"
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
@@ -59,7 +59,7 @@ class Asking:
         return dead_letter_outputs(self.function, self.passing, self.letters, inputs[0])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: its answers cannot be computed again."""
+        """None: responses cannot be computed again from the input."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -80,7 +80,7 @@ class Asking:
 
 
 class AskingOperator:
-    """Base of operators: calls, recorded values, and rows without an answer."""
+    """Base of operators: calls, recorded values, and rows without a response."""
 
     def __init__(self, spec: Asking, payload: pa.Schema) -> None:
         self._asking = spec
@@ -90,12 +90,12 @@ class AskingOperator:
         self._source: ValueSource | None = None
         self._shell: ValueShell | None = None
         self._calls: Calls | None = None
-        #: Of the first row of the next step.
+        #: The number of the first row of the next step.
         self._seq = 0
 
     @property
     def poisoned_events(self) -> int:
-        """Rows without an answer."""
+        """Number of rows without a response."""
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
@@ -111,7 +111,7 @@ class AskingOperator:
         return self._open_calls().counts()
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Wait for all answers."""
+        """Process a run and block until all responses have arrived."""
         return whole(self.process_in_pieces(ports))
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
@@ -119,7 +119,7 @@ class AskingOperator:
         raise NotImplementedError
 
     def _counters(self) -> dict[str, Any]:
-        """What every snapshot has."""
+        """The part of the header that every snapshot has."""
         drawn = 0 if self._source is None else self._source.next_index
         return {"seq": self._seq, "poisoned": self._poison.count, "drawn": drawn}
 
@@ -129,7 +129,7 @@ class AskingOperator:
             self._source.load(header["drawn"])
 
     def _ended(self, request: Request) -> bytes | Failure:
-        """The answer of a request that is done, or why there is none."""
+        """The response of a finished request, or its failure."""
         if request.failure is not None:
             return request.failure
         try:
@@ -141,22 +141,24 @@ class AskingOperator:
     def _answered(
         self, events: pa.RecordBatch, kept: list[int], answers: list[bytes]
     ) -> pa.RecordBatch:
-        """These rows with their answers."""
+        """The rows ``kept`` of ``events``, with their responses."""
         rows = events.take(pa.array(kept, pa.int64()))
         columns = [*rows.columns, *self._answers.table(answers).columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _passed(self, events: pa.RecordBatch, row: int, reason: str, line: str) -> bytes | None:
-        """Pass over a row without an answer, or give it nulls."""
+        """Skip a row without a response (None), or return nulls for it, as the policy states."""
         self._poison.pass_over(reason, line, self._seq + row, *values_of(events, row))
         return self._answers.null if self._asking.failing == "null" else None
 
     def _drawing(self) -> ValueSource:
+        """The source of recorded values."""
         if self._source is None:
             raise NoLoggedValuesError(self._asking.verb)
         return self._source
 
     def _open_calls(self) -> Calls:
+        """The running calls; starts them on first use."""
         if self._calls is None:
             if self._shell is None:
                 raise NoLoggedValuesError(self._asking.verb)

@@ -1,16 +1,16 @@
-"""TRANSFORM: an operator that a user writes, with a state of its own.
+"""TRANSFORM: an operator that a user writes, with its own state.
 
-The contract (docs/USERCODE.md). ``execute(events, ctis)`` gets a piece of the stream in normal
-form: a RecordBatch with ``_vs``, ``_ve`` and the payload, sorted by ``_vs``, and the list of CTI
-times among them; where CTI(t) stands follows from its time: after all events with ``vs < t``. It
-returns rows with ``_vs``, ``_ve`` and the declared columns (anything ``apply`` may return, or
-None), or a pair of rows and CTIs where it holds CTIs back. What it returns over all calls may not
-depend on how the stream was cut into calls, and is a stream in normal form itself.
-``get_snapshot()`` returns a dictionary of plain values and Arrow tables; ``load(state)`` gets it on
-a new object. An optional ``open(ctx)`` is called first.
+The contract is in docs/USERCODE.md. ``execute(events, ctis)`` gets a piece of the stream in normal
+form: a RecordBatch with ``_vs``, ``_ve`` and the payload, sorted by ``_vs``, and the list of the
+CTI (watermark) times among them. ``CTI(t)`` comes after all events with ``vs < t``. ``execute``
+returns rows with ``_vs``, ``_ve`` and the declared columns (any type that ``apply`` may return, or
+None). If it holds CTIs back, it returns a pair of rows and CTIs. The concatenated return values
+must be a stream in normal form, and must not depend on how the input was cut into calls.
+``get_snapshot()`` returns a dictionary of plain values and Arrow tables; ``load(state)`` restores
+it in a new object. An optional ``open(ctx)`` is called first.
 
-Poison: what ``execute`` did before it raised cannot be undone, so a step that raised is done again
-from the snapshot before it, one event at a time, with a snapshot before each.
+Poison: changes that ``execute`` made before it raised cannot be undone. So a step that raised is
+repeated from the snapshot before it, one event at a time, with a snapshot before each event.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserOperator:
-    """Runs an object of the user's; ``code`` is its class, or one to be copied."""
+    """Runs a user's object; ``code``: its class, or an object to copy."""
 
     holds_ctis: ClassVar[bool] = True
 
     code: UserCode
     schema: pa.Schema
     on_error: OnError = "fail"
-    #: Folder of its dead letters; "" for the name of the class.
+    #: Folder of its dead letters; "": the name of the class.
     letters: str = ""
-    #: Whether the CTIs that it holds back pass once its rows have left, and no other CTIs.
+    #: Whether it emits exactly the input's CTIs, each as soon as its rows have reached it.
     passes_ctis: bool = False
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
@@ -66,7 +66,7 @@ class UserOperator:
         return self.schema
 
     def open(self, inputs: Sequence[pa.Schema]) -> UserOperatorRunner:
-        """A new object."""
+        """A new object of the user's class."""
         (payload,) = inputs
         return UserOperatorRunner(self, payload)
 
@@ -85,12 +85,12 @@ class UserOperatorRunner:
         self._last_vs: int = MIN_TIME
         self._last_cti: int = MIN_TIME
         self._held = HeldCtis(keeps_own=False) if spec.passes_ctis else None
-        #: The greatest time that it was given.
+        #: The greatest time of its input so far.
         self._frontier: int = MIN_TIME
 
     @property
     def poisoned_events(self) -> int:
-        """Events that were passed over."""
+        """Number of poison events that were skipped."""
         return self._poison.count
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
@@ -102,12 +102,13 @@ class UserOperatorRunner:
         self._context.use_values(source, shell)
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """One call of ``execute``, or one per event where that raised; more where CTIs thin."""
+        """Call ``execute`` once; if it raises, once per event; more often if CTIs are thinned."""
         if self._held is None:
             return self._called(ports)
         return self._held.follow(ports, self._in_time)
 
     def _called(self, ports: Sequence[Run]) -> Run:
+        """Call ``execute``, handle poison, and check the result."""
         (run,) = ports
         if run.is_empty:
             return Run(empty_batch(self._schema), NO_CTIS)
@@ -126,7 +127,7 @@ class UserOperatorRunner:
         return out
 
     def snapshot(self) -> OperatorState:
-        """What the object says, taken apart into plain values and tables."""
+        """The object's snapshot, split into plain values and tables."""
         state = self._state()
         tables = {f"user {k}": v for k, v in state.items() if isinstance(v, pa.Table)}
         plain = {k: v for k, v in state.items() if not isinstance(v, pa.Table)}
@@ -146,7 +147,7 @@ class UserOperatorRunner:
         return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> None:
-        """Hand the state to a new object."""
+        """Restore ``state`` in a new object."""
         header = state.header
         self._seq, self._poison.count = header["seq"], header["poisoned"]
         self._last_vs, self._last_cti = header["last"]
@@ -158,7 +159,10 @@ class UserOperatorRunner:
         self._restore({**msgpack.unpackb(header["user"], strict_map_key=False), **tables})
 
     def _in_time(self, ports: Sequence[Run]) -> Run:
-        """CTIs that were held back could not pass behind rows that are ahead."""
+        """Call ``execute``; raise if its output is ahead of its input.
+
+        A CTI that was held back could not follow output that is later than the CTI.
+        """
         out = self._called(ports)
         self._frontier = frontier_after(self._frontier, ports)
         reached = frontier_after(MIN_TIME, [out])
@@ -172,6 +176,7 @@ class UserOperatorRunner:
         return out
 
     def _new(self) -> Any:
+        """Create and open a new object."""
         target = self._spec.code.target
         made = target() if isinstance(target, type) else copy.deepcopy(target)
         if hasattr(made, "open"):
@@ -179,6 +184,7 @@ class UserOperatorRunner:
         return made
 
     def _state(self) -> dict[str, Any]:
+        """Get the object's snapshot, as a copy."""
         state = self._target.get_snapshot()
         if not isinstance(state, dict) or not all(isinstance(k, str) for k in state):
             raise UserResultError(self._name, "get_snapshot() has to return a dict by name")
@@ -189,6 +195,7 @@ class UserOperatorRunner:
         self._target.load(state)
 
     def _execute(self, run: Run) -> Run:
+        """Call ``execute`` and convert its result to a run."""
         with calling(self._target.execute):
             result = self._target.execute(run.events, run.ctis.tolist())
         ctis = run.ctis
@@ -204,7 +211,7 @@ class UserOperatorRunner:
         return Run(pa.RecordBatch.from_arrays(arrays, schema=self._schema), ctis)
 
     def _one_by_one(self, run: Run) -> Run:
-        """The run again, a call per item, passing over the events on which that raises."""
+        """Repeat the run, one call per item, and skip the events on which ``execute`` raises."""
         events, done, runs = run.events, 0, []
         vs = int64_column(events, VS)
         for time in [*run.ctis.tolist(), None]:
@@ -231,7 +238,7 @@ class UserOperatorRunner:
             return Run(empty_batch(self._schema), NO_CTIS)
 
     def _fatal(self, error: BaseException, run: Run) -> Exception:
-        """The first event of the run stands for all, as none can be tried again by itself."""
+        """The error of a run that cannot be retried by event; it names the run's first event."""
         if run.events.num_rows == 0:
             return self._poison.fatal(error, self._seq, self._last_cti, self._last_cti, None)
         vs, ve, *values = (column[0].as_py() for column in run.events.columns)
@@ -242,7 +249,7 @@ class UserOperatorRunner:
         return fatal
 
     def _check(self, out: Run, run: Run) -> None:
-        """What it owes its readers: a stream in normal form."""
+        """Check that the output is a stream in normal form."""
         vs, ve = int64_column(out.events, VS), int64_column(out.events, VE)
         starts = np.concatenate([[max(self._last_vs, self._last_cti)], vs])
         times = np.concatenate([[self._last_cti], out.ctis])

@@ -156,9 +156,10 @@ class SlidingWindows:
         return rows
 
     def close(self, fresh: list[pa.RecordBatch], first: int, end: int) -> list[Closed] | None:
-        """Take over ``fresh`` rows, all of windows below ``end``, and close those from ``first``.
+        """Add ``fresh`` rows, all in windows below ``end``; close the windows from ``first`` on.
 
-        None: to gather the rows, all of which are held now, costs less, or is what is exact.
+        None: the caller must gather the rows instead, since that is faster, or sums may overflow
+        here. The rows have been added; see :meth:`release`.
         """
         self._held.extend(fresh)
         rows = sum(batch.num_rows for batch in self._held)

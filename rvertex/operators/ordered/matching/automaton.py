@@ -1,16 +1,18 @@
-"""Searches for a pattern whose conditions are known of each row: an automaton built as it runs.
+"""Pattern search over rows whose conditions are known in advance: a lazily built automaton.
 
-A *state* is the list of instructions at which threads wait for a row, the preferred first. A row
-takes a state to the next one: each thread whose variable the row may be mapped to goes on, in
-order; one that has matched ends all threads after it. States and steps are kept, so a row costs a
-look into a table. The match is known when no thread is left that is preferred to the one that
-matched last. Which rows were mapped to which variables is found by walking back over the states.
+A *state* is the list of the instructions at which threads wait for a row, in order of preference. A
+row moves a state to the next one. Each thread whose variable the row may be mapped to continues, in
+order; a thread that matches ends all threads after it. States and steps are cached, so a row costs
+one table look-up. The match is known when no thread is left that is preferred to the thread that
+matched last. A walk back over the states finds which rows were mapped to which variables.
 
-A search from the next start often meets the states of the one before it at the same row. From there
-on both are the same, so it goes on where the former one stopped: rows are not read again and again.
+A search from a later start often reaches the states of the previous search at the same row. From
+that row on both searches are equal, so it continues where the previous one stopped. So rows are not
+read again and again.
 
-Invariants: (1) the match found is the preferred one, whatever the cutting, as a search that lacks
-rows waits; (2) the table is emptied when it has ``STATES_MAX`` states, which changes no answer.
+Invariants: (1) the match found is the preferred one, however the input was cut, since a search that
+lacks rows waits; (2) the cache is emptied when it has ``STATES_MAX`` states, which changes no
+result.
 """
 
 from __future__ import annotations
@@ -24,43 +26,44 @@ if TYPE_CHECKING:
     from rvertex.operators.ordered.matching.pattern import Instruction
     from rvertex.operators.ordered.matching.rows import Found, KeyRows, Searching
 
-#: States that the table keeps.
+#: Most states in the cache.
 STATES_MAX = 10_000
 _NONE = -1
 
 
 class State:
-    """Threads waiting for a row: their Take instructions, the preferred first."""
+    """Threads that wait for a row: their Take instructions, in order of preference."""
 
     __slots__ = ("steps", "takes")
 
     def __init__(self, takes: tuple[int, ...]) -> None:
         self.takes = takes
-        #: Symbol -> the step of a row with these conditions.
+        #: By symbol (the conditions that are true of a row): the step of the row.
         self.steps: dict[int, Step] = {}
 
 
 class Step:
-    """From a state to the next one."""
+    """The transition from a state to the next one by a row."""
 
     __slots__ = ("accepted", "parents", "state")
 
     def __init__(self, state: State | None, accepted: int, parents: tuple[int, ...]) -> None:
-        #: None: no thread is left.
+        #: The next state; None: no thread is left.
         self.state = state
-        #: The thread of the state before that has matched with this row; -1: none.
+        #: The thread of the previous state that matches with this row; -1: none.
         self.accepted = accepted
-        #: The thread of the state before from which each thread has come.
+        #: For each thread: the thread of the previous state that it continues.
         self.parents = parents
 
 
 class Search:
-    """The search of a key that is open, and what the ones before it have left.
+    """The open search of a key, and the reusable states of previous searches.
 
-    ``trace``: by place, the state before the row. Those of the search lie from its start up to
-    ``at``; from ``valid`` on, those of the last search that went up to the end of ``trace``, which
-    ended in ``end``. ``last``, ``thread``: the last row of the match so far and the thread that
-    matched it; the place before the start is an empty match, None is none.
+    ``trace``: by row position, the state before the row. The open search has written the positions
+    from its start to ``at``. Positions from ``valid`` on are those of the last search that went to
+    the end of ``trace``, where it reached the state ``end``. ``last``, ``thread``: the last row of
+    the match so far, and the thread that matched it. The position before the start means an empty
+    match, None means none.
     """
 
     __slots__ = (
@@ -81,20 +84,20 @@ class Search:
         self.thread = _NONE
 
     def open(self, begin: int, state: State, last: int | None) -> None:
-        """Begin at a row."""
+        """Start at row position ``begin``."""
         self.is_open, self.at, self.state, self.last, self.thread = True, begin, state, last, _NONE
         if begin > len(self.trace):
             self.trace += [state] * (begin - len(self.trace))
         self.valid = max(self.valid, begin)
 
     def meet(self) -> None:
-        """Go on where the former search stopped, whose state this row has."""
+        """Continue at the end of the previous search, which had the same state at this row."""
         if self.end_last is not None and self.end_last >= self.at:
             self.last, self.thread = self.end_last, self.end_thread
         self.at, self.state = len(self.trace), self.end
 
     def leave(self, begin: int) -> None:
-        """What the search from ``begin`` on leaves to the next ones."""
+        """Close the search from ``begin``; keep its states for the next searches."""
         self.is_open = False
         if self.at < len(self.trace):
             self.valid = max(self.valid, self.at)
@@ -103,7 +106,7 @@ class Search:
         self.end_last, self.end_thread = self.last, self.thread
 
     def move(self, rows: int) -> None:
-        """Count places from a row that is ``rows`` later."""
+        """Drop the first ``rows`` positions."""
         del self.trace[:rows]
         self.at = max(0, self.at - rows)
         self.valid = max(0, self.valid - rows)
@@ -114,7 +117,7 @@ class Search:
 
 
 class Automaton:
-    """Finds matches in the rows of keys."""
+    """Finds matches in the rows of each key."""
 
     def __init__(self, asked: Searching) -> None:
         self._asked = asked
@@ -126,7 +129,7 @@ class Automaton:
         accept = next((i for i, at in enumerate(begin) if self._is_accept(at)), None)
         self._matches_empty = accept is not None
         self._start = State(begin if accept is None else begin[:accept])
-        #: The conditions of which one has to hold for a match to begin at a row.
+        #: Bits of the variables with which a match can begin.
         self._first = 0
         for at in self._start.takes:
             self._first |= 1 << self.variable_of(at)
@@ -138,11 +141,11 @@ class Automaton:
         return take.variable
 
     def scan(self, rows: KeyRows, frontier: int, found: list[Found]) -> None:
-        """Find what is known when no row before ``frontier`` can come any more."""
+        """Append the results that are known when no row before ``frontier`` can follow."""
         if rows.search is None:
             rows.search = Search()
         search: Search = rows.search
-        while True:  # ends: each round goes on behind the start, or returns
+        while True:  # ends: each round moves the start forward, or returns
             if not search.is_open and not self._open(rows, search, found):
                 return
             due = self._last_time(rows)
@@ -151,24 +154,27 @@ class Automaton:
             self._close(rows, search, found)
 
     def _last_time(self, rows: KeyRows) -> int:
-        """The time up to which rows belong to the match of a search that is open."""
+        """The latest start of a row that may be in the match of the open search."""
         if self._asked.within_us == INF_TIME:
             return INF_TIME - 1
         return min(rows.times[rows.begin] + self._asked.within_us, INF_TIME - 1)
 
     @staticmethod
     def _is_over(rows: KeyRows, frontier: int, due: int) -> bool:
-        """Whether no row can come up to ``due``, and none is there whose conditions are open."""
+        """Whether all rows up to ``due`` have arrived, and their conditions are known."""
         known = len(rows.symbols)
         return frontier > due and (known == len(rows.times) or rows.times[known] > due)
 
     def due(self, rows: KeyRows) -> int:
-        """The time after which a search that is open ends; INF_TIME: rows have to come first."""
+        """The time after which an open search ends; INF_TIME: it needs more rows first."""
         due, known = self._last_time(rows), len(rows.symbols)
         return due if known == len(rows.times) or rows.times[known] > due else INF_TIME
 
     def hold(self, rows: KeyRows) -> int:
-        """No match that is still to be found ends before this time; INF_TIME: it ends later."""
+        """A lower bound of the ends of matches that are not found yet.
+
+        INF_TIME: no such match ends among the stored rows.
+        """
         count = len(rows.symbols)
         bound = rows.times[count] if count < len(rows.times) else INF_TIME
         search: Any = rows.search
@@ -189,9 +195,11 @@ class Automaton:
         return min(bound, rows.times[last]) if last < count else bound
 
     def _may_begin(self, symbol: int) -> bool:
+        """Whether a match can begin at a row with this symbol."""
         return self._matches_empty or bool(symbol & self._first)
 
     def _open(self, rows: KeyRows, search: Search, found: list[Found]) -> bool:
+        """Open a search at the next possible start; return whether there is one."""
         begin = self._next_begin(rows, found)
         if begin is None:
             return False
@@ -199,7 +207,7 @@ class Automaton:
         return True
 
     def _next_begin(self, rows: KeyRows, found: list[Found]) -> int | None:
-        """The next row at which a match may begin; None: there is none."""
+        """The next row at which a match can begin; None: there is none."""
         symbols, at, count, first = rows.symbols, rows.begin, len(rows.symbols), self._first
         if not self._matches_empty:
             while at < count and not symbols[at] & first:
@@ -211,7 +219,7 @@ class Automaton:
         return at if at < count else None
 
     def _run(self, rows: KeyRows, search: Search, due: int) -> bool:
-        """Follow the rows; whether the match, or that there is none, is known."""
+        """Process rows; return whether the match is known, or that there is none."""
         symbols, times, trace = rows.symbols, rows.times, search.trace
         at, state, valid = search.at, search.state, search.valid
         count, traced = len(symbols), len(trace)
@@ -238,12 +246,13 @@ class Automaton:
         return state is None or not state.takes or at < count
 
     def _close(self, rows: KeyRows, search: Search, found: list[Found]) -> None:
+        """End the search and append its result."""
         search.leave(rows.begin)
         takes = [] if search.last is None else self._takes(rows, search)
         self._tell(rows, search.last, takes, found)
 
     def _tell(self, rows: KeyRows, last: int | None, takes: list[int], found: list[Found]) -> None:
-        """Tell the match that was found, and go on behind it."""
+        """Append the match that was found, and move the start behind it."""
         asked = self._asked
         if last is None:
             if asked.tells_unmatched:
@@ -257,6 +266,7 @@ class Automaton:
         rows.begin += asked.skip.after(takes, self.variable_of)
 
     def _tell_unmatched(self, rows: KeyRows, found: list[Found]) -> None:
+        """Append the start row as unmatched, unless an earlier match has it."""
         number = rows.numbers[rows.begin]
         if number > rows.covered:
             found.append(rows.found(0, [], self._asked.context, 0)._replace(match=None))
@@ -277,7 +287,7 @@ class Automaton:
         return takes
 
     def _step(self, state: State, symbol: int) -> Step:
-        """The step of a row, computed and kept."""
+        """Compute the step of a row, and cache it."""
         takes: list[int] = []
         parents: list[int] = []
         seen: set[int] = set()
@@ -300,6 +310,7 @@ class Automaton:
         return step
 
     def _state(self, takes: tuple[int, ...]) -> State | None:
+        """The cached state of these instructions; None: there are none."""
         if not takes:
             return None
         known = self._states.get(takes)
@@ -315,6 +326,6 @@ class Automaton:
 
 
 def _closures(program: tuple[Instruction, ...]) -> dict[int, tuple[int, ...]]:
-    """For each Take, the Take and Accept instructions that follow it."""
+    """For each Take, the Take and Accept instructions that can follow it."""
     takes = (at for at, one in enumerate(program) if isinstance(one, Take))
     return {at: closures(program, at + 1) for at in takes}

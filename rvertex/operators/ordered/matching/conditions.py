@@ -1,7 +1,8 @@
-"""Which variables a row may be mapped to: the bits of one integer per row, its *symbol*.
+"""Evaluates which variables each row may be mapped to: bits of one integer, the row's *symbol*.
 
-Conditions that look at the row and its neighbours alone are evaluated for all rows of a run at
-once. Of the others the bit is set, and they are asked when a search has come to the row.
+Conditions on a row and its neighbours alone are evaluated for all rows of a run at once. Conditions
+on earlier rows of the match depend on the search. Their bits are always set, and they are evaluated
+when a search reaches the row.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Conditions:
         of_known = {i for _, condition in known for i in condition.leaves}
         self._leaves = {i: spec.condition_leaves[i] for i in sorted(of_known)}
         moves = [0, *(leaf.move for leaf in self._leaves.values())]
-        #: How many rows before and behind a row the known conditions and all others read.
+        #: How many rows before a row these conditions read, and after it any expression reads.
         self._before, self._behind = -min(moves), spec.context[1]
         self._is_by_row = not self._behind and not self._before
         payload = pa.schema(list(rows)[2:])
@@ -59,7 +60,7 @@ class Conditions:
         }
 
     def of_fresh(self, rows: pa.RecordBatch, order: np.ndarray) -> list[int] | None:
-        """The symbols of new rows, in ``order``; None: they need their neighbours."""
+        """The symbols of new rows, in ``order``; None: a condition reads neighbours."""
         if not self._is_by_row:
             return None
         columns = {i: rows.column(leaf.column) for i, leaf in self._leaves.items()}
@@ -67,7 +68,7 @@ class Conditions:
         return symbols
 
     def know(self, keys: Collection[KeyRows], *, is_end: bool) -> None:
-        """The symbols of all rows whose neighbours have come; ``is_end``: none come any more."""
+        """Compute the symbols of rows whose neighbours have arrived; ``is_end``: all have."""
         if self._is_by_row:
             return
         numbers: list[int] = []
@@ -94,7 +95,7 @@ class Conditions:
             at += count
 
     def answers(self, questions: Sequence[Question]) -> list[bool]:
-        """Whether the condition of each question is true."""
+        """Evaluate the condition of each question."""
         answers = [False] * len(questions)
         by_variable: dict[int, list[int]] = {}
         for i, question in enumerate(questions):
@@ -112,6 +113,7 @@ class Conditions:
         return answers
 
     def _spans(self, questions: Sequence[Question]) -> Spans:
+        """The rows of each question's thread as spans."""
         before, behind = self._spec.context
         numbers: list[int] = []
         labels: list[int] = []
@@ -146,7 +148,7 @@ class Conditions:
         )
 
     def _moved(self, numbers: list[int], first: list[int], asked: list[int]) -> dict[int, pa.Array]:
-        """The columns of the leaves, for the rows at the places ``asked``."""
+        """The columns of the leaves, for the rows at positions ``asked``."""
         places = self._store.places(np.array(numbers, np.int64))
         starts, at = np.array(first, np.int64), np.array(asked, np.int64)
         table = self._store.table()
@@ -161,6 +163,7 @@ class Conditions:
         return columns
 
     def _symbols(self, columns: dict[int, pa.Array], rows: int) -> np.ndarray:
+        """Evaluate the known conditions to symbols."""
         symbols = np.full(rows, self._always, np.int64)
         names = [*(f"leaf{i}" for i in columns), "count"]
         batch = pa.RecordBatch.from_arrays([*columns.values(), pa.nulls(rows)], names=names)
@@ -170,12 +173,14 @@ class Conditions:
 
 
 def _picked(spec: MatchParts, variable: int) -> list[Leaf]:
+    """The leaves that the condition of ``variable`` reads."""
     condition = spec.conditions[variable]
     assert condition is not None, variable
     return [spec.condition_leaves[i] for i in condition.leaves]
 
 
 def _is_true(values: pa.Array) -> np.ndarray:
+    """Whether each value is true; null is not."""
     filled = pc.fill_null(values, False)
     found: np.ndarray = filled.to_numpy(zero_copy_only=False)
     return found.astype(bool)

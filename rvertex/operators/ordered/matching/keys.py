@@ -1,4 +1,4 @@
-"""The keys whose rows searches keep, and what is due next among them."""
+"""The keys with stored rows, the end of their searches, and the times that they hold back."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class _Earliest:
-    """Times by key, of which the earliest is at hand."""
+    """Times by key, with fast access to the earliest."""
 
     def __init__(self) -> None:
         self._of: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
 
     def set(self, code: int, time: int) -> None:
-        """Set the time of a key; INF_TIME: it has none."""
+        """Set the time of a key; INF_TIME: remove it."""
         if time == INF_TIME:
             self._of.pop(code, None)
         elif self._of.get(code) != time:
@@ -40,7 +40,7 @@ class _Earliest:
         return self._heap[0][0] if self._heap else INF_TIME
 
     def take_before(self, time: int) -> Iterator[int]:
-        """Remove the keys with times before ``time``."""
+        """Remove and yield the keys with times before ``time``."""
         while self.first() < time:  # ends: a key is removed
             _, code = heapq.heappop(self._heap)
             del self._of[code]
@@ -48,10 +48,10 @@ class _Earliest:
 
 
 class OpenKeys:
-    """Rows by key, when searches in them end, and what they hold back.
+    """The rows of all keys, when the open searches end, and the lower bound of later matches.
 
-    ``before``: rows that are kept before the first of a search. ``keeps_all``: a key is kept
-    without rows, too, for what was counted of it.
+    ``before``: number of rows to keep before the start of a search. ``keeps_all``: also keep keys
+    without rows, since their matches are counted.
     """
 
     def __init__(self, automaton: Automaton, before: int, *, keeps_all: bool) -> None:
@@ -73,16 +73,16 @@ class OpenKeys:
         return list(self._rows.values())
 
     def due_before(self, time: int) -> list[KeyRows]:
-        """The keys with a search that ends before ``time``."""
+        """Remove and return the keys with an open search that ends before ``time``."""
         return [self._rows[code] for code in self._dues.take_before(time)]
 
     @property
     def hold(self) -> int:
-        """No match that is still to be found ends before this time."""
+        """A lower bound of the ends of all matches that are not found yet."""
         return self._holds.first()
 
     def settle(self, rows: KeyRows) -> None:
-        """Forget what nothing needs, after a scan."""
+        """After a scan of a key: drop rows, or the key, and update its times."""
         dropped = rows.trim(self._before)
         search = rows.search
         is_open = search is not None and search.is_open
@@ -98,12 +98,12 @@ class OpenKeys:
             del self._rows[rows.code]
 
     def numbers(self) -> np.ndarray:
-        """The numbers of all rows, in order."""
+        """The numbers of all stored rows, ascending."""
         kept = [number for rows in self._rows.values() for number in rows.numbers]
         return np.sort(np.array(kept, np.int64))
 
     def renumber(self) -> np.ndarray:
-        """The codes of the keys, in order; key ``i`` of them gets the code i."""
+        """Renumber the keys to 0, 1, ...; return their former codes, ascending."""
         codes = sorted(self._rows)
         self._rows = {new: self._rows[old] for new, old in enumerate(codes)}
         self._dues, self._holds = _Earliest(), _Earliest()
@@ -113,7 +113,7 @@ class OpenKeys:
         return np.array(codes, np.int64)
 
     def save(self) -> dict[str, pa.Table]:
-        """The rows of all keys."""
+        """Return the rows of all keys."""
         rows = list(self._rows.values())
         of_key = {
             "code": [r.code for r in rows],
@@ -135,7 +135,7 @@ class OpenKeys:
         }
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned; searches have to begin anew."""
+        """Restore the state that ``save`` returned; open searches restart at their first row."""
         of_key = [numbers(as_one_array(c)).tolist() for c in tables["of_key"].columns]
         kept, times = (numbers(as_one_array(c)).tolist() for c in tables["of_row"].columns)
         symbols = numbers(as_one_array(tables["symbols"].column(0))).tolist()

@@ -1,30 +1,31 @@
-"""MATCH: rows of a key that follow one another as a pattern says.
+"""MATCH: sequences of rows of a key that match a pattern (MATCH_RECOGNIZE).
 
-**Rule.** The rows of a key are in order of their starts, those that start together in sequence
-order; how long they live is ignored. From the first row on the preferred match is looked for
-(:mod:`rvertex.operators.ordered.matching.pattern`); if a row begins none, the next one is tried;
-after a match the search goes on where ``skip`` says. With ``within_us`` the last row of a match
-starts at most that much later than its first.
+**Rule.** The rows of a key are sorted by start, ties in row order; ends are ignored. The search
+takes the preferred match that begins at the first row
+(:mod:`rvertex.operators.ordered.matching.pattern`). If there is none, it tries the next row. After
+a match it continues where ``skip`` states. With ``within_us`` the last row of a match starts at
+most that much later than its first.
 
-A match is a point at the start of its last row, whether it gives one row or all of its rows; an
-empty match, and a row in no match, are points at the start of the row. Rows come out by time, then
-by the last row of their match, its first row, and their place in it.
+A match is a point at the start of its last row, whether the output is one row or all of its rows.
+An empty match, and a row in no match, are points at the start of the row. Output order is time,
+then the last row of the match, its first row, and the position in the match.
 
 Worked, ``A B+``, A where x is 1, B where x is 2:
 
     row          match
     [1, 2) x=1   begins
     [3, 4) x=2
-    [5, 6) x=2   ends: known when the next row of the key comes, a point [5, 6)
+    [5, 6) x=2   ends: known when the next row of the key arrives, a point [5, 6)
     [7, 8) x=3
 
-A match that could still grow holds back what starts later, up to ``within_us``; so does a row whose
-conditions read rows that have not come. A row that may begin a match, without more, holds back
+A match that can still grow holds back all later output, for at most ``within_us``. So does a row
+whose conditions read rows that have not arrived. A row that might only begin a match holds back
 nothing.
 
-Invariants: (1) what is found in a key follows from its rows alone, and from the end; (2) rows are
-kept while an open search, PREV or a measure may need them; (3) a row is taken once: searches go on
-where they stopped, however the input is cut; after a restore they are repeated from their start.
+Invariants: (1) the matches of a key depend only on its rows, and on the end of the stream; (2) a
+row is stored while an open search, PREV or a measure may read it; (3) a row is processed once:
+searches continue where they stopped, however the input is cut. After a restore they restart at
+their first row.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MatchRows(MatchParts):
-    """Matches per key. Output: the columns ``kept``, then the measures."""
+    """Finds matches per key. Output: the columns ``kept``, then the measures."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -89,7 +90,7 @@ class MatchRows(MatchParts):
         return pa.schema([*kept, *made])
 
     def horizon_us(self, durations: Durations) -> int | None:
-        """None: where a search begins follows from the matches before it."""
+        """None: the start of a search depends on all earlier matches."""
         return None
 
     def output_duration(self, durations: Durations) -> int | None:
@@ -132,17 +133,17 @@ class MatchOperator:
         self._next = 0
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """The matches that are known, once nothing can come before them."""
+        """Emit the known matches that no later match can precede."""
         return self._held.follow(ports, self._process)
 
     def snapshot(self) -> OperatorState:
-        """Keys, rows that are kept, and results that wait."""
+        """Keys, stored rows, and buffered results."""
         header = {"frontier": self._frontier, "next": self._next, "held": self._held.save()}
         tables = {**self._keys.save(), **self._store.save(), **self._open.save()}
         return OperatorState(header, {**tables, "waiting": self._waiting.table()})
 
     def load(self, state: OperatorState) -> None:
-        """Continue from ``state``; searches that were open begin anew at their first row."""
+        """Restore ``state``; open searches restart at their first row."""
         self._frontier, self._next = state.header["frontier"], state.header["next"]
         self._held.load(state.header["held"])
         self._keys.restore(state.tables)
@@ -171,7 +172,7 @@ class MatchOperator:
         return self._released()
 
     def _taken(self, events: pa.RecordBatch) -> dict[int, KeyRows]:
-        """Give each row to its key."""
+        """Add each row to its key; return the keys that got rows."""
         rows = events.select(self._needed.names)
         columns = [plain_array(events.column(key)) for key in self._spec.keys]
         codes = self._keys.codes(columns, rows.num_rows)
@@ -195,7 +196,7 @@ class MatchOperator:
         return touched
 
     def _scanned(self, keys: list[KeyRows]) -> list[Found]:
-        """Scan the rows of keys, and what was found in them."""
+        """Scan the rows of keys; return the results."""
         found: list[Found] = []
         if self._threads is not None:
             self._threads.scan_all(keys, self._frontier, found, self._conditions.answers)
@@ -207,7 +208,7 @@ class MatchOperator:
         return found
 
     def _tidy(self, new: int, touched: list[KeyRows]) -> None:
-        """Forget rows and keys that nothing needs."""
+        """Drop rows and keys that no search needs."""
         first = self._next - new
         kept = [n for rows in touched for n in rows.numbers if n >= first] if new else []
         self._store.end(np.sort(np.array(kept, np.int64)))
@@ -217,6 +218,7 @@ class MatchOperator:
             self._keys.keep(self._open.renumber())
 
     def _released(self) -> Run:
+        """The buffered results that no later match can precede, and the CTIs."""
         bound = min(self._frontier, self._open.hold)
         rows = self._waiting.take_below(bound)
         ends, starts, places = (rows.column(name).to_numpy() for name in ORDER)

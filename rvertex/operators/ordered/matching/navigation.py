@@ -1,11 +1,11 @@
-"""What conditions and measures read of the rows of a match, for many matches at once.
+"""Values that conditions and measures read from the rows of a match, for many matches at once.
 
-A *leaf* is one such value: a column of the first or last row of some variables, of a row around
-that one, an aggregate over the rows of some variables, the variable of a row, the number of the
-match. Expressions are evaluated over rows whose columns are leaves.
+A *leaf* is one such value: a column of the first or last row of some variables, or of a row near
+that row; an aggregate over the rows of some variables; the variable of a row; or the match number.
+Expressions are evaluated over rows whose columns are leaves.
 
-The rows of many matches lie one after the other, each with its variable. A leaf is asked for a
-*span* of them: from the first row of a match up to and with a row of it.
+The rows of many matches are concatenated, each with its variable. A leaf is computed for a *span*
+of them: from the first row of a match up to and including one of its rows.
 """
 
 from __future__ import annotations
@@ -27,44 +27,46 @@ if TYPE_CHECKING:
     from rvertex.aggregates.function import Argument
     from rvertex.operators.ordered.matching.store import RowStore
 
-#: Pairs of a span and one of its rows that are aggregated in one pass.
+#: Most pairs (span, row of it) that are aggregated in one pass.
 _PAIRS_MAX = 1 << 20
-#: These are 0 where there is nothing; all others are null.
+#: Functions that are 0 without rows; all others are null.
 _COUNTS = ("count", "count_distinct")
-#: The label of a row around a match.
+#: The label of a row before or after a match.
 AROUND = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value of a span. ``variables`` None: rows of any."""
+    """A value of a span. ``variables``: whose rows it reads; None: those of any variable."""
 
     kind: Literal["row", "aggregate", "classifier", "match_number"]
     type: pa.DataType
     variables: tuple[int, ...] | None = None
     column: str | None = None
-    #: Of a row: counted from the first row of the variables on, else back from the last.
+    #: Kind "row": whether ``offset`` counts from the first row of the variables forward (FIRST).
+    #: False: from the last row back (LAST).
     from_first: bool = False
     offset: int = 0
-    #: Of a row: that many rows of the key behind it, or before it if negative.
+    #: Kind "row": then move this number of rows of the key forward (NEXT); negative: back (PREV).
     move: int = 0
-    #: Of the whole match, though the span ends before.
+    #: Whether it reads the whole match (FINAL), even if the span ends earlier.
     is_final: bool = False
     function: str = ""
     argument: Argument = None
 
     def is_of_row(self, variable: int) -> bool:
-        """Whether it depends on the row mapped last to ``variable``, and its neighbours, alone."""
+        """Whether it reads only the last row mapped to ``variable``, and neighbours of that row."""
         is_last = self.kind == "row" and not self.from_first and self.offset == 0
         return is_last and (self.variables is None or variable in self.variables)
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Rows of many matches, and the spans that are asked for.
+    """The rows of many matches, and the spans to compute.
 
-    ``numbers`` int64[n]: the rows; ``labels`` int64[n]: their variables, AROUND for rows around a
-    match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, its match ``[low, end)``.
+    ``numbers`` int64[n]: the rows. ``labels`` int64[n]: their variables, AROUND for rows before or
+    after a match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, its match ``[low,
+    end)``.
     """
 
     numbers: np.ndarray
@@ -76,10 +78,10 @@ class Spans:
 
 
 class Reader:
-    """Leaves of spans, as columns."""
+    """Computes leaves of spans, as columns."""
 
     def __init__(self, leaves: Sequence[Leaf], names: tuple[str, ...], payload: pa.Schema) -> None:
-        """``names``: of the variables; ``payload``: the columns of rows."""
+        """``names``: the variables' names. ``payload``: the schema of the rows."""
         self.leaves = tuple(leaves)
         self._names = pa.array(names, pa.string())
         self._payload = payload
@@ -101,6 +103,7 @@ class _Reading:
         self._of: dict[tuple[int, ...] | None, tuple[np.ndarray, np.ndarray]] = {}
 
     def column(self, leaf: Leaf) -> pa.Array:
+        """The values of one leaf, one per span."""
         spans = self._spans
         if leaf.kind == "match_number":
             return pa.array(spans.match)
@@ -125,7 +128,10 @@ class _Reading:
         return as_one_array(column)
 
     def _rows_of(self, variables: tuple[int, ...] | None) -> tuple[np.ndarray, np.ndarray]:
-        """The places of the rows of ``variables``, and how many come before each place."""
+        """The positions of the rows of ``variables``.
+
+        Also the number of such rows before each position.
+        """
         known = self._of.get(variables)
         if known is None:
             labels = self._spans.labels
@@ -138,6 +144,7 @@ class _Reading:
     def _aggregated(
         self, leaf: Leaf, places: np.ndarray, lo: np.ndarray, hi: np.ndarray
     ) -> pa.Array:
+        """Aggregate the rows ``places[lo:hi]`` of each span, in several passes."""
         size = hi - lo
         upto = np.cumsum(size)
         pieces: list[pa.Array] = []
@@ -150,6 +157,7 @@ class _Reading:
         return pa.concat_arrays(pieces) if pieces else pa.nulls(0, leaf.type)
 
     def _piece(self, leaf: Leaf, places: np.ndarray, lo: np.ndarray, size: np.ndarray) -> pa.Array:
+        """Aggregate one pass."""
         spec = AggregateSpec(leaf.function, leaf.column, "made", leaf.argument)
         grouping, needed, _, finish = gathering((), (spec,), self._payload)
         filled = np.flatnonzero(size)

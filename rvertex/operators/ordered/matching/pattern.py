@@ -1,12 +1,12 @@
-"""Row patterns, and the program that a pattern compiles to.
+"""Row patterns, and the program to which a pattern is compiled.
 
-A pattern is a regular expression over *variables*; a row may be mapped to a variable if the
-variable's condition is true of it. Of all ways to match from a row on, the *preferred* one counts:
-an alternation tries its parts from left to right, a greedy quantifier tries one more repetition
-first, a reluctant one tries to stop first. A repetition without an upper limit ends when one of its
-rounds maps no row.
+A pattern is a regular expression over *variables*. A row may be mapped to a variable if the
+variable's condition is true of it. Of all ways to match from a row on, only the *preferred* one is
+used. An alternation prefers its parts from left to right. A greedy quantifier prefers one more
+repetition, a reluctant one prefers to stop. A repetition without an upper limit ends when a round
+maps no row.
 
-The program is a list of instructions, run by threads in order of preference
+The program is a list of instructions. Threads run it in order of preference
 (:mod:`rvertex.operators.ordered.matching.automaton`).
 """
 
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 from rvertex.errors import OperatorTypeError
 
-#: Instructions of a program; ``A{1000}`` needs a thousand.
+#: Most instructions of a program; ``A{1000}`` needs a thousand.
 PROGRAM_MAX = 10_000
-#: Variables of a PERMUTE: six have 720 orders.
+#: Most variables of a PERMUTE; six have 720 orders.
 PERMUTE_MAX = 6
-#: Variables that a pattern may have; a row's conditions are the bits of one integer.
+#: Most variables of a pattern, since a row's conditions are the bits of one integer.
 VARIABLES_MAX = 62
 
 
@@ -34,21 +34,21 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Parts one after the other; without parts, the empty pattern."""
+    """Parts in sequence; without parts, the empty pattern."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """One of the parts, the first that leads to a match."""
+    """One of the parts; the first that leads to a match is preferred."""
 
     parts: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """``least`` to ``most`` rounds (None: no limit)."""
+    """``least`` to ``most`` rounds of a part; ``most`` None: no limit."""
 
     part: Pattern
     least: int
@@ -58,14 +58,14 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """``{- part -}``: its rows are no rows of the output."""
+    """``{- part -}``: its rows are not in the output."""
 
     part: Pattern
 
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """All parts, each once, in any order; earlier parts first are preferred."""
+    """All parts once, in any order; orders with earlier parts first are preferred."""
 
     parts: tuple[Pattern, ...]
 
@@ -83,7 +83,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Go on at the targets, the preferred one first; one target is a jump."""
+    """Continue at all targets, the preferred one first; a single target is a jump."""
 
     targets: tuple[int, ...]
 
@@ -102,6 +102,7 @@ class _Compiler:
     is_excluded: bool = False
 
     def emit(self, instruction: Instruction) -> int:
+        """Append an instruction; return its index."""
         if len(self.code) >= PROGRAM_MAX:
             raise OperatorTypeError(
                 "match", f"the pattern has more than {PROGRAM_MAX:,} steps; use smaller quantifiers"
@@ -110,6 +111,7 @@ class _Compiler:
         return len(self.code) - 1
 
     def add(self, part: Pattern) -> None:
+        """Append the program of a part."""
         match part:
             case Var(index):
                 self.emit(Take(index, self.is_excluded))
@@ -167,10 +169,10 @@ class _Compiler:
 
 
 def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
-    """The program of a pattern; it begins at 0.
+    """Compile a pattern; the program starts at instruction 0.
 
     Raises:
-        OperatorTypeError: it is too large.
+        OperatorTypeError: the program is too large.
     """
     compiler = _Compiler()
     compiler.add(pattern)
@@ -179,7 +181,7 @@ def compiled(pattern: Pattern) -> tuple[Instruction, ...]:
 
 
 def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
-    """The Take and Accept instructions reached from ``start`` without a row, in preference."""
+    """The Take and Accept instructions reachable from ``start`` without a row, by preference."""
     found: list[int] = []
     seen: set[int] = set()
     todo = [start]
@@ -197,7 +199,7 @@ def closures(program: tuple[Instruction, ...], start: int) -> tuple[int, ...]:
 
 
 def least_rows(pattern: Pattern) -> int:
-    """The fewest rows of a match."""
+    """The smallest number of rows of a match."""
     match pattern:
         case Var():
             return 1
@@ -212,7 +214,7 @@ def least_rows(pattern: Pattern) -> int:
 
 
 def has_exclusion(pattern: Pattern) -> bool:
-    """Whether rows of a match may be left out."""
+    """Whether the pattern excludes rows of a match from the output."""
     match pattern:
         case Exclusion():
             return True

@@ -1,4 +1,4 @@
-"""The rows that matches give: kept columns and measures, each a point at the end of its match."""
+"""Computes the output rows of matches: kept columns and measures, as points in time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from rvertex.operators.ordered.matching.spec import MatchParts
     from rvertex.operators.ordered.matching.store import RowStore
 
-#: Columns by which results of one start are ordered: last row, first row and place in the match.
+#: Sort columns of results at one time: last row, first row, and position in the match.
 ORDER = ("\0end", "\0start", "\0place")
 
 
 class Results:
-    """Makes rows of what was found. ``schema``: the output's, and :data:`ORDER`."""
+    """Computes output rows. ``schema``: the output's, plus :data:`ORDER`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Results:
         self.schema = pa.schema([*event_schema(output), *orders])
 
     def of(self, found: Sequence[Found]) -> pa.RecordBatch:
-        """The rows of matches whose rows the store has."""
+        """The output rows of matches whose rows are in the store."""
         before, _ = self._spec.context
         lengths = np.array([len(one.takes) for one in found], np.int64)
         sizes = np.array([len(one.numbers) for one in found], np.int64)
@@ -79,9 +79,10 @@ class Results:
         at: np.ndarray,
         is_unmatched: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A result for each row of a match that is not excluded, and for those without rows.
+        """The output rows if all rows of a match are emitted, except excluded ones.
 
-        Returns: the match of each, its row, and where its span ends.
+        Empty matches and unmatched rows yield one row each. Returns: for each output row its match,
+        its row, and the end of its span.
         """
         kept = ~self._excluded[takes]
         of = np.repeat(np.arange(len(lengths)), lengths)[kept]
@@ -103,6 +104,7 @@ class Results:
         order: tuple[np.ndarray, np.ndarray, np.ndarray],
         is_unmatched: np.ndarray,
     ) -> pa.RecordBatch:
+        """Compute the columns of the output rows."""
         table = self._store.table()
         ends = table.column(VS).take(pa.array(self._store.places(order[0])))
         starts = numbers(as_one_array(ends))

@@ -1,4 +1,4 @@
-"""The rows of one key that a match may still hold, and what was found in them."""
+"""The stored rows of one key, and the results that a search finds in them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
     from rvertex.operators.ordered.matching.pattern import Pattern
 
-#: The label of a row that is in no match.
+#: The label of a row in no match.
 UNMATCHED = -1
 
 
 class Found(NamedTuple):
     """A match, an empty match, or a row in no match.
 
-    ``numbers``: its rows with ``context`` rows before and after them, -1 where there is none.
-    ``takes``: for each row the instruction that mapped it. An empty match and an unmatched row have
-    no takes, and stand at the row ``at``.
+    ``numbers``: its rows, with ``context`` rows before and after them; -1: there is no such row.
+    ``takes``: the instruction that mapped each row; empty for an empty match and an unmatched row,
+    which are at row ``at``. ``match``: the match number; None: an unmatched row.
     """
 
     at: int
@@ -32,11 +32,11 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class KeyRows:
-    """The rows of a key, and the search from its first open start on.
+    """The rows of a key that are stored, and its search.
 
-    ``numbers``, ``times`` have all rows that are kept; ``symbols`` those whose conditions are
-    known, a prefix. ``begin`` is the row at which the search starts; rows before it are there for
-    PREV. All places count from the first row that is kept.
+    ``numbers``, ``times``: all stored rows. ``symbols``: a prefix, those whose conditions are
+    known. ``begin``: the position at which the search starts; rows before it are kept for PREV.
+    Positions count from the first stored row.
     """
 
     code: int
@@ -44,12 +44,12 @@ class KeyRows:
     times: list[int] = field(default_factory=list)
     symbols: list[int] = field(default_factory=list)
     begin: int = 0
-    #: Matches so far, and the number of the last row that was in one.
+    #: Number of matches so far, and the number of the last row that is in any of them.
     matches: int = 0
     covered: int = -1
-    #: What a search keeps; None: none is open.
+    #: The state of the search; None: it has none.
     search: Any = None
-    #: The first row behind ``begin`` at which another match could begin, as far as known.
+    #: The first position after ``begin`` at which another match may begin, as far as known.
     second: int = 0
 
     def extend(self, numbers: list[int], times: list[int]) -> None:
@@ -58,7 +58,7 @@ class KeyRows:
         self.times += times
 
     def found(self, rows: int, takes: list[int], context: tuple[int, int], number: int) -> Found:
-        """The match of the first ``rows`` rows from ``begin`` on."""
+        """The match of the ``rows`` rows from ``begin`` on."""
         before, after = context
         lo, hi = self.begin - before, self.begin + max(rows, 1) + after
         known = self.numbers[max(lo, 0) : hi]
@@ -68,9 +68,9 @@ class KeyRows:
         return Found(self.numbers[self.begin], known, takes, number)
 
     def trim(self, before: int) -> int:
-        """Forget the rows that nothing needs: all but ``before`` rows before ``begin``.
+        """Drop all rows except those from ``begin`` on and ``before`` rows before it.
 
-        Returns: how many places all rows have moved.
+        Returns: the number of dropped rows.
         """
         dropped = max(0, min(self.begin, len(self.numbers)) - before)
         if dropped:
@@ -82,9 +82,10 @@ class KeyRows:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Where the search goes on after a match.
+    """Where the search continues after a match (AFTER MATCH SKIP).
 
-    ``to``: "past" the last row, the "next" row, or the "first" or "last" row of ``variables``.
+    ``to``: "past" the last row, to the "next" row, or to the "first" or "last" row of
+    ``variables``.
     """
 
     to: str = "past"
@@ -92,10 +93,10 @@ class Skip:
     name: str = ""
 
     def after(self, takes: list[int], variable_of: Callable[[int], int]) -> int:
-        """How many rows behind its first row the search goes on.
+        """The distance from the match's first row to the start of the next search, in rows.
 
         Raises:
-            OperatorTypeError: no row is of the variable, or only the first row is.
+            OperatorTypeError: the match has no row of the variable, or it is the first row.
         """
         if self.to == "next" or not takes:
             return 1
@@ -121,13 +122,13 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """What every search for a pattern knows."""
+    """The parameters of a search."""
 
     pattern: Pattern
     skip: Skip
-    #: The greatest time from the first row of a match to its last; INF_TIME: any.
+    #: Greatest time from the start of a match's first row to that of its last; INF_TIME: any.
     within_us: int
-    #: Rows around a match that measures may read.
+    #: Number of rows before and after a match that measures may read.
     context: tuple[int, int]
-    #: Whether rows in no match are told.
+    #: Whether rows in no match are results, too.
     tells_unmatched: bool

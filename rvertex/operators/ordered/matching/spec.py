@@ -1,4 +1,4 @@
-"""What a match is asked for, as its operator gets it."""
+"""The parameters of a match, as its operator gets them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import Evaluator
 
 PAST_LAST_ROW = Skip()
-#: "one" row per match; "all" rows per match; "all" and rows in no match.
+#: Output: "one" row per match, "all" rows of a match, "unmatched": all and rows in no match.
 Rows = Literal["one", "all", "unmatched"]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What has to be true of a row of a variable: ``test`` over columns ``leaf<i>``."""
+    """The condition of a variable: ``test`` over columns ``leaf<i>``."""
 
     test: Evaluator
     leaves: tuple[int, ...]
@@ -30,7 +30,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the result: ``value`` over columns ``leaf<i>``."""
+    """An output column: ``value`` over columns ``leaf<i>``."""
 
     name: str
     type: pa.DataType
@@ -39,11 +39,11 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class MatchParts:
-    """A pattern per key, and what its matches give."""
+    """A pattern per key, and the output of its matches."""
 
     keys: tuple[str, ...]
     pattern: Pattern
-    #: The variables by number, and the condition of each; None: any row.
+    #: The variables' names and conditions, by variable number; None: true of any row.
     names: tuple[str, ...]
     conditions: tuple[Condition | None, ...]
     condition_leaves: tuple[Leaf, ...]
@@ -57,13 +57,13 @@ class MatchParts:
 
     @property
     def context(self) -> tuple[int, int]:
-        """How many rows before and behind a row are read."""
+        """Number of rows before and after a row that leaves read."""
         moves = [leaf.move for leaf in (*self.condition_leaves, *self.measure_leaves)]
         return max([0, *(-move for move in moves)]), max([0, *moves])
 
     @property
     def asking(self) -> frozenset[int]:
-        """The variables whose conditions look at more than the row and its neighbours."""
+        """The variables whose conditions read more than the row and its neighbours."""
         found = set()
         for variable, condition in enumerate(self.conditions):
             leaves = () if condition is None else condition.leaves

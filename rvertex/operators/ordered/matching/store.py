@@ -1,4 +1,4 @@
-"""Rows by their numbers: those that searches keep, and those of the run at hand."""
+"""A store of rows by number: the rows that searches keep, and those of the current run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ROWS_MIN = 4096
 
 
 class RowStore:
-    """Rows of ``schema``. Numbers rise; those of the run at hand follow one another."""
+    """Stores rows of ``schema``. Numbers increase; those of the current run are consecutive."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        #: Merged as they come, like the digits of a binary counter.
+        #: Merged like the digits of a binary counter.
         self._chunks: list[pa.RecordBatch] = []
         self._numbers = GroupArray(np.int64, 0)
         self._fresh = empty_batch(schema)
@@ -30,11 +30,11 @@ class RowStore:
         self._kept = 0
 
     def begin(self, rows: pa.RecordBatch, first: int) -> None:
-        """Take the rows of a run, the first of which has the number ``first``."""
+        """Add the rows of the current run; ``first``: the number of its first row."""
         self._fresh, self._first = rows, first
 
     def places(self, asked: np.ndarray) -> np.ndarray:
-        """Where the rows of these numbers are; -1 for the number -1."""
+        """The positions of the rows with these numbers in :meth:`table`; -1 for the number -1."""
         known = self._numbers.read()
         places: np.ndarray = np.where(
             asked >= self._first, len(known) + asked - self._first, np.searchsorted(known, asked)
@@ -42,11 +42,11 @@ class RowStore:
         return np.where(asked < 0, -1, places)
 
     def table(self) -> pa.Table:
-        """All rows, by place."""
+        """All rows, in order of their numbers."""
         return pa.Table.from_batches([*self._chunks, self._fresh], self._schema)
 
     def end(self, kept: np.ndarray) -> None:
-        """Keep the rows of the run at hand that have the numbers ``kept``, in order."""
+        """End the current run; keep its rows with the numbers ``kept``, ascending."""
         if len(kept):
             rows = self._fresh.take(pa.array(kept - self._first))
             count = len(self._numbers)
@@ -62,11 +62,11 @@ class RowStore:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so many rows came since the last :meth:`keep` that looking at all is paid for."""
+        """Whether enough rows were added since the last :meth:`keep` for another one to pay."""
         return len(self._numbers) > 2 * self._kept + _ROWS_MIN
 
     def keep(self, kept: np.ndarray) -> None:
-        """Forget all rows but those of the numbers ``kept``, in order. No run is at hand."""
+        """Drop all rows except the numbers ``kept``, ascending. There must be no current run."""
         places = self._numbers.read().searchsorted(kept)
         table = pa.Table.from_batches(self._chunks, self._schema).take(pa.array(places))
         self._chunks = table.combine_chunks().to_batches()

@@ -1,8 +1,8 @@
-"""Searches for a pattern some of whose conditions look at the rows mapped so far.
+"""Pattern search for conditions that read the rows mapped so far.
 
-As :mod:`rvertex.operators.ordered.matching.automaton`, but two threads at one instruction may have
-mapped rows differently, so both go on, each with its rows. The conditions of all keys' next rows
-are evaluated together, in rounds: a round takes one row of each key.
+As :mod:`rvertex.operators.ordered.matching.automaton`. But two threads at one instruction may have
+mapped rows differently. So both continue, each with its own rows. Conditions are evaluated for all
+keys together, in rounds: a round processes one row of each key.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ if TYPE_CHECKING:
 
     from rvertex.operators.ordered.matching.rows import Found, KeyRows, Searching
 
-#: Threads of one search; each is another way to map the same rows.
+#: Most threads of one search; each maps the same rows in a different way.
 THREADS_MAX = 10_000
-#: The rows of a thread: those before, how many there are and the instruction that mapped the last.
+#: The rows of a thread: the link before, the number of rows, and the last row's instruction.
 Link = tuple[Any, int, int]
 
 
 class Question(NamedTuple):
-    """Whether the last row of ``link`` may be mapped as its instruction says."""
+    """Asks for the condition under which the last row of ``link`` may be mapped."""
 
     rows: KeyRows
     link: Link
 
 
 class _Search:
-    """The threads of a search, the preferred first, and the match so far."""
+    """The threads of a search, by preference, and the match so far."""
 
     __slots__ = ("at", "best", "is_open", "last", "threads")
 
     def __init__(self) -> None:
         self.is_open = False
         self.at = 0
-        #: ``(instruction, rows so far)``
+        #: ``(instruction, link of the rows so far)``
         self.threads: list[tuple[int, Link | None]] = []
         self.last: int | None = None
         self.best: Link | None = None
 
     def move(self, rows: int) -> None:
-        """Count places from a row that is ``rows`` later."""
+        """Drop the first ``rows`` positions."""
         self.at -= rows
         if self.last is not None:
             self.last -= rows
 
 
 class Threads(Automaton):
-    """Finds matches in the rows of keys, asking for conditions."""
+    """Finds matches in the rows of each key, with conditions that depend on the thread."""
 
     def __init__(self, asked: Searching, asks: frozenset[int]) -> None:
-        """``asks``: the variables whose conditions look at the rows so far."""
+        """``asks``: the variables whose conditions read the rows mapped so far."""
         super().__init__(asked)
         self._asks = asks
 
@@ -65,11 +65,11 @@ class Threads(Automaton):
         found: list[Found],
         answer: Callable[[Sequence[Question]], Sequence[bool]],
     ) -> None:
-        """Find what is known in the rows of each key."""
+        """Append the results that are known for each key; ``answer`` evaluates conditions."""
         open_searches = [self._follow(rows, frontier, found) for rows in keys]
         begun = [(search, next(search, None)) for search in open_searches]
         asked = [(search, questions) for search, questions in begun if questions is not None]
-        while asked:  # ends: each round takes a row of every key
+        while asked:  # ends: each round processes one row of every key
             answers = iter(answer([one for _, questions in asked for one in questions]))
             going = []
             for search, questions in asked:
@@ -83,10 +83,11 @@ class Threads(Automaton):
     def _follow(
         self, rows: KeyRows, frontier: int, found: list[Found]
     ) -> Generator[list[Question], list[bool], None]:
+        """Scan one key; yields the questions of each row, and gets their results."""
         if rows.search is None:
             rows.search = _Search()
         search: _Search = rows.search
-        while True:  # ends: each round goes on behind the start, or returns
+        while True:  # ends: each round moves the start forward, or returns
             if not search.is_open and not self._open_threads(rows, search, found):
                 return
             due = self._last_time(rows)
@@ -109,7 +110,7 @@ class Threads(Automaton):
         return True
 
     def _take(self, rows: KeyRows, search: _Search) -> Generator[list[Question], list[bool], None]:
-        """Give the next row to all threads."""
+        """Process the next row in all threads."""
         symbol = rows.symbols[search.at]
         going: list[tuple[int, Link]] = []
         questions: list[Question] = []

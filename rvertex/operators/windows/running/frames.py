@@ -233,7 +233,7 @@ class _OfFrames(_Framed):
     def _bounds(
         self, key: np.ndarray, times: np.ndarray, at: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where the frames of the rows ``at`` begin and end, in rows sorted by key and time."""
+        """Start and end of the frames of rows ``at``, in rows sorted by key and time."""
         first, last = self._reach, self._spec.last
         heads = heads_of(key)
         if self._spec.rows:

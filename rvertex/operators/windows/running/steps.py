@@ -42,7 +42,7 @@ class Steps(Protocol):
     def number(
         self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> Numbered:
-        """Steps by (time, code), with the last end of their events; the log gets them in order."""
+        """Open the windows of steps, sorted by (time, code); ``ve``: greatest ends of events."""
 
     def needed(self, promise: int) -> np.ndarray | None:
         """Mask of the keys that matter if no event before ``promise`` follows; None: all do."""
