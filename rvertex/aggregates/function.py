@@ -62,7 +62,7 @@ class LaneKind:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """An accumulator of ``kind`` over ``column``; ``type`` and ``name`` are those of its column.
+    """An accumulator of ``kind`` over ``column``, stored in a column ``name`` of type ``type``.
 
     ``others``: further columns that share this lane.
     """

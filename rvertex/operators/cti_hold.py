@@ -75,7 +75,7 @@ class HeldCtis:
         self._waiting = np.array(waiting, np.int64)
 
     def _followed(self, ctis: np.ndarray, out: Run) -> Run:
-        """Add ``ctis`` to the waiting ones, and emit those that ``out`` has reached."""
+        """Add ``ctis`` to the waiting CTIs, and emit the CTIs that ``out`` has reached."""
         waiting = np.concatenate([self._waiting, ctis])
         self._reached = frontier_after(self._reached, [out])
         count = int(waiting.searchsorted(self._reached, side="right"))

@@ -51,7 +51,7 @@ def output_duration_of(operator: OperatorSpec, durations: Durations) -> int | No
 
 
 def chain_horizon(operators: Sequence[OperatorSpec], durations: Durations) -> int | None:
-    """The sum of the horizons of a chain; ``durations`` are those of the first operator's ports."""
+    """The sum of the horizons of a chain; ``durations``: of the first operator's ports."""
     total = 0
     for operator in operators:
         horizon = horizon_of(operator, durations)

@@ -35,7 +35,7 @@ class Project(RowByRow):
     edges: bool = False
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """The column types are those of the expressions.
+        """The expressions determine the column types.
 
         Raises:
             UnknownColumnError: a source column that the input does not have.

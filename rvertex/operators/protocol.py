@@ -59,7 +59,7 @@ class Operator(Protocol):
         """Consume the next run of each port and return the output run.
 
         All runs carry the same CTIs (watermarks). Unary operators have one port. Events of port 0
-        precede those of port 1 at equal ``vs``.
+        precede events of port 1 at equal ``vs``.
         """
 
     def snapshot(self) -> OperatorState:

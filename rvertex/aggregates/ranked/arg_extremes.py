@@ -75,7 +75,7 @@ def values_of(column: pa.Array) -> pa.Array:
 
 
 class Ranked:
-    """The struct with the greatest (``is_max``) or least rank per group."""
+    """The struct with the greatest (``is_max``) or smallest rank per group."""
 
     def __init__(self, column: str, kind: pa.DataType, *, is_max: bool) -> None:
         self._column = column

@@ -1,6 +1,6 @@
 """The functions ``max_by`` and ``min_by``, and accumulators for ranks of text, bytes or decimals.
 
-:class:`RankedByValue` supports any rank that Arrow can sort. Its results are as those of
+:class:`RankedByValue` supports any rank that Arrow can sort. Its results are as in
 :class:`rvertex.aggregates.ranked.arg_extremes.Ranked`, whose ranks are numbers. Ties return the row
 with the smallest ``vs``, then the first in row order.
 

@@ -5,7 +5,7 @@ the sort columns ``by0``, ``by1``, ... and ``value``. A null struct is a row to 
 ``value`` can be an element. Ties are in row order. A list of distinct values has each value where
 it comes first. The argument is a :class:`ListOrder`.
 
-``top_value`` returns the value of the first row; input and argument are those of ``top_rows``.
+``top_value`` returns the value of the first row; input and argument are as in ``top_rows``.
 """
 
 from __future__ import annotations

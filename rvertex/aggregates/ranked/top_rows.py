@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: Per sort column: whether it is descending, and whether nulls come first.
 Ways = tuple[tuple[bool, bool], ...]
 KINDS = ("row_number", "rank", "dense_rank")
-#: Columns of the result before those of the row; ``copy`` only if requested.
+#: Columns of the result before the row's columns; ``copy`` only if requested.
 _PLACES = ("place", "position", "copy")
 _LATEST, _COPIES = ", latest", ", copies"
 _VS, _ROW = "vs", "row"
@@ -149,7 +149,7 @@ class TopRows(Values):
 
 
 def sort_keys(columns: Iterable[str], ways: Ways) -> list[tuple[str, str]]:
-    """The sort keys for Arrow: all ``columns``, those of values in the direction of ``ways``."""
+    """The sort keys for Arrow: all ``columns``; value columns in the direction of ``ways``."""
     down = {f"value{i}" for i, (is_down, _) in enumerate(ways) if is_down}
     return [(name, "descending" if name in down else "ascending") for name in columns]
 

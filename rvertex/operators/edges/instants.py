@@ -34,7 +34,7 @@ class Settled:
     """The starts (births) and ends (deaths) of one port in a step.
 
     ``births``: rows in input order, by time, with the end known at the start, or INF_TIME.
-    ``deaths``: end edges; first those of rows whose ends were known.
+    ``deaths``: end edges; rows whose ends were known come first.
     """
 
     births: pa.RecordBatch

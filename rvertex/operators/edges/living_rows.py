@@ -1,7 +1,7 @@
 """The live rows of one side, searched by key code, and the ends that become known later.
 
 Rows are numbered in the order of their starts. A run of the index is sorted by (code, number). So
-the rows of a code are a range, and so are those of a code with one start.
+the rows of a code are a range, and so are its rows with one start.
 
 Invariants: (1) a row's end is set once; (2) rows that ended before the last step are dropped once
 they outnumber the others, and the order of the remaining rows stays; (3) runs are merged like the

@@ -46,13 +46,13 @@ class Presence:
         return self._count.read()[codes], self._since.read()[codes]
 
     def keep(self, codes: np.ndarray) -> None:
-        """Code ``codes[i]`` becomes i, all others are forgotten."""
+        """Renumber code ``codes[i]`` to i and drop all other codes."""
         self.adopt(*self.of(codes))
 
     def change(self, codes: np.ndarray, times: np.ndarray, deltas: np.ndarray) -> Spans:
         """Add births (+1) and deaths (-1); return the spans in which their codes have no rows.
 
-        The result has the spans that begin or end in this step, and those that are open now.
+        The result has the spans that begin or end in this step, and all open ones.
         """
         if len(codes) == 0:
             return Spans(*(np.empty(0, np.int64) for _ in range(3)))
@@ -85,7 +85,7 @@ class Presence:
         turns: np.ndarray,
         head: np.ndarray,
     ) -> Spans:
-        """The spans without rows that begin or end at ``turns``, and those that are still open."""
+        """The spans without rows that begin or end at ``turns``, and all open ones."""
         touched = codes[head]
         was = self._since.read()[touched]
         had = self._count.read()[touched] == 0

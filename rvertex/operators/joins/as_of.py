@@ -20,7 +20,7 @@ emits at once.
 Invariants: (1) a buffered left event has the store numbers of its last match at or before it, and
 of its first match after it once that has arrived; (2) the buffered events of a key that lack a
 later match are in one chain, which the next match takes as a whole. So a step takes amortised time
-in its new events and those that leave; (3) matches that no event can use any more are dropped when
+in its new and its leaving events; (3) matches that no event can use any more are dropped when
 they are more than half of the store.
 """
 

@@ -113,7 +113,7 @@ class Coverage:
         return Ended(all_codes[order], all_times[order])
 
     def _grow(self, rows: Rights, frontier: int) -> None:
-        """Set the new ends, and queue those that are still ahead."""
+        """Set the new ends, and queue the ends that are still ahead."""
         order = sorting(rows.codes)
         is_last = np.append(heads_of(rows.codes[order])[1:], True)
         places = order[is_last]

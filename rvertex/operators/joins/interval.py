@@ -22,7 +22,7 @@ a.vs + hi]`` with ``early = max(lo, 0)``, and ``[b.vs + late, b.vs - lo]`` with 
 0)``. At most one of ``early`` and ``late`` is positive. So a temporal inner join over these
 lifetimes finds the pairs; rows whose starts move are buffered before it.
 
-Invariants: (1) rows of the moved side precede those of the other side at equal times; (2) rows that
+Invariants: (1) rows of the moved side precede rows of the other side at equal times; (2) rows that
 may be emitted without a match are numbered by order of start, and a pair marks the numbers of its
 rows; (3) a step takes time in its new rows and their pairs.
 """

@@ -4,7 +4,7 @@ A left event yields one row per match, alive while both are (as in
 :mod:`rvertex.operators.joins.inner`). It also yields the pieces of its lifetime outside all its
 matches, with null in the right columns (as in :mod:`rvertex.operators.joins.anti`). So at each
 instant every live left row is in the result. Rows come by start; at equal starts matches precede
-pieces, each in the order of their operator. CTIs (watermarks) are those of the anti join.
+pieces, each in the order of their operator. CTIs (watermarks) are as in the anti join.
 
     left                right                    out
     [100, 110) k=1      [101, 103) k=1 x=a

@@ -98,7 +98,7 @@ def within_batch(left: NewRows, right: NewRows, scratch: CodeMap) -> list[Pairs]
 
 
 class _ByKey:
-    """The rows of a side by key: those of ``codes[i]`` are ``rows[starts[i]:starts[i + 1]]``."""
+    """The rows of a side by key: ``codes[i]`` has ``rows[starts[i]:starts[i + 1]]``."""
 
     def __init__(self, new: NewRows) -> None:
         rows = new.known_rows()

@@ -129,6 +129,7 @@ class ClipOperator:
         self._clipping.pending.last_cti = state.header["last_cti"]
 
     def _left_codes(self, events: pa.RecordBatch) -> np.ndarray:
+        """The codes of left events, -1 if the key cannot match."""
         columns = [events.column(name) for name in self._spec.left_on]
         return self._keys.matching_codes(columns)
 

@@ -70,7 +70,7 @@ class PointAtEndOperator:
         self._frontier: int = MIN_TIME
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """Buffer the new ends, and emit those that have passed."""
+        """Buffer the new ends, and emit the ends that have passed."""
         (run,) = ports
         self._frontier = frontier_after(self._frontier, ports)
         # ``_vs`` of an end edge is the end; of an interval ``_ve`` is.

@@ -4,7 +4,7 @@
 keys, then the columns that the process declares, sorted by start; rows of one start in the order in
 which they were emitted.
 
-Timers fire at CTIs (watermarks), and before an event of their own key. They never fire because of
+Timers fire at CTIs (watermarks), and before an event of the same key. They never fire because of
 another key's event, since the plan decides which keys share a vertex. Hence: (1) whether a timer
 sees the end of the stream depends only on the CTIs and the key's own events; (2) a row is buffered
 until no event and no timer can emit an earlier row; (3) CTIs pass once all timers due have fired.
@@ -350,7 +350,7 @@ class KeyedProcessOperator:
         return "timer" if references(self._timer) > self._references[1] else ""
 
     def _end(self) -> None:
-        """End the stream: fire all timers, and those that they set."""
+        """End the stream: fire all timers, including timers that these calls set."""
         self._final.clear()
         self.context.at_end = True
         self._fire(INF_TIME)

@@ -5,7 +5,7 @@ sorted by window, until the window log releases their window. Then each window i
 pass.
 
 Invariants: (1) results come by (window start, keys ascending, nulls last); (2) each row is buffered
-once and taken once. So a step takes amortised time in its rows and those of the windows that it
+once and taken once. So a step takes amortised time in its rows and the rows of the windows that it
 releases (a logarithmic factor more if windows overlap); (3) windows that never end are dropped.
 """
 

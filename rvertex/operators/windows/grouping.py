@@ -202,7 +202,7 @@ class OpenGroups:
             yield inside.rows(begin, len(inside))
 
     def save(self) -> dict[str, pa.Table]:
-        """Keys and accumulators in code order, by reference, each column a table of its own."""
+        """Keys and accumulators in code order, by reference; one table per column."""
         self._flush_pending()
         tables = self._table.save() | _saved(self._accumulators)
         if self._near is not None:
@@ -233,7 +233,7 @@ class _NearGroups:
 
     @classmethod
     def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> _NearGroups | None:
-        """A range for keys like those of ``events``; None: an index is better."""
+        """A range for keys near the keys of ``events``; None: an index is better."""
         if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
             return None
         keys = OffsetKeys.beginning(*grouping.key_columns(events))

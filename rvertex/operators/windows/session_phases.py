@@ -2,7 +2,7 @@
 
 The time axis is cut into *panes* ``[k * unit, (k + 1) * unit)`` that are no longer than the gap. A
 key is active for the gap after each of its events. So events that start within one pane are in one
-session, whatever events other vertices have. The first phase emits one row per pane and key, which
+session, for any events of other vertices. The first phase emits one row per pane and key, which
 lives from the first start to the last end of its events and has their accumulators. It keeps the
 key active exactly as its events do. So the second phase computes the same sessions from such rows,
 and merges their accumulators. The first phase's ``CTI(t)`` (a watermark) becomes the start of the

@@ -1,7 +1,7 @@
 """Sliding windows of many panes: a window takes time in the rows that enter and leave, not in all.
 
 For functions whose results do not depend on the order of merging: counts, sums of integers, and
-extremes of integers and times. The results are bit for bit those of gathering all rows of a window.
+extremes of integers and times. The results are bit for bit as if all rows of a window were gathered.
 So the groups here are a cache over the live rows, which may be dropped at any time.
 
 Theory: two stacks. When a window starts at or after the bound, the bound moves to the window's end,
@@ -12,7 +12,7 @@ combines both parts.
 
 Invariants: (1) ``held`` is the rows, among those passed to :meth:`SlidingWindows.close`, that are
 in an open window; (2) ``_left`` has the groups of the window's rows before ``_bound``, and
-``_right`` those of its rows after it.
+``_right`` has the groups of its rows after it.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def _joined(parts: list[_Rows], dtypes: list[Any]) -> _Rows:
 
 
 def _backwards(rows: _Rows, windows: Windows, fold: Any) -> _Rows:
-    """Aggregate step by step from the last; each row's values are those of the later steps."""
+    """Aggregate step by step from the last; each row gets the values of the later steps."""
     steps = rows.vs // windows.every
     bounds = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), len(steps)]
     after = [np.empty_like(values) for values in rows.values]

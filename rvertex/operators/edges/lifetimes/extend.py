@@ -57,7 +57,7 @@ class EdgeExtend:
         return None
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeExtendOperator:
-        """No end is ahead."""
+        """A new operator with empty state."""
         (payload,) = inputs
         return EdgeExtendOperator(self.by, event_schema(payload))
 

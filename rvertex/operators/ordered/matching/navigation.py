@@ -37,7 +37,7 @@ AROUND = -1
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value of a span. ``variables``: whose rows it reads; None: those of any variable."""
+    """A value of a span. ``variables``: whose rows it reads; None: rows of any variable."""
 
     kind: Literal["row", "aggregate", "classifier", "match_number"]
     type: pa.DataType

@@ -1,4 +1,4 @@
-"""A store of rows by number: the rows that searches keep, and those of the current run."""
+"""A store of rows by number: the rows that searches keep, and the rows of the current run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS_MIN = 4096
 
 
 class RowStore:
-    """Stores rows of ``schema``. Numbers increase; those of the current run are consecutive."""
+    """Stores rows of ``schema``. Numbers increase, and are consecutive within the current run."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -81,7 +81,7 @@ class RowStore:
         }
 
     def restore(self, tables: Mapping[str, pa.Table], first: int) -> None:
-        """Continue from what ``save`` returned; ``first``: the number of the next row."""
+        """Restore the state that ``save`` returned; ``first``: the number of the next row."""
         self._chunks = tables["rows"].to_batches()
         self._numbers.adopt(numbers(as_one_array(tables["numbers"].column(0))))
         self._first = first

@@ -1,4 +1,4 @@
-"""The panes, and the lifetimes of their partial rows: those of the pane, or of its events.
+"""The panes, and the lifetimes of their partial rows: as long as the pane, or as its events.
 
 For hopping windows of points the panes are within the time axis, and a row lives as long as its
 pane. For sessions the panes cover the whole axis, and a row lives from the first start to the last
@@ -71,7 +71,7 @@ class PaneLifetimes:
 class EventLifetimes:
     """Events in panes of ``unit_us``; rows live from their first start to their last end.
 
-    The last two accumulators of a group are those of its lifetime: see :func:`with_lifetime`.
+    The last two accumulators of a group accumulate its lifetime: see :func:`with_lifetime`.
     """
 
     rows_last_as_panes: ClassVar[bool] = False
@@ -104,7 +104,7 @@ class EventLifetimes:
 
 
 def with_lifetime(accumulators: Iterable[Accumulator]) -> list[Accumulator]:
-    """These accumulators, and those of the lifetime of a group's events."""
+    """Add the accumulators of the lifetime of a group's events."""
     return [*accumulators, _Bound(VS, np.minimum, INF_TIME), _Bound(VE, np.maximum, MIN_TIME)]
 
 

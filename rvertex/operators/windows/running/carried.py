@@ -50,7 +50,7 @@ class CarriedLanes:
         """Return the lanes after each step, and store the last ones of each key.
 
         ``code``, ``time`` int64[n]: key and time of each step; the steps of a key are in order.
-        Steps with ``begins`` bool[n] true start anew: they ignore the steps before them.
+        Steps with ``begins`` bool[n] true ignore the steps before them.
         """
         if begins is None:
             begins = np.zeros(len(code), bool)

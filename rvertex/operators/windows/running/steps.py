@@ -51,7 +51,7 @@ class Steps(Protocol):
         """Renumber key ``codes[i]`` to i and drop all other keys."""
 
     def going_on(self) -> np.ndarray | None:
-        """The numbers of sessions to which later steps may belong; None: every key goes on."""
+        """The numbers of sessions to which later steps may belong; None: every key has one."""
 
     def save(self) -> pa.Table:
         """The state by key code, by reference."""
