@@ -3,10 +3,10 @@
 All of them need all values of a window at once. All but ``mode`` compute in float64.
 
 ``corr`` and ``covariance`` take structs of two doubles, and skip rows in which either is null. They
-take two passes: means, then products of deviations, in row order. ``covariance`` divides by ``n -
-ddof`` and is null if ``n <= ddof``. ``corr`` is null if one of the columns is constant.
-``skewness`` and ``kurtosis`` use powers of deviations, treat the values as a whole population, and are
-null if all values are equal. The kurtosis of a normal distribution is 0.
+take two passes: means, then products of deviations, in row order. ``covariance`` divides by
+``n - ddof`` and is null if ``n <= ddof``. ``corr`` is null if one of the columns is constant.
+``skewness`` and ``kurtosis`` use powers of deviations, treat the values as a whole population, and
+are null if all values are equal. The kurtosis of a normal distribution is 0.
 
 ``mode`` is the most frequent value. Ties return the smallest value, so row order does not matter.
 NaN is one value, greater than every number. ``quantile_disc`` returns one of the values; its

@@ -6,8 +6,8 @@ decimals). It is zero unless the sum overflows the type. So partial sums, and su
 are subtracted later, never overflow. Only the finished sum is checked. Hence the result, or the
 overflow error, does not depend on how the input was cut or in which order partial sums were merged.
 
-Theory: a number is a list of signed 64-bit words, least significant first: ``sum(word[k] * 2**(64 *
-k))``. Each word of a group is summed separately.
+Theory: a number is a list of signed 64-bit words, least significant first:
+``sum(word[k] * 2**(64 * k))``. Each word of a group is summed separately.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ So these functions can run in two phases and over shared panes.
 
 ``variance`` and ``stddev`` compute in float64. Within a pane they take two passes: the mean, then
 squared deviations, corrected by the sum of deviations. All panes of a window are merged at once by
-the rule of Chan, Golub and LeVeque. The result is divided by ``n - ddof``, and null if ``n <=
-ddof``. ``top_k`` sorts descending, NaN first.
+the rule of Chan, Golub and LeVeque. The result is divided by ``n - ddof``, and null if
+``n <= ddof``. ``top_k`` sorts descending, NaN first.
 
 Invariant: a column depends only on the values and their row order. Equal values of ``top_k`` stay
 in row order, also when the buffer shrinks.

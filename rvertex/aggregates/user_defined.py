@@ -2,9 +2,9 @@
 
 States are stored in an :class:`~rvertex.events.group_arrays.ArrowStore`, as values of the type that
 the user declares. They become plain Python values when rows of their group arrive. So windows can
-share panes, and partial results can be exchanged. The user must guarantee ``add(add(s, a), b) ==
-add(s, a + b)``, and the same for ``merge`` in any order. Then the result does not depend on how the
-input was cut.
+share panes, and partial results can be exchanged. The user must guarantee
+``add(add(s, a), b) == add(s, a + b)``, and the same for ``merge`` in any order. Then the result
+does not depend on how the input was cut.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ equal times pairs come first, then left rows without a match, then right rows wi
                            CTI(7)           CTI(7)           CTI(7)
                            CTI(8)           CTI(8)           [7, 8) k=2 with nulls, CTI(8)
 
-Theory: ``lo <= b.vs - a.vs <= hi`` is equivalent to the overlap of two lifetimes: ``[a.vs + early,
-a.vs + hi]`` with ``early = max(lo, 0)``, and ``[b.vs + late, b.vs - lo]`` with ``late = max(-hi,
-0)``. At most one of ``early`` and ``late`` is positive. So a temporal inner join over these
-lifetimes finds the pairs; rows whose starts move are buffered before it.
+Theory: ``lo <= b.vs - a.vs <= hi`` is equivalent to the overlap of two lifetimes:
+``[a.vs + early, a.vs + hi]`` with ``early = max(lo, 0)``, and ``[b.vs + late, b.vs - lo]`` with
+``late = max(-hi, 0)``. At most one of ``early`` and ``late`` is positive. So a temporal inner join
+over these lifetimes finds the pairs; rows whose starts move are buffered before it.
 
 Invariants: (1) rows of the moved side precede rows of the other side at equal times; (2) rows that
 may be emitted without a match are numbered by order of start, and a pair marks the numbers of its

@@ -1,8 +1,8 @@
 """Find the positions in ranges of an array whose values exceed a bound, for many ranges at once.
 
 Joins search the ends of lifetimes: which rows of this key are still alive at this time? The time
-depends on the positions found (times a logarithm), never on the positions skipped. Hence many expired
-rows around a live one do not slow the search down.
+depends on the positions found (times a logarithm), never on the positions skipped. Hence many
+expired rows around a live one do not slow the search down.
 
 Theory: a tree of maxima over the array, level by level. A range is the union of at most two nodes
 per level. Nodes whose maximum exceeds the bound are expanded level by level, for all ranges

@@ -1,7 +1,7 @@
 """SHIFT: all events move later by a duration, or earlier if it is negative.
 
-``[vs, ve)`` becomes ``[vs + d, ve + d)``, and ``CTI(t)`` (a watermark) becomes ``CTI(t + d)``. ``ve
-= INF_TIME`` and ``CTI(INF_TIME)`` are unchanged. An end past the time axis becomes INF_TIME. A
+``[vs, ve)`` becomes ``[vs + d, ve + d)``, and ``CTI(t)`` (a watermark) becomes ``CTI(t + d)``.
+``ve = INF_TIME`` and ``CTI(INF_TIME)`` are unchanged. An end past the time axis becomes INF_TIME. A
 start outside the axis is an error. A CTI outside the axis is dropped.
 
     shift(+3)     in                 out

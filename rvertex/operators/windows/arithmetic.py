@@ -1,8 +1,8 @@
 """Arithmetic of hopping windows: window k is ``[kH, kH + S)``, for all integers k.
 
-S is the size and H the step (``every``). Windows that reach beyond the time axis ``[MIN_TIME,
-INF_TIME]`` do not exist. All results are int64, and no intermediate value overflows for any times,
-sizes and steps.
+S is the size and H the step (``every``). Windows that reach beyond the time axis
+``[MIN_TIME, INF_TIME]`` do not exist. All results are int64, and no intermediate value overflows
+for any times, sizes and steps.
 
 Invariants: (1) an event ``[vs, ve)`` is in exactly the windows ``first_window(vs)`` to
 ``last_window(ve)``; with ``H > S`` that may be none; (2) ``earliest_open(t)`` is the start of the

@@ -1,8 +1,8 @@
 """Count windows: every n events of a key, in row order.
 
-**Rule.** The events of a key are numbered from 0 in row order; window k has the events ``[k * n, (k
-+ 1) * n)``. Its lifetime is from the start of its first event to 1 us after the start of its last:
-``[vs of the first, vs of the last + 1)``. A window that is never full yields no row.
+**Rule.** The events of a key are numbered from 0 in row order; window k has the events
+``[k * n, (k + 1) * n)``. Its lifetime is from the start of its first event to 1 us after the start
+of its last: ``[vs of the first, vs of the last + 1)``. A window that is never full yields no row.
 
 Worked, ``n = 2``, one key:
 

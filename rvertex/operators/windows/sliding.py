@@ -1,8 +1,8 @@
 """Sliding windows of many panes: a window takes time in the rows that enter and leave, not in all.
 
 For functions whose results do not depend on the order of merging: counts, sums of integers, and
-extremes of integers and times. The results are bit for bit as if all rows of a window were gathered.
-So the groups here are a cache over the live rows, which may be dropped at any time.
+extremes of integers and times. The results are bit for bit as if all rows of a window were
+gathered. So the groups here are a cache over the live rows, which may be dropped at any time.
 
 Theory: two stacks. When a window starts at or after the bound, the bound moves to the window's end,
 and the window's rows are aggregated from the newest step to the oldest (a step is ``every`` long).

@@ -65,8 +65,8 @@ class Spans:
     """The rows of many matches, and the spans to compute.
 
     ``numbers`` int64[n]: the rows. ``labels`` int64[n]: their variables, AROUND for rows before or
-    after a match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, its match ``[low,
-    end)``.
+    after a match. ``low``, ``high``, ``end`` int64[m]: a span is ``[low, high)``, its match
+    ``[low, end)``.
     """
 
     numbers: np.ndarray
