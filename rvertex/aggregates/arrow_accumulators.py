@@ -1,7 +1,7 @@
 """Accumulators for values of any Arrow type: ``first``, ``last``, ``min`` and ``max``.
 
 Values of types that numpy lacks are stored in an :class:`~rvertex.events.group_arrays.ArrowStore`.
-The invariants are those of :mod:`rvertex.aggregates.accumulators`.
+The invariants are as in :mod:`rvertex.aggregates.accumulators`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ follows; :mod:`rvertex.operators.cti_hold` explains why. A transform does the sa
                   CTI(INF)            [0, 5)           [0, 5), CTI(3)
                                       CTI(INF)         CTI(INF)
 
-Invariants: those of the wrapped operator. Its rows must leave once time passes their starts.
+Invariants: as in the wrapped operator. Its rows must leave once time passes their starts.
 """
 
 from __future__ import annotations

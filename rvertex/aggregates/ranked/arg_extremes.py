@@ -9,7 +9,7 @@ Several values by one rank are searched once. Two columns have the same ranks an
 share their buffers. Two accumulators have the same ranks and times if they have taken the same
 updates so far, which their versions show.
 
-Invariants: those of :mod:`rvertex.aggregates.accumulators`; and the result does not depend on the
+Invariants: as in :mod:`rvertex.aggregates.accumulators`; and the result does not depend on the
 order in which partial results are merged, if equal (rank, vs) come in row order.
 """
 

@@ -4,7 +4,7 @@
 :class:`rvertex.aggregates.ranked.arg_extremes.Ranked`, whose ranks are numbers. Ties return the row
 with the smallest ``vs``, then the first in row order.
 
-Invariants: those of :mod:`rvertex.aggregates.accumulators`.
+Invariants: as in :mod:`rvertex.aggregates.accumulators`.
 """
 
 from __future__ import annotations

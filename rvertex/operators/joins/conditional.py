@@ -12,7 +12,7 @@ condition is the inner join and a filter, so it is not here.
 
 Theory: left events are numbered. The filtered inner join yields, per number, the lifetimes of the
 matches. The event is alone outside of these, which is an anti join by number. Invariant: numbers
-are those of the left events in merged order, from 0.
+follow the merged order of the left events, from 0.
 """
 
 from __future__ import annotations

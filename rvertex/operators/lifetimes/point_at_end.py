@@ -12,7 +12,7 @@ An event with ``ve = INF_TIME`` never ends and yields nothing. Points come by (t
     CTI(8)           [7, 8) c, CTI(8)
     CTI(INF)         [9, 10) a, CTI(INF)
 
-Invariants: every buffered end is at or after the greatest time so far. The costs are those of
+Invariants: every buffered end is at or after the greatest time so far. The costs are as in
 :class:`~rvertex.events.reorder_buffer.SortedRuns`.
 """
 

@@ -57,7 +57,7 @@ class PartialAggregate:
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
     points: bool
-    #: Events come in any order above the CTIs.
+    #: Whether events may come unsorted. None is below the last CTI.
     any_order: bool = False
 
     @property
@@ -83,7 +83,10 @@ class PartialAggregate:
         return self._unit
 
     def is_order_free(self, payload: pa.Schema) -> bool:
-        """Whether, between CTIs, event order matters only among events of equal ``vs``."""
+        """Whether events need not be sorted, if events of equal ``vs`` keep their order.
+
+        No event may be below the last CTI (watermark).
+        """
         return self.points and is_order_free(self.aggregates, payload)
 
     def open(self, inputs: Sequence[pa.Schema]) -> Operator:
@@ -152,7 +155,7 @@ class WindowAggregate:
     every_us: int
     aggregates: tuple[AggregateSpec, ...]
     points: bool
-    #: Events come in any order above the CTIs.
+    #: Whether events may come unsorted. None is below the last CTI.
     any_order: bool = False
 
     @property

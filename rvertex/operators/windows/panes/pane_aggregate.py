@@ -1,10 +1,10 @@
 """Partial aggregation of events by pane: the part of a window aggregate that reads every row.
 
 An event is in the pane that contains its start. Either events come sorted; then an event closes all
-earlier panes, as a CTI (watermark) does. Or they come in any order between CTIs; a source then need
-not sort them, if no aggregate depends on the order. In both cases rows are added to open panes as
-they arrive, and none is buffered or sorted. Panes that begin and end within a batch are aggregated
-in one pass. The output is the same, item for item.
+earlier panes, as a CTI (watermark) does. Or they come in any order, but not below the last CTI; a
+source then need not sort them, if no aggregate depends on the order. In both cases rows are added
+to open panes as they arrive, and none is buffered or sorted. Panes that begin and end within a
+batch are aggregated in one pass. The output is the same, item for item.
 
 Invariants: (1) the state is the groups of the open panes. If events close panes, at most one is
 open. Else few are, unless a pane is much shorter than the time from the source's frontier to its
