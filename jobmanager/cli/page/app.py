@@ -113,6 +113,7 @@ def make_app(
         Route("/health", page.health),
         *(Route(path, page.reading(handler)) for path, handler in reads.items()),
         Route(f"{one}/compare", page.changing(page.compare), methods=["POST"]),
+        Route(f"{one}/diff", page.changing(page.diff), methods=["POST"]),
         Route(f"{one}/savepoint", page.changing(page.savepoint), methods=["POST"]),
         Route(f"{one}/rescale", page.changing(page.rescale), methods=["POST"]),
         Route(f"{one}/{{action}}", page.changing(page.act), methods=["POST"]),
@@ -290,12 +291,22 @@ class _Page:
 
     async def compare(self, request: Request) -> Response:
         """What a deployment of ``file``, a query on this machine, would do to each stage."""
-        root = self._board.root(request.path_params["name"])
+        root, file = self._next_query(request)
+        lines = await run_in_threadpool(run_verb, "deploy", file, root, "--dry-run")
+        return Response(lines[-1], headers=_HEADERS, media_type="application/json")
+
+    async def diff(self, request: Request) -> Response:
+        """Which rows of the answer ``file`` changes, over the recorded input."""
+        root, file = self._next_query(request)
+        lines = await run_in_threadpool(run_verb, "diff", root, file)
+        return Response(lines[-1], headers=_HEADERS, media_type="application/json")
+
+    def _next_query(self, request: Request) -> tuple[str, str]:
+        """The root of a job, and the file of its next query."""
         file = request.query_params.get("file", "")
         if not file or file.startswith("-"):
             raise UsageError("name the file of the new query, as seen by the server")
-        lines = await run_in_threadpool(run_verb, "deploy", file, root, "--dry-run")
-        return Response(lines[-1], headers=_HEADERS, media_type="application/json")
+        return self._board.root(request.path_params["name"]), file
 
     async def savepoint(self, request: Request) -> Response:
         """Save the state of a job; a running one pauses meanwhile."""

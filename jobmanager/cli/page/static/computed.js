@@ -70,16 +70,29 @@ function groups(found) {
   return [...by];
 }
 
+function differences(found) {
+  if (found.equal) return [make("p", { class: "state" }, `Both versions give the same ${found.old_rows} rows.`)];
+  const text = (row) => Object.fromEntries(Object.entries(row).map(([k, v]) => [k, String(v)]));
+  const { changed, only_old, only_new } = found.samples;
+  const pairs = changed.flatMap(({ old, new: now, columns }) => columns.map((column) => [found.keys.map((key) => `${key} ${old[key]}`).join(", "), column, String(old[column]), String(now[column])]));
+  return [make("p", { class: "state" }, `${found.differing} rows differ: ${found.changed} changed, ${found.only_old} only in the old answer, ${found.only_new} only in the new one.`),
+    pairs.length ? table("Changed rows", ["row", "column", "old", "new"], pairs) : null,
+    only_old.length ? rowTable("Only in the old answer", only_old.map(text)) : null,
+    only_new.length ? rowTable("Only in the new answer", only_new.map(text)) : null].filter(Boolean);
+}
+
 export async function changes(base, canChange) {
   const [saved, job] = await Promise.all([read(`${base}/savepoints`), read(base)]);
   const answer = make("section", { "aria-live": "polite" });
   const file = make("input", { id: "file", type: "text", size: 40, placeholder: "/srv/queries/new.py" });
-  const compare = async (event) => {
-    event.preventDefault();
+  const asked = async (what, show) => {
     answer.replaceChildren(make("p", {}, "Comparing ..."));
-    const asked = await ask(`${base}/compare?file=${encodeURIComponent(file.value)}`, { method: "POST" });
-    const found = await asked.json();
-    if (!asked.ok) return answer.replaceChildren(make("p", { class: "waiting" }, refusal(asked, found)));
+    const reply = await ask(`${base}/${what}?file=${encodeURIComponent(file.value)}`, { method: "POST" });
+    const found = await reply.json();
+    if (!reply.ok) return answer.replaceChildren(make("p", { class: "waiting" }, refusal(reply, found)));
+    return show(found);
+  };
+  const compare = (found) => {
     const lost = found.stages.filter((row) => !["kept", "converted", "started"].includes(row.verdict));
     return answer.replaceChildren(
       make("p", { class: "state" }, found.refused.length ? "This deployment is refused." : lost.length ? `${lost.length} ${lost.length === 1 ? "stage would lose its" : "stages would lose their"} state.` : "Every stage keeps its state."),
@@ -87,7 +100,10 @@ export async function changes(base, canChange) {
       table("What a deployment would change", ["stage", "was", "its state is", "why"], found.stages.map((row) => [row.stage, row.former, row.verdict, row.reason])),
       make("p", { class: "note" }, "To deploy it: ", make("code", {}, `jobmanager deploy ${file.value} ${job.status.root ?? "ROOT"} --approve ${found.hash}`)));
   };
-  const form = make("form", { class: "moment", onsubmit: compare }, make("label", { for: "file" }, "File of the new query, its path on the server"), file, make("button", {}, "Compare"));
+  const submit = (event) => { event.preventDefault(); asked("compare", compare); };
+  const differ = () => asked("diff", (found) => answer.replaceChildren(...differences(found)));
+  const form = make("form", { class: "moment", onsubmit: submit }, make("label", { for: "file" }, "File of the new query, its path on the server"), file, make("button", {}, "Compare"),
+    make("button", { type: "button", click: differ }, "Which rows change?"));
   const open = job.status.change;
   return [open ? findings([{ gravity: "waiting", what: `a ${open.kind} is requested and not done` }]) : null,
     make("h3", {}, "Savepoints"),

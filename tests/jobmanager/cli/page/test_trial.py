@@ -153,6 +153,8 @@ def test_a_stranger_finds_five_answers(served: Served) -> None:
         page.get_by_text("What a deployment would change (").wait_for()
         told = page.inner_text("main")
         assert "started empty" in told or "lose their state" in told, told
+        page.get_by_role("button", name="Which rows change?").click()
+        page.get_by_text("45 rows differ: 0 changed, 30 only in the old answer").wait_for()
     assert all("401 (Unauthorized)" in error for error in errors), errors
 
 
