@@ -1,4 +1,4 @@
-"""A durable, sequence-numbered log of events and CTIs."""
+"""A durable, sequence-numbered log of events and CTIs (watermarks)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Connection strings of databases: where a password stands in them, and what names it.
+"""Resolves secrets in connection strings of databases, and removes passwords from messages.
 
-Clients read URIs and ``key=value`` pairs. The whole string may name a secret, and so may the
-password alone: ``postgresql://me:env:NAME@host/db``, ``host=h password=file:/run/secrets/db``.
+Clients accept URIs and ``key=value`` pairs. The whole string or only its password may refer to a
+secret: ``postgresql://me:env:NAME@host/db``, ``host=h password=file:/run/secrets/db``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHAT = "the connection string"
 
 
 def resolved_string(dsn: str) -> str:
-    """A connection string with the secrets that it names.
+    """Return a connection string with its references replaced by the secrets.
 
     Raises:
         MissingSecretError: this process cannot read one.
@@ -36,12 +36,12 @@ def resolved_string(dsn: str) -> str:
 
 
 def holds_password(dsn: str) -> bool:
-    """Whether a connection string of a query holds a password itself."""
+    """Whether a connection string contains a password itself, not a reference."""
     return not is_reference(dsn) and any(not is_reference(text) for text in _passwords(dsn))
 
 
 def without_passwords(text: str, dsn: str) -> str:
-    """A message of a client, without what it repeats of a resolved connection string."""
+    """Remove from a client's message the passwords of a resolved connection string."""
     passwords = _passwords(dsn)
     return without_secrets(text, [dsn, *passwords, *(quote(one, safe="") for one in passwords)])
 
@@ -61,7 +61,7 @@ def _passwords(dsn: str) -> list[str]:
 
 
 def _changed(dsn: str, change: Callable[[str], str]) -> str:
-    """The connection string with other passwords."""
+    """Return the connection string with each password replaced by ``change(password)``."""
     is_uri = _URI.match(dsn) is not None
 
     def put(found: re.Match[str]) -> str:
@@ -77,6 +77,6 @@ def _changed(dsn: str, change: Callable[[str], str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A value of a pair."""
+    """Quote a value of a ``key=value`` pair."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

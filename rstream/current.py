@@ -1,12 +1,12 @@
-"""The rows of a stream that are alive, read step by step, and copies of them.
+"""Reads the current rows of a stream step by step, and stores copies of them.
 
-A row is alive at T if it began at T or before and had not ended by then. :class:`CurrentRows` reads
-a stream from its beginning, or from a copy, and drops rows that have ended, so memory holds the
-living rows and one step of reading. A copy at seq s stands for all items below s: with it and the
-items from s on, the rows that are alive are known.
+A row is current (alive) at T if it started at T or before and has not ended by T.
+:class:`CurrentRows` reads a stream from its start, or from a copy, and drops rows that have ended.
+So memory contains the current rows and one step of reading. A copy at seq s replaces all items
+below s: the copy and the items from s on determine the current rows.
 
-Invariants: (1) rows are in order of start, rows of a copy first; (2) a row is kept until its end
-is at or before ``reached``, as its end edge may still come.
+Invariants: (1) rows are in order of start, with rows of a copy first; (2) a row is kept until its
+end is at or before ``reached``, because its end edge may still arrive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rstream.log.reader import SegmentReader
     from rstream.store.protocol import BlobStore
 
-#: The folder of a job with copies, one below it for each stream.
+#: Folder of the copies below a job's root; it has a folder for each stream.
 TABLE = "table"
 #: Rows read between two removals of rows that have ended.
 _STEP_ROWS = 1 << 18
@@ -34,10 +34,10 @@ _REACHED = b"reached"
 
 
 class CurrentRows:
-    """The living rows of one stream, as far as it has been read."""
+    """The current rows of one stream, up to the last item that was read."""
 
     def __init__(self, rows: pa.Table | None = None, seq: int = 0, reached: int = MIN_TIME) -> None:
-        #: Columns ``_vs, _ve, payload``; None: nothing was durable yet.
+        #: Columns ``_vs, _ve, payload``; None: the stream had no durable items.
         self.rows = rows
         #: The next item to read.
         self.seq = seq
@@ -51,9 +51,10 @@ class CurrentRows:
         upto_seq: int | None = None,
         at_us: int | None = None,
     ) -> None:
-        """Read on to the end of what is durable, to item ``upto_seq``, or to time ``at_us``.
+        """Read on to the durable end, to item ``upto_seq``, or to time ``at_us``.
 
-        After ``at_us`` the rows are those for this time alone, and reading cannot continue.
+        After a read to ``at_us`` only the rows current at that time are left, so reading cannot
+        continue.
 
         Raises:
             SequenceDiscardedError: the next item was garbage collected.
@@ -89,7 +90,7 @@ class CurrentRows:
         self._settle(step, at_us)
 
     def _taken(self, batch: pa.RecordBatch, at_us: int | None) -> pa.RecordBatch:
-        """The events of ``batch`` that count."""
+        """Return the events of ``batch`` that start in time."""
         ctis = int64_column(batch, VS)[kinds(batch) == CTI]
         self.reached = int(ctis[-1]) if len(ctis) else self.reached
         if at_us is not None:
@@ -106,7 +107,7 @@ class CurrentRows:
         self.rows = table.filter(pa.array(table.column(VE).to_numpy() >= time)).combine_chunks()
 
     def alive(self, at_us: int) -> pa.Table | None:
-        """The rows that are alive at ``at_us``; None: nothing is durable yet."""
+        """Return the rows that are current at ``at_us``; None: nothing is durable yet."""
         if self.rows is None:
             return None
         starts, ends = (self.rows.column(name).to_numpy() for name in (VS, VE))
@@ -114,17 +115,17 @@ class CurrentRows:
 
 
 class RowCopies:
-    """The copies of one stream's living rows in the folder of a job; the newest one counts."""
+    """The stored copies of one stream's current rows; only the newest is used."""
 
     def __init__(self, store: BlobStore, stream: str) -> None:
-        """``store``: that of the job's root."""
+        """``store``: the job's root."""
         self._store = store.child(f"{TABLE}/{quote(stream, safe='')}")
 
     def newest(self) -> CurrentRows | None:
-        """The newest copy, to read on from; None: there is none.
+        """Return the newest copy, from which reading continues; None: there is no copy.
 
         Raises:
-            FileNotFoundError: a newer one has replaced it since it was listed.
+            FileNotFoundError: it was replaced by a newer one after the listing.
         """
         names = self._names()
         if not names:
@@ -137,7 +138,7 @@ class RowCopies:
         )
 
     def put(self, current: CurrentRows) -> None:
-        """Store a copy durably, and delete those it replaces."""
+        """Store a copy durably, and delete the older copies."""
         assert current.rows is not None
         rows = current.rows.replace_schema_metadata({_REACHED: str(current.reached)})
         sink = pa.BufferOutputStream()

@@ -1,9 +1,9 @@
 """The root of the error tree, and the errors of streams.
 
-The three families say who must act: :class:`UsageError` the caller, :class:`OperatingError` the
-operator of the machine (a retry may help), :class:`IntegrityError` us (data or determinism is
-broken, the job stops). An error declares its fields, in the order of its arguments, and a message
-with the fields' names in braces.
+The family of an error tells who must act: :class:`UsageError` the caller, :class:`OperatingError`
+the operator of the machine (a retry may help), :class:`IntegrityError` the developers (data or
+determinism is broken, the job stops). An error declares its fields in the order of its arguments,
+and a message with the fields' names in braces.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import ClassVar, TypeVar, dataclass_transform
 class StreamEngineError(Exception):
     """Root of every error this project raises on purpose."""
 
-    #: The text, formatted with the fields. An error without one shows its arguments.
+    #: Template of the text, formatted with the fields. Without it the text shows the arguments.
     message: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return self.message.format(**vars(self)) if self.message else super().__str__()
 
     def __post_init__(self) -> None:
-        """Pickling passes ``args`` to the constructor, also if the fields were given by name."""
+        """Set ``args``, which pickling passes to the constructor, also for keyword arguments."""
         self.args = tuple(vars(self).values())
 
 
@@ -31,7 +31,7 @@ class UsageError(StreamEngineError):
 
 
 class OperatingError(StreamEngineError):
-    """The world is wrong (disk, network, process); retrying may help."""
+    """The environment failed (disk, network, process); a retry may help."""
 
 
 class IntegrityError(StreamEngineError):
@@ -62,7 +62,7 @@ class SequenceGapError(UsageError):
 
 @error_class
 class SequenceDiscardedError(UsageError):
-    """A read below the low-water mark."""
+    """A read of items below the low-water mark, which were deleted."""
 
     stream: str
     seq: int
@@ -75,7 +75,7 @@ class SequenceDiscardedError(UsageError):
 
 @error_class
 class OutputCollectedError(UsageError):
-    """A read of an output below what its retention keeps."""
+    """A read of output items that its retention has deleted."""
 
     stream: str
     seq: int
@@ -89,7 +89,7 @@ class OutputCollectedError(UsageError):
 
 @error_class
 class SequenceNotReadyError(UsageError):
-    """A registration past the end of what has been written."""
+    """A reader was opened past the end of the stream."""
 
     stream: str
     seq: int
@@ -110,7 +110,7 @@ class SequenceLostError(OperatingError):
 
 @error_class
 class SequenceConflictError(IntegrityError):
-    """Two writers gave one sequence number different content (seen in verify mode)."""
+    """Two writers wrote different items at one seq (detected in verify mode)."""
 
     stream: str
     seq: int
@@ -125,7 +125,7 @@ class SequenceConflictError(IntegrityError):
 
 @error_class
 class CorruptSegmentError(IntegrityError):
-    """A segment file does not hold what its name and checksum promise."""
+    """A segment file does not match its name, its footer or its checksum."""
 
     path: str
     reason: str
@@ -151,7 +151,7 @@ class SegmentFormatError(UsageError):
 
 @error_class
 class InvalidBatchError(UsageError):
-    """A batch is not a batch of items of this stream."""
+    """A batch does not have the schema or the order of this stream's items."""
 
     stream: str
     reason: str
@@ -181,7 +181,7 @@ class StoreError(OperatingError):
 
 @error_class
 class TlsError(UsageError):
-    """The folder with the keys for encrypted lines cannot be used."""
+    """The folder with the TLS keys cannot be used."""
 
     folder: str
     reason: str
@@ -194,7 +194,7 @@ class TlsError(UsageError):
 
 @error_class
 class PlainLineError(UsageError):
-    """Of the two ends of a line only one encrypts."""
+    """One end of a connection encrypts and the other one does not."""
 
     address: str
     is_encrypted: bool
@@ -208,14 +208,14 @@ class PlainLineError(UsageError):
 
 
 class UnauthorizedError(UsageError):
-    """A call without the job's secret."""
+    """A call did not pass the job's secret."""
 
     message = "the call did not carry this job's secret"
 
 
 @error_class
 class MissingSecretError(UsageError):
-    """This process cannot read a secret that a query names."""
+    """This process cannot read a secret that a query refers to."""
 
     what: str
     reference: str
@@ -229,7 +229,7 @@ class MissingSecretError(UsageError):
 
 @error_class
 class SecretInPathError(UsageError):
-    """A path holds a password, a signature or a token."""
+    """A path contains a password, a signature or a token."""
 
     path: str
     secret: str = "a password"
@@ -240,7 +240,7 @@ class SecretInPathError(UsageError):
 
 @error_class
 class RowError(UsageError):
-    """Rows that were handed in do not fit the declared columns; none of them was taken."""
+    """Appended rows do not match the declared columns; no row was appended."""
 
     #: Counted from 0.
     row: int
@@ -254,7 +254,7 @@ class RowError(UsageError):
 
 @error_class
 class LogSchemaError(UsageError):
-    """A log is declared with other columns than it has."""
+    """A log is declared with other columns than it already has."""
 
     log: str
     declared: str
@@ -268,7 +268,7 @@ class LogSchemaError(UsageError):
 
 @error_class
 class NoLogError(UsageError):
-    """There is no log of appended rows at this place."""
+    """There is no log of appended rows in this folder."""
 
     log: str
 
@@ -280,7 +280,7 @@ class NoLogError(UsageError):
 
 @error_class
 class CorruptLogError(IntegrityError):
-    """A file of a log does not hold what was written."""
+    """A file of a log is damaged."""
 
     path: str
     reason: str
@@ -290,7 +290,7 @@ class CorruptLogError(IntegrityError):
 
 @error_class
 class ProducerGapError(UsageError):
-    """A producer left out a number."""
+    """A producer skipped a number."""
 
     log: str
     producer: str
@@ -305,7 +305,7 @@ class ProducerGapError(UsageError):
 
 @error_class
 class UnknownProducerError(UsageError):
-    """A producer whose numbers are not known begins in their middle."""
+    """An unknown producer starts with a number greater than 0."""
 
     log: str
     producer: str
@@ -319,7 +319,7 @@ class UnknownProducerError(UsageError):
 
 @error_class
 class ProducerFencedError(UsageError):
-    """A producer that another one with its id has replaced."""
+    """Another producer with the same id and a higher epoch has replaced this one."""
 
     log: str
     producer: str
@@ -334,7 +334,7 @@ class ProducerFencedError(UsageError):
 
 @error_class
 class TooManyProducersError(OperatingError):
-    """A new producer, where as many are known as may be."""
+    """The log already has the most producers it may have."""
 
     log: str
     producers_max: int
@@ -347,7 +347,7 @@ class TooManyProducersError(OperatingError):
 
 @error_class
 class AppenderFencedError(OperatingError):
-    """Another appender has opened the log; what this one appends is refused."""
+    """Another appender has opened the log, so this one cannot append any more."""
 
     log: str
     epoch: int
@@ -360,7 +360,7 @@ class AppenderFencedError(OperatingError):
 
 @error_class
 class AppenderBusyError(OperatingError):
-    """Too much waits to become durable."""
+    """Too many appends or bytes wait to become durable."""
 
     log: str
     waiting_appends: int
@@ -383,7 +383,7 @@ class AppenderClosedError(UsageError):
 
 @error_class
 class InvalidMessageError(IntegrityError):
-    """A control message that does not follow the protocol."""
+    """A control message is malformed."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used, so that ``import`` is cheap."""
+"""Imports the names of a package when they are first used, so that ``import`` is fast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def lazy(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of ``package``; ``homes``: module -> its public names."""
+    """Return ``__getattr__`` and ``__dir__`` of ``package``; ``homes``: module -> public names."""
 
     def get(name: str) -> Any:
         value = _found_in(package, homes, name)
@@ -24,7 +24,7 @@ def lazy(
 
 
 def _found_in(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
-    """The value of ``name``, which one of the modules ``homes`` defines, or is.
+    """Return the value of ``name``: a name in one of the modules ``homes``, or such a module.
 
     Raises:
         AttributeError: none does.

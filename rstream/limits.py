@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-#: "async": flushed off the critical path. "sync": durable before visible. "volatile": memory only.
+#: When items are written to Parquet. "async": in the background. "sync": before readers see them.
+#: "volatile": only when the reader stalls.
 Durability = Literal["async", "sync", "volatile"]
 
 MIB = 1 << 20
@@ -13,25 +14,25 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """The bounds of one rStream."""
+    """The limits of one rStream."""
 
-    #: A write blocks while the volatile tail holds this much; one batch may overshoot it.
+    #: A write blocks while the volatile tail has this many bytes; one batch may exceed it.
     tail_bytes_max: int = 64 * MIB
-    #: A segment is cut when this much is unflushed.
+    #: A segment is cut at this many unflushed bytes.
     segment_bytes_max: int = 32 * MIB
-    #: A segment is cut when this many items are unflushed.
+    #: A segment is cut at this many unflushed items.
     segment_rows_max: int = 1 << 20
     #: A smaller segment is cut when its oldest item is this old.
     flush_interval_ms: int = 500
-    #: How long a write waits for room before BackPressureError.
+    #: How long a write waits for room before it raises BackPressureError.
     write_wait_s: float = 60.0
-    #: A volatile tail that stays full this long, with nothing consumed, spills to Parquet.
+    #: A volatile tail that stays full this long, while no item is consumed, spills to Parquet.
     spill_after_s: float = 1.0
     #: How long ``close`` waits for the last flush.
     close_wait_s: float = 60.0
-    #: So many adjacent small segments are merged into one; 0: none are.
+    #: Number of adjacent small segments that are merged into one; 0: never.
     compact_segments_min: int = 0
-    #: File bytes of a segment that is made so, which limits what is read for it, too.
+    #: Most file bytes of a merged segment, which also limits the bytes read for it.
     compact_bytes_max: int = 8 * MIB
 
     def __post_init__(self) -> None:
@@ -44,17 +45,17 @@ class StreamLimits:
 
 @dataclass(frozen=True, slots=True)
 class AppendLimits:
-    """The bounds of one :class:`~rstream.intake.appender.Appender`."""
+    """The limits of one :class:`~rstream.intake.appender.Appender`."""
 
-    #: How long the first append of a commit waits for others that share its flush.
+    #: How long the first append of a commit waits for others to share its flush.
     commit_wait_ms: float = 2.0
-    #: A commit has at most so many rows, or those of one append.
+    #: Most rows of a commit with several appends.
     commit_rows_max: int = 1 << 16
-    #: A commit is made at once when this much waits for it; one append may overshoot it.
+    #: A commit is made at once when this many bytes wait; one append may exceed it.
     commit_bytes_max: int = 8 * MIB
-    #: Appends that wait to become durable; another one is refused.
+    #: Most appends that wait to become durable; a further one raises AppenderBusyError.
     waiting_appends_max: int = 1 << 14
-    #: What they may hold together; one append may overshoot it.
+    #: Most bytes of waiting appends; one append may exceed it.
     waiting_bytes_max: int = 64 * MIB
     #: Commits become a Parquet segment when there are this many, ...
     segment_commits_max: int = 256
@@ -64,24 +65,24 @@ class AppendLimits:
     segment_bytes_max: int = 32 * MIB
     #: ... or the oldest one is this old.
     segment_interval_s: float = 60.0
-    #: Segments that wait to be written; until then appends wait, too.
+    #: Most cut segments that wait to be written; with more, appends wait too.
     segments_waiting_max: int = 2
-    #: How long a segment that could not be written waits for the next attempt.
+    #: Pause before a failed segment write is retried.
     segment_retry_s: float = 1.0
-    #: A producer that has been silent for so long is forgotten when a segment is cut.
+    #: When a segment is cut, producers that have been silent this long are forgotten.
     producer_silence_s: float = 7 * 86_400.0
-    #: Producers that are remembered; another one is refused.
+    #: Most producers that are remembered; a further one raises TooManyProducersError.
     producers_max: int = 100_000
-    #: Whole segments are deleted when all their rows came so long ago, unless a job that reads the
-    #: log has told that it needs them; None: all rows are kept.
+    #: A segment is deleted when all its rows arrived longer ago, unless a job that reads the log
+    #: still needs them; None: never.
     retention_s: float | None = None
-    #: How often it is looked what of them may go.
+    #: How often retention checks for deletable segments.
     retention_look_s: float = 10.0
-    #: A job that has told no position for so long is not waited for.
+    #: A job that has not reported its position for this long is ignored by retention.
     reader_wait_s: float = 7 * 86_400.0
     #: How long ``append`` waits to become durable.
     append_wait_s: float = 60.0
-    #: How long ``close`` waits for what is under way.
+    #: How long ``close`` waits for running commits and segment writes.
     close_wait_s: float = 60.0
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Secrets that stand outside of plans: ``env:NAME`` and ``file:/PATH``.
+"""Secrets outside of plans: ``env:NAME`` and ``file:/PATH``.
 
-A query names its secrets this way. The process that uses one reads it at that moment and stores it
-nowhere, so the job's folder, its status and its logs hold the name only.
+A query refers to its secrets this way. The process that uses a secret reads it at that moment and
+does not store it, so the job's folder, status and logs contain only the reference.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 ENV, FILE = "env:", "file:"
 HIDDEN = "..."
-#: A longer file is no secret: somebody has named the wrong one.
+#: A longer file cannot be a secret; the reference names the wrong file.
 SECRET_BYTES_MAX = 1 << 20
 _OPTION = re.compile(r"password|secret|jaas|user\.info|oauthbearer\.config|key\.pem|token(?!\.)")
-#: In a text: an option that holds a secret, and its value with or without quotes.
+#: Matches in a text an option that holds a secret, and its value with or without quotes.
 _SET = re.compile(
     r"(?:password|secret|jaas|user\.info|oauthbearer\.config|key\.pem)[\w.]*['\"]?\s*=\s*"
     r"(?P<value>'(?:[^']|'')*'|[^\s'&]+)",
     re.IGNORECASE,
 )
-#: Parameters of a URL that give access, as S3, Google, Azure and others name them.
+#: URL parameters that grant access, by their names in S3, Google, Azure and others.
 _SIGNED = re.compile(
     r"[?&](x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|(access_?)?token"
     r"|api_?key)=[^&]",
@@ -41,12 +41,12 @@ _USER = re.compile(r"(?P<user>://[^:/@\s]*):(?P<password>file:[^@\s]*|[^@/\s]*)@
 
 
 def is_reference(text: str) -> bool:
-    """Whether ``text`` names a secret and is not one."""
+    """Whether ``text`` is a reference to a secret."""
     return text.startswith((ENV, FILE))
 
 
 def secret_value(what: str, text: str) -> str:
-    """``text``, or the secret that it names, without the end of line of a file.
+    """Return ``text``, or the secret it refers to, without a newline at the end of a file.
 
     Args:
         what: the option, for messages.
@@ -85,28 +85,28 @@ def is_secret_option(name: str) -> bool:
 
 
 def secrets_of(config: Mapping[str, str]) -> list[str]:
-    """What no message may show of options whose secrets are read."""
+    """Return the secrets of resolved options, which no message may show."""
     return [value for name, value in config.items() if is_secret_option(name)]
 
 
 def password_of(url: str) -> str | None:
-    """The password in a URL, or what names it; None if it has none."""
+    """Return the password in a URL, or the reference to it; None if it has none."""
     found = _USER.search(url)
     return None if found is None else unquote(found["password"]) or None
 
 
 def has_literal_password(url: str) -> bool:
-    """Whether a URL holds a password itself."""
+    """Whether a URL contains a password itself, not a reference."""
     return not is_reference(password_of(url) or ENV)
 
 
 def without_password(url: str) -> str:
-    """A URL without its password, as messages show it."""
+    """Return a URL without its password, for messages."""
     return _USER.sub(r"\g<user>@", url)
 
 
 def user_of(url: str) -> str:
-    """The ``user:password`` of a URL, its password read; empty if it has none."""
+    """Return ``user:password`` of a URL with the password resolved; empty if it has none."""
     found = _USER.search(url)
     if found is None:
         return ""
@@ -115,19 +115,19 @@ def user_of(url: str) -> str:
 
 
 def without_user(url: str) -> str:
-    """A URL without user and password."""
+    """Return a URL without user and password."""
     return _USER.sub("://", url)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """A message of a library, which may repeat the secrets that it was given."""
+    """Remove the secrets from a library's message, which may repeat them."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def with_stars(text: str) -> str:
-    """A line of a program, as long as before, with stars for the secrets in it."""
+    """Replace the secrets in a line of code by stars; its length does not change."""
 
     def starred(found: re.Match[str], group: str) -> str:
         value = found[group]
@@ -141,12 +141,12 @@ def with_stars(text: str) -> str:
 
 
 def resolved_path(uri: str) -> tuple[str, dict[str, str]]:
-    """The URI of a store without the password that it names, and that as an option of the store.
+    """Return the URI of a store without its password reference, and the password as an option.
 
-    ``ftp://me:env:NAME@host/path`` names one.
+    Example of a reference: ``ftp://me:env:NAME@host/path``.
 
     Raises:
-        SecretInPathError: it holds the password itself, a signature or a token.
+        SecretInPathError: the URI contains the password itself, a signature or a token.
         MissingSecretError: this process cannot read it.
     """
     if "://" in uri and _SIGNED.search(uri):

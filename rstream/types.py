@@ -1,4 +1,4 @@
-"""Types that every other module uses: sequence numbers, times, ranges."""
+"""Types used by all other modules: sequence numbers, times, ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ StreamId = NewType("StreamId", str)
 Timestamp = NewType("Timestamp", int)
 
 MIN_TIME = Timestamp(-(2**63))
-#: ``CTI(INF_TIME)`` ends a bounded stream; no event may start here.
+#: ``CTI(INF_TIME)`` ends a bounded stream; no event may start at this time.
 INF_TIME = Timestamp(2**63 - 1)
 
 

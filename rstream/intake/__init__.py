@@ -1,1 +1,1 @@
-"""Logs of rows that others push: appended by one writer, read by position."""
+"""Logs of rows that producers push: one writer appends, readers read by position."""

@@ -1,10 +1,10 @@
-"""Appender: appends rows to a log and answers when they are durable.
+"""Appends rows to a log; an append returns when its rows are durable.
 
-Appends that come at one time share a commit: one thread takes what waits, commits it, and answers
-all of it. Another thread writes commits as Parquet segments, so small appends make few files.
+Concurrent appends share a commit: one thread takes all waiting appends, commits them, and completes
+them. Another thread writes commits as Parquet segments, so many small appends make few files.
 
-Invariants: (1) an ``Ack`` means durable; (2) an append that failed may be repeated by a producer
-with the same number: it is in the log once; (3) what waits is bounded.
+Invariants: (1) an ``Ack`` means durable; (2) after a failure, a producer may repeat an append with
+the same number, and the rows are in the log once; (3) the queue of waiting appends is bounded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _log = logging.getLogger(__name__)
-#: What an append costs beside its rows.
+#: Bytes that an append takes beside its rows.
 _APPEND_BYTES = 256
 PRODUCER_CHARS_MAX = 200
 NUMBER_MAX = 2**63 - 1
@@ -60,8 +60,8 @@ class _Waiting:
 class Appender:
     """Appends to the log in a folder or at any fsspec URL. Safe to use from many threads.
 
-    There is one appender of a log: a later one takes its place, and what this one appends from then
-    on is refused with :class:`~rstream.errors.AppenderFencedError`.
+    A log has one appender. When a later one opens the log, appends of this one fail with
+    :class:`~rstream.errors.AppenderFencedError`.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Appender:
         limits: AppendLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Open the log, or make it; ``schema`` None: it has to be there.
+        """Open the log, or create it with ``schema``. Without ``schema`` it must exist.
 
         Raises:
-            NoLogError, LogSchemaError, UsageError: the log has other columns, or none.
-            StoreError: its place cannot be read or written.
+            NoLogError, LogSchemaError, UsageError: there is no log, or it has other columns.
+            StoreError: the folder cannot be read or written.
         """
         store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
         columns = schema if schema is None or isinstance(schema, pa.Schema) else pa.schema(schema)
@@ -90,11 +90,11 @@ class Appender:
         self._fenced: AppenderFencedError | None = None
         #: Why the last segment could not be written.
         self._segment_error: StreamEngineError | None = None
-        #: Everything is answered.
+        #: All appends are completed and the thread has ended.
         self._is_done = False
-        #: When old segments are looked for next: first of all at once.
+        #: When to check for old segments next; the first time at once.
         self._look_due_s = 0.0
-        #: After a failed commit no cut is tried before.
+        #: After a failed commit, no cut is attempted before this time.
         self._cut_after_s = 0.0
         names = {"log-commit": self._commit_all, "log-segment": self._write_segments}
         self._threads = [
@@ -108,14 +108,14 @@ class Appender:
     ) -> Ack:
         """Append a batch, a table or a list of dicts; returns when they are durable.
 
-        ``producer`` and ``number`` (dense from 0) make a repeat of the same append safe: it is
-        acknowledged again and appended once. Without them a repeat is appended again.
+        ``producer`` and ``number`` (dense from 0) make retries safe: a repeated number is
+        acknowledged again, but appended once. Without them a retry appends the rows again.
 
         Raises:
             RowError, InvalidBatchError: the rows do not fit the log's columns.
-            ProducerGapError, UnknownProducerError, ProducerFencedError: the number is refused.
-            AppenderFencedError: another appender has taken the place of this one.
-            AppenderBusyError, TooManyProducersError, StoreError: append again later.
+            ProducerGapError, UnknownProducerError, ProducerFencedError: the number is not valid.
+            AppenderFencedError: another appender has opened the log.
+            AppenderBusyError, TooManyProducersError, StoreError: retry later.
         """
         ack = self._wait(self.submit(rows, producer=producer, epoch=epoch, number=number))
         assert isinstance(ack, Ack), ack
@@ -124,9 +124,9 @@ class Appender:
     def submit(
         self, rows: Rows, *, producer: str | None = None, epoch: int = 0, number: int | None = None
     ) -> Future[Ack]:
-        """The same without waiting; the future has the answer or what ``append`` raises.
+        """Append without waiting; the future gets the result or the exception of ``append``.
 
-        It cannot be cancelled: the rows may be durable already.
+        It cannot be cancelled, because the rows may already be durable.
         """
         batch = as_rows(self.uri, self.schema, rows)
         if (producer is None) != (number is None):
@@ -135,10 +135,10 @@ class Appender:
         return self._put(Append(batch, producer, epoch, number or 0), batch.nbytes)
 
     def open_producer(self, producer: str, epoch: int | None = None) -> ProducerPosition:
-        """Where a producer goes on; fences its lower epochs. ``epoch`` None: one more than before.
+        """Return a producer's next number; fence its lower epochs. ``epoch`` None: the next one.
 
-        A producer that starts again calls this, so that what its former process may still send is
-        refused.
+        A producer calls this when it restarts, so that appends which its previous process may
+        still send are rejected.
         """
         _check_producer(self.uri, producer, epoch or 0, 0)
         found = self._wait(self._put(Append(None, producer, epoch), 0))
@@ -146,25 +146,25 @@ class Appender:
         return found
 
     def position(self, producer: str) -> ProducerPosition | None:
-        """Where a producer stands, by what is durable; None: it is not known."""
+        """Return the durable position of a producer; None: the producer is unknown."""
         return self._writer.position(producer)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another appender has taken the place of this one."""
+        """Whether another appender has opened the log."""
         return self._fenced is not None
 
     @property
     def waiting_appends(self) -> int:
-        """Appends that are not answered yet."""
+        """Number of appends that are not completed yet."""
         return len(self._queue)
 
     def close(self) -> None:
-        """Make everything durable that was submitted, write it as a segment, and stop.
+        """Make all submitted appends durable, write them as a segment, and stop.
 
         Raises:
-            StoreError: something could not be written; what was acknowledged is durable all the
-                same, and the next appender goes on with it.
+            StoreError: a write failed. Acknowledged rows are durable anyway, and the next
+                appender continues with them.
         """
         with self._changed:
             self._is_closing = True
@@ -189,7 +189,7 @@ class Appender:
 
     def _put(self, append: Append, size_bytes: int) -> Future[Any]:
         limits, future = self.limits, Future[Any]()
-        future.set_running_or_notify_cancel()  # from here on nobody takes it back
+        future.set_running_or_notify_cancel()  # after this the caller cannot cancel it
         size_bytes += _APPEND_BYTES
         with self._changed:
             if self._fenced is not None:
@@ -213,7 +213,7 @@ class Appender:
             raise StoreError(self.uri, reason) from None
 
     def _commit_all(self) -> None:
-        """Body of the thread that commits; ends with ``close``, when all is answered."""
+        """Body of the committing thread; ends with ``close``, when all appends are completed."""
         while (taken := self._take()) is not None:
             self._answer(taken, self._commit(taken))
         self._answer([], self._commit([], is_last=True))
@@ -222,9 +222,9 @@ class Appender:
             self._changed.notify_all()
 
     def _take(self) -> list[_Waiting] | None:
-        """What shares the next commit, maybe nothing but a cut; None: closed, and all is answered.
+        """Wait for the next commit and return its appends, [] for only a cut; None: closed.
 
-        It stays in the queue until it is answered.
+        The appends stay in the queue until they are completed.
         """
         limits, wait_ms = self.limits, self.limits.commit_wait_ms
         with self._changed:
@@ -247,7 +247,7 @@ class Appender:
                     self._changed.wait(left)
 
     def _head(self) -> list[_Waiting]:
-        """The front of the queue, as much as a commit holds; at least one."""
+        """Return the first appends of the queue that fit into a commit; at least one."""
         rows = size_bytes = 0
         taken: list[_Waiting] = []
         for waiting in self._queue:
@@ -263,7 +263,7 @@ class Appender:
     def _commit(
         self, taken: Sequence[_Waiting], *, is_last: bool = False
     ) -> list[Result] | StreamEngineError:
-        """Commit it; the results, or why nothing of it is known to be durable."""
+        """Commit the appends; return their results, or the error if none may be acknowledged."""
         if self._fenced is not None:
             return self._fenced
         try:
@@ -272,7 +272,7 @@ class Appender:
             return self._writer.commit([w.append for w in taken], is_cut=is_cut)
         except StreamEngineError as error:
             return error
-        except Exception as error:  # never lost: it is the answer
+        except Exception as error:  # the appends raise it
             return StoreError(self.uri, repr(error))
 
     def _answer(self, taken: Sequence[_Waiting], results: list[Result] | StreamEngineError) -> None:
@@ -294,7 +294,7 @@ class Appender:
                 waiting.future.set_result(answer)
 
     def _wait_for_segments(self) -> None:
-        """Wait until there is room for another cut. Raises what hinders the segments."""
+        """Wait until another cut is allowed. Raises the error that keeps segments from writing."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -308,7 +308,7 @@ class Appender:
             raise self._segment_error or StoreError(self.uri, "its segments are not written")
 
     def _write_segments(self) -> None:
-        """Body of the thread that writes segments and deletes old ones; ends after the other."""
+        """Body of the segment thread: writes segments, deletes old ones; ends after the other."""
         keeps_all = self.limits.retention_s is None
         look_s = None if keeps_all else self.limits.retention_look_s
         while True:  # ends with ``close``
@@ -332,7 +332,7 @@ class Appender:
                 self._changed.wait(self.limits.segment_retry_s)
 
     def _collect_when_due(self) -> None:
-        """Delete what is too old; what fails waits for the next look."""
+        """Delete segments beyond the retention; failed deletions are retried the next time."""
         now_s = self._clock.monotonic_s()
         if self.limits.retention_s is None or now_s < self._look_due_s:
             return
@@ -351,13 +351,13 @@ class Appender:
             self._writer.write_segment()
         except StreamEngineError as error:
             return error
-        except Exception as error:  # never lost: appends and ``close`` raise it
+        except Exception as error:  # appends and ``close`` raise it
             return StoreError(self.uri, repr(error))
         return None
 
 
 def _check_producer(log: str, producer: str | None, epoch: int, number: int) -> None:
-    """Refuse what the table of producers cannot hold."""
+    """Raise for a producer, epoch or number that the table of producers cannot store."""
     if producer is not None and not (
         0 < len(producer) <= PRODUCER_CHARS_MAX and producer.isprintable()
     ):

@@ -1,13 +1,13 @@
 """The files of a log beside its segments: its declaration, its commits and its bases.
 
-``_log/commit-<number>-<first seq>`` has the rows of one or more appends as an Arrow IPC stream, and
-a header with what it says of producers. ``_log/base-<number>-<end>`` says that all commits below
-``number`` lie in segments, which end at ``end``, with the table of producers at that place. A
-commit below the newest base counts for nobody.
+``_log/commit-<number>-<first seq>`` contains the rows of one or more appends as an Arrow IPC
+stream, and a header with the changes of producers. ``_log/base-<number>-<end>`` records that all
+commits below ``number`` are in segments, which end at seq ``end``, with the table of producers up
+to there. A commit below the newest base is ignored.
 
-Invariants: (1) a commit is created exclusively, so one writer decides each number; its first seq
-follows from the commits before it; (2) commits are dense from the newest base on; (3) each file
-carries its checksum.
+Invariants: (1) a commit is created exclusively, so a single writer owns each number; its first seq
+follows from the commits before it; (2) commit numbers are dense from the newest base on; (3) each
+file contains its checksum.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 FOLDER = "_log"
 DECLARATION = "_log.json"
 LOG_FORMAT = 1
-#: The oldest that is read: logs outlive jobs, so it does not follow releases.
+#: Oldest format that can be read. Logs outlive jobs, so this does not depend on the release.
 OLDEST_LOG_FORMAT = 1
-#: The column with the time of arrival.
+#: The column with the arrival time of each row.
 ARRIVAL = "received_at"
-#: Rows are alive from their arrival for a microsecond.
+#: A row's lifetime is the microsecond of its arrival.
 FORM = TableForm(ARRIVAL, None, 1)
 _COMMIT, _BASE, _WRITER = "commit", "base", "writer"
 _CHECKSUM_BYTES = 16
@@ -47,18 +47,18 @@ _NUMBER_DIGITS, _SEQ_DIGITS = 16, 20
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What was appended in one act."""
+    """Rows that were appended atomically."""
 
     number: int
     first_seq: int
-    #: Of the writer, and which one of that epoch it is.
+    #: Epoch of the writer, and its token, which identifies it within the epoch.
     epoch: int
     token: int
-    #: When it was made, us; never before the one before.
+    #: Wall time of the commit, us; never less than that of the commit before.
     time_us: int
-    #: A segment ends with it.
+    #: Whether a segment ends with this commit.
     is_cut: bool
-    #: How long a silent producer is remembered when this cut is made, us.
+    #: A cut forgets producers that have been silent for this long, us.
     silence_us: int
     changes: tuple[Change, ...]
     rows: pa.RecordBatch
@@ -74,7 +74,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Everything below: ``number`` is the first commit that is not in a segment."""
+    """State of the log up to a commit; ``number``: the first commit that is not in a segment."""
 
     number: int
     next_seq: int
@@ -89,40 +89,40 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The names below ``_log``, each by its number, in order."""
+    """The files below ``_log``, as (number, second number of the name), ascending."""
 
     bases: tuple[tuple[int, int], ...]
     commits: tuple[tuple[int, int], ...]
-    #: Of writers: the epoch, and which one of that epoch it is.
+    #: Epoch and token of each writer.
     writers: tuple[tuple[int, int], ...]
 
     @property
     def base(self) -> tuple[int, int]:
-        """The newest base: its number and its end."""
+        """The newest base: its commit number and its end seq."""
         return self.bases[-1]
 
     def live(self) -> list[tuple[int, int]]:
-        """Commits that are not in a segment: number and first seq."""
+        """The commits that are not in a segment: number and first seq."""
         return [commit for commit in self.commits if commit[0] >= self.base[0]]
 
 
 def commit_name(number: int, first_seq: int) -> str:
-    """Where a commit lies."""
+    """Return the path of a commit."""
     return f"{FOLDER}/{_COMMIT}-{number:0{_NUMBER_DIGITS}d}-{first_seq:0{_SEQ_DIGITS}d}"
 
 
 def base_name(number: int, next_seq: int) -> str:
-    """Where a base lies."""
+    """Return the path of a base."""
     return Base(number, next_seq, 0, 0, ProducerTable()).name
 
 
 def writer_name(epoch: int, token: int) -> str:
-    """What stands as long as no later writer has opened the log."""
+    """Return the path of a writer's file; it exists until a later writer opens the log."""
     return f"{FOLDER}/{_WRITER}-{epoch:0{_NUMBER_DIGITS}d}-{token:0{_SEQ_DIGITS}d}"
 
 
 def list_log(store: BlobStore) -> Listing:
-    """What there is now."""
+    """List the files of the log."""
     found: dict[str, list[tuple[int, ...]]] = {_BASE: [], _COMMIT: [], _WRITER: []}
     for path in store.list(FOLDER):
         kind, _, rest = path.rpartition("/")[2].partition("-")
@@ -133,7 +133,7 @@ def list_log(store: BlobStore) -> Listing:
 
 
 def pack_commit(commit: Commit) -> bytes:
-    """A commit as bytes."""
+    """Encode a commit."""
     header = {
         "format": LOG_FORMAT,
         "number": commit.number,
@@ -155,10 +155,10 @@ def pack_commit(commit: Commit) -> bytes:
 
 
 def unpack_commit(name: str, data: bytes) -> Commit:
-    """The commit that :func:`pack_commit` made these bytes of.
+    """Decode the result of :func:`pack_commit`.
 
     Raises:
-        CorruptLogError: they are not what was written.
+        CorruptLogError: the bytes are damaged.
     """
     header, rows = _unpacked(name, data)
     table = pa.ipc.open_stream(pa.py_buffer(rows)).read_all().combine_chunks()
@@ -183,7 +183,7 @@ def unpack_commit(name: str, data: bytes) -> Commit:
 
 
 def pack_base(base: Base) -> bytes:
-    """A base as bytes."""
+    """Encode a base."""
     header = {
         "format": LOG_FORMAT,
         "epoch": base.epoch,
@@ -194,7 +194,7 @@ def pack_base(base: Base) -> bytes:
 
 
 def read_base(store: BlobStore, number: int, next_seq: int) -> Base:
-    """A base. Raises FileNotFoundError, CorruptLogError."""
+    """Read and decode a base. Raises FileNotFoundError, CorruptLogError."""
     name = base_name(number, next_seq)
     header, _ = _unpacked(name, store.get(name))
     table = ProducerTable.unpack(header["producers"])
@@ -202,11 +202,13 @@ def read_base(store: BlobStore, number: int, next_seq: int) -> Base:
 
 
 def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
-    """Declare a log, unless it is; its columns. ``schema`` None: it has to be.
+    """Create a log with columns ``schema`` unless it exists; return its columns.
+
+    ``schema`` None: the log must exist.
 
     Raises:
-        NoLogError: it is not. LogSchemaError: it is declared with other columns.
-        UsageError: no log can have these columns.
+        NoLogError: it does not exist. LogSchemaError: it has other columns.
+        UsageError: a log cannot have these columns.
     """
     if schema is not None:
         schema = schema.remove_metadata()
@@ -215,7 +217,7 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
                 f"{store.uri}: a log has columns, each with a name of its own, other than "
                 f"{ARRIVAL!r}, which it adds; these are {', '.join(schema.names) or 'none'}"
             )
-        item_schema(schema)  # refuses reserved names
+        item_schema(schema)  # raises for reserved names
         if declared(store) is None:
             _check_kept(store, schema)
         encoded = base64.b64encode(schema.serialize().to_pybytes()).decode()
@@ -231,7 +233,7 @@ def declare(store: BlobStore, schema: pa.Schema | None) -> pa.Schema:
 
 
 def _check_kept(store: BlobStore, schema: pa.Schema) -> None:
-    """A job can read what is in the log. One that is there already may be older than this rule."""
+    """Check that jobs can read the log's rows; a log may be older than this rule."""
     for field in schema:
         kept = kept_type(field.type)
         if kept != field.type:
@@ -243,7 +245,7 @@ def _check_kept(store: BlobStore, schema: pa.Schema) -> None:
 
 
 def declared(store: BlobStore) -> pa.Schema | None:
-    """The columns of the log in a folder; None if there is none.
+    """Return the columns of the log in a folder; None if there is no log.
 
     Raises:
         CorruptLogError: its declaration cannot be read, or a later version wrote it.
@@ -265,13 +267,13 @@ def declared(store: BlobStore) -> pa.Schema | None:
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns that readers get: the time of arrival, then those that are declared."""
+    """Return the columns that readers get: the arrival time, then the declared columns."""
     return pa.schema([pa.field(ARRIVAL, TIME_TYPE), *schema])
 
 
 @remembered_by_schema
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows of a log with these columns."""
+    """Return an empty batch of a log with these columns."""
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 

@@ -1,11 +1,11 @@
-"""Producers of a log: which number each gave last, so that a repeat is not appended twice.
+"""The producers of a log and the last number of each, so that a repeat is not appended twice.
 
-The numbers of a producer are dense from 0. A higher epoch of the same producer goes on with them
-and fences the lower ones. The table is a function of the log's commits: it changes in memory only
-after the commit that says so is durable.
+A producer numbers its appends densely from 0. A higher epoch of the same producer continues the
+numbers and fences the lower epochs. The table is a function of the log's commits: a change is
+applied in memory only after its commit is durable.
 
-Invariants: (1) each (producer, number) is noted once, in order; (2) epochs never decrease; (3) the
-table has at most ``producers_max`` producers. Pure: does no I/O, reads no clock.
+Invariants: (1) each (producer, number) is recorded once, in order; (2) epochs never decrease; (3)
+the table has at most ``producers_max`` producers. Pure: does no I/O, reads no clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rstream.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Of so many numbers, the newest ones, a repeat is told where its rows are.
+#: Most recent numbers per producer whose seqs are kept, to answer a repeat with them.
 ACKS_KEPT = 5
 
 
@@ -31,7 +31,7 @@ ACKS_KEPT = 5
 class Ack:
     """Rows that are durable, ``first_seq`` to ``last_seq``, both inclusive."""
 
-    #: None: a repeat of a number so old that only its being there is known.
+    #: None: a repeat of a number whose seqs are no longer kept.
     first_seq: int | None
     last_seq: int | None
     is_repeat: bool = False
@@ -39,7 +39,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class ProducerPosition:
-    """Where a producer goes on."""
+    """The epoch and next number of a producer."""
 
     producer: str
     epoch: int
@@ -48,7 +48,7 @@ class ProducerPosition:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit says of a producer; ``number`` None: its epoch alone."""
+    """Change of a producer by a commit; ``number`` None: only a new epoch."""
 
     producer: str
     epoch: int
@@ -59,18 +59,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one producer."""
+    """The state of one producer."""
 
     epoch: int = 0
-    #: -1: it has given none.
+    #: Its last number; -1: none yet.
     number: int = -1
-    #: When it was heard last, us.
+    #: When it last appended, us.
     time_us: int = 0
     #: (number, first seq, last seq) of the newest numbers, in order.
     acks: tuple[tuple[int, int, int], ...] = ()
 
     def ack(self, number: int) -> Ack:
-        """The answer to a repeat of ``number``."""
+        """Return the Ack for a repeat of ``number``."""
         assert number <= self.number, (number, self.number)
         for mine, first_seq, last_seq in self.acks:
             if mine == number:
@@ -78,7 +78,7 @@ class Known:
         return Ack(None, None, is_repeat=True)
 
     def after(self, change: Change, time_us: int) -> Known:
-        """The same producer after a commit at ``time_us``."""
+        """Return the state after a commit at ``time_us``."""
         assert change.epoch >= self.epoch, (change, self)
         if change.number is None:
             return replace(self, epoch=change.epoch, time_us=time_us)
@@ -88,7 +88,7 @@ class Known:
 
 
 class ProducerTable:
-    """What is known of all producers of a log."""
+    """The states of all producers of a log."""
 
     def __init__(self, known: dict[str, Known] | None = None) -> None:
         self._known = known or {}
@@ -100,22 +100,22 @@ class ProducerTable:
         return self._known.get(producer)
 
     def apply(self, changes: Iterable[Change], time_us: int) -> None:
-        """Take over what a durable commit says."""
+        """Apply the changes of a durable commit."""
         for change in changes:
             before = self._known.get(change.producer, Known())
             self._known[change.producer] = before.after(change, time_us)
 
     def forget_before(self, time_us: int) -> None:
-        """Forget the producers that were last heard before ``time_us``."""
+        """Remove the producers that last appended before ``time_us``."""
         self._known = {p: known for p, known in self._known.items() if known.time_us >= time_us}
 
     def pack(self) -> list[Any]:
-        """For msgpack."""
+        """Encode for msgpack."""
         return [[p, k.epoch, k.number, k.time_us, k.acks] for p, k in self._known.items()]
 
     @classmethod
     def unpack(cls, packed: list[Any]) -> ProducerTable:
-        """What :meth:`pack` gave."""
+        """Decode the result of :meth:`pack`."""
         known = {
             str(p): Known(int(epoch), int(number), int(time_us), tuple(map(tuple, acks)))
             for p, epoch, number, time_us, acks, *_ in packed
@@ -124,7 +124,7 @@ class ProducerTable:
 
 
 class StagedChanges:
-    """The changes of a commit that is being made, on top of the table; dropped if it fails."""
+    """Changes of a commit in preparation, on top of the table; discarded if the commit fails."""
 
     def __init__(self, log: str, table: ProducerTable, producers_max: int) -> None:
         self._log, self._table, self._producers_max = log, table, producers_max
@@ -133,14 +133,14 @@ class StagedChanges:
         self.changes: list[Change] = []
 
     def check(self, producer: str, epoch: int, number: int) -> Ack | None:
-        """The answer to a repeat; None: it is the next number.
+        """Return the Ack of a repeat; None: it is the next number.
 
         Raises:
             ProducerFencedError, ProducerGapError, UnknownProducerError, TooManyProducersError.
         """
         known = self._at(producer, epoch)
         if number <= known.number:
-            if epoch > known.epoch:  # from here on the one before is refused
+            if epoch > known.epoch:  # this commit fences the epoch before
                 self._stage(Change(producer, epoch))
             return known.ack(number)
         if number > known.number + 1:
@@ -150,7 +150,7 @@ class StagedChanges:
         return None
 
     def note(self, change: Change) -> None:
-        """The commit has this number."""
+        """Record a number that the commit contains."""
         self._stage(change)
 
     def open(self, producer: str, epoch: int | None) -> ProducerPosition:

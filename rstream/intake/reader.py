@@ -1,10 +1,12 @@
 """Reads the rows of a log by position, also while its writer appends.
 
-A position is a sequence number, dense over the rows from 0. An item is a row: it is alive for the
-microsecond in which it arrived, so a log is a stream in the order of arrival. It has no CTIs and no
-end: the time of its events is in its columns and out of order, as whoever reads it declares.
+A position is a sequence number, dense over the rows from 0. Each row is an item whose lifetime is
+the microsecond of its arrival, so a log is a stream in arrival order. It has no CTIs (watermarks)
+and no end. The event times are in the rows' columns and out of order; the reading query declares
+them.
 
-Invariants: (1) a reader gives each row once, in order, at any cutting; (2) only durable rows.
+Invariants: (1) a reader returns each row once, in order, for any batch size; (2) it returns only
+durable rows.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 POLL_INTERVAL_S = 0.02
-#: Commits that are read at a time.
+#: Most commits read ahead.
 COMMITS_AHEAD_MAX = 8
-#: Commits become segments while they are looked for.
+#: Attempts to find a commit, because commits can become segments between listing and reading.
 _LOOKS_MAX = 16
 
 
@@ -59,7 +61,7 @@ class AppendLogReader:
         return self._seq
 
     def positions(self) -> SeqRange | None:
-        """The rows that can be read now, ``[first, end)``; None: there are none."""
+        """Return the rows that can be read now, ``[first, end)``; None: there are none."""
         for _ in range(_LOOKS_MAX):
             listing = list_log(self._store)
             if not listing.bases:
@@ -78,15 +80,15 @@ class AppendLogReader:
         raise CorruptLogError(self._uri, "its commits change faster than they can be read")
 
     def segments(self) -> list[SeqRange]:
-        """Rows that lie in one segment each, as last looked at."""
+        """Return the seq ranges of the segments, as of the last listing."""
         return self._segments.segments()
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """The next rows; None if there are none now.
+        """Return the next rows; None if there are none now.
 
         Raises:
             SequenceDiscardedError: the next row was garbage collected.
-            SequenceLostError, CorruptLogError, CorruptSegmentError: it should be there.
+            SequenceLostError, CorruptLogError, CorruptSegmentError: it is missing or damaged.
         """
         items = self._next()
         if items is None:
@@ -96,7 +98,7 @@ class AppendLogReader:
         return taken
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there is a row to read, at most ``timeout_s``; whether there is."""
+        """Wait at most ``timeout_s`` for a row to read; return whether there is one."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while self._next() is None:
             left_s = deadline_s - self._clock.monotonic_s()
@@ -110,7 +112,7 @@ class AppendLogReader:
         self._cursor.close()
 
     def _next(self) -> Items | None:
-        """The rows from here on of one commit or of a part of a segment."""
+        """Return the next rows, of one commit or of a part of a segment."""
         for _ in range(_LOOKS_MAX):
             while self._commits and self._commits[0].next_seq <= self._seq:
                 self._commits.popleft()
@@ -137,9 +139,9 @@ class AppendLogReader:
         raise CorruptLogError(self._uri, "its commits change faster than they can be read")
 
     def _load(self, names: list[tuple[int, int]]) -> bool:
-        """Read these commits, which follow on each other; False: they became a segment meanwhile.
+        """Read these consecutive commits; False: they became a segment meanwhile.
 
-        The base is looked at afterwards: a file below it may be what a fenced writer has put there.
+        The base is read again afterwards: a commit below it may be one of a fenced writer.
         """
         paths = [commit_name(*name) for name in names]
         found = self._store.get_many(paths)
@@ -168,9 +170,9 @@ class AppendLogReader:
 
 
 def open_log(uri_or_store: str | BlobStore, from_seq: int | None = None) -> AppendLogReader:
-    """A reader of a log that an :class:`~rstream.intake.appender.Appender` writes.
+    """Open a reader of a log that an :class:`~rstream.intake.appender.Appender` writes.
 
-    ``from_seq`` None: from the first row that is kept.
+    ``from_seq`` None: from the first row that was not deleted.
 
     Raises:
         NoLogError: there is no log.
@@ -180,6 +182,6 @@ def open_log(uri_or_store: str | BlobStore, from_seq: int | None = None) -> Appe
 
 
 def is_log(uri_or_store: str | BlobStore) -> bool:
-    """Whether there is a log at this place."""
+    """Whether there is a log in this folder."""
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     return declared(store) is not None

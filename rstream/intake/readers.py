@@ -1,9 +1,9 @@
-"""How far the jobs that read a log are, so that its retention keeps what they still need.
+"""Positions of the jobs that read a log, so that its retention keeps the rows they still need.
 
-    _readers/<reader>      the position that it has told, and when
+    _readers/<reader>      the reader's last reported position, and the time of the report
 
-A reader tells its position now and then. It may be behind the truth, never ahead. One that has been
-silent for too long counts as given up.
+A reader reports its position periodically. The report may lag behind, but is never ahead. A reader
+that has not reported for ``reader_wait_s`` is ignored.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ FOLDER = "_readers"
 
 
 def tell_position(store: BlobStore, reader: str, seq: int, now_us: int) -> None:
-    """Say that this reader needs nothing below ``seq``.
+    """Record that this reader needs no rows below ``seq``.
 
-    Made durable at once: a position that the power takes along would hold nothing any more.
+    The file is synced: if a power failure lost it, the reader's rows would not be kept.
     """
     told = json.dumps({"seq": seq, "written_us": now_us}).encode()
     store.put(_name(reader), told)
 
 
 def forget_reader(store: BlobStore, reader: str) -> None:
-    """It needs nothing any more."""
+    """Delete the reader's position: it needs no rows any more."""
     store.delete(_name(reader))
 
 
 def needed_seq(store: BlobStore, since_us: int) -> int | None:
-    """The least position that was told since then; None: nobody has told any.
+    """Return the least position reported since ``since_us``; None: no reader has reported.
 
-    What cannot be read was cut by a crash; its reader tells it again, and holds all until then.
+    An unreadable report, cut off by a crash, keeps all rows until its reader reports again.
     """
     found: int | None = None
     for path in store.list(FOLDER):

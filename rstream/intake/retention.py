@@ -1,14 +1,14 @@
-"""Retention of a log of pushed rows: deletes whole segments that are old and that nobody needs.
+"""Retention of a log of pushed rows: deletes old segments whose rows no reader needs.
 
-Theory of operation. The writer's thread for segments looks at the oldest ones now and then. One may
-go when its newest row came long enough ago, by the log's own ``received_at``. What a job still
-needs stays, as far as it has told its position (:mod:`rstream.intake.readers`). The low-water mark
-is durable before the first deletion, so what a crash leaves is no hole, and goes with the next
-look.
+Theory of operation. The writer's segment thread checks the oldest segments periodically. A segment
+may be deleted when its newest row arrived before the retention period, by the log's own
+``received_at``. Rows that a job still needs by its reported position
+(:mod:`rstream.intake.readers`) are kept. The low-water mark is durable before the first deletion.
+So segments that remain after a crash do not look like a hole, and the next check deletes them.
 
-Invariants: (1) no row goes that came within the retention; (2) nor one at or above a position that
-a reader has told within ``reader_wait_s``; (3) the newest segment stays, and so do commits: so what
-goes is below every base that a writer or a reader may begin from.
+Invariants: (1) no row that arrived within the retention period is deleted; (2) nor any row at or
+above a position reported within ``reader_wait_s``; (3) the newest segment and all commits are kept,
+so the deleted rows are below every base from which a writer or a reader may start.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 class LogRetention:
-    """Of one log; owned by the thread that writes its segments."""
+    """The retention of one log; used by the thread that writes its segments."""
 
     def __init__(self, segments: DurableLog, limits: AppendLimits) -> None:
         assert limits.retention_s is not None, limits
         self._segments = segments
         self._retention_us = int(limits.retention_s * 1e6)
         self._reader_wait_us = int(limits.reader_wait_s * 1e6)
-        #: When the newest rows of segments came, us; of those that were looked at and are there.
+        #: Arrival time of the newest row of segments that were checked and still exist, us.
         self._newest_us: dict[SeqRange, int] = {}
 
     def mark(self, now_us: int) -> int:
-        """The seq below which no row is needed; never below the collected rows."""
+        """Return the seq below which no row is needed; at least the current low-water mark."""
         self._segments.refresh()
         chain, _ = self._segments.layout()
         mark = self._segments.mark
@@ -50,20 +50,20 @@ class LogRetention:
         return mark if needed is None else min(mark, needed)
 
     def collect(self, mark: int) -> int:
-        """Delete the segments that lie wholly below the mark; how many.
+        """Delete the segments that are completely below the mark; return their number.
 
         Raises:
-            StoreError: the rest is deleted by the next call.
+            StoreError: a deletion failed; the next call deletes the rest.
         """
         self._newest_us = {s: us for s, us in self._newest_us.items() if s.hi > mark}
         return self._segments.collect(self._segments.boundary(mark))
 
     def _newest(self, seqs: SeqRange) -> int | None:
-        """When its last row came, which is no earlier than any before; None: it has just gone."""
+        """Return the arrival of its last row, which is the latest; None: it was just deleted."""
         if seqs not in self._newest_us:
             try:
                 file = self._segments.open(seqs, columns=())
-            except FileNotFoundError:  # another writer has opened the log, and deletes, too
+            except FileNotFoundError:  # another writer has opened the log, and also deletes
                 return None
             with contextlib.closing(file):
                 last = file.read_group(seqs.hi - 1, verify=False)

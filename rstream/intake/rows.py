@@ -1,4 +1,4 @@
-"""Rows as producers hand them in, checked against the declared columns of a log. Pure."""
+"""Checks appended rows against the declared columns of a log. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _VALUE_CHARS_MAX = 80
 
 
 def as_rows(log: str, schema: pa.Schema, rows: Rows) -> pa.RecordBatch:
-    """The rows as one batch of the declared columns, at least one row.
+    """Return the rows as one batch of the declared columns, at least one row.
 
-    A column that is not given is null. Arrow columns have exactly the declared types.
+    A missing column is null. Arrow columns must have exactly the declared types.
 
     Raises:
         InvalidBatchError: other columns or types, or no row.
-        RowError: a value that does not fit its column.
+        RowError: a value cannot be stored in its column.
     """
     if isinstance(rows, pa.RecordBatch):
         batch = _of_columns(log, schema, rows)

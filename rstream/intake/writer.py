@@ -1,16 +1,16 @@
-"""The one writer of a log: commits appends, and writes commits as Parquet segments.
+"""The only writer of a log: commits appends, and writes commits as Parquet segments.
 
-Opening a log creates a commit without rows, the *fence*. Whoever creates a commit's number owns it,
-so from the fence on no commit of an earlier writer counts. A commit that is in a segment is
-deleted, and its number would be free again; therefore a writer looks, before it acknowledges,
-whether its file ``_log/writer-<epoch>-<token>`` still stands. A later writer deletes that file
-before it deletes any commit.
+Opening a log creates a commit without rows, the *fence*. A writer owns a commit number by creating
+its file first, so after the fence no commit of an earlier writer is valid. A commit is deleted once
+it is in a segment, which frees its number. Therefore, before it acknowledges, a writer checks that
+its own file ``_log/writer-<epoch>-<token>`` still exists. A later writer deletes that file before
+it deletes any commit.
 
-Where a segment ends is said by a commit (``is_cut``). So segments, bases and the table of producers
-are functions of the commits: a writer that died, a zombie and a successor write the same files.
+Commits also record where segments end (``is_cut``). So segments, bases and the table of producers
+are functions of the commits: a crashed writer, a fenced one and a successor write the same files.
 
-Invariants: (1) what :meth:`LogWriter.commit` returned is durable, and in the log once; (2) after a
-failed commit nothing of it counts, unless its file turns out to be there, and then all of it does;
+Invariants: (1) the rows that :meth:`LogWriter.commit` has returned are durable, and in the log
+once; (2) a failed commit has no effect, unless its file turns out to exist, then it is complete;
 (3) a segment and its base are durable before a commit below the base is deleted.
 """
 
@@ -60,20 +60,20 @@ if TYPE_CHECKING:
 
     from rstream.store.protocol import BlobStore
 
-#: A log that changes while it is opened is looked at again.
+#: Attempts to open a log that other writers change meanwhile.
 OPEN_ATTEMPTS_MAX = 16
-#: Bases that are kept, so that a listing always has one.
+#: Number of newest bases that are kept, so that every listing contains one.
 _BASES_KEPT = 2
 _TOKEN_BITS = 63
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Rows of one producer, or of nobody; without rows: a producer opens an epoch."""
+    """Rows of a producer, or without one. Without rows: a producer opens an epoch."""
 
     rows: pa.RecordBatch | None
     producer: str | None = None
-    #: None, where a producer opens one: the next.
+    #: None: open the producer's next epoch.
     epoch: int | None = 0
     number: int = 0
 
@@ -85,7 +85,7 @@ Result = Ack | ProducerPosition | StreamEngineError
 class PendingSegment:
     """Commits up to a cut, to be written as a segment."""
 
-    #: The commit behind the cut.
+    #: Number of the commit after the cut.
     number: int
     first_seq: int
     parts: tuple[tuple[int, pa.RecordBatch], ...]
@@ -111,7 +111,7 @@ class LogWriter:
 
         Raises:
             NoLogError, LogSchemaError, UsageError: as :func:`~rstream.intake.commits.declare`.
-            AppenderFencedError: others open it at the same time, again and again.
+            AppenderFencedError: other writers open it at the same time, repeatedly.
         """
         self._store, self.limits = store, limits or AppendLimits()
         self._clock = clock or SystemClock()
@@ -121,7 +121,7 @@ class LogWriter:
         keeps_all = self.limits.retention_s is None
         self._retention = None if keeps_all else LogRetention(self._segments, self.limits)
         self._token = secrets.randbits(_TOKEN_BITS)
-        #: Cuts that are not written yet; guarded by the lock, which no I/O is done under.
+        #: Cuts that are not written yet; guarded by a lock that is never held during I/O.
         self._pending: deque[PendingSegment] = deque()
         self._lock = threading.Lock()
         for _ in range(OPEN_ATTEMPTS_MAX):
@@ -136,33 +136,33 @@ class LogWriter:
         return self._store.uri
 
     def position(self, producer: str) -> ProducerPosition | None:
-        """Where a producer stands, by what is durable."""
+        """Return the durable position of a producer."""
         known = self._table.get(producer)
         return None if known is None else ProducerPosition(producer, known.epoch, known.number + 1)
 
     @property
     def uncut_rows(self) -> int:
-        """Rows behind the last cut."""
+        """Number of rows after the last cut."""
         return self.next_seq - self._cut_seq
 
     @property
     def segments_pending(self) -> int:
-        """Cuts whose segments are not written yet."""
+        """Number of cuts whose segments are not written yet."""
         return len(self._pending)
 
     def cut_wait_s(self) -> float | None:
-        """How long until the rows behind the last cut are due to become a segment; None: none."""
+        """Return how long until the rows after the last cut are due for a segment; None: none."""
         if not self.uncut_rows:
             return None
         left_us = self._uncut_since_us + self.limits.segment_interval_s * 1e6 - self._now_us()
         return max(0.0, left_us / 1e6)
 
     def commit(self, appends: Sequence[Append], *, is_cut: bool = False) -> list[Result]:
-        """Append what is new of ``appends``, in one act; the results, of each its own.
+        """Append the ``appends`` that are not repeats, atomically; return a result for each.
 
         Raises:
             AppenderFencedError: another writer has opened the log.
-            StoreError: nothing of it is acknowledged; by the next call it may turn out to be there.
+            StoreError: no append is acknowledged; the next call may find that they are durable.
         """
         for _ in range(2):
             results, commit = self._plan(appends, is_cut)
@@ -172,12 +172,12 @@ class LogWriter:
                 self._check_owner()
                 self._apply(commit)
                 return results
-            # What stands there is what an attempt left that seemed to fail, or somebody else's.
+            # The existing file is of an attempt that seemed to fail, or of another writer.
             self._apply(self._own(commit.name))
         raise AssertionError("two attempts of one writer left a commit each")
 
     def write_segment(self) -> bool:
-        """Write the oldest cut as a segment and delete its commits; False: there is none."""
+        """Write the oldest cut as a segment and delete its commits; False: no cut is waiting."""
         with self._lock:
             if not self._pending:
                 return False
@@ -193,11 +193,11 @@ class LogWriter:
         return True
 
     def collect_old(self) -> int:
-        """Delete segments that are older than the retention and that nobody needs; how many.
+        """Delete segments beyond the retention that no reader needs; return their number.
 
         Raises:
-            AppenderFencedError: another writer has opened the log: it looks after that.
-            StoreError: the next call goes on.
+            AppenderFencedError: another writer has opened the log and is now responsible.
+            StoreError: a deletion failed; the next call continues.
         """
         if self._retention is None:
             return 0
@@ -236,14 +236,14 @@ class LogWriter:
         return list_log(self._store).base == listing.base
 
     def _fence(self) -> bool:
-        """Take the log over; False: somebody else has committed meanwhile."""
+        """Create the fence; False: another writer has committed meanwhile."""
         self._store.put(writer_name(self.epoch, self._token), b"\n")
         fence = self._commit(no_rows(self.schema), (), is_cut=False)
         if not self._store.put_new(fence.name, pack_commit(fence)):
             return False
         listing = list_log(self._store)
         if listing.base[0] > fence.number:
-            return False  # the number was another's, whose commit is in a segment by now
+            return False  # another writer used the number, and its commit is already in a segment
         for epoch, token in listing.writers:
             if epoch < self.epoch:
                 self._store.delete(writer_name(epoch, token))
@@ -252,7 +252,7 @@ class LogWriter:
         return True
 
     def _plan(self, appends: Sequence[Append], is_cut: bool) -> tuple[list[Result], Commit | None]:
-        """The results if the commit becomes durable; None: there is nothing to commit."""
+        """Return the results for a durable commit, and the commit; None: no new rows."""
         staged = StagedChanges(self.uri, self._table, self.limits.producers_max)
         results: list[Result] = []
         batches: list[pa.RecordBatch] = []
@@ -306,7 +306,7 @@ class LogWriter:
         )
 
     def _apply(self, commit: Commit) -> None:
-        """Take over a durable commit."""
+        """Apply a durable commit to the state in memory."""
         assert (commit.number, commit.first_seq) == (self.next_number, self.next_seq), commit
         assert commit.time_us >= self._time_us, (commit.time_us, self._time_us)
         self._table.apply(commit.changes, commit.time_us)
@@ -330,10 +330,10 @@ class LogWriter:
         self._uncut, self._uncut_bytes = [], 0
 
     def _own(self, name: str) -> Commit:
-        """The commit that stands there, if this writer has made it."""
+        """Read the commit with this name; raise unless this writer has created it."""
         try:
             commit = unpack_commit(name, self._store.get(name))
-        except FileNotFoundError:  # a later writer has made a segment of it
+        except FileNotFoundError:  # a later writer has moved it into a segment
             raise self._fenced() from None
         if commit.token != self._token:
             raise AppenderFencedError(self.uri, commit.epoch)
@@ -361,7 +361,7 @@ class LogWriter:
 
 
 def as_items(schema: pa.Schema, time_us: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a log as items, alive from their arrival."""
+    """Return rows of a log as items whose lifetime is the microsecond of their arrival."""
     n = rows.num_rows
     head = [
         pa.array(np.full(n, EVENT, np.int8)),

@@ -34,15 +34,18 @@ class Background(Protocol):
         """Run ``task`` soon."""
 
     def submit_later(self, delay_s: float, task: Callable[[], object]) -> None:
-        """Run ``task`` after ``delay_s``; dropped if the background is closed before."""
+        """Run ``task`` after ``delay_s``; it is dropped if ``close`` is called before."""
 
     def wait_for(
         self, changed: threading.Condition, is_done: Callable[[], bool], timeout_s: float
     ) -> bool:
-        """Wait for something that a task brings about; ``changed`` is held. Whether it is done."""
+        """Wait until a task has made ``is_done()`` true; the caller holds ``changed``.
+
+        Returns whether it is done.
+        """
 
     def close(self) -> None:
-        """Finish what was submitted, drop what is delayed, stop the threads."""
+        """Finish the submitted tasks, drop the delayed ones, stop the threads."""
 
 
 class ThreadBackground:
@@ -96,7 +99,7 @@ class ThreadBackground:
             thread.start()
 
     def _work(self) -> None:
-        while True:  # ends with the None that close() puts
+        while True:  # ends with the None that close() enqueues
             item = self._queue.get()
             if item is None:
                 return
@@ -197,7 +200,7 @@ class _Timer:
 def _run(future: Future[Any], task: Callable[[], Any]) -> None:
     try:
         result = task()
-    except BaseException as error:  # the future carries it to whoever waits
+    except BaseException as error:  # the future raises it in the waiting thread
         future.set_exception(error)
     else:
         future.set_result(result)

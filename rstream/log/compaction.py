@@ -1,19 +1,19 @@
-"""Compaction: makes one segment of many small ones, in the background, while the stream is used.
+"""Compaction: merges small segments into one, in the background, while the stream is used.
 
-Theory of operation. A merged segment is written beside those it replaces; then they are deleted.
-Numbers and contents stay, and readers tolerate overlap, so a reader sees no difference, and a crash
-in between leaves overlap, which the next step clears up. Segments are merged by size classes of
-rows: a row is written again once for each class that it passes, a logarithm of the rows of the
-stream. :func:`next_run` is pure.
+Theory of operation. A merged segment is written beside the segments it replaces, then these are
+deleted. Seqs and contents do not change, and readers tolerate overlap, so they see no difference. A
+crash in between leaves overlap, which the next step removes. Segments are merged by size classes of
+rows: a row is rewritten once per class, which is a logarithm of the rows of the stream.
+:func:`next_run` is pure.
 
-A stream of which people read the *files* is not compacted while it grows (:mod:`rvertex.host`): a
-plain reader of the folder would see rows twice for a moment, and one that takes new files as new
-rows would take them twice for good.
+A growing stream whose *files* other programs read is not compacted (:mod:`rvertex.host`). A plain
+reader of the folder would briefly see rows twice, and a reader that takes new files for new rows
+would process them twice.
 
-Invariants: (1) a segment is deleted only if a longer one that covers it is durable and whole; (2)
-nothing is deleted once somebody has begun to seal the stream
-(:func:`rstream.log.durable.is_closing`): who seals lists the segments after that, so it sees the
-longer one. A writer that counted as dead may therefore still compact.
+Invariants: (1) a segment is deleted only if a longer segment that covers it is durable and intact;
+(2) nothing is deleted after sealing has started (:func:`rstream.log.durable.is_closing`). Sealing
+lists the segments after that, so the list includes the longer one. So a writer that was taken for
+dead may still compact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Compactor:
-    """Compacts one stream for one of its writers, a step at a time."""
+    """Compacts one stream for one of its writers, step by step."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Compactor:
         self._log, self._limits, self._background = log, limits, background
         self._is_closed = is_closed
         self._is_running = False
-        #: File bytes of segments that were looked at.
+        #: File bytes of the segments measured so far.
         self._sizes: dict[SeqRange, int] = {}
-        #: Segments that could not be read: left to readers, who know what to do.
+        #: Segments that could not be read; readers handle the damage.
         self._unreadable: set[SeqRange] = set()
         log.finish_collecting(background)
 
     def kick(self) -> None:
-        """A segment was written: see whether there are many small ones, soon."""
+        """Check soon whether there are many small segments; called after a segment was written."""
         if self._limits.compact_segments_min and not self._is_running:
             self._is_running = True
             self._background.submit(self._run)
@@ -64,16 +64,16 @@ class Compactor:
         try:
             has_more = not self._is_closed() and self.step()
         except (StoreError, CorruptSegmentError, FileNotFoundError):
-            has_more = False  # tried again after the next segment
+            has_more = False  # retried after the next segment
         self._is_running = False
         if has_more:
             self.kick()
 
     def step(self) -> bool:
-        """Delete what is covered, or merge one run of segments; whether there was anything to do.
+        """Delete covered segments, or merge one run of segments; return whether there were any.
 
         Raises:
-            StoreError, CorruptSegmentError, FileNotFoundError: it is to be tried again later.
+            StoreError, CorruptSegmentError, FileNotFoundError: retry the step later.
         """
         chain, covered = self._log.layout()
         if covered:
@@ -104,10 +104,10 @@ class Compactor:
         try:
             while seq < hi:
                 found = cursor.read(seq, hi - seq)
-                if found is None:  # collected meanwhile
+                if found is None:  # deleted by retention meanwhile
                     raise FileNotFoundError(segment_name(SeqRange(seq, hi)))
                 if parts and found.batch.schema.names != parts[0].batch.schema.names:
-                    self._unreadable.update(run)  # the stream got columns in between
+                    self._unreadable.update(run)  # the stream got new columns in between
                     return
                 parts.append(found)
                 seq = found.next_seq
@@ -123,10 +123,10 @@ class Compactor:
 def next_run(
     chain: Sequence[SeqRange], limits: StreamLimits, size: Callable[[SeqRange], int]
 ) -> list[SeqRange] | None:
-    """The adjacent segments to merge next: at least ``compact_segments_min``, of one size class.
+    """Return the adjacent segments to merge next: ``compact_segments_min`` or more of a class.
 
-    Of a class are those of its rows and smaller ones between them. What is as large as a merged
-    segment may be is left alone.
+    A run of a class may include smaller segments between those of the class. Segments as large as
+    the largest merged segment are not merged.
     """
     least = limits.compact_segments_min
     classes = sorted({_size_class(seqs, least) for seqs in chain})
@@ -149,7 +149,7 @@ def next_run(
 def _fitting(
     run: Sequence[SeqRange], limits: StreamLimits, size: Callable[[SeqRange], int]
 ) -> list[SeqRange]:
-    """As many of the first as one merged segment may hold."""
+    """Return the longest prefix of the run that fits into one merged segment."""
     rows = total = 0
     fitting: list[SeqRange] = []
     for seqs in run:
@@ -161,7 +161,7 @@ def _fitting(
 
 
 def _size_class(seqs: SeqRange, base: int) -> int:
-    """How often ``base`` segments of one row would have been merged to get so many rows."""
+    """Return how many merges of ``base`` segments each, from one row, give this many rows."""
     size_class, rows = 0, len(seqs)
     while rows >= base:
         rows //= base

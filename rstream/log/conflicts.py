@@ -1,4 +1,4 @@
-"""Checks in verify mode that two writers of a stream wrote the same items."""
+"""Verify mode: checks that two writers of a stream wrote the same items."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def check_same(stream: str, read: Callable[[int, int], Items | None], given: Items) -> None:
-    """Compare ``given`` with what ``read(seq, items_max)`` gives there.
+    """Compare ``given`` with the stored items, which ``read(seq, items_max)`` returns.
 
-    Where that is nothing, or is lost, damaged or collected meanwhile, nothing is compared.
+    Items that ``read`` does not return, or that are lost, damaged or collected, are not compared.
 
     Raises:
         SequenceConflictError: they differ.
@@ -44,7 +44,7 @@ def check_same(stream: str, read: Callable[[int, int], Items | None], given: Ite
 
 
 def _row(batch: pa.RecordBatch, at: int) -> str:
-    """An item as text: what it is, its lifetime, its payload."""
+    """Return an item as text: kind, lifetime, payload."""
     (row,) = batch.slice(at, 1).to_pylist()
     kind, vs, ve = row.pop(KIND), row.pop(VS), row.pop(VE)
     if kind == CTI:

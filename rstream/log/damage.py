@@ -1,8 +1,8 @@
-"""Checks whether a stream is complete and intact on its store, and lists the items lost if not.
+"""Checks whether a stream is complete and intact on its store, and lists its lost items.
 
-A stream is intact if its segments leave no hole from the low-water mark to its end and each agrees
-with its footer. Where that costs no network, the bytes of each are compared with their checksum,
-too; on request its items with their digest. A damaged segment that others cover is no loss.
+A stream is intact if its segments have no hole from the low-water mark to its end, and each matches
+its footer. On a local store, the bytes of each are also compared with their checksum. On request,
+the items are compared with their digests. A damaged segment that others cover is no loss.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from rstream.store.protocol import BlobStore
 
-#: Segments that are looked at at a time.
+#: Number of segments that are checked concurrently.
 CHECKERS_MAX = 4
 MISSING = "it is not there"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """The items from ``seqs.lo`` on are lost, because of this file."""
+    """A loss: the items from ``seqs.lo`` on, because of this file."""
 
     seqs: SeqRange
     path: str
@@ -45,11 +45,11 @@ class Damage:
 def find_damage(
     store: BlobStore, stream: str, end: int | None, *, contents: bool, set_aside: bool = False
 ) -> list[Damage]:
-    """What is lost of a durable stream, in order.
+    """Return the losses of a durable stream, in order.
 
-    ``end``: where it ends (None: where its last segment does). ``contents``: compare digests,
-    too. ``set_aside``: damaged segments are taken out of the stream, and the seal with
-    them, so that who writes it goes on where they were.
+    ``end``: expected end (None: end of the last segment). ``contents``: also compare digests.
+    ``set_aside``: rename damaged segments and delete the seal, so that a writer of the stream
+    writes their items again.
     """
     log = DurableLog(store, stream)
     there = log.segments()
@@ -68,7 +68,7 @@ def find_damage(
 
 
 def first_hole(store: BlobStore, stream: str, end: int) -> Damage | None:
-    """The first items below ``end`` that no segment has, by the names alone."""
+    """Return the first range below ``end`` that no segment covers, by file names only."""
     log = DurableLog(store, stream)
     whole = SegmentIndex(log.segments())
     for hole in _holes(whole, log.mark, end):
@@ -77,7 +77,7 @@ def first_hole(store: BlobStore, stream: str, end: int) -> Damage | None:
 
 
 def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:
-    """Take the segment that holds ``seq`` out of the stream if it is damaged."""
+    """Rename the segment that contains ``seq`` if damaged, which removes it from the stream."""
     log = DurableLog(store, stream)
     seqs = log.lookup(seq)
     if seqs is not None and why_broken(log, seqs, contents=True):
@@ -85,7 +85,7 @@ def set_aside_damaged(store: BlobStore, stream: str, seq: int) -> None:
 
 
 def why_broken(log: DurableLog, seqs: SeqRange, *, contents: bool) -> str:
-    """What is wrong with a segment; empty if nothing is. A bad read is not taken for a bad file."""
+    """Return why a segment is damaged; "" if it is not. A failed read is retried before."""
     reason = ""
     near = is_near(log.store)
     first_look = log.open_whole if contents and not near else partial(log.open, checked=near)
@@ -123,7 +123,7 @@ def _sealed(store: BlobStore) -> list[SeqRange]:
 def _damage_at(
     store: BlobStore, hole: SeqRange, broken: dict[SeqRange, str], named: list[SeqRange]
 ) -> Damage:
-    """A hole and its file: a damaged one, one that is gone, or the one that would fill it."""
+    """Return a hole with its file: damaged, deleted, or the one that is missing."""
     for seqs, reason in broken.items():
         if seqs.lo < hole.hi and hole.lo < seqs.hi:
             return Damage(hole, place_of(store, segment_name(seqs)), reason)

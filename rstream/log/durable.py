@@ -1,12 +1,12 @@
-"""The durable part of one stream: its folder of segments and its persisted low-water mark.
+"""The durable part of one stream: a folder of segments and a persisted low-water mark.
 
 The low-water mark is written to ``_low_water_mark`` before the first segment below it is deleted.
-So neither a crash in between nor a segment that a slow replica wrote again looks like a hole. A
-complete stream has a seal, which names its segments; readers ignore all others.
+So a crash in between is not taken for a hole, nor is a segment that a slow replica writes again. A
+complete stream has a seal, which lists its segments; readers ignore all other segments.
 
-Invariants: (1) the index holds only segments that exist or existed; if opening a segment shows that
-it vanished, the folder is listed again; (2) an intact segment is never overwritten. The writer of
-the stream renames a damaged segment, which frees its name; its items then count as lost.
+Invariants: (1) the index contains only segments that exist or existed; if a segment turns out to be
+deleted, the folder is listed again; (2) an intact segment is never overwritten. The writer of the
+stream renames a damaged segment, which frees its name; its items then count as lost.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _Seen = TypeVar("_Seen")
-#: Segments that a reader finds deleted, one after the other, before it takes an item for lost.
+#: Deleted segments that a reader finds in a row before it reports an item as lost.
 LOOKS_MAX = 8
-#: Around the name of a damaged segment: readers that skip ``_*`` or take ``*.parquet`` ignore it.
+#: Prefix and suffix of a damaged segment's name, which readers of ``*.parquet`` do not match.
 DAMAGED, ASIDE = "_damaged-", ".aside"
 
 
@@ -53,24 +53,24 @@ class DurableLog:
         schema: pa.Schema | None = None,
         form: TableForm | None = None,
     ) -> None:
-        """``schema``: that of the items as files have it; None: that of what is written.
+        """``schema``: item schema of the files; None: that of the written items.
 
-        ``form``: what is written are clean tables.
+        ``form``: layout of the files as tables for users.
         """
         self.store = store
-        #: What is collected leaves its digest (:mod:`rstream.log.retention`).
+        #: Whether collected items leave their digest (:mod:`rstream.log.retention`).
         self.keeps_digest = False
         self._encoder = SegmentEncoder(stream, schema, form)
         self.stream = stream
         self._lock = threading.Lock()
-        #: Held during a listing, so that the index does not change meanwhile.
+        #: Held during a listing, so that the index does not change in between.
         self._listing_lock = threading.Lock()
         self._collect_lock = threading.Lock()
         self._index = SegmentIndex()
         self._mark = 0
-        #: Where the stream begins, and the digest of all that was collected of it.
+        #: First seq of the stream, and the digest of all items collected before it.
         self.beginning = marks.FROM_THE_START
-        #: Segments below the persisted mark: a crash came before their deletion.
+        #: Segments below the persisted mark, which a crash kept from being deleted.
         self._leftovers: list[SeqRange] = []
         self.refresh()
 
@@ -91,7 +91,7 @@ class DurableLog:
         return None if first is None else max(first, self._mark)
 
     def refresh(self) -> None:
-        """Read the listing again."""
+        """List the folder again."""
         with self._listing_lock:
             names = self.store.list()
             has_mark, noted = marks.MARK_NAME in names, marks.beginnings(names)
@@ -109,12 +109,12 @@ class DurableLog:
                 self._leftovers = [s for s in ranges if s.hi <= mark]
 
     def segments(self) -> list[SeqRange]:
-        """Those that are known, sorted."""
+        """The known segments, sorted."""
         with self._lock:
             return self._index.segments()
 
     def layout(self) -> tuple[list[SeqRange], list[SeqRange]]:
-        """The segments that reach further than any before them, and those that one of these has."""
+        """Return the segments that reach beyond all before them, and the covered others."""
         with self._lock:
             return self._index.chain(), self._index.covered()
 
@@ -123,26 +123,26 @@ class DurableLog:
         return self.store.size(segment_name(seqs))
 
     def lookup(self, seq: int) -> SeqRange | None:
-        """The segment that holds ``seq``."""
+        """Return the segment that contains ``seq``."""
         with self._lock:
             return self._index.lookup(seq)
 
     def contiguous_end(self, seq: int) -> int:
-        """The end of what is durable without a hole from ``seq`` on."""
+        """Return the end of the durable items that follow ``seq`` without a hole."""
         with self._lock:
             return self._index.contiguous_end(seq)
 
     def end(self) -> int:
-        """The end of the contiguous durable part."""
+        """The end of the durable items without a hole."""
         with self._lock:
             first = self._index.first_seq
             return self._index.contiguous_end(max(self._mark, first or 0))
 
     def resume_at(self, start_seq: int | None, *, is_volatile: bool) -> tuple[int, int]:
-        """The low-water mark, and the next seq to write, of a writer that goes on at ``start_seq``.
+        """Return low-water mark and next seq of a writer that continues at ``start_seq``.
 
         Raises:
-            SequenceGapError: it would leave a gap after what is durable; a volatile stream may.
+            SequenceGapError: not volatile, and ``start_seq`` is past the durable end.
         """
         if is_volatile:
             end = self.end() if start_seq is None else self.contiguous_end(start_seq)
@@ -155,12 +155,12 @@ class DurableLog:
         return first, end
 
     def holes(self) -> list[SeqRange]:
-        """Ranges that no segment has, between the lowest and the highest seq."""
+        """Return the ranges between the lowest and the highest seq that no segment covers."""
         with self._lock:
             return self._index.holes()
 
     def write(self, items: Items | Cut) -> None:
-        """Make a segment of ``items``; what is there under its name already stays."""
+        """Write ``items`` as a segment; an intact segment of the same name is kept."""
         cut = items if isinstance(items, Cut) else Cut.of([items])
         seqs = SeqRange(cut.first_seq, cut.next_seq)
         name = segment_name(seqs)
@@ -175,7 +175,7 @@ class DurableLog:
             self._index.add(seqs)
 
     def _has_complete(self, seqs: SeqRange) -> bool:
-        """Whether there is such a segment, not half of one (where puts are not atomic)."""
+        """Whether this segment exists and is complete; a put that is not atomic may leave half."""
         if not self.store.exists(segment_name(seqs)):
             return False
         try:
@@ -185,20 +185,20 @@ class DurableLog:
         return True
 
     def set_aside(self, seqs: SeqRange) -> None:
-        """Take a damaged segment out of the stream; what is left of it lies beside."""
+        """Rename a damaged segment, which removes it from the stream but keeps the file."""
         name = segment_name(seqs)
         with contextlib.suppress(FileNotFoundError):
             self.store.put(f"{DAMAGED}{name}{ASIDE}", self.store.get(name))
         self._delete(seqs)
 
     def _set_aside_torn(self) -> None:
-        """Set aside what a crash has left half written at the end."""
+        """Rename a segment at the end that a crash has left incomplete."""
         while (seqs := self._last()) is not None and not self._has_complete(seqs):
             if not self._is_gone(seqs):
                 self.set_aside(seqs)
 
     def _is_gone(self, seqs: SeqRange) -> bool:
-        """Whether another writer has collected a segment since it was listed; lists again if so."""
+        """Whether another writer has collected a segment since the listing; then list again."""
         if self.store.exists(segment_name(seqs)):
             return False
         self.refresh()
@@ -208,9 +208,9 @@ class DurableLog:
         return max(self.segments(), default=None)
 
     def _remove_torn(self, seqs: SeqRange) -> None:
-        """After a put that failed: where puts are not atomic, half a segment may be there.
+        """Delete an incomplete segment after a put that failed and was not atomic.
 
-        A whole one stays: another writer of the stream has put it, and counts on it.
+        A complete one is kept: another writer of the stream has written it and relies on it.
         """
         with contextlib.suppress(StoreError, FileNotFoundError):
             try:
@@ -227,16 +227,16 @@ class DurableLog:
             return bool(self._leftovers or self._index.wholly_below(mark))
 
     def boundary(self, mark: int) -> int:
-        """The end of what goes if ``mark`` is collected and the newest segment stays."""
+        """Return up to where ``collect(mark)`` would delete if the newest segment is kept."""
         with self._lock:
             chain = self._index.chain()
             below = min(mark, chain[-1].lo) if chain else 0
             return max((s.hi for s in self._index.wholly_below(below)), default=self._mark)
 
     def collect(self, mark: int, *, is_final: bool = True) -> int:
-        """Delete segments wholly below ``mark``; returns how many.
+        """Delete segments that are completely below ``mark``; return their number.
 
-        ``is_final`` False: another writer may go on further back, so the mark is not persisted.
+        ``is_final`` False: do not persist the mark, because another writer may continue before it.
 
         Raises:
             StoreError: a deletion failed; the rest is deleted by the next call.
@@ -260,9 +260,9 @@ class DurableLog:
             return len(left) + len(doomed)
 
     def delete_covered(self, segments: Sequence[SeqRange]) -> None:
-        """Delete those of these segments of which a longer one, that is whole, holds all.
+        """Delete the given segments that are completely covered by a longer, intact segment.
 
-        None if somebody has begun to seal the stream: whoever does, lists the segments after that.
+        Deletes none once sealing has started, because sealing lists the segments after that.
         """
         with self._lock:
             covers = {seqs: self._index.cover_of(seqs) for seqs in segments}
@@ -281,12 +281,12 @@ class DurableLog:
             self._index.remove(seqs)
 
     def finish_collecting(self, background: Background) -> None:
-        """Delete what a crash has left below the mark."""
+        """Delete segments below the mark that a crash has left."""
         if self._leftovers:
             background.submit(lambda: self.collect(self._mark))
 
     def check(self) -> None:
-        """Assert the invariants."""
+        """Assert the invariants; for tests."""
         with self._lock:
             self._index.check()
             assert self._mark >= 0, self._mark
@@ -303,17 +303,17 @@ class DurableLog:
             return self.open_whole(seqs, columns)
 
     def open_whole(self, seqs: SeqRange, columns: Sequence[str] | None = None) -> SegmentFile:
-        """The same of a fresh copy in memory, checked: tells a bad read from a bad file."""
+        """Open a fresh copy in memory, verified: tests whether a read failed or a file is bad."""
         name, place = segment_name(seqs), place_of(self.store, segment_name(seqs))
         data = pa.BufferReader(self.store.get(name))
         return SegmentFile(data, place, seqs, columns=columns, checked=True)
 
     def read_schema(self) -> pa.Schema | None:
-        """The item schema of the last segment; None: none is there. Raises CorruptSegmentError."""
+        """Return the last segment's item schema; None: no segment. Raises CorruptSegmentError."""
         return self._of_last(lambda file: file.schema)
 
     def read_form(self) -> TableForm | None:
-        """The table form of the last segment; None: a row for every item, or no segment."""
+        """Return the last segment's table form; None: one row per item, or no segment."""
         return self._of_last(lambda file: file.form)
 
     def _of_last(self, look: Callable[[SegmentFile], _Seen]) -> _Seen | None:
@@ -324,14 +324,14 @@ class DurableLog:
             try:
                 with contextlib.closing(self.open(segments[-1])) as file:
                     return look(file)
-            except FileNotFoundError:  # another writer of the stream has collected it
+            except FileNotFoundError:  # another writer of the stream has collected the segment
                 self.refresh()
         raise StoreError(self.uri, "it lists segments that are not there")
 
     def check_schema(self, schema: pa.Schema, *, set_aside_torn: bool = False) -> None:
-        """Refuse items with columns that ``schema`` lacks, or a damaged last segment.
+        """Raise for items with columns that ``schema`` lacks, or a damaged last segment.
 
-        ``set_aside_torn``: set it aside; its items must be written again.
+        ``set_aside_torn``: rename a damaged last segment; its items must be written again.
         """
         if set_aside_torn:
             self._set_aside_torn()
@@ -340,7 +340,7 @@ class DurableLog:
 
 
 class SegmentCursor:
-    """Reads the durable part forward, one row group at a time. Owned by one reader."""
+    """Reads the durable items forward, one row group at a time. Owned by one reader."""
 
     def __init__(
         self, log: DurableLog, *, columns: Sequence[str] | None = None, verify: bool = True
@@ -352,7 +352,7 @@ class SegmentCursor:
         self._rest: Items | None = None
 
     def read(self, seq: int, items_max: int) -> Items | None:
-        """Items from ``seq`` on, at most ``items_max``; None if no segment has ``seq``."""
+        """Return at most ``items_max`` items from ``seq`` on; None if no segment contains it."""
         rest = self._rest
         if rest is None or not rest.first_seq <= seq < rest.next_seq:
             rest = self._load(seq)
@@ -365,14 +365,14 @@ class SegmentCursor:
         return taken
 
     def close(self) -> None:
-        """Release the open file."""
+        """Close the open file."""
         self._rest = None
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _load(self, seq: int) -> Items | None:
-        """The row group from ``seq`` on; the listing is read again if its segment is not there."""
+        """Return the row group from ``seq`` on; list again if its segment was deleted."""
         for attempt in range(LOOKS_MAX):
             if attempt:
                 self.close()
@@ -394,7 +394,7 @@ class SegmentCursor:
     def _read_group(self, file: SegmentFile, seq: int) -> Items:
         try:
             return file.read_group(seq, verify=self._verify)
-        except CorruptSegmentError:  # or a read that went wrong: look at a fresh copy
+        except CorruptSegmentError:  # or the read failed: check a fresh copy
             self.close()
             self._file = self._log.open_whole(file.info.seqs, self._columns)
             return self._file.read_group(seq, verify=self._verify)

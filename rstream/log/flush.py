@@ -1,14 +1,14 @@
-"""Flushing: moves cuts of a stream's tail into segments, off the critical path.
+"""Flushing: writes cuts of a stream's tail as segments, in the background.
 
-:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it. How long a
-cut waits is ``StreamLimits.flush_interval_ms``; the timer is in :mod:`rstream.log.stream`.
+:class:`FlushPolicy` decides when to flush and how much (pure); :class:`Flusher` does it. A cut
+waits at most ``StreamLimits.flush_interval_ms``; the timer is in :mod:`rstream.log.stream`.
 
 A stream has at most one cut in flight, so segments appear in order and a crash leaves no hole.
-After each segment the flusher goes to the end of the background's queue, so many streams share its
-threads fairly.
+After each segment the flusher moves to the end of the background's queue, so that many streams
+share its threads fairly.
 
-Invariants: (1) ``_is_running`` iff a task is queued or runs; (2) only the answer "nothing to flush"
-clears it, under the stream's lock, so no kick is lost.
+Invariants: (1) ``_is_running`` iff a task is queued or running; (2) it is cleared only under the
+stream's lock, when there is nothing to flush, so no kick is lost.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 
 class FlushPolicy:
-    """When to cut a segment, and where. Guarded by the stream's lock.
+    """Decides when to cut a segment, and where. Guarded by the stream's lock.
 
-    An async stream cuts when it has enough unflushed, or was asked to (by its timer, by ``flush``,
-    by a full tail). A volatile one only when asked to, or to spill: once its tail has stayed full
-    for ``spill_after_s`` with nothing consumed it spills whenever it is full, until something is
-    consumed. That is how a MERGE that waits elsewhere cannot block its writer for ever.
+    An async stream cuts when enough is unflushed, or on request (by its timer, by ``flush``, by a
+    full tail). A volatile stream cuts only on request, or to spill. It spills when its tail has
+    been full for ``spill_after_s`` while nothing was consumed, and then whenever the tail is full,
+    until something is consumed. So a MERGE that waits for another channel cannot block the writer
+    forever.
     """
 
     def __init__(self, limits: StreamLimits, *, is_volatile: bool) -> None:
@@ -43,30 +44,30 @@ class FlushPolicy:
         self._full_since_s: float | None = None
 
     def request(self, seq: int) -> None:
-        """Have everything below ``seq`` flushed."""
+        """Request that everything below ``seq`` is flushed."""
         self._requested_seq = max(self._requested_seq, seq)
 
     def note_full(self, now_s: float) -> bool:
-        """The tail is full; whether this is news."""
+        """Record that the tail is full; return whether it was not full before."""
         if self._full_since_s is not None:
             return False
         self._full_since_s = now_s
         return True
 
     def note_progress(self) -> None:
-        """Something was consumed."""
+        """Record that a reader has consumed items."""
         self._full_since_s = None
         self._is_spilling = False
 
     def spill_if_stuck(self, now_s: float) -> bool:
-        """The tail is full: whether it is to spill, because it has been full for too long."""
+        """Return whether to spill: the tail has been full for too long."""
         since_s = self._full_since_s
         if since_s is not None and now_s - since_s >= self._limits.spill_after_s:
             self._is_spilling = True
         return self._is_spilling
 
     def is_due(self, tail: VolatileTail) -> bool:
-        """Whether there is something to cut now."""
+        """Whether a cut is due now."""
         limits = self._limits
         if self._requested_seq > tail.flushing_seq:
             return True
@@ -78,7 +79,7 @@ class FlushPolicy:
         )
 
     def take(self, tail: VolatileTail) -> Cut | None:
-        """The next cut, None if there is nothing to do."""
+        """Return the next cut, None if none is due."""
         if not self.is_due(tail):
             return None
         limits = self._limits
@@ -90,13 +91,13 @@ class FlushPolicy:
 
 
 class Flusher:
-    """Runs ``take -> write -> done`` while ``take`` gives something.
+    """Repeats ``take -> write -> done`` until ``take`` returns None.
 
     Args:
         lock: the stream's lock; held while ``take`` is called.
-        take: the next cut, or None.
+        take: returns the next cut, or None.
         write: makes the cut durable; called without the lock.
-        done: told the cut and what went wrong, or None; called without the lock.
+        done: called with the cut and its error or None, without the lock.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Flusher:
         return self._is_running
 
     def kick(self) -> None:
-        """Look whether there is something to flush, soon."""
+        """Check soon whether a cut is due."""
         with self._lock:
             if self._is_running:
                 return
@@ -137,7 +138,7 @@ class Flusher:
             self._write(cut)
         except StreamEngineError as failure:
             error = failure
-        except Exception as failure:  # never lost: it is raised by the next write or flush
+        except Exception as failure:  # the next write or flush raises it
             error = StoreError(f"[{cut.first_seq}, {cut.next_seq})", repr(failure))
         self._done(cut, error)
         self._background.submit(self._run)

@@ -1,4 +1,4 @@
-"""The callbacks that a stream calls when it has changed."""
+"""The callbacks of a stream, which it calls after each change."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 class Listeners:
     """Listeners of one stream; any thread may add, remove and call them.
 
-    A call reaches the listeners that were there when it began, the newest first: readers that are
-    sent to at once come before the host, which wakes for all others.
+    A call reaches the listeners present when it began, the newest first. So network readers, which
+    send at once, are called before the host, which wakes all other readers.
     """
 
     def __init__(self, first: Listener | None) -> None:
         self._lock = threading.Lock()
-        #: Never changed, only replaced, so that a call needs no lock.
+        #: Immutable: replaced as a whole, so that a call needs no lock.
         self._newest_first: tuple[Listener, ...] = () if first is None else (first,)
 
     def __len__(self) -> int:
         return len(self._newest_first)
 
     def add(self, listener: Listener) -> None:
-        """Call ``listener`` from now on, in the thread that changes the stream. It never raises."""
+        """Call ``listener`` after each change, in the thread that makes it. It must not raise."""
         with self._lock:
             self._newest_first = (listener, *self._without(listener))
 
     def remove(self, listener: Listener) -> None:
-        """Call it no longer, but for a call that has begun; nothing happens if it is not there."""
+        """Remove ``listener``, if present; a running call may still reach it."""
         with self._lock:
             self._newest_first = self._without(listener)
 
     def call(self) -> None:
-        """Tell all of them that the stream has changed."""
+        """Call all listeners, because the stream has changed."""
         for listener in self._newest_first:
             listener()
 

@@ -1,12 +1,12 @@
-"""The end of a stream: rewrites overlapping segments and seals the list of segments.
+"""Completes a stream: rewrites overlapping segments and seals the list of segments.
 
-Writers that do not know of each other (an instance that lived on for a moment after it was
-replaced) may cut segments at different places. Readers of this project tolerate that, but a plain
+Writers that do not know of each other may cut segments at different seqs, such as an instance that
+ran on for a moment after it was replaced. Readers of this project tolerate overlap, but a plain
 Parquet reader of the folder would see items twice. The new segment exists before the old ones are
-deleted, so a crash in between leaves overlap, never a hole. A writer that counted as dead may still
-wake up and flush. Therefore :func:`seal` names the segments of a complete stream, and readers of
-the folder ignore all others from then on. Before it lists them it says that it seals, and from
-then on no writer deletes what it has merged (:mod:`rstream.log.compaction`).
+deleted, so a crash in between leaves overlap, never a hole. A writer that was taken for dead may
+still flush. Therefore :func:`seal` lists the segments of a complete stream, and readers of the
+folder ignore all others. Before :func:`seal` lists them, it records that it has started; after that
+no writer deletes segments that it has merged (:mod:`rstream.log.compaction`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 
 def remove_overlap(uri_or_store: str | BlobStore) -> int:
-    """Make the segments of a folder disjoint; gives how many files were deleted.
+    """Make the segments of a folder disjoint; return the number of deleted files.
 
-    Only while nobody writes to the stream. One listing where there is nothing to do.
+    No process may write to the stream meanwhile. Without overlap it takes one listing.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     return _disjoint(store)[1]
 
 
 def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
-    """Say that the stream is complete; gives the names of its segments, in order.
+    """Record that the stream is complete; return the names of its segments, in order.
 
-    What was collected is not named, be it there again (after a power loss) or still. Done again, it
-    keeps to what was said first, if that can be read.
+    Collected segments are not included, even if a power failure has restored them. If the stream
+    is sealed already and the seal is readable, the seal does not change.
 
     Raises:
         SequenceLostError: there is a hole between its segments, or before the first.
@@ -65,9 +65,9 @@ def seal(uri_or_store: str | BlobStore) -> tuple[str, ...]:
 
 
 def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
-    """Which segments stay, of those that are there now, in order; and how many were deleted.
+    """Make the segments disjoint; return the remaining ones in order, and how many were deleted.
 
-    What a writer that is not gone adds meanwhile is neither looked at nor named.
+    Segments that a live writer adds meanwhile are neither checked nor included.
     """
     names = [parse_segment_name(name) for name in store.list()]
     deleted = 0
@@ -90,12 +90,12 @@ def _disjoint(store: BlobStore) -> tuple[list[SeqRange], int]:
 
 
 def _by_start(segments: Iterable[SeqRange]) -> list[SeqRange]:
-    """By first seq, of several the longest first."""
+    """Sort by first seq; with equal first seqs the longest is first."""
     return sorted(segments, key=lambda seqs: (seqs.lo, -seqs.hi))
 
 
 def _copy(store: BlobStore, seqs: SeqRange) -> None:
-    """Write the items of ``seqs`` as a segment of their own."""
+    """Write the items of ``seqs`` as a separate segment."""
     found = DurableLog(store, store.uri)
     log = DurableLog(store, store.uri, form=found.read_form())
     cursor = SegmentCursor(log)

@@ -1,9 +1,8 @@
-"""The digest of a stream's durable beginning, mostly from the footers of its segments.
+"""The digest of a stream's durable prefix, mostly computed from the footers of its segments.
 
 Invariants: (1) the digest is that of the items ``[0, seq)``, as a reader would read them; (2) items
-are read only of the row groups that do not lie in it as a whole; (3) what was counted once is not
-looked at again. What was collected of an
-output has left its digest (:mod:`rstream.log.retention`).
+are read only from row groups that are partly in the prefix; (3) counted segments are not read
+again. Retention keeps the digest of the items it deletes (:mod:`rstream.log.retention`).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PrefixDigest:
-    """A prefix that grows: ``digest`` is that of the items below ``seq``."""
+    """A growing prefix: ``digest`` is that of the items below ``seq``."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -29,10 +28,10 @@ class PrefixDigest:
         self.digest = StreamDigest()
 
     def reach(self, until: int) -> bool:
-        """Grow to ``until``, or as far as the stream is durable; whether it got there.
+        """Extend to ``until`` or the durable end; return whether ``until`` was reached.
 
-        A shorter prefix than the one that was reached begins anew. It is at least what was
-        collected, which may be more than ``until``.
+        A shorter prefix is computed from the start again. The prefix contains at least the
+        collected items, even if these reach beyond ``until``.
         """
         if self.seq == until:
             return True
@@ -45,7 +44,7 @@ class PrefixDigest:
         while self.seq < until and (segment := self._log.lookup(self.seq)) is not None:
             try:
                 self._take(segment, until)
-            except FileNotFoundError:  # compacted since it was listed
+            except FileNotFoundError:  # compacted since the listing
                 self._log.refresh()
                 self._pass_over()
                 if self._log.lookup(self.seq) == segment:
@@ -53,7 +52,7 @@ class PrefixDigest:
         return self.seq == until
 
     def _pass_over(self) -> None:
-        """Begin behind what was collected, with its digest."""
+        """Start after the collected items, with their digest."""
         assert self._log is not None
         seq, digest = self._log.beginning
         if seq > self.seq:

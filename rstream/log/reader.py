@@ -1,10 +1,10 @@
-"""Readers: contiguous cursors over a stream from a registered sequence number.
+"""Readers: contiguous cursors over a stream from a given sequence number.
 
-:class:`LocalReader` lives in the writer's process: it reads the tail by reference and older items
-from Parquet. :class:`SegmentReader` reads the folder of a stream that another process writes.
+:class:`LocalReader` is for the writer's process: it reads the tail in memory by reference and older
+items from Parquet. :class:`SegmentReader` reads the folder of a stream that another process writes.
 
-Invariants: (1) a reader returns contiguous items from its registered seq on, across the seam of
-memory and Parquet, without gap or repeat; (2) a reader holds at most one row group.
+Invariants: (1) a reader returns contiguous items from its first seq on, without gap or repeat,
+also where it moves between memory and Parquet; (2) a reader buffers at most one row group.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ REFRESH_INTERVAL_S = 0.1
 
 
 class StreamReader(Protocol):
-    """A cursor that only moves forward. To rewind, register again."""
+    """A cursor that only moves forward. To rewind, open another one."""
 
     @property
     def next_seq(self) -> int:
         """The seq of the next item to be returned."""
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """The next items, at least one and at most ``max_items``; None if none is ready now."""
+        """Return the next items, from 1 to ``max_items``; None if none is ready now."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until ``read_next`` has something, at most ``timeout_s``; whether it has."""
+        """Wait at most ``timeout_s`` until an item is ready; return whether one is."""
 
     def close(self) -> None:
         """Release what the reader holds."""
 
 
 class TailedStream(Protocol):
-    """The stream, as its readers in the same process see it."""
+    """The interface of a stream for readers in the same process."""
 
     @property
     def stream_id(self) -> str: ...
@@ -63,17 +63,17 @@ class TailedStream(Protocol):
 
     @property
     def first_seq(self) -> int:
-        """The low-water mark: the first item that is not discarded."""
+        """The low-water mark: the first item that was not collected."""
 
     def read_tail(self, seq: int, max_items: int) -> tuple[bool, Items | None]:
-        """Whether ``seq`` is in memory or not written yet, and items from there on."""
+        """Return whether ``seq`` is in memory or not written yet, and the items from it on."""
 
     def wait_for(self, seq: int, timeout_s: float) -> bool:
-        """Wait until there is an item ``seq``; whether there is."""
+        """Wait until item ``seq`` is written; return whether it is."""
 
 
 class LocalReader:
-    """A reader in the process of the writer."""
+    """A reader in the writer's process."""
 
     def __init__(self, stream: TailedStream, seq: int, log: DurableLog) -> None:
         self._stream = stream
@@ -120,7 +120,7 @@ class LocalReader:
 
 
 class SegmentReader:
-    """A reader of a stream's folder, also while another process lets it grow."""
+    """A reader of a stream's folder, which another process may extend meanwhile."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class SegmentReader:
 
     @property
     def durable_seq(self) -> int:
-        """The end of what is durable, when the listing was last read."""
+        """The end of the durable items at the last listing."""
         return self._log.contiguous_end(self._seq)
 
     def read_schema(self) -> pa.Schema | None:
@@ -150,11 +150,11 @@ class SegmentReader:
         return self._log.read_schema()
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """See :class:`StreamReader`; reads the listing again when it comes to the end.
+        """See :class:`StreamReader`; lists the folder again at the end of the known segments.
 
         Raises:
             SequenceDiscardedError: the next item was garbage collected.
-            SequenceLostError: there are later items, but not this one.
+            SequenceLostError: the item is missing, but there are later ones.
         """
         items = self._cursor.read(self._seq, max_items)
         if items is not None:
@@ -188,10 +188,10 @@ def open_reader(
     columns: Sequence[str] | None = None,
     verify: bool | None = None,
 ) -> SegmentReader:
-    """A reader of the durable part of a stream that somebody else writes.
+    """Open a reader of the durable part of a stream that another process writes.
 
-    ``from_seq`` None: from the first item that is kept. ``columns``: payload columns to read.
-    ``verify``: check content digests, which needs all columns; None: unless some are selected.
+    ``from_seq`` None: from the first item that was not collected. ``columns``: payload columns to
+    read. ``verify``: check content digests, which needs all columns; None: if all are read.
     """
     store = open_store(uri_or_store) if isinstance(uri_or_store, str) else uri_or_store
     verify = columns is None if verify is None else verify
@@ -199,10 +199,10 @@ def open_reader(
 
 
 def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """The durable events of one stream's folder: ``_vs, _ve, payload`` in sequence order.
+    """Return the durable events of a stream's folder: ``_vs, _ve, payload`` in sequence order.
 
     Raises:
-        StoreError: the folder holds no segment.
+        StoreError: the folder has no segment.
     """
     reader = open_reader(uri_or_store, columns=columns)
     schema = reader.read_schema()

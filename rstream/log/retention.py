@@ -1,8 +1,8 @@
-"""Collects the first items of an output, and keeps the digest of what is gone.
+"""Deletes the oldest items of an output, and keeps their digest.
 
-An output is collected in whole segments, and its newest segment stays. The digest of all that goes
-is noted durably before anything is deleted: a delivery still compares the whole past of the output
-with what it has delivered, and :func:`jobmanager.storage.output_check.verify_output` too.
+Only whole segments of an output are deleted, and its newest one is kept. The digest of all deleted
+items is durable before the first deletion. So a delivery can still compare the whole output with
+the rows it has delivered, and so can :func:`jobmanager.storage.output_check.verify_output`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def mark_below(log: DurableLog, mark: int, durable_seq: int) -> int:
-    """How much of what lies below ``mark`` may go: of an output whole segments."""
+    """Return the seq below which items may be deleted; for an output, the end of a segment."""
     return log.boundary(min(mark, durable_seq)) if log.keeps_digest else mark
 
 
 def collect(log: DurableLog, mark: int, *, is_final: bool = True) -> None:
-    """Delete the segments wholly below ``mark``; see :meth:`DurableLog.collect`.
+    """Delete the segments completely below ``mark``; see :meth:`DurableLog.collect`.
 
     Raises:
-        StoreError, CorruptSegmentError: nothing or not all was deleted; a later call goes on.
+        StoreError, CorruptSegmentError: not everything was deleted; a later call continues.
     """
     if not log.keeps_digest:
         log.collect(mark, is_final=is_final)

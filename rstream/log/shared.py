@@ -1,8 +1,8 @@
-"""Makes a cut durable in a folder with other writers: replicas, or an instance that was replaced.
+"""Makes a cut durable in a folder with other writers: replicas, or a replaced instance.
 
 The first write of a seq wins. Before the writer stores a cut, it lists the folder again. It skips
-the items that others made durable meanwhile; in verify mode it compares them. Two writers may still
-store the same items at the same moment: readers tolerate overlap.
+the items that other writers have made durable; in verify mode it compares them. Two writers may
+still store the same items at the same moment, which readers tolerate as overlap.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class SharedWriter:
-    """Writes cuts of one stream as long as nobody else has."""
+    """Writes cuts of one stream, without the items that other writers have made durable."""
 
     def __init__(self, log: DurableLog, *, verify: bool) -> None:
         self._log = log
         self._verify = verify
-        #: Items that others had made durable.
+        #: Number of items that other writers had made durable.
         self.taken_over = 0
 
     def write(self, cut: Cut) -> None:
         """Make ``cut`` durable.
 
         Raises:
-            SequenceConflictError: (verify mode) what others wrote differs.
+            SequenceConflictError: (verify mode) items of another writer differ.
         """
         self._log.refresh()
         there = min(self._log.contiguous_end(cut.first_seq), cut.next_seq)

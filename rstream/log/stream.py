@@ -1,10 +1,10 @@
-"""RStream: a numbered, replayable log of items; the facade over tail, flusher and segments.
+"""RStream: a numbered, replayable log of items; combines tail, flusher and segments.
 
-Regions: collected | durable (Parquet) | volatile (memory). The first write of a seq wins; a stream
-drops and counts later writes, and compares them in verify mode. A reader gets exactly the items
-that were written at a seq. A gap, a read below the low-water mark and a read past the end are three
-named errors. A full tail blocks the writer and never drops items. ``_write_lock`` serialises
-writers. ``_state`` guards all state; no I/O runs under it. Source: StreamScope NSDI'16.
+Regions: collected | durable (Parquet) | volatile (memory). The first write of a seq wins; later
+writes are counted and dropped, and compared in verify mode. A reader gets exactly the items that
+were written at a seq. A gap, a read below the low-water mark and a read past the end are three
+distinct errors. A full tail blocks the writer and never drops items. ``_write_lock`` serialises
+writers. ``_state`` guards all state and is never held during I/O. Source: StreamScope NSDI'16.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class RStream:
-    """One stream, opened by (one of) its writers. Make it with :meth:`open`."""
+    """One stream, opened by (one of) its writers. Use :meth:`open` to create it."""
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class RStream:
         keeps_digest: bool = False,
         on_change: Callable[[], None] | None = None,
     ) -> RStream:
-        """Open the stream in a folder for writing; what a crash left half written is removed.
+        """Open the stream in a folder for writing; a segment cut off by a crash is removed.
 
-        ``start_seq``: where the writer goes on (None: at the durable end); below the durable end,
-        what it writes is dropped. ``shared``: replicas write it too. ``form``: of clean tables.
+        ``start_seq``: next seq of the writer (None: the durable end); writes below the durable end
+        are dropped. ``shared``: replicas also write it. ``form``: write tables for users.
 
         Raises:
             SequenceGapError: ``start_seq`` is past the durable end and the stream is not volatile.
@@ -131,12 +131,12 @@ class RStream:
 
     @property
     def first_seq(self) -> int:
-        """The low-water mark: nothing below it can be read."""
+        """The low-water mark: items below it cannot be read."""
         return self._first_seq
 
     @property
     def durable_seq(self) -> int:
-        """The end of what survives this process (or, if volatile, is not needed)."""
+        """The end of the items that survive this process (or, if volatile, are not needed)."""
         return self._tail.durable_seq
 
     @property
@@ -153,23 +153,23 @@ class RStream:
         return self._tail.first_seq
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Write at the end."""
+        """Write at the end; return the number of new items."""
         return self.write(self.next_seq, batch)
 
     def write(
         self, seq: int, batch: pa.RecordBatch, *, is_valid: bool = False, digest: bytes = b""
     ) -> int:
-        """Write items from ``seq`` on; returns how many were new.
+        """Write items from ``seq`` on; return how many were new.
 
-        Drops and counts items that are there already. Blocks while the tail is full.
-        ``is_valid=True`` skips the check of the batch. ``digest``, if given, is the batch's.
+        Items that exist already are counted and dropped. Blocks while the tail is full.
+        ``is_valid=True`` skips the check of the batch. ``digest``: that of the batch, if known.
 
         Raises:
             SequenceGapError: ``seq > next_seq``.
-            InvalidBatchError: the batch is not one of this stream's items.
+            InvalidBatchError: the batch does not match this stream's schema.
             BackPressureError: no room within ``limits.write_wait_s``.
-            SequenceConflictError: (verify mode) a dropped item differs from what is there.
-            StoreError: an earlier flush failed (it is tried again), or this sync write did.
+            SequenceConflictError: (verify mode) a dropped item differs from the existing one.
+            StoreError: an earlier flush failed (it is retried), or this sync write did.
         """
         if not is_valid:
             validate_items(self.stream_id, batch, self.schema)
@@ -193,7 +193,7 @@ class RStream:
         return int(batch.num_rows)
 
     def has_room(self) -> bool:
-        """Whether a write would not block now. Full after a failed flush: raises StoreError."""
+        """Whether a write would not block now. Raises StoreError if full after a failed flush."""
         if self._tail.bytes < self.limits.tail_bytes_max:
             return True
         with self._state:
@@ -201,9 +201,9 @@ class RStream:
             return self._relieve()
 
     def register(self, seq: int, *, ahead: bool = False) -> StreamReader:
-        """A reader whose first item is ``seq``.
+        """Open a reader whose first item is ``seq``.
 
-        ``ahead``: it may be past the end; the reader then waits until the stream has come so far.
+        ``ahead``: ``seq`` may be past the end; the reader waits until it is written.
 
         Raises:
             SequenceDiscardedError: ``seq`` is below the low-water mark.
@@ -218,7 +218,7 @@ class RStream:
         return LocalReader(self, seq, self._log)
 
     def garbage_collect(self, seq: int) -> None:
-        """Nobody needs what is below ``seq``: move the mark there, free memory and segments."""
+        """Set the low-water mark to ``seq``, and free memory and segments below it."""
         with self._state:
             mark = mark_below(self._log, min(seq, self._tail.next_seq), self._tail.durable_seq)
             if mark <= self._first_seq:
@@ -241,7 +241,7 @@ class RStream:
         """Make everything written so far durable; returns ``durable_seq``.
 
         Raises:
-            StoreError: it failed, or took longer than ``timeout_s``.
+            StoreError: the flush failed, or took longer than ``timeout_s``.
         """
         target = self._tail.next_seq
         self.request_flush()
@@ -255,17 +255,17 @@ class RStream:
             return self._tail.durable_seq
 
     def request_flush(self) -> None:
-        """Have everything written so far flushed soon; returns at once."""
+        """Flush everything written so far soon; return at once."""
         with self._state:
             self._raise_failure()
             self._policy.request(self._tail.next_seq)
         self._flusher.kick()
 
     def close(self, *, flush: bool = True) -> None:
-        """Write no more. An async stream is flushed first, unless told not to.
+        """Stop writing. ``flush``: flush an async stream first.
 
         Raises:
-            StoreError: that failed; the stream is closed all the same.
+            StoreError: the flush failed; the stream is closed anyway.
         """
         if self._is_closed:
             return
@@ -281,7 +281,7 @@ class RStream:
                 self._background.close()
 
     def read_tail(self, seq: int, items_max: int) -> tuple[bool, Items | None]:
-        """For readers: whether ``seq`` is not below memory, and the items from there."""
+        """For readers: whether ``seq`` is not below memory, and the items from it on."""
         with self._state:
             if seq < self._tail.first_seq:
                 return False, None
@@ -294,7 +294,7 @@ class RStream:
             return self._tail.next_seq > seq
 
     def check(self) -> None:
-        """Assert the invariants."""
+        """Assert the invariants; for tests."""
         self._log.check()
         with self._state:
             self._tail.check()
@@ -320,7 +320,7 @@ class RStream:
                 self._flusher.kick()
 
     def _drop_repeated(self, seq: int, batch: pa.RecordBatch) -> None:
-        """Count items that are there already; in verify mode compare what can still be read."""
+        """Count items that exist already; in verify mode compare those that can be read."""
         self.duplicates += batch.num_rows
         if not self._verify:
             return
@@ -344,11 +344,11 @@ class RStream:
                     waited_s += step_s
 
     def _trim(self) -> None:
-        """Keep of what is durable at most half a tail, for readers, if there are any."""
+        """With readers, keep at most half a tail of durable items in memory; else none."""
         self._tail.drop_until(self.limits.tail_bytes_max // 2 if self._is_read else 0)
 
     def _relieve(self) -> bool:
-        """The tail is full: free what may go, and see to it that more may. Holds ``_state``."""
+        """Free durable items of a full tail, and request a flush. The caller holds ``_state``."""
         self._trim()
         if self._tail.bytes < self.limits.tail_bytes_max:
             return True
@@ -373,7 +373,7 @@ class RStream:
         self._flusher.kick()
 
     def _take(self) -> Cut | None:
-        """The next cut to flush, none once closed. Holds ``_state``."""
+        """Return the next cut to flush; None once closed. The caller holds ``_state``."""
         is_over = self._is_closed or self._failure is not None
         return None if is_over else self._policy.take(self._tail)
 
@@ -381,7 +381,7 @@ class RStream:
         with self._state:
             if error is None:
                 end = max(self._log.contiguous_end(cut.next_seq), self._tail.durable_seq)
-                self._tail.mark_durable(min(end, self._tail.next_seq))  # others may be ahead
+                self._tail.mark_durable(min(end, self._tail.next_seq))  # other writers may be ahead
                 self._tail.drop_below(self._first_seq)
                 self._trim()
             else:

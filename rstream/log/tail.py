@@ -1,9 +1,9 @@
 """The volatile tail: the newest items of a stream, in memory.
 
 Invariants: (1) ``first_seq <= durable_seq <= flushing_seq <= next_seq``; (2) the kept batches are
-contiguous from ``first_seq`` to ``next_seq``; (3) ``bytes`` is the sum over the kept batches.
-Everything below ``durable_seq`` may leave memory: it is in Parquet, or nobody needs it any more.
-Marks only move forward, but a failed flush takes ``flushing_seq`` back to ``durable_seq``.
+contiguous from ``first_seq`` to ``next_seq``; (3) ``bytes`` is the sum over the kept batches. Items
+below ``durable_seq`` may leave memory: they are in Parquet, or no reader needs them any more. Marks
+only move forward, except that a failed flush resets ``flushing_seq`` to ``durable_seq``.
 
 Pure: no I/O, no threads. Source: etcd/raft, ``log_unstable.go``.
 """
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-#: Where ``bytes`` is the size of a tail.
+#: Type alias, because ``bytes`` is a property of the class below.
 _Digest = bytes
-#: What a batch costs beside its buffers.
+#: Memory of a batch beside its buffers.
 BATCH_OVERHEAD_BYTES = 1024
-#: Batches of at least this many rows are handed out by reference, smaller ones are joined.
+#: Batches with at least this many rows are returned by reference, smaller ones are joined.
 JOIN_ROWS_MAX = 1024
 
 
@@ -36,12 +36,12 @@ class Cut:
 
     first_seq: int
     batches: tuple[pa.RecordBatch, ...]
-    #: Of each batch its digest, empty where it is not known.
+    #: Digest of each batch, empty if unknown.
     digests: tuple[bytes, ...]
 
     @classmethod
     def of(cls, parts: Sequence[Items]) -> Cut:
-        """What follows on each other; at least one."""
+        """Make a cut of consecutive parts; at least one."""
         batches = tuple(part.batch for part in parts)
         return cls(parts[0].first_seq, batches, tuple(part.digest for part in parts))
 
@@ -50,11 +50,11 @@ class Cut:
         return self.first_seq + sum(int(batch.num_rows) for batch in self.batches)
 
     def below(self, seq: int) -> Cut:
-        """The part below ``seq``, by reference."""
+        """Return the part below ``seq``, by reference."""
         return self._part(self.first_seq, seq)
 
     def from_seq(self, seq: int) -> Cut:
-        """The part at and after ``seq``, by reference."""
+        """Return the part at and after ``seq``, by reference."""
         return self._part(seq, self.next_seq)
 
     def _part(self, lo: int, hi: int) -> Cut:
@@ -103,11 +103,11 @@ class VolatileTail:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the kept items; a slice counts for its own rows only."""
+        """Bytes of the kept items; a slice counts only its own rows."""
         return self._bytes
 
     def append(self, batch: pa.RecordBatch, digest: _Digest = b"") -> None:
-        """Take a batch at ``next_seq``, by reference, and its digest if it is known."""
+        """Append a batch at ``next_seq``, by reference, with its digest if known."""
         assert batch.num_rows > 0
         nbytes = batch_bytes(batch)
         if self._flushing_seq == self._next_seq:
@@ -120,7 +120,7 @@ class VolatileTail:
         self._next_seq += batch.num_rows
 
     def read(self, seq: int, items_max: int) -> Items | None:
-        """Items from ``seq`` on: at most ``items_max``, at least one; None at the end.
+        """Return 1 to ``items_max`` items from ``seq`` on; None at the end.
 
         A large batch is returned by reference, several small ones are joined.
         """
@@ -142,10 +142,10 @@ class VolatileTail:
         return Items(seq, batch.slice(0, items_max) if rows > items_max else batch)
 
     def cut(self, rows_max: int, bytes_max: int) -> Cut | None:
-        """The next items to flush, from ``flushing_seq`` on, by reference; None if none.
+        """Return the next items to flush, from ``flushing_seq`` on, by reference; None: none.
 
-        Moves ``flushing_seq`` past them. A batch with a digest is left whole if that leaves at
-        least half of what may be cut.
+        Moves ``flushing_seq`` past them. A batch with a digest is not split if the cut is then at
+        least half as large as the limits allow.
         """
         if self._flushing_seq == self._next_seq:
             return None
@@ -176,11 +176,11 @@ class VolatileTail:
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes at and after ``flushing_seq`` (nearly: the parts of a cut batch add up to more)."""
+        """Bytes from ``flushing_seq`` on; approximate, as parts of a batch add up to more."""
         return 0 if self._flushing_seq == self._next_seq else max(self._unflushed_bytes, 0)
 
     def mark_durable(self, seq: int) -> None:
-        """Everything below ``seq`` may leave memory."""
+        """Allow everything below ``seq`` to leave memory."""
         assert self._durable_seq <= seq <= self._next_seq, (self._durable_seq, seq, self._next_seq)
         self._durable_seq = seq
         if seq > self._flushing_seq:
@@ -188,7 +188,7 @@ class VolatileTail:
             self._flushing_seq = seq
 
     def abandon_flush(self) -> None:
-        """A flush failed: what is not durable is to be flushed again."""
+        """Reset ``flushing_seq``: a flush failed, so its items must be flushed again."""
         self._flushing_seq = self._durable_seq
         self._unflushed_bytes = self._bytes_between(self._durable_seq, self._next_seq)
 
@@ -205,7 +205,7 @@ class VolatileTail:
         self._first_seq = max(self._first_seq, seq)
 
     def drop_until(self, bytes_max: int) -> None:
-        """Free the oldest durable batches until at most ``bytes_max`` are kept."""
+        """Free the oldest durable batches until at most ``bytes_max`` bytes are kept."""
         while (
             self._bytes > bytes_max
             and self._head < len(self._items)
@@ -215,7 +215,7 @@ class VolatileTail:
             self._drop_first()
 
     def check(self) -> None:
-        """Assert the invariants."""
+        """Assert the invariants; for tests."""
         assert self._first_seq <= self._durable_seq <= self._flushing_seq <= self._next_seq
         seq = self._first_seq
         for items in self._items[self._head :]:
