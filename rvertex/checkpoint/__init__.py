@@ -1,1 +1,1 @@
-"""Checkpoints and journals: what makes a vertex restorable."""
+"""Checkpoints and journals, from which a vertex is restored."""

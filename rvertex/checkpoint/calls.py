@@ -1,12 +1,12 @@
-"""Calls of functions that wait, in background threads, with time-outs and retries.
+"""Calls asynchronous functions in background threads, with time-outs and retries.
 
-A thread with an event loop decides when each call starts, ends or is made again. Coroutines run in
-that loop; other functions run in worker threads, which are kept, so that clients may hold a
-connection per thread. A call that does not return in time is given up: its thread is replaced.
+A thread with an event loop decides when each call starts, ends or is retried. Coroutines run in
+that loop. Other functions run in a pool of worker threads, so that clients may keep a connection
+per thread. A call that does not return within its time-out is abandoned and its thread replaced.
 
-Invariants: (1) at most ``concurrency`` calls that were not given up are in progress; (2) every
-request is done in the end: each attempt has a time-out, and there are finitely many; (3) the
-function may be called while an earlier call, which was given up, has not returned.
+Invariants: (1) at most ``concurrency`` calls that were not abandoned are in progress; (2) every
+request is done eventually: each attempt has a time-out, and attempts are limited; (3) the function
+may be called while an earlier, abandoned call has not returned.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 #: Pause before the first retry; each further one is twice as long, up to the maximum.
 _PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
-#: Calls that the 99th percentile is taken over.
+#: Number of latest calls from which the 99th percentile is computed.
 _MEASURED = 1000
-#: Worker threads that never returned, in times of ``concurrency``.
+#: Most abandoned worker threads, as a multiple of ``concurrency``.
 _STUCK_MAX = 4
-#: Errors of the code or of its arguments: another attempt would raise them again.
+#: Errors of the code or its arguments: a retry would raise them again.
 _LASTING = (
     ArithmeticError,
     AssertionError,
@@ -56,14 +56,14 @@ _LASTING = (
     TypeError,
     ValueError,
 )
-#: Of HTTP: statuses below 500 that may pass.
+#: HTTP statuses below 500 after which a retry may succeed.
 _PASSING_STATUSES = (408, 421, 425, 429)
-#: Of SQLSTATE: classes of errors that may pass.
+#: Classes of SQLSTATE after which a retry may succeed.
 _PASSING_STATES = ("08", "40", "53", "55", "57", "58")
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether another attempt may succeed: HTTP and SQL statuses decide where there are some."""
+    """Whether a retry may succeed; decided by the HTTP or SQL status, if the error has one."""
     for owner in (getattr(error, "response", None), error):
         for name in ("status_code", "status", "code"):
             status = getattr(owner, name, None)
@@ -76,7 +76,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 class ThreadedCalls:
-    """See :class:`rvertex.user_code.context.Calls`; ends its threads when it is dropped."""
+    """See :class:`rvertex.user_code.context.Calls`; ends its threads when garbage collected."""
 
     def __init__(
         self, code: UserCode, policy: CallPolicy, clock: Clock, wake: Callable[[], None] | None
@@ -108,7 +108,7 @@ class ThreadedCalls:
 
 
 class _Caller:
-    """The loop's side. Methods without an underscore are called from the host's thread."""
+    """The event loop's part. Public methods are called from the host's thread."""
 
     def __init__(
         self, code: UserCode, policy: CallPolicy, clock: Clock, tell: Callable[[], None]
@@ -119,7 +119,7 @@ class _Caller:
         self._is_async = False
         self._workers = _Workers(policy.concurrency)
         self._queue: deque[Request] = deque()
-        #: By number of the call: when it began.
+        #: Start time of each running call, by its number, us.
         self._running: dict[int, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
@@ -133,7 +133,7 @@ class _Caller:
         self._open().call_soon_threadsafe(self._accept, requests)
 
     def check(self) -> None:
-        """Raise what makes all further calls useless."""
+        """Raise the error that makes all further calls fail."""
         if self._broken:
             raise UserResultError(self._code.name, self._broken)
         if self._no_memory is not None:
@@ -196,7 +196,7 @@ class _Caller:
             if inspect.isawaitable(closed):
                 loop.run_until_complete(asyncio.wait_for(_awaited(closed), 1))
         except RAISED:
-            pass  # its answers are there
+            pass  # the loop was stopped; its results are stored
         finally:
             loop.close()
 
@@ -205,7 +205,7 @@ class _Caller:
         self._pump()
 
     def _pump(self) -> None:
-        """Begin as many calls as may be in progress."""
+        """Start as many calls as the policy allows."""
         while self._queue and len(self._running) < self._policy.concurrency:
             size = self._policy.batch or 1
             group = [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
@@ -227,7 +227,7 @@ class _Caller:
         self._tell()
 
     async def _ask(self, group: list[Request]) -> None:
-        """Get the answers of one call; halve a batch that fails permanently."""
+        """Call the function for a batch, with retries; halve a batch that fails permanently."""
         attempt = 0
         while True:  # ends after the last retry
             error = await self._attempt(group)
@@ -253,7 +253,7 @@ class _Caller:
             request.failure, request.is_done = failure, True
 
     async def _attempt(self, group: list[Request]) -> BaseException | None:
-        """Call the function once; return the error, or None if all have answers."""
+        """Call the function once; return the error, or None if all requests have results."""
         given = [request.argument for request in group]
         one = given if self._policy.batch is not None else given[0]
         call = asyncio.ensure_future(self._invoke(one))
@@ -277,7 +277,7 @@ class _Caller:
         return None
 
     async def _invoke(self, given: Any) -> tuple[bool, Any]:
-        """Whether the function returned, and its answer or error."""
+        """Return whether the function returned, and its result or error."""
         target = self._target
         arguments = given if isinstance(given, tuple) else (given,)
         try:
@@ -330,13 +330,13 @@ class _Job:
 
 
 class _Workers:
-    """Threads that are kept, and replaced where one does not come back."""
+    """A thread pool; a thread whose call is abandoned is replaced."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
-        #: All threads; those in a call that was given up; calls that were not.
+        #: Number of all threads; of threads in abandoned calls; of calls not abandoned.
         self._threads = self._stuck = self._open = 0
 
     def run(self, job: _Job) -> None:
@@ -349,7 +349,7 @@ class _Workers:
             threading.Thread(target=self._work, name="call", daemon=True).start()
 
     def give_up(self, job: _Job) -> int:
-        """No longer count a call that is in progress; how many have not returned."""
+        """Abandon a running call; return how many abandoned calls have not returned."""
         with self._lock:
             job.is_given_up = True
             self._open -= 1

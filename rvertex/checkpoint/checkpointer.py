@@ -1,13 +1,13 @@
 """Checkpointer: decides when an instance takes a checkpoint, stores it and announces it.
 
-A checkpoint is due after some time or some bytes of input, whichever comes first, or on request.
-The instances of one vertex have one slot each, and wait as many intervals as there are slots. The
-host's thread takes the snapshot, by reference. The background does the rest, one part a task, so
-that flushes of streams run in between.
+A checkpoint is due after a time or a number of input bytes, whichever comes first, or on request.
+The replicas of one vertex take checkpoints in turn: each has a slot, and waits as many intervals as
+there are slots. The host's thread takes the snapshot, by reference. Background tasks upload it, one
+part per task, so that flushes of streams run in between.
 
-Invariants: (1) at most one checkpoint is under way; (2) a checkpoint is announced only when it is
+Invariants: (1) at most one checkpoint is in progress; (2) a checkpoint is announced only when it is
 stored and the outputs of durable streams are durable up to it; (3) its name is never used again;
-(4) a closed instance begins to store nothing more.
+(4) a closed instance starts no further upload.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ if TYPE_CHECKING:
     from rvertex.state.memory import StateMemory
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
-#: Checkpoints that may fail in a row; the next failure is the instance's.
+#: Number of consecutive failed checkpoints that are retried; the next one fails the instance.
 FAILURES_MAX = 3
 
 
 class AttachedFiles(Protocol):
-    """Files that belong to a vertex's past, and go when the checkpoints before them go."""
+    """Files of a vertex that are deleted together with the checkpoints before which they end."""
 
     def names(self) -> tuple[str, ...]:
-        """Those that nothing at or after the present place needs."""
+        """Return the files that no position from the current one on needs."""
 
     def announced(self, names: tuple[str, ...]) -> None:
-        """A checkpoint that names these was announced."""
+        """Record that a checkpoint with these files was announced."""
 
 
 class AllAttached:
-    """The files of several, as one."""
+    """Combines several :class:`AttachedFiles` into one."""
 
     def __init__(self, *parts: AttachedFiles) -> None:
         self._parts = parts
         self._counts: list[int] = []
 
     def names(self) -> tuple[str, ...]:
-        """See :class:`AttachedFiles`; one checkpoint at a time is under way."""
+        """See :class:`AttachedFiles`; only one checkpoint is in progress at a time."""
         found = [part.names() for part in self._parts]
         self._counts = [len(names) for names in found]
         return tuple(name for names in found for name in names)
@@ -77,23 +77,23 @@ class AllAttached:
 
 
 class CheckpointLimits(Protocol):
-    """What a host's limits say about checkpoints."""
+    """The limits of a host that concern checkpoints."""
 
     @property
     def checkpoint_interval_s(self) -> float | None:
-        """Least time between two checkpoints; None: time alone makes none due."""
+        """Time between two checkpoints; None: no checkpoints by time."""
 
     @property
     def checkpoint_bytes_max(self) -> int | None:
-        """Bytes of input after which one is due; None: input alone makes none due."""
+        """Bytes of input after which a checkpoint is due; None: no checkpoints by input."""
 
     @property
     def checkpoint_inline_bytes_max(self) -> int:
-        """A piece of the state at most this large lies in the manifest."""
+        """State pieces up to this size are stored inside the manifest."""
 
 
 class CheckpointContext(Protocol):
-    """What a checkpointer needs of its host."""
+    """The services of its host that a checkpointer uses."""
 
     store: BlobStore
     background: Background
@@ -107,7 +107,7 @@ class CheckpointContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSlot:
-    """Instance ``number`` of ``count`` that share the work."""
+    """Replica ``number`` of the ``count`` replicas that take checkpoints in turn."""
 
     number: int = 0
     count: int = 1
@@ -124,7 +124,7 @@ class _Pending:
 
 
 class Checkpointer:
-    """Takes a snapshot when one is due, follows its upload, announces it when it is usable."""
+    """Takes a snapshot when one is due, uploads it, and announces the checkpoint."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Checkpointer:
         positions: tuple[int, ...],
         attached_files: AttachedFiles | None = None,
     ) -> None:
-        """``positions``: what is consumed now; ``loaded``: the checkpoint it started from."""
+        """``positions``: those consumed now; ``loaded``: the checkpoint it started from."""
         self._spec, self._epoch, self._env = spec, epoch, env
         self._get_snapshot, self._is_durable = get_snapshot, is_durable
         self._folder = f"checkpoints/{spec.id}"
@@ -149,7 +149,7 @@ class Checkpointer:
             self._writer.adopt(loaded)
         self._attached_files = attached_files
         self._slots = slot.count
-        #: How many intervals must pass before the next one.
+        #: Number of intervals until the next checkpoint.
         self._wait = slot.number + 1
         self._taken_s = env.clock.monotonic_s()
         self._input_bytes = 0
@@ -159,18 +159,18 @@ class Checkpointer:
         self._pending: _Pending | None = None
 
     def request(self) -> None:
-        """Take one as soon as the one under way, if any, has ended."""
+        """Take a checkpoint as soon as none is in progress."""
         self._is_asked = True
 
     def note_input(self, nbytes: int) -> None:
-        """The vertex was given so much more input."""
+        """Count bytes of input of the vertex."""
         self._input_bytes += nbytes
 
     def poll(self, positions: tuple[int, ...]) -> None:
-        """Start a checkpoint if one is due, or bring the pending one to its end.
+        """Start a checkpoint if one is due, or complete the pending one.
 
         Raises:
-            OperatingError: the store failed again and again.
+            OperatingError: the store failed more than FAILURES_MAX times in a row.
         """
         if self._pending is not None:
             self._complete(self._pending)
@@ -178,7 +178,7 @@ class Checkpointer:
             self._start()
 
     def close(self) -> None:
-        """Store nothing more."""
+        """Start no further upload."""
         self._is_closed = True
 
     def _is_due(self) -> bool:
@@ -201,7 +201,7 @@ class Checkpointer:
         self._is_asked = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
-        """Take the steps in the background, each as a task of its own."""
+        """Run the steps in the background, each as a separate task."""
         done: Future[WrittenCheckpoint] = Future()
 
         def step() -> None:
@@ -212,7 +212,7 @@ class Checkpointer:
             except StopIteration as end:
                 self._delete(end.value.obsolete)
                 done.set_result(end.value)
-            except Exception as error:  # the future carries it to the host's thread
+            except Exception as error:  # the future raises it in the host's thread
                 done.set_exception(error)
             else:
                 self._env.background.submit(step)
@@ -237,7 +237,7 @@ class Checkpointer:
             self._announce(pending, pending.written.result())
 
     def _fail(self, pending: _Pending, error: BaseException) -> None:
-        """Try again when the next one is due; the state of the vertex is as good as before."""
+        """Retry when the next checkpoint is due; the state of the vertex is not affected."""
         self._pending = None
         self._is_asked = self._is_asked or pending.is_asked
         self._failures += 1
@@ -268,13 +268,13 @@ class Checkpointer:
 def read_checkpoint(
     store: BlobStore, name: str, spec: VertexSpec, memory: StateMemory = UNLIMITED
 ) -> LoadedCheckpoint:
-    """The checkpoint ``name`` of a vertex, its parts read several at once.
+    """Read the checkpoint ``name`` of a vertex; its parts are read concurrently.
 
-    If they exceed the budget of ``memory``, parts on the disk of the scratch folder are mapped
-    where they are, and others are on scratch.
+    If the parts exceed the budget of ``memory``, parts on the same disk as the scratch folder are
+    memory-mapped in place, and others are copied to scratch.
 
     Raises:
-        CorruptCheckpointError: it, or a part of it, is gone or not what was written.
+        CorruptCheckpointError: the checkpoint or a part of it is missing or damaged.
         CheckpointFormatError, SnapshotSchemaError: another version wrote it, or another plan.
     """
     try:

@@ -1,14 +1,15 @@
-"""The tables of a state, cut into pieces that are recognised from one checkpoint to the next.
+"""Cuts the tables of a state into pieces, so that a checkpoint uploads only pieces that are new.
 
-Theory of operation. A table is a list of immutable chunks. Consecutive chunks make pieces of at
-most :data:`PIECE_ROWS_MAX` rows and about :data:`PIECE_BYTES_MAX` bytes; a longer chunk is cut at
-multiples of a fixed number of rows *of its buffers*, so what is dropped at its front does not move
-the other cuts. A chunk is recognised by where its buffers lie. An address says nothing once its
-buffer is gone, so whoever remembers a fingerprint keeps the chunk (:class:`KnownPieces`).
+Theory of operation. A table is a list of immutable chunks. Consecutive chunks are joined into
+pieces of at most :data:`PIECE_ROWS_MAX` rows and about :data:`PIECE_BYTES_MAX` bytes. A longer
+chunk is cut at multiples of a fixed number of rows *of its buffers*, so dropped rows at its front
+do not move the other cuts. A chunk is identified by the addresses of its buffers (its fingerprint).
+An address is only valid while its buffer exists, so a stored fingerprint also keeps its chunk in
+memory (:class:`KnownPieces`).
 
-Invariants: (1) the rows of the pieces, in order, are those of the table; (2) two chunks with equal
-fingerprints, both alive, have the same rows; (3) pieces at the end of a table grow like the digits
-of a binary counter, so a table that grows row by row has logarithmically many small ones.
+Invariants: (1) the rows of the pieces, in order, are those of the table; (2) two existing chunks
+with equal fingerprints have the same rows; (3) pieces at the end of a table are merged like the
+digits of a binary counter, so a table that grows row by row has logarithmically many small ones.
 """
 
 from __future__ import annotations
@@ -24,33 +25,33 @@ if TYPE_CHECKING:
 PIECE_ROWS_MAX = 1 << 18
 PIECE_BYTES_MAX = 4 << 20
 
-#: Where the buffers of a chunk lie, with all that gives their bytes a meaning but the schema.
+#: Buffer addresses of a chunk, and all that determines its rows except the schema.
 Fingerprint = tuple[Any, ...]
 P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece(Generic[P]):
-    """Consecutive chunks; ``place`` says where they are stored already, None if they are not."""
+    """Consecutive chunks. ``place``: where they are stored; None: not stored yet."""
 
     chunks: tuple[pa.RecordBatch, ...]
-    #: One for each chunk; empty if one of them has none.
+    #: One fingerprint per chunk; empty if a chunk has none.
     prints: tuple[Fingerprint, ...]
     nbytes: int
     rows: int
     place: P | None
 
     def batch(self) -> pa.RecordBatch:
-        """The rows as one batch."""
+        """Return the rows as one batch."""
         return self.chunks[0] if len(self.chunks) == 1 else pa.concat_batches(self.chunks)
 
     def stored_at(self, place: P) -> Piece[P]:
-        """The piece, now stored."""
+        """Return the piece with the place where it is now stored."""
         return Piece(self.chunks, self.prints, self.nbytes, self.rows, place)
 
 
 class KnownPieces(Generic[P]):
-    """The stored pieces of one table, as the last checkpoint has them; keeps them in memory."""
+    """The stored pieces of one table in the last checkpoint; keeps them in memory."""
 
     def __init__(self, schema: pa.Schema, pieces: Sequence[Piece[P]], rows_max: int) -> None:
         self._schema = schema
@@ -58,9 +59,9 @@ class KnownPieces(Generic[P]):
         self._rows_max = rows_max
 
     def cut(self, table: pa.Table) -> tuple[list[Piece[P]], KnownPieces[P]]:
-        """The pieces of ``table``, those that are known with their place.
+        """Cut ``table`` into pieces; known pieces have their place.
 
-        Also returns what to cut the next one with, once all pieces are known.
+        Also returns the cutter for the next table, for when all pieces are stored.
         """
         known = self._by_start if self._schema.equals(table.schema, check_metadata=True) else {}
         rows_max = self._chunk_rows(table)
@@ -71,11 +72,11 @@ class KnownPieces(Generic[P]):
         return pieces, KnownPieces(table.schema, (), rows_max)
 
     def with_pieces(self, pieces: Sequence[Piece[P]]) -> KnownPieces[P]:
-        """Remember ``pieces`` in place of what was known."""
+        """Return a cutter with ``pieces`` as the known ones."""
         return KnownPieces(self._schema, pieces, self._rows_max)
 
     def _chunk_rows(self, table: pa.Table) -> int:
-        """Rows of a cut of long chunks: a power of two, changed only when it is far off."""
+        """Rows per cut of long chunks: a power of two, changed only when it is far off."""
         row_bytes: int = max(table.nbytes // max(table.num_rows, 1), 1)
         fitting = max(min(PIECE_BYTES_MAX // row_bytes, PIECE_ROWS_MAX), 1)
         if max(fitting // 2, 1) <= self._rows_max <= fitting * 2:
@@ -84,18 +85,18 @@ class KnownPieces(Generic[P]):
 
 
 def nothing_known(schema: pa.Schema) -> KnownPieces[Any]:
-    """Of a table that no checkpoint has."""
+    """Return the cutter of a table that no checkpoint contains."""
     return KnownPieces(schema, (), 0)
 
 
 def piece_of(chunk: pa.RecordBatch, place: P) -> Piece[P]:
-    """A stored piece of one chunk."""
+    """Return a stored piece of one chunk."""
     found = fingerprint(chunk)
     return Piece((chunk,), (found,) if found else (), chunk.nbytes, chunk.num_rows, place)
 
 
 def fingerprint(chunk: pa.RecordBatch) -> Fingerprint | None:
-    """Where the buffers of ``chunk`` lie; None if that cannot be told for one of its types."""
+    """Return the addresses of a chunk's buffers; None if one of its types has none to read."""
     found = [_array_print(column) for column in chunk.columns]
     return None if None in found or not found else (chunk.num_rows, *found)
 
@@ -120,7 +121,7 @@ def _own_print(array: pa.Array, buffers: int) -> Fingerprint:
 
 
 def _chunks(table: pa.Table, rows_max: int) -> list[pa.RecordBatch]:
-    """The chunks of a table, none longer than ``rows_max``, none empty."""
+    """Return the chunks of a table, none longer than ``rows_max``, none empty."""
     chunks: list[pa.RecordBatch] = []
     for batch in table.to_batches():
         rows = batch.num_rows
@@ -164,7 +165,7 @@ def _group(
 
 
 def _merge_end(pieces: list[Piece[P]]) -> None:
-    """Join the last pieces while the one before is at most twice as large as the last."""
+    """Join the last two pieces while the earlier one is at most twice as large as the last."""
     while len(pieces) > 1:
         a, b = pieces[-2:]
         too_large = a.nbytes + b.nbytes > PIECE_BYTES_MAX or a.rows + b.rows > PIECE_ROWS_MAX
@@ -176,7 +177,7 @@ def _merge_end(pieces: list[Piece[P]]) -> None:
 
 
 def _fresh(chunks: list[pa.RecordBatch], prints: list[Fingerprint | None]) -> list[Piece[P]]:
-    """A piece of chunks that are not known; none of no chunks."""
+    """Return a new piece of these chunks, in a list; empty without chunks."""
     if not chunks:
         return []
     told = tuple(p for p in prints if p is not None)

@@ -1,17 +1,17 @@
-"""Snapshots as bytes: a manifest, and the parts of the state that lie beside it.
+"""Encodes snapshots: a manifest, and the parts of the state that are stored beside it.
 
 Layout of a manifest: magic, length of the header, msgpack header, Arrow IPC streams of small pieces
-one after another, blake2b-128 of all that precedes. The header gives the pieces of each table
-(:mod:`rvertex.checkpoint.chunks`) in order: an inline one by offset and length, a part by name,
-size and digest. A part is one IPC stream, uploaded once per instance and named by every checkpoint
-that has it; its name says which checkpoint uploaded it, so a name that was deleted never comes
-back.
+one after another, blake2b-128 of all that precedes. The header lists the pieces of each table
+(:mod:`rvertex.checkpoint.chunks`) in order: an inline piece by offset and length, a part by name,
+size and digest. A part is one IPC stream, which is uploaded once per instance and named by every
+checkpoint that contains it. Its name includes the checkpoint that uploaded it, so the name of a
+deleted part is never used again.
 
-Invariants: (1) a snapshot that was encoded is decoded as it was, but for where its tables are cut
-into chunks; (2) bytes that were cut or changed are refused by name, in the manifest and in every
-part; (3) a snapshot of a vertex that has since changed its meaning is refused (``state_schema``),
-and so is one of a later format, or of one too old: no other checkpoint of the job could be read in
-its place. A header is a record: a field that it lacks takes its default, one that is unknown is
+Invariants: (1) a decoded snapshot equals the encoded one, except for the chunks of its tables; (2)
+damaged bytes are detected in the manifest and in every part, and the error names the file; (3) a
+snapshot is rejected if the meaning of its vertex's state has changed (``state_schema``), or if its
+format is newer than this release or too old. There is no fallback, because all checkpoints of the
+job have the same problem. In the header, a missing field takes its default and an unknown field is
 ignored.
 """
 
@@ -34,27 +34,27 @@ from rvertex.vertex.spec import ReplayFrom, Snapshot, VertexId
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-#: Raise its number when the former release would misread the layout, or what an operator keeps.
+#: Increase it when the previous release would misread the layout or the state of an operator.
 MAGIC = b"SSCKPT06"
-#: The oldest that is read: that of two minor releases ago.
+#: Oldest format that can be read: that of two minor releases ago.
 OLDEST = 6
 _NUMBER_BYTES = 2
-#: A piece at most this large lies in the manifest itself.
+#: A piece up to this size is stored inside the manifest.
 INLINE_BYTES_MAX = 64 << 10
-#: Parts that are read at once.
+#: Parts read concurrently.
 _FETCHED_PARTS = 32
 _LENGTH_BYTES = 8
 _CHECKSUM_BYTES = 16
-#: Kernels of Arrow warn of columns that begin at no multiple of this, and are slower on them.
+#: Arrow's kernels warn about columns at unaligned addresses, and are slower on them.
 _ALIGNMENT_BYTES = 8
 
-#: A table of a snapshot: number of the state, name of the table.
+#: A table of a snapshot: index of the state, name of the table.
 TableKey = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCheckpoint:
-    """What a checkpoint consists of. ``obsolete``: parts of failed ones that no one names."""
+    """The files of a checkpoint. ``obsolete``: parts of failed checkpoints that none names."""
 
     parts: tuple[str, ...]
     size_bytes: int
@@ -63,26 +63,26 @@ class WrittenCheckpoint:
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of one instance, and of each only what the one before has not.
+    """Writes the checkpoints of one instance; each uploads only what the last one lacks.
 
-    Keeps what the last checkpoint consisted of in memory: of a state that shares its data with
-    snapshots that costs nothing but what has been replaced since.
+    It keeps the tables of the last checkpoint in memory. A state shares its data with snapshots,
+    so this only costs the data that was replaced since.
     """
 
     def __init__(
         self, folder: str, epoch: int, *, inline_bytes_max: int = INLINE_BYTES_MAX
     ) -> None:
-        """``folder``: of the checkpoints of this vertex, below the job's root."""
+        """``folder``: that of the vertex's checkpoints, below the job's root."""
         self._folder = folder
         self._epoch = epoch
         self._inline_bytes_max = inline_bytes_max
         self._tables: dict[TableKey, KnownPieces[Part]] = {}
         self._parts: dict[bytes, Part] = {}
-        #: Parts of checkpoints that failed: nobody else knows them.
+        #: Parts of failed checkpoints, which no stored checkpoint names; for reuse.
         self._spare: dict[bytes, Part] = {}
 
     def adopt(self, loaded: LoadedCheckpoint) -> None:
-        """Continue after ``loaded``: its parts need not be written again."""
+        """Continue after ``loaded``: its parts are not written again."""
         for key, (schema, pieces) in loaded.tables.items():
             self._tables[key] = nothing_known(schema).with_pieces(pieces)
             self._parts |= {p.place.digest: p.place for p in pieces if p.place is not None}
@@ -90,9 +90,9 @@ class CheckpointWriter:
     def write(
         self, snapshot: Snapshot, count: int, put: Callable[[str, pa.Buffer | bytes], None]
     ) -> Generator[None, None, WrittenCheckpoint]:
-        """Put a checkpoint part by part, one a step, its manifest last.
+        """Store a checkpoint, one part per step, the manifest last.
 
-        What ``put`` raises ends it; the next one makes use of the parts that were put.
+        An exception of ``put`` ends it; the next checkpoint reuses the parts that were stored.
         """
         tables: dict[TableKey, KnownPieces[Part]] = {}
         named: dict[bytes, Part] = {}
@@ -146,25 +146,25 @@ class CheckpointWriter:
 
 @dataclass(frozen=True, slots=True)
 class LoadedCheckpoint:
-    """A snapshot that was read, and the pieces of its tables that are parts."""
+    """A decoded snapshot, and the pieces of its tables that are parts."""
 
     snapshot: Snapshot
     tables: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]]
 
 
 def checkpoint_path(folder: str, epoch: int, count: int) -> str:
-    """Where a checkpoint lies below the job's root."""
+    """Return the path of a checkpoint below the job's root."""
     return f"{folder}/{epoch:08d}-{count:06d}.ckpt"
 
 
 def epoch_of(path: str) -> int | None:
-    """Which instance stored a checkpoint, a part of one, or began to; None: none did."""
+    """Return the epoch of the instance that stored a checkpoint or a part; None: no such path."""
     number = path.rpartition("/")[2].removeprefix(".").partition("-")[0]
     return int(number) if number.isdecimal() else None
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The snapshot as one blob without parts; linear in its state."""
+    """Encode the snapshot as one blob without parts; linear in its state."""
     body = _Body(snapshot)
     for state in snapshot.states:
         body.begin_state(state.header)
@@ -176,7 +176,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes, *, name: str, state_schema: str) -> Snapshot:
-    """The snapshot in ``data``, a blob without parts. Raises as :func:`load_checkpoint`."""
+    """Decode a blob without parts. Raises as :func:`load_checkpoint`."""
     return load_checkpoint(data, name=name, state_schema=state_schema, fetch=_no_parts).snapshot
 
 
@@ -188,13 +188,13 @@ def load_checkpoint(
     fetch: Callable[[Sequence[str]], Sequence[bytes | pa.Buffer | None]],
     place: Callable[[bytes | pa.Buffer, int], bytes | pa.Buffer] = lambda blob, _: blob,
 ) -> LoadedCheckpoint:
-    """The snapshot whose manifest is ``data``, read from the checkpoint ``name``.
+    """Decode the snapshot whose manifest is ``data``, read from the checkpoint ``name``.
 
-    ``fetch`` reads parts, several at once; None for one that is gone. ``place`` gets each part, and
-    the size of all, and returns the same bytes, perhaps from a disk.
+    ``fetch`` reads several parts; None for a missing one. ``place`` is called with each part and
+    the size of all parts; it returns the same bytes, possibly mapped from a disk.
 
     Raises:
-        CorruptCheckpointError: the bytes are not what was written, or a part is gone.
+        CorruptCheckpointError: the manifest or a part is damaged, or a part is missing.
         CheckpointFormatError: another version wrote them.
         SnapshotSchemaError: the checkpoint belongs to another plan.
     """
@@ -224,22 +224,22 @@ def load_checkpoint(
 
 
 def read_header(data: bytes, name: str) -> Header:
-    """The header of the manifest ``data``, read from the checkpoint ``name``.
+    """Decode the header of the manifest ``data``, read from the checkpoint ``name``.
 
     Raises:
-        CorruptCheckpointError: the bytes have changed since.
+        CorruptCheckpointError: the bytes are damaged.
         CheckpointFormatError: another version wrote them.
     """
     return _open(data, name)[0]
 
 
 def parts_bytes(data: bytes, name: str) -> int:
-    """Bytes of all parts of a checkpoint. Raises as :func:`read_header`."""
+    """Return the bytes of all parts of a checkpoint. Raises as :func:`read_header`."""
     return sum(part.size_bytes for part in _parts_of(read_header(data, name)).values())
 
 
 class _Body:
-    """A manifest as it comes into being."""
+    """A manifest under construction."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         replay = snapshot.replay_from
@@ -286,7 +286,7 @@ class _Body:
 
 
 def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
-    """Header and inline pieces of a manifest."""
+    """Return the header and the inline pieces of a manifest."""
     view = memoryview(data)
     start = len(MAGIC) + _LENGTH_BYTES
     magic = bytes(view[: len(MAGIC)])
@@ -305,7 +305,7 @@ def _open(data: bytes, name: str) -> tuple[Header, memoryview]:
 
 
 def _is_read(magic: bytes) -> bool:
-    """Whether this release reads manifests that begin so."""
+    """Whether this release can read manifests with this magic."""
     number, newest = magic[-_NUMBER_BYTES:], int(MAGIC[-_NUMBER_BYTES:])
     return number.isdigit() and OLDEST <= int(number) <= newest
 
@@ -372,7 +372,7 @@ def _batch_bytes(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def aligned(data: pa.Buffer) -> pa.Buffer:
-    """The same bytes where Arrow wants its columns to begin: copied only if they lie elsewhere."""
+    """Return the bytes at an address that is aligned for Arrow; copied only if they are not."""
     if data.address % _ALIGNMENT_BYTES == 0:
         return data
     copy = pa.allocate_buffer(data.size)

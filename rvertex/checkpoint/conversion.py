@@ -1,12 +1,12 @@
-"""Converts the snapshot of a vertex for a vertex of another plan that continues its work.
+"""Converts the snapshot of a vertex for a vertex of a changed plan that continues its work.
 
 A vertex consists of an input side and operators. Stateful operators of both vertices are paired in
-order (:func:`pairs_of`). A pair of equal meaning keeps its state. Where only columns or aggregates
-differ, the state is converted: columns that are new are null in rows that are remembered, columns
-that are gone are dropped. Everything else starts empty.
+order (:func:`pairs_of`). A pair with equal meaning keeps its state. If only columns or aggregates
+differ, the state is converted: new columns are null in stored rows, and removed columns are
+dropped. All other operators start empty.
 
 Invariants: (1) positions in the source, late rows and frontiers are kept, so no row is read twice
-or left out; (2) nothing is guessed: what cannot be converted starts empty and is reported.
+or skipped; (2) nothing is guessed: a state that cannot be converted starts empty and is reported.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 Verdict = Literal["kept", "converted", "started empty"]
-#: Fields of an operator that do not change which rows it remembers, nor for how long.
+#: Fields of an operator that do not affect which rows it stores, nor for how long.
 _FREE = frozenset({"output", "columns", "aggregates", "any_order"})
 _WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate)
 
 
 @error_class
 class CannotConvertError(UsageError):
-    """The state of an operator has a form that cannot be converted for another plan."""
+    """The state of an operator cannot be converted for another plan."""
 
     vertex: str
     operator: str
@@ -56,7 +56,7 @@ class CannotConvertError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An operator of a vertex: its number, its spec, and the payload columns of its ports."""
+    """An operator of a vertex: its index, its spec, and the payload columns of its ports."""
 
     number: int
     spec: OperatorSpec
@@ -79,7 +79,7 @@ class Pair:
 
 
 def places_of(vertex: VertexSpec) -> list[Place]:
-    """The operators of a vertex with the columns of their ports."""
+    """Return the operators of a vertex with the columns of their ports."""
     if vertex.source is not None:
         ports = [vertex.source.spec.schema]
     else:
@@ -93,7 +93,7 @@ def places_of(vertex: VertexSpec) -> list[Place]:
 
 
 def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
-    """What becomes of the state of each operator of ``new`` that has state."""
+    """Return for each stateful operator of ``new`` the old operator whose state it continues."""
     before = [] if old is None else [p for p in places_of(old) if not p.is_stateless]
     pairs = []
     for place in places_of(new):
@@ -134,7 +134,7 @@ def _name(spec: OperatorSpec) -> str:
 
 
 def _differing(old: OperatorSpec, new: OperatorSpec) -> set[str]:
-    """The fields in which two operators of one class differ."""
+    """Return the fields in which two operators of one class differ."""
     return {
         f.name
         for f in fields(cast("Any", old))
@@ -147,7 +147,7 @@ def _is_equal(old: Any, new: Any) -> bool:
 
 
 def converted_state(old: Place, new: Place, state: OperatorState) -> OperatorState | None:
-    """The state of ``old`` as ``new`` loads it; None: it cannot be converted."""
+    """Convert the state of ``old`` for ``new``; None: it cannot be converted."""
     if isinstance(old.spec, _WINDOWS) and isinstance(new.spec, _WINDOWS):
         return _converted_windows(old, new, state) if same_windows(old.spec, new.spec) else None
     return _reshaped(state, new.spec.open(new.ports).snapshot(), {})
@@ -175,7 +175,7 @@ def _converted_windows(old: Place, new: Place, state: OperatorState) -> Operator
 def _both_phases(
     old: Place, new: Place, before: WindowAggregate, after: WindowAggregate, state: OperatorState
 ) -> OperatorState | None:
-    """Each of the two phases by itself."""
+    """Convert each of the two phases separately."""
     (old_partial, old_final), (new_partial, new_final) = before.phases, after.phases
     of_old = (old_partial.output_schema(old.ports),)
     of_new = (new_partial.output_schema(new.ports),)
@@ -195,7 +195,7 @@ def _both_phases(
 def _reshaped(
     state: OperatorState, fresh: OperatorState, empty: Mapping[str, pa.Scalar] | None
 ) -> OperatorState | None:
-    """The tables of a state with the columns of a fresh state."""
+    """Return the state with its tables in the columns of a fresh state."""
     if empty is None or set(state.header) != set(fresh.header):
         return None
     tables = {}
@@ -212,9 +212,9 @@ def _reshaped(
 def reshaped(
     table: pa.Table, schema: pa.Schema, empty: Mapping[str, pa.Scalar] | None = None
 ) -> pa.Table | None:
-    """The table with these columns; a new one has its value of ``empty``, else null.
+    """Return the table with the columns of ``schema``; a new column is ``empty``'s value or null.
 
-    None: a column that both have is of another type.
+    None: a column has another type than before.
     """
     columns = []
     for field in schema:
@@ -237,12 +237,12 @@ def reshaped(
 def converted_operators(
     old: VertexSpec | None, new: VertexSpec, states: Sequence[OperatorState], time: int
 ) -> list[OperatorState]:
-    """The states of all operators of ``new``, given the ``states`` of ``old``.
+    """Return the states of all operators of ``new``, converted from the ``states`` of ``old``.
 
-    ``time``: windows that start empty emit none which begins before.
+    ``time``: a window operator that starts empty emits no window that begins before it.
 
     Raises:
-        CannotConvertError: a state has a form that cannot be converted.
+        CannotConvertError: a state cannot be converted.
     """
     pairs = {pair.new.number: pair for pair in pairs_of(old, new)}
     found = []
@@ -263,9 +263,9 @@ def converted_operators(
 
 
 def converted_source(state: OperatorState, new: VertexSpec) -> OperatorState | None:
-    """The state of a source's input side with the columns of the new plan.
+    """Return the state of a source's input side with the columns of the new plan.
 
-    None: a column has another type now.
+    None: a column has another type than before.
     """
     assert new.source is not None
     spec = new.source.spec

@@ -1,7 +1,7 @@
 """The header of a checkpoint's manifest, as records.
 
-A reader accepts headers of other releases: a field that the bytes lack takes its default, and an
-unknown field is ignored. So a field that is added has a default.
+Headers of other releases can be read: a missing field takes its default, an unknown field is
+ignored. So every field that is added needs a default.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Part:
     path: str
     size_bytes: int
     digest: bytes
-    #: CRC-32 of the bytes, which a reader checks in a fifth of the time; None in older manifests.
+    #: CRC-32 of the bytes, 5 times faster to check than the digest; None in older manifests.
     crc: int | None = None
 
 
 class Inline(msgspec.Struct, frozen=True, array_like=True, tag="i"):
-    """A piece in the manifest, by its place behind the header."""
+    """A piece inside the manifest, by its offset after the header."""
 
     offset: int
     size_bytes: int
@@ -44,14 +44,14 @@ class Stored(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class State(msgspec.Struct):
-    """Of an operator: its header and its tables, each as a schema and its pieces."""
+    """State of an operator: its header and its tables, each as a schema and its pieces."""
 
     header: dict[Any, Any]
     tables: dict[str, tuple[bytes, list[Inline | Stored]]]
 
 
 class Replay(msgspec.Struct):
-    """Where a state is rebuilt from, and the input side's scalars there."""
+    """Start of a replay, and the input side's scalar state there."""
 
     inputs: tuple[int, ...]
     header: dict[Any, Any]

@@ -1,17 +1,16 @@
-"""Intake: the journal of what a source vertex of live logs decided by chance or by the clock.
+"""Intake: the journal of a source vertex of live logs, for decisions that a replay must repeat.
 
-A blob of the journal ``intake/<vertex>`` holds one or more entries
-(:mod:`rvertex.sources.logs.entries`), each with its number among the entries of its partition. An
-instance begins with a blob of its own without entries: whatever a predecessor still tries to write
-is refused from then on. So a predecessor that hangs cannot decide anything behind the successor's
-back. A blob says which instance wrote it: no two are equal, as a store takes a blob that is put
-again for the same.
+A blob of the journal ``intake/<vertex>`` contains one or more entries
+(:mod:`rvertex.sources.logs.entries`), each numbered within its partition. An instance starts with a
+blob without entries. This takes the next blob number, so any write of a previous instance that
+hangs fails after that. Each blob contains the epoch of its writer, so that no two blobs are equal:
+a store treats a repeated put of equal bytes as the same write.
 
-Invariants: (1) an entry has no effect before it is durable; (2) at most one blob is on its way;
-(3) a blob is named, and so deleted, with the first checkpoint in which all its entries took effect,
-but never the newest, which is left to the instance that comes next; (4) a state says which blob is
-the first that it needs: no earlier one is read, as it may be what a zombie wrote in the place of
-one that was deleted. Source: ADR 32.
+Invariants: (1) an entry has no effect before it is durable; (2) at most one blob is being written;
+(3) a blob is named by, and so deleted with, the first checkpoint in which all its entries took
+effect. The newest blob is never named and is left to the next instance; (4) a state contains the
+number of the first blob it needs. Earlier blobs are not read, because an outdated instance may have
+written one in place of a deleted one. Source: ADR 32.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from rvertex.vertex.log_input import LogInput
     from rvertex.vertex.spec import VertexSpec
 
-#: Instances that may begin at the same time; with more, the one that is opened gives up.
+#: Most instances that may start at the same time; with more, the start fails.
 _TRIES_MAX = 8
 _EPOCH_BYTES = 8
 
 
 class Intake:
-    """The journal of one instance. Owned by the host's thread."""
+    """The journal of one instance. Used by the host's thread."""
 
     def __init__(
         self,
@@ -47,36 +46,36 @@ class Intake:
         number: int,
         blobs: Sequence[tuple[int, ...]],
     ) -> None:
-        """``number``: of the next blob. ``blobs``: ``(number, entries of each partition)``.
+        """``number``: that of the next blob.
 
-        The entries of each partition: how many there are up to that blob.
+        ``blobs``: ``(number, entries of each partition up to the end of the blob)``.
         """
         self._journal, self._log = journal, log
         self._epoch, self._number = epoch, number
-        #: Blobs that no announced checkpoint has named, as ``blobs``.
+        #: Blobs that no announced checkpoint has named, in the form of ``blobs``.
         self._unnamed = list(blobs)
         self._told = list(blobs[-1][1:]) if blobs else [c.entries for c in log.channels]
         self._pending: tuple[tuple[LogEntry, ...], Future[str]] | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Whether entries are on their way."""
+        """Whether entries are being written."""
         return self._pending is not None
 
     def holds(self, partition: int) -> bool:
-        """Whether the rows of a partition wait for an entry of theirs."""
+        """Whether an entry of the partition is being written, so that its rows must wait."""
         return self._pending is not None and any(
             entry.partition == partition for entry in self._pending[0]
         )
 
     def next_index(self, partition: int) -> int:
-        """The number of the next entry of a partition."""
+        """Return the number of the next entry of a partition."""
         return self._told[partition]
 
     def write(
         self, entries: Sequence[LogEntry], background: Background, wake: Callable[[], None]
     ) -> None:
-        """Make entries durable; the next call of :meth:`durable` that finds them so gives them."""
+        """Write entries in the background; :meth:`durable` returns them once they are durable."""
         assert self._pending is None, self._pending
         for entry in entries:
             assert entry.index == self._told[entry.partition], (entry, self._told)
@@ -89,10 +88,10 @@ class Intake:
         stored.add_done_callback(lambda _: wake())
 
     def durable(self) -> tuple[LogEntry, ...]:
-        """Entries that have become durable since the last call; they take effect now.
+        """Return entries that became durable since the last call; they take effect now.
 
         Raises:
-            OvertakenError: another instance has begun.
+            OvertakenError: another instance has started.
             OperatingError: the store failed.
         """
         if self._pending is None or not self._pending[1].done():
@@ -104,28 +103,28 @@ class Intake:
         return entries
 
     def names(self) -> tuple[str, ...]:
-        """The blobs whose entries all took effect, but not the newest."""
+        """Return the blobs whose entries have all taken effect, except the newest blob."""
         first = self._log.first_blob
         return tuple(self._journal.name(n) for n, *_ in self._unnamed[:-1] if n < first)
 
     def announced(self, names: Sequence[str]) -> None:
-        """A checkpoint that names these is known to the job manager."""
+        """Record that a checkpoint with these blobs was announced."""
         del self._unnamed[: len(names)]
 
 
 def open_intake(spec: VertexSpec, log: LogInput, store: BlobStore, epoch: int) -> Intake:
-    """The journal of an instance that begins where ``log`` stands; tells ``log`` its entries.
+    """Open the journal of an instance at the position of ``log``; pass its entries to ``log``.
 
     Raises:
-        CorruptJournalError: entries are damaged or gone.
-        OvertakenError: many other instances begin at the same time.
+        CorruptJournalError: entries are damaged or missing.
+        OvertakenError: many other instances start at the same time.
     """
     journal = Journal(store, f"{INTAKE}/{spec.id}")
     for _ in range(_TRIES_MAX - 1):
         try:
             return _open(journal, log, epoch)
         except OvertakenError:
-            continue  # what the other has written is to be read
+            continue  # first read the entries of the other instance
     return _open(journal, log, epoch)
 
 
@@ -134,8 +133,8 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
     number = numbers[-1] + 1 if numbers else 0
     journal.append(number, _encode(epoch, []))
     told = [channel.entries for channel in log.channels]
-    # The newest one of a predecessor, which it never named; or what one that hung wrote where a
-    # blob had been deleted. Neither is read.
+    # Such a blob is the newest one of an earlier instance, which was never named, or one that an
+    # instance which hung wrote in place of a deleted one. Neither is read.
     blobs: list[tuple[int, ...]] = [(n, *told) for n in numbers if n < log.first_blob]
     numbers = [n for n in numbers if n >= log.first_blob]
     for at, data in zip(numbers, journal.read(numbers), strict=True):
@@ -150,7 +149,7 @@ def _open(journal: Journal, log: LogInput, epoch: int) -> Intake:
 
 
 def decode_blob(data: bytes) -> list[LogEntry]:
-    """The entries of a blob of the journal."""
+    """Decode the entries of a blob of the journal."""
     return decode_entries(data[_EPOCH_BYTES:])
 
 

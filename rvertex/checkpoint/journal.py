@@ -1,16 +1,16 @@
 """Journal: numbered blobs below a folder, each created by one instance only.
 
-A vertex writes an entry before any effect of it may become visible: the productions of a strong
-vertex, the values that user code drew from outside. The numbers carry no epoch, so all instances of
-a vertex share one history: the first to create a number decides it, and an instance that comes too
-late stops.
+A vertex writes an entry before any effect of it becomes visible, such as the productions of a
+strong vertex or the recorded values of user code. The numbers contain no epoch, so all instances of
+a vertex share one history: the first instance to create a number owns it, and an instance that is
+too late stops.
 
-Invariants: (1) an entry, once created, never changes; (2) ``append`` succeeds only if the entry is
-this one and no later entry exists, so an instance that woke up after its successor cannot continue
-even if entries have been collected since; (3) the newest entry is never deleted while an instance
-may still append; (4) a journal deletes nothing: a later entry may rest on an earlier one. Source:
-MillWheel VLDB'13, "strong productions", where a sequencer token in the store does what the
-exclusive creation of the next number does here.
+Invariants: (1) an entry never changes once created; (2) ``append`` succeeds only if it created the
+entry and no later entry exists. So an instance that resumes after its successor started cannot
+continue, even if entries were deleted since; (3) the newest entry is never deleted while an
+instance may still append; (4) a journal itself deletes nothing, because a later entry may depend on
+an earlier one. Source: MillWheel VLDB'13, "strong productions". There a sequencer token in the
+store has the role that the exclusive creation of the next number has here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from rstream.store.protocol import BlobStore
 
-#: Folders of journals, and of the parts of states that productions name.
+#: Folders of journals, and of the state parts that productions name.
 VALUES, PRODUCTIONS, STATES = "values", "productions", "production-state"
-#: What the sources of live logs decided.
+#: Folder of the journals of sources of live logs.
 INTAKE = "intake"
 #: A writer that died leaves this only where there are no hard links
 #: (`rstream.store.blobs._link_new`).
@@ -40,41 +40,41 @@ _DIGITS = 16
 
 
 class Journal:
-    """The entries below ``folder``; its calls do I/O and belong in a background thread."""
+    """The entries below ``folder``; its methods do I/O and must run in a background thread."""
 
     def __init__(self, store: BlobStore, folder: str) -> None:
         self._store = store
         self._folder = folder
 
     def name(self, number: int) -> str:
-        """Where an entry lies below the job's root."""
+        """Return the path of an entry below the job's root."""
         assert 0 <= number < 10**_DIGITS, number
         return f"{self._folder}/{number:0{_DIGITS}d}"
 
     def append(self, number: int, data: bytes) -> str:
-        """Create entry ``number``; gives its name once it is durable.
+        """Create entry ``number``; return its name once it is durable.
 
         Raises:
-            OvertakenError: another instance has created it, or a later one.
+            OvertakenError: another instance has created it or a later entry.
         """
         name = self.name(number)
         if not self._store.put_new(name, data + _checksum(data)):
             raise OvertakenError(self._folder, number)
         if self.numbers()[-1:] != [number]:
-            # A successor has read it and gone on; or it stands where one was collected, and nobody
-            # reads it. From here they look the same, so it stays.
+            # Either a successor has read this entry, or it replaces a deleted one and is never
+            # read. The two cases look the same here, so the entry is not deleted.
             raise OvertakenError(self._folder, number)
         return name
 
     def numbers(self) -> list[int]:
-        """Numbers of all entries that were not deleted, in order."""
+        """Return the numbers of all entries that were not deleted, in order."""
         return [int(path.rpartition("/")[2]) for path in self._store.list(self._folder)]
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """These entries.
+        """Read these entries.
 
         Raises:
-            CorruptJournalError: one is gone, or not what was written.
+            CorruptJournalError: an entry is missing or damaged.
         """
         names = [self.name(number) for number in numbers]
         entries: list[bytes] = []
@@ -91,7 +91,7 @@ class Journal:
 
 
 def is_shared(path: str) -> bool:
-    """Whether all instances of a vertex rest on this file, whoever made it known."""
+    """Whether all instances of a vertex need this file, whichever of them announced it."""
     return path.partition("/")[0] in (VALUES, PRODUCTIONS, STATES, INTAKE)
 
 

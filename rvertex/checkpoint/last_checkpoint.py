@@ -1,7 +1,8 @@
-"""The last checkpoint of an instance whose job stops, at the cut of the job.
+"""The last checkpoint of an instance when its job stops, at a consistent cut of the whole job.
 
-A source reads nothing more from the request on. A reader first reads its channels up to the ends
-that its writers had at their own last checkpoints. The checkpoint then contains the whole state.
+After the request a source reads no more rows. Any other vertex first reads its channels up to the
+ends that their writers had at their own last checkpoints. The checkpoint then contains the whole
+state.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LastCheckpoint:
-    """Of one instance; owned by the host's thread."""
+    """The last checkpoint of one instance; used by the host's thread."""
 
     def __init__(self, vertex: RVertex) -> None:
         self._vertex, self._is_source = vertex, vertex.spec.source is not None
@@ -32,9 +33,9 @@ class LastCheckpoint:
         return self._ends is not None
 
     def poll(self, take: Callable[[], None]) -> bool:
-        """Take it once all input before the cut is read and executed.
+        """Take the checkpoint once all input before the cut is read and executed.
 
-        Returns: whether the vertex is a source at the cut, which reads no further.
+        Returns: whether the vertex is a source at the cut, which must read no further.
         """
         if self._ends is None or self._vertex.is_replaying:
             return False

@@ -1,17 +1,17 @@
 """Strong productions: a step's input positions, state and outputs, durable in one entry.
 
-Theory of operation. After each step of a strong vertex its snapshot and its outputs become one
-entry of the journal ``productions/<vertex>``. Until the entry is durable, the vertex holds the
-outputs and makes no further step. So it never computes visible output twice, whatever the user's
-code does. Large tables of the state are stored beside the entry first, in parts, and only those
-that changed. A new instance starts from the newest entry, also if it was ordered to start from an
+Theory of operation. After each step of a strong vertex, its snapshot and its outputs become one
+entry of the journal ``productions/<vertex>``. Until the entry is durable, the outputs are held and
+the vertex makes no further step. So it never computes visible output twice, whatever the user's
+code does. Large tables of the state are stored before the entry, as separate parts, and only if
+they changed. A new instance starts from the newest entry, even if it was ordered to start from an
 older checkpoint. It writes the outputs of the entries after that checkpoint again, and the streams
-drop those that are durable.
+drop the items that are already durable.
 
-Invariants: (1) entries are numbered from 0 without gaps, and of two instances one creates the next;
+Invariants: (1) entries are numbered from 0 without gaps, and only one instance can create the next;
 (2) outputs are written only from durable entries; (3) some entries are announced as checkpoints,
-which name the entries since the last one, so they are deleted with it; (4) the last entry of a
-finished vertex is never announced, so it stays and fences instances that come too late. Source:
+which name the entries since the last one, so that these are deleted with it; (4) the last entry of
+a finished vertex is never announced, so it stays and stops instances that come too late. Source:
 MillWheel VLDB'13, "strong productions".
 """
 
@@ -49,7 +49,7 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """An entry that is durable. ``parts``: those of its state."""
+    """A durable entry. ``parts``: the parts of its state."""
 
     name: str
     inputs: tuple[int, ...]
@@ -61,12 +61,12 @@ class Production:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What an instance finds: the newest entry, and those since the checkpoint it was told."""
+    """The newest entry at start, and the entries since the checkpoint in the start order."""
 
     next_number: int
     loaded: LoadedCheckpoint | None
     since: tuple[Production, ...]
-    #: Outputs to write again, in order; the first begins at ``output_seqs``.
+    #: Outputs to write again, in order; the first starts at ``output_seqs``.
     again: tuple[StepResult, ...]
     output_seqs: tuple[int, ...]
 
@@ -96,7 +96,7 @@ class Productions:
         self._since = list(history.since)
         self._output_seqs = get_snapshot().outputs
         self._written: Future[Production] | None = None
-        #: How many of ``_since`` the checkpoint that is to be announced has.
+        #: Number of entries of ``_since`` that belong to the checkpoint being announced.
         self._announcing = 0
         self._taken_us = 0
         self._taken_s = env.clock.monotonic_s()
@@ -104,9 +104,9 @@ class Productions:
         self._is_asked = self._is_closed = False
 
     def hold(self, result: StepResult) -> Future[Production]:
-        """Make the step durable that put out ``result``; until then it must not be written.
+        """Store the step that emitted ``result``, which must not be written before it is durable.
 
-        The future raises OvertakenError if another instance has made this step.
+        The future raises OvertakenError if another instance has stored this step.
         """
         snapshot, number, before = self._get_snapshot(), self._next, self._output_seqs
         self._next, self._output_seqs = number + 1, snapshot.outputs
@@ -120,7 +120,7 @@ class Productions:
         self._is_asked = True
 
     def note_input(self, nbytes: int) -> None:
-        """The vertex was given so much more input."""
+        """Count bytes of input of the vertex."""
         self._input_bytes += nbytes
 
     def poll(self, positions: tuple[int, ...]) -> None:
@@ -136,7 +136,7 @@ class Productions:
             self._announce()
 
     def close(self) -> None:
-        """Store nothing more."""
+        """Store no further entries."""
         self._is_closed = True
 
     def _is_due(self) -> bool:
@@ -179,7 +179,7 @@ class Productions:
     def _store(
         self, number: int, snapshot: Snapshot, before: tuple[int, ...], result: StepResult
     ) -> Production:
-        """Parts of the state first, then the entry. Runs in the background."""
+        """Store the parts of the state, then the entry. Runs in the background."""
         path = checkpoint_path(self._folder, self._epoch, number)
         manifest = b""
 
@@ -205,10 +205,10 @@ class Productions:
 
 
 def open_history(spec: VertexSpec, checkpoint: str, store: BlobStore) -> History:
-    """What the instances before have made durable.
+    """Read what earlier instances have stored.
 
     Raises:
-        CorruptJournalError: an entry, or a part of the newest one's state, is damaged or gone.
+        CorruptJournalError: an entry or a part of the newest state is damaged or missing.
         SnapshotSchemaError: the newest entry belongs to another plan.
     """
     journal = Journal(store, f"{PRODUCTIONS}/{spec.id}")
@@ -233,7 +233,7 @@ def open_history(spec: VertexSpec, checkpoint: str, store: BlobStore) -> History
 
 
 def parts_of_entries(store: BlobStore, names: Sequence[str]) -> set[str]:
-    """The parts of states that these entries name."""
+    """Return the state parts that these entries name."""
     data = zip(names, store.get_many(names), strict=True)
     entries = (_Entry(name, blob) for name, blob in data if blob is not None)
     return {part for entry in entries for part in entry.production.parts}
@@ -249,7 +249,7 @@ class _Header(msgspec.Struct):
     parts: tuple[str, ...]
     #: Length of the manifest, bytes.
     manifest: int
-    #: By output: first seq and bytes of what the step emitted.
+    #: For each output the first seq and the bytes of its items; None: no items.
     result: list[tuple[int, int] | None]
 
 
@@ -257,7 +257,7 @@ _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Header)
 
 
 class _Entry:
-    """An entry that was read."""
+    """A decoded entry."""
 
     def __init__(self, name: str, data: bytes) -> None:
         length = int.from_bytes(data[:_LENGTH_BYTES], "little")
@@ -279,11 +279,11 @@ class _Entry:
 
     @property
     def manifest(self) -> bytes:
-        """The snapshot after the step."""
+        """The encoded snapshot after the step."""
         return self._body.slice(0, self._header.manifest).to_pybytes()  # type: ignore[no-any-return]
 
     def result(self) -> StepResult:
-        """What the step put out."""
+        """Decode the outputs of the step."""
         offset = self._header.manifest
         outputs: list[Items | None] = []
         for placed in self._header.result:
@@ -304,7 +304,7 @@ def _load(entry: _Entry, spec: VertexSpec, store: BlobStore) -> LoadedCheckpoint
         return load_checkpoint(
             entry.manifest, name=name, state_schema=spec.state_schema, fetch=store.get_many
         )
-    except CorruptCheckpointError as error:  # there is no other one to go back to
+    except CorruptCheckpointError as error:  # no older state can be used instead
         raise CorruptJournalError(name, str(error)) from error
 
 
@@ -322,7 +322,7 @@ def _encode(
     before: tuple[int, ...],
     result: StepResult,
 ) -> bytes:
-    """Length of the header, msgpack header, manifest, the outputs as Arrow IPC."""
+    """Encode an entry: header length, msgpack header, manifest, outputs as Arrow IPC."""
     blobs = [None if items is None else _ipc(items.batch) for items in result.outputs]
     rows = zip(result.outputs, blobs, strict=True)
     header = _ENCODER.encode(

@@ -1,15 +1,15 @@
-"""Logged values: user code draws them from outside, and the log makes them durable first.
+"""The log of recorded values: values that user code draws become durable before they have effects.
 
-All operators of a vertex that have a context draw from one :class:`ValueLog`, each from a source of
-its own. The values of a step become one entry of the journal ``values/<vertex>``, numbered by the
+All operators of a vertex with a context draw from one :class:`ValueLog`, each from its own source.
+The values of a step become one entry of the journal ``values/<vertex>``. The entry's number is the
 count of values that the vertex had drawn before. After a restart the log reads the entries from the
-snapshot's place on and returns their values again.
+snapshot's count on and returns their values again.
 
-Invariants: (1) a step's values are durable before its outputs are written; (2) an entry begins
-where the one before it ends; since the input determines the count of values, all instances begin
-entries at the same numbers, so of two the first decides; (3) an entry is named, and so deleted,
-with the first checkpoint at or past its end, but never the newest. Source: MillWheel VLDB'13,
-"strong productions"; StreamScope NSDI'16 leaves this out.
+Invariants: (1) a step's values are durable before its outputs are written; (2) an entry starts
+where the previous one ends. The input determines the count of values, so all instances start
+entries at the same numbers, and the first instance to create one owns it; (3) an entry is named by,
+and so deleted with, the first checkpoint at or past its end; the newest entry is never named.
+Source: MillWheel VLDB'13, "strong productions"; StreamScope NSDI'16 has no such values.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ Entry = list[tuple[int, list[Drawn]]]
 
 
 class World:
-    """The real outside: a clock, and the system's source of randomness."""
+    """The real sources of values: a clock, and the system's random generator."""
 
     def __init__(self, clock: Clock, wake: Callable[[], None] | None = None) -> None:
-        """``wake`` is called when a call has ended; without it, operators wait for calls."""
+        """``wake`` is called when a call has ended; without it, operators block on calls."""
         self._clock, self._wake = clock, wake
         self._random = random.SystemRandom()
 
@@ -73,12 +73,12 @@ class World:
 
 
 def has_context(operator: OperatorSpec) -> bool:
-    """Whether an operator's user code may draw values."""
+    """Whether an operator's user code has a context, so that it may draw values."""
     return isinstance(operator, KeyedProcessing | UserOperator | Lookup | CallOnce)
 
 
 def draws_values(operator: OperatorSpec) -> bool:
-    """Whether an operator's user code does draw values, as far as its bytecode shows."""
+    """Whether an operator's user code draws values, according to its bytecode."""
     match operator:
         case KeyedProcessing(process=code) | UserOperator(code=code):
             return code.draws_values
@@ -89,7 +89,7 @@ def draws_values(operator: OperatorSpec) -> bool:
 
 
 class ValueLog:
-    """The sources of one instance, and the entries of its vertex. Owned by the host's thread."""
+    """The value sources of one instance, and their entries. Used by the host's thread."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ValueLog:
         journal: Journal | None,
         numbers: Sequence[int] = (),
     ) -> None:
-        """``numbers``: the entries that exist; without a journal nothing is made durable."""
+        """``numbers``: the existing entries. Without a journal, nothing is made durable."""
         self._shell = shell
         self._sources = sources
         self._journal = journal
@@ -106,11 +106,11 @@ class ValueLog:
         self._unnamed = list(numbers)
 
     def wire(self, index: int, operator: DrawsValues) -> None:
-        """Let the operator of that number draw from here."""
+        """Connect the operator number ``index`` to its value source."""
         operator.use_values(self._sources[index], self._shell)
 
     def hold(self, background: Background) -> Future[str] | None:
-        """Make durable what the last step drew; None if that was nothing."""
+        """Store the values drawn in the last step; None if there were none."""
         entry: Entry = []
         for source in self._sources.values():
             first, values = source.take_fresh()
@@ -125,7 +125,7 @@ class ValueLog:
         return background.submit(lambda: journal.append(number, data))
 
     def names(self) -> tuple[str, ...]:
-        """The entries wholly below where the sources stand, but not the newest."""
+        """Return the entries completely below the sources' positions, except the newest."""
         if self._journal is None:
             return ()
         here = sum(source.next_index for source in self._sources.values())
@@ -133,17 +133,17 @@ class ValueLog:
         return tuple(self._journal.name(number) for number in ended)
 
     def announced(self, names: Sequence[str]) -> None:
-        """A checkpoint that names these is known to the job manager."""
+        """Record that a checkpoint with these entries was announced."""
         del self._unnamed[: len(names)]
 
 
 def open_values(
     spec: VertexSpec, snapshot: Snapshot | None, store: BlobStore, shell: ValueShell
 ) -> ValueLog | None:
-    """The values for an instance that begins at a snapshot; None if nothing may be drawn.
+    """Open the values of an instance that starts at a snapshot; None: it draws none.
 
     Raises:
-        CorruptJournalError: values that the vertex had drawn are damaged or gone.
+        CorruptJournalError: recorded values are damaged or missing.
     """
     found = [k for k, operator in enumerate(spec.operators) if has_context(operator)]
     if not found or spec.recovery.strategy not in ("checkpoint", "strong"):
@@ -164,7 +164,7 @@ def open_values(
 
 
 def _read(journal: Journal, numbers: Sequence[int], drawn: int, count: int) -> list[Entry]:
-    """The entries from the one with value ``drawn`` on, or that end there."""
+    """Return the entries from the one with value ``drawn`` on, or that ends there."""
     start = max((number for number in numbers if number <= drawn), default=0)
     needed = [number for number in numbers if number >= start]
     following = start
