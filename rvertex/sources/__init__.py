@@ -1,1 +1,1 @@
-"""Where a job's rows come from: what to read, what it consists of, and readers from any row."""
+"""The sources of a job: their descriptions, their units, and readers that start at any row."""

@@ -1,7 +1,7 @@
-"""What a source consists of: its files, their row groups, and how they are dealt to partitions.
+"""Discovers the units of a source (files, row groups) and assigns them to partitions.
 
-Discovery happens once, when a job is planned; its result travels inside the plan, so a job that is
-resumed reads the same units in the same order whatever has been added to the folder since.
+Discovery happens once, when a job is planned, and the plan stores its result. So a resumed job
+reads the same units in the same order, whatever files were added to the folder since.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Format, OptionValue, SourceSpec
 
 
-#: So many files are looked into for the type of a column that has no value in the first.
+#: Most files that are read to find the type of a column without values in the first file.
 _MORE_FILES_MAX = 8
 
 
 def discover(spec: SourceSpec) -> tuple[Unit, ...]:
-    """All units of a source: row groups of Parquet, ranges of large CSV and JSON files, else files.
+    """Return all units: row groups of Parquet, ranges of large CSV and JSON files, else files.
 
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
@@ -44,7 +44,7 @@ def discover(spec: SourceSpec) -> tuple[Unit, ...]:
 
 
 def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, width: int) -> int:
-    """How many partitions a source has; ``given``: by the query, ``width``: at most, if not."""
+    """Return the number of partitions: ``given`` by the query, else at most ``width``."""
     if spec.format == "kafka":
         return min(given or width, len(units))
     if spec.format == "rstream":
@@ -52,14 +52,14 @@ def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, 
     if spec.log is not None:
         return min(given or 1, len(units))
     if spec.format == "log":
-        return 1  # its rows are in order
+        return 1  # several partitions would lose the order of its rows
     return given or max(1, min(width, len(units)))
 
 
 def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourcePartition, ...]:
-    """Deal unit k to partition k % n. Items: event k to partition k % n, CTIs to all.
+    """Assign unit k to partition k % n. Items: event k to partition k % n, CTIs to all.
 
-    Of streams each is a partition.
+    Each stream is a partition.
     """
     assert n > 0, n
     if spec.format == "rstream":
@@ -75,7 +75,7 @@ def infer_schema(
     path: str,
     options: Sequence[tuple[str, OptionValue]] = (),
 ) -> pa.Schema:
-    """Columns of a source; see :func:`infer_columns`."""
+    """Return the columns of a source; see :func:`infer_columns`."""
     return infer_columns(format, path, options)[0]
 
 
@@ -84,13 +84,13 @@ def infer_columns(
     path: str,
     options: Sequence[tuple[str, OptionValue]] = (),
 ) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Columns of a source, and which of them its folders name.
+    """Return the columns of a source, and the names of those that come from its folders.
 
-    They are those of its first file (of CSV and JSON: of the first few MB of it), then those of the
-    folders above it (:mod:`rvertex.sources.formats.rows.folders`).
+    The columns are those of the first file (for CSV and JSON, of its first few MB), then those of
+    the folders above it (:mod:`rvertex.sources.formats.rows.folders`).
 
-    A column without any value there has the type that the next files give it, and is text if they
-    have none either. Types are made plain (no dictionaries, no large strings), and whole-second
+    A column without a value there gets its type from the next files, and is text if they have no
+    value either. Types are simplified (no dictionaries, no large strings), and whole-second
     timestamps get room for microseconds.
 
     Raises:
@@ -105,7 +105,7 @@ def infer_columns(
     for file in itertools.islice(files, _MORE_FILES_MAX):
         if schema.names and not any(map(pa.types.is_null, schema.types)):
             break
-        with contextlib.suppress(CorruptSourceError, SourceVanishedError):  # its reader will say
+        with contextlib.suppress(CorruptSourceError, SourceVanishedError):  # its reader raises it
             schema = _with_types_of(_columns(format, file, options), schema)
     folders = folder_columns(format, path, there)
     written = folder_types(there[0]) if format == "parquet" and folders.names else {}
@@ -123,7 +123,7 @@ def _columns(format: Format, file: str, options: Sequence[tuple[str, OptionValue
 
 
 def _with_types_of(other: pa.Schema, schema: pa.Schema) -> pa.Schema:
-    """``schema`` with types for what has no value there; all of ``other`` if it has no columns."""
+    """Return ``schema`` with types of ``other`` for columns without values; ``other`` if empty."""
     if not schema.names:
         return other
     known = {f.name: f.type for f in other}
@@ -143,7 +143,7 @@ def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type as streams have it."""
+    """Return the type that streams use for a column of this type."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     if pa.types.is_null(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -153,7 +153,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _in_us(kind: pa.DataType) -> pa.DataType:
-    """The type with times of seconds, which streams do not keep, in microseconds; within, too."""
+    """Return the type with times in seconds, also nested ones, changed to microseconds."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("us", kind.tz)
     if pa.types.is_struct(kind):

@@ -1,10 +1,10 @@
-"""How far the rows of a source are out of order, from a look at all their times. Pure.
+"""Measures how far the rows of a source are out of order, from all their times. Pure.
 
-The times of a unit are kept as the least and the greatest of each block of ``BLOCK_ROWS`` rows, and
-as the delay that the unit needs by itself. Put one behind the other, units tell of a partition: (1)
-the least delay with which no row is late; (2) how far the frontier may go at the end of a block
-because of what is still to come, which says more than the delay behind a row that is much later
-than others; (3) an upper bound of how many rows wait at once.
+For each unit it keeps the least and the greatest time of each block of ``BLOCK_ROWS`` rows, and the
+delay that the unit alone needs. From the units in order it computes for a partition: (1) the least
+delay with which no row is late; (2) how far the frontier may advance at the end of each block,
+because the times of later rows are known. After a very late row this is further than the delay
+allows; (3) an upper bound of the number of rows that are buffered at the same time.
 
 Invariant: all three follow from the rows alone, so the same files give the same plan everywhere.
 """
@@ -26,50 +26,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK_ROWS = 8_192
-#: What later rows allow is kept if fewer rows wait then by this factor, ...
+#: The known frontier is kept if it reduces the buffered rows by this factor, ...
 GAIN_MIN = 2.0
-#: ... and if more wait otherwise than this.
+#: ... and if more rows than this are buffered without it.
 FEW_ROWS = 8 * BLOCK_ROWS
-#: A lateness that is not told from longer ones: such times do not fit into one delay.
+#: Longest lateness that is distinguished: longer ones do not fit into a delay.
 LATENESS_MAX_US = INF_TIME - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitTimes:
-    """The times of a unit."""
+    """The times of one unit."""
 
     rows: int
-    #: By block of ``BLOCK_ROWS`` rows (the last may have fewer), int64[n].
+    #: Least and greatest time per block of ``BLOCK_ROWS`` rows (the last may be shorter), int64[n].
     least: np.ndarray
     greatest: np.ndarray
-    #: The least delay with which no row is late if nothing precedes the unit, us.
+    #: The least delay with which no row is late if the unit is read first, us.
     delay_us: int
 
     @property
     def first_us(self) -> int:
-        """The least time; INF_TIME if there are no rows."""
+        """The least time, us; INF_TIME if there are no rows."""
         return int(self.least.min(initial=INF_TIME))
 
     def block_ends(self) -> np.ndarray:
-        """By block, the number of the row that follows it."""
+        """Return for each block the number of the row after it."""
         ends = np.arange(1, len(self.least) + 1, dtype=np.int64) * BLOCK_ROWS
         return np.minimum(ends, self.rows)
 
 
 class TimesSoFar:
-    """The times of a unit, of which batch after batch is seen."""
+    """Collects the times of a unit, batch by batch."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._ahead: int = MIN_TIME
         self._delay_us = 0
-        #: Least and greatest times of the rows of the block that has begun; bad rows have none.
+        #: Least and greatest times of the rows of the incomplete block, without bad rows.
         self._rest = self._rest_greatest = np.empty(0, np.int64)
         self._least: list[np.ndarray] = []
         self._greatest: list[np.ndarray] = []
 
     def add(self, vs: np.ndarray, is_bad: pa.Array | None = None) -> None:
-        """The times of the next rows, int64[n]; of bad ones they mean nothing."""
+        """Add the times of the next rows, int64[n]; those of bad rows are ignored."""
         if len(vs) == 0:
             return
         self._rows += len(vs)
@@ -104,7 +104,7 @@ class TimesSoFar:
         self._rest_greatest = self._rest if is_same else greatest[whole:].copy()
 
     def all(self) -> UnitTimes:
-        """The unit, no row of which follows."""
+        """Return the times of the whole unit; no row follows."""
         if len(self._rest):
             self._note(self._rest, self._rest_greatest, len(self._rest))
             self._rest = self._rest_greatest = self._rest[:0]
@@ -120,18 +120,18 @@ class TimesSoFar:
 
 
 def time_order(units: Sequence[UnitTimes]) -> list[int]:
-    """In which order units are best read: by their first time; as they are where it is equal.
+    """Return the order in which to read units: by first time, stable.
 
-    The frontier cannot pass the first time of a unit that is still to be read, so no other order
-    makes fewer rows wait.
+    The frontier cannot pass the first time of a unit that has not been read, so no other order
+    buffers fewer rows.
     """
     return sorted(range(len(units)), key=lambda k: units[k].first_us)
 
 
 def delay_needed(units: Sequence[UnitTimes]) -> int:
-    """The least delay, us, with which no row is late if the units are read one after the other.
+    """Return the least delay, us, with which no row is late if the units are read in order.
 
-    ``LATENESS_MAX_US``: there may be none.
+    ``LATENESS_MAX_US``: possibly no delay is sufficient.
     """
     delay_us, ahead = 0, int(MIN_TIME)
     for unit in units:
@@ -144,15 +144,15 @@ def delay_needed(units: Sequence[UnitTimes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Disorder:
-    """How a partition's rows get into order of time, and how many wait for it."""
+    """How to bring a partition's rows into time order, and how many rows that buffers."""
 
     known: KnownFrontier | None
-    #: So many at most are held back at once.
+    #: Upper bound of the rows that are buffered at the same time.
     rows_waiting: int
 
 
 def disorder_of(units: Sequence[UnitTimes], delay_us: int) -> Disorder:
-    """The units one after the other, with a delay with which no row is late."""
+    """Compute the disorder of units in order, with a delay with which no row is late."""
     if not any(unit.rows for unit in units):
         return Disorder(None, 0)
     starts = np.cumsum([0, *(unit.rows for unit in units)])
@@ -170,9 +170,9 @@ def disorder_of(units: Sequence[UnitTimes], delay_us: int) -> Disorder:
 
 
 def _waiting(ends: np.ndarray, greatest: np.ndarray, frontier: np.ndarray) -> int:
-    """So many rows at most wait at once; ``frontier``: behind each block.
+    """Return an upper bound of the rows buffered at the same time.
 
-    A block counts until all of it has left.
+    ``frontier``: after each block. A block counts until all its rows are released.
     """
     last = len(ends) - 1
     released = np.clip(np.searchsorted(frontier, greatest), np.arange(len(ends)), last)
@@ -182,9 +182,9 @@ def _waiting(ends: np.ndarray, greatest: np.ndarray, frontier: np.ndarray) -> in
 
 
 def _known(ends: np.ndarray, to_come: np.ndarray, by_delay: np.ndarray) -> KnownFrontier | None:
-    """The entries that say more than the delay, and than those before them.
+    """Return the entries that allow more than the delay, and than the entries before them.
 
-    Where only bad rows are to come nothing is said: the frontier is at the end of time at the end.
+    If only bad rows follow there is no entry: the frontier is INF_TIME at the end.
     """
     says_more = (to_come[:-1] > by_delay[:-1]) & (to_come[:-1] < INF_TIME)
     rows, times = ends[:-1][says_more], to_come[:-1][says_more]

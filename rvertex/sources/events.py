@@ -1,4 +1,4 @@
-"""From rows as read to events: the two time columns, then the payload in its declared types."""
+"""Converts rows as read to events: the two time columns, then the payload in declared types."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ TOO_FAR_AHEAD = "starts further ahead of the clock than max_ahead allows"
 
 
 def too_far_ahead(max_ahead_us: int, clock_us: int) -> str:
-    """Why a row is bad that starts later than so long after the clock."""
+    """Return why a row that starts more than ``max_ahead_us`` after the clock is bad."""
     return f"{TOO_FAR_AHEAD}: the clock said {iso(clock_us)}, max_ahead is {max_ahead_us / 1e6:g} s"
 
 
 @dataclass(frozen=True, slots=True)
 class RowFault:
-    """A row (from 0 in its batch) that cannot become an event."""
+    """A row (index from 0 in its batch) that cannot become an event."""
 
     index: int
     column: str
@@ -45,7 +45,7 @@ class RowFault:
 def to_events(
     spec: SourceSpec, raw: pa.RecordBatch, path: str, first_time: int
 ) -> pa.RecordBatch | RowFault:
-    """``_vs, _ve, payload`` of rows as read; ``first_time`` is the time of row 0 of a text.
+    """Return ``_vs, _ve, payload`` of rows as read; ``first_time``: time of row 0, for text.
 
     Raises:
         SourceSchemaError: a column has a type that does not fit.
@@ -84,9 +84,9 @@ def to_events(
 def faults_of(
     spec: SourceSpec, raw: pa.RecordBatch, path: str
 ) -> tuple[pa.RecordBatch | None, dict[int, RowFault]]:
-    """The events of the rows that can become some (None: none can), and the others by place.
+    """Return the events of the good rows (None: there are none), and the faults by row index.
 
-    Pieces with a fault are halved until it stands alone, so a row is judged by itself.
+    A batch with a fault is halved until the faulty row is alone, so each row is judged separately.
     """
     found = to_events(spec, raw, path, 0)
     if not isinstance(found, RowFault):
@@ -94,7 +94,7 @@ def faults_of(
     pieces: list[pa.RecordBatch] = []
     faults: dict[int, RowFault] = {}
     todo = [(0, raw.num_rows)]
-    while todo:  # ends: a piece has no fault, or is halved until it is one row
+    while todo:  # ends: a piece has no fault, or is halved until it is a single row
         lo, hi = todo.pop()
         found = to_events(spec, raw.slice(lo, hi - lo), path, 0)
         if not isinstance(found, RowFault):
@@ -108,7 +108,7 @@ def faults_of(
 
 
 def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch | RowFault:
-    """The declared columns in the declared order and types, or a value that does not fit."""
+    """Return the declared columns in declared order and types, or a value that does not fit."""
     arrays = []
     for field in spec.columns:
         array = raw.column(field.name)
@@ -128,7 +128,7 @@ def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch
 
 
 def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
-    """The first null of a column that has to have values."""
+    """Return the first null of a column that must not be null."""
     for name in spec.not_null:
         if name in raw.schema.names and raw.column(name).null_count:
             at = raw.column(name).is_null().index(True).as_py()
@@ -137,7 +137,7 @@ def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
 
 
 def _refused(array: pa.Array, field: pa.Field) -> RowFault:
-    """The first value that is refused."""
+    """Return the first value that cannot be converted to the type of ``field``."""
 
     def fails(lo: int, hi: int) -> bool:
         try:
@@ -179,7 +179,7 @@ def _ends(
 def _times(
     source: str | Evaluator, role: str, raw: pa.RecordBatch, path: str, *, open_ends: bool = False
 ) -> np.ndarray | RowFault:
-    """The times; with ``open_ends`` null is the end of time."""
+    """Return the times; with ``open_ends``, null is the end of time."""
     column = raw.column(source) if isinstance(source, str) else _evaluated(source, role, raw)
     if isinstance(column, RowFault):
         return column
@@ -204,7 +204,7 @@ def _times(
 
 
 def _evaluated(source: Evaluator, role: str, raw: pa.RecordBatch) -> Any:
-    """The times that an expression gives, or the first row for which it gives none."""
+    """Return the times that an expression computes, or the first row for which it fails."""
 
     def failing(lo: int, hi: int) -> UsageError | None:
         try:
@@ -218,7 +218,7 @@ def _evaluated(source: Evaluator, role: str, raw: pa.RecordBatch) -> Any:
     except UsageError:
         at = first_failure(raw.num_rows, lambda lo, hi: failing(lo, hi) is not None)
         error = failing(at, at + 1)
-        if error is None:  # it is no row that fails
+        if error is None:  # the error does not depend on a row
             raise
         columns: tuple[str, ...] = getattr(source, "columns", tuple)()
         value = ", ".join(shown(raw.column(name)[at]) for name in columns)
@@ -230,7 +230,7 @@ def _name(source: object, role: str) -> str:
 
 
 def iso(time: int) -> str:
-    """A time for people; a number where the calendar ends."""
+    """Format a time for people; as a number beyond the calendar."""
     try:
         return str(pc.cast(pa.scalar(int(time), pa.timestamp("us")), pa.string()).as_py())
     except MemoryError:

@@ -1,10 +1,9 @@
-"""Where files are found and opened: the one door of the sources to a file system.
+"""Lists and opens the files of sources; no other module of the sources uses a file system.
 
 Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by
-:mod:`rstream.store.blobs`. What cannot be read is an error that names the file:
-:class:`SourceNotFoundError` while a job is planned (the user's mistake),
-:class:`SourceVanishedError` afterwards (the world changed).
-"""
+:mod:`rstream.store.blobs`. Errors name the file: :class:`SourceNotFoundError` while a job is
+planned (the user's mistake), :class:`SourceVanishedError` afterwards (the file was removed
+meanwhile). """
 
 from __future__ import annotations
 
@@ -28,50 +27,50 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Format
     from rvertex.sources.versions import FileVersion
 
-#: Endings of names by format; a format that is not here reads files of any name.
+#: File suffixes by format; a format that is missing here reads files of any name.
 SUFFIXES = {format: traits.suffixes for format, traits in TRAITS.items() if traits.suffixes}
 _FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
-#: What is said of a name that went or has another by now, and of a link to nothing or to itself.
+#: Errors for a deleted or renamed file, and for a link to nothing or to itself.
 _GONE = (errno.ENOENT, errno.ELOOP)
-#: Between the paths of a source that has several.
+#: Separates the paths of a source with several paths.
 SEVERAL = "\n"
 _MAGIC = "*?["
-#: Endings of names under which files are written before they have their own.
+#: Suffixes of files that are still being written.
 _TEMPORARY = (
     *(".tmp", ".temp", ".part", ".partial", ".filepart", ".inprogress", ".crdownload"),
     *(".download", "._copying_"),
 )
-#: Endings of what is kept beside files: copies, and what was noted of them.
+#: Suffixes of files kept beside data: copies and metadata.
 _BESIDE = (
     *(".bak", ".backup", ".old", ".orig", ".save", ".rej", ".swp", ".swo", "~"),
     *(".md5", ".sha1", ".sha256", ".sha512", ".crc", ".asc", ".sig"),
 )
-#: Names of office programs and editors for a file that is open, and of file managers.
+#: Prefixes of lock files of office programs, editors and file managers.
 _LOCKS = ("~$", "#", ".#")
 _OF_DESKTOPS = ("thumbs.db", "desktop.ini")
-#: Ends what stands for a folder in an object store.
+#: Suffix of objects that represent folders in an object store.
 _MARKER = "_$folder$"
 _LINE_CHARS_MAX = 300
-#: Endings of names of compressed files.
+#: Suffixes of compressed files.
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
-#: Of those that nobody here reads; their reader says so.
+#: Suffixes of compressions that cannot be read; the reader raises an error for them.
 _OTHER_CODECS = (".xz", ".zip", ".7z", ".br", ".z", ".lzo", ".snappy")
 
 
 def list_files(format: Format, path: str) -> dict[str, FileVersion]:
-    """The files of a file or folder (recursive), sorted by name, by absolute path.
+    """List the files of a file or folder (recursive), sorted by name, by absolute path.
 
-    ``path`` may be a pattern (``*`` and ``?`` within a name, ``**`` over folders), and several of
-    all these, with :data:`SEVERAL` between them.
+    ``path`` may be a pattern (``*`` and ``?`` within a name, ``**`` over folders), or several paths
+    separated by :data:`SEVERAL`.
 
-    In a folder, links to folders are followed, and a file that is there in several ways counts
-    once. Files without content are passed over, and names that begin with ``.``, or with ``_``
-    unless they are those of folders such as ``_day=1``. Of the others those are data that end as
-    files of the format do, or whose ending says nothing: no other format, no copy (``x.csv.bak``,
-    ``x.csv.1``) and nothing that is still being written.
+    In a folder, links to folders are followed, and a file that is reachable in several ways is
+    listed once. Empty files are skipped, and so are names that begin with ``.``, or with ``_``
+    except folders such as ``_day=1``. Of the other files, data files have a suffix of the format,
+    or one that indicates nothing: no other format, no copy (``x.csv.bak``, ``x.csv.1``) and no
+    file that is still being written.
 
     Raises:
-        SourceNotFoundError: there is no such path, or the folder holds no file of this format.
+        SourceNotFoundError: the path does not exist, or the folder has no file of this format.
     """
     found: dict[str, FileVersion] = {}
     for one in path.split(SEVERAL):
@@ -80,7 +79,7 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
 
 
 def files_beside(format: Format, path: str) -> list[str]:
-    """The files of the same paths with content that are no data of the format, sorted.
+    """List the non-empty files of the same paths that are no data of the format, sorted.
 
     Raises:
         SourceNotFoundError: as :func:`list_files`.
@@ -89,7 +88,7 @@ def files_beside(format: Format, path: str) -> list[str]:
 
 
 def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
-    """The files of one path, and those beside them."""
+    """Return the data files of one path, and the other files."""
     local = local_path(path)
     try:
         found = _list_remote(path) if local is None else _list_local(local)
@@ -104,7 +103,7 @@ def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str
 
 
 def is_single_file(format: Format, path: str) -> bool:
-    """Whether a source is one file by its name, so that no other can come.
+    """Whether the path names one file, so that no other file can be added.
 
     Raises:
         SourceNotFoundError: as :func:`list_files`.
@@ -113,16 +112,16 @@ def is_single_file(format: Format, path: str) -> bool:
 
 
 def fixed_folder(path: str) -> str:
-    """The folder in which the names begin that a pattern leaves open; the path if it is none."""
+    """Return the folder above the first wildcard of a pattern; the path if it is no pattern."""
     places = [path.index(character) for character in _MAGIC if character in path]
     return path[: min(places)].rpartition("/")[0] if places else path
 
 
 def open_random(path: str) -> pa.NativeFile:
-    """Open for reads at any place.
+    """Open a file for random access.
 
     Raises:
-        SourceVanishedError: the file is gone or may not be read.
+        SourceVanishedError: the file is gone or not readable.
     """
     local = local_path(path)
     try:
@@ -132,10 +131,10 @@ def open_random(path: str) -> pa.NativeFile:
 
 
 def open_sequential(path: str) -> pa.NativeFile:
-    """Open for one pass from the beginning; ``.gz``, ``.bz2`` and ``.zst`` are decompressed.
+    """Open a file for sequential reading; ``.gz``, ``.bz2`` and ``.zst`` are decompressed.
 
     Raises:
-        SourceVanishedError: the file is gone or may not be read.
+        SourceVanishedError: the file is gone or not readable.
     """
     stream = open_random(path)
     codec = CODECS.get(PurePosixPath(path).suffix.lower())
@@ -143,10 +142,10 @@ def open_sequential(path: str) -> pa.NativeFile:
 
 
 def open_range(path: str, lo: int, hi: int | None) -> pa.NativeFile:
-    """Open the bytes ``[lo, hi)`` for one pass; a compressed file is opened whole.
+    """Open the bytes ``[lo, hi)`` for sequential reading; a compressed file is opened whole.
 
     Raises:
-        SourceVanishedError: the file is gone or may not be read.
+        SourceVanishedError: the file is gone or not readable.
     """
     if lo == 0 and hi is None:
         return open_sequential(path)
@@ -156,14 +155,14 @@ def open_range(path: str, lo: int, hi: int | None) -> pa.NativeFile:
 
 
 def bytes_to_read(piece: int, left: int | None) -> int:
-    """How many bytes to read next, at most ``left``."""
+    """Return how many bytes to read next: ``piece``, but at most ``left``."""
     return piece if left is None else min(piece, left)
 
 
 def first_line(error: BaseException) -> str:
-    """What went wrong, in one line; of an error of the system only what the system says.
+    """Return an error's message as one line; of a system error, only the system's text.
 
-    It may quote a file that is not text at all, so it is cut, and fit for a terminal.
+    The message may quote binary data, so it is shortened and escaped for a terminal.
     """
     told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     line = (told.splitlines() or [type(error).__name__])[0]
@@ -174,7 +173,7 @@ def first_line(error: BaseException) -> str:
 def _chosen(
     format: Format, path: str, folder: str, found: dict[str, FileVersion], nothing: str
 ) -> tuple[dict[str, FileVersion], list[str]]:
-    """The data among the files, by path, and the others."""
+    """Split the files into data files, by path, and others."""
     visible = [name for name in sorted(found) if _is_visible(name)]
     wanted = [name for name in visible if _is_data(name, format)]
     beside = [f"{folder}/{name}" for name in visible if not _is_data(name, format)]
@@ -190,7 +189,7 @@ def _named(paths: list[str]) -> str:
 
 
 def _matching(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
-    """The files that a pattern names, and those in folders that it names."""
+    """Return the files that match a pattern, and those in folders that match it."""
     whole = absolute(path)
     folder = fixed_folder(whole)
     try:
@@ -207,7 +206,7 @@ def _matching(format: Format, path: str) -> tuple[dict[str, FileVersion], list[s
 
 
 def _regex(pattern: str) -> str:
-    """The pattern as a regular expression; also what lies in folders that it names."""
+    """Return the pattern as a regular expression, which also matches files in matching folders."""
     words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])", pattern)
     made = []
@@ -220,9 +219,9 @@ def _regex(pattern: str) -> str:
 
 
 def _list_local(path: str) -> dict[str, FileVersion]:
-    """Paths below a folder; one empty path if it is a file.
+    """List paths below a folder; one empty path if it is a file.
 
-    Of several ways to a file by links one counts: the direct one, or the first by name.
+    A file reachable by several links is listed once: directly, or by the first name.
     """
     if not os.path.isdir(path):
         return {"": of_stat(os.stat(path))}
@@ -243,10 +242,10 @@ def _list_local(path: str) -> dict[str, FileVersion]:
 
 
 def _paths_below(path: str) -> Iterator[str]:
-    """All files below a folder, each folder once; what needs no link comes first."""
+    """Yield all files below a folder, each folder once; paths without links are first."""
     seen: set[str] = set()
     todo = [path]
-    while todo:  # ends: a folder that was seen adds no links
+    while todo:  # ends: each folder adds its links only once
         links: list[str] = []
         for start in sorted(todo):
             for folder, folders, names in os.walk(start, onerror=_refuse):
@@ -262,7 +261,7 @@ def _paths_below(path: str) -> Iterator[str]:
 
 
 def _refuse(error: OSError) -> None:
-    """A folder whose files cannot be seen may have some; one that is gone has none."""
+    """Raise for a folder that cannot be listed; a folder that is gone has no files."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
@@ -289,7 +288,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _is_data(name: str, format: Format) -> bool:
-    """Whether the ending of a visible name says so, or says nothing."""
+    """Whether the suffix of a visible name is one of the format, or indicates nothing."""
     name = name.rpartition("/")[2].lower()
     if name.endswith((*_TEMPORARY, *_BESIDE)) or name.startswith(_LOCKS) or name in _OF_DESKTOPS:
         return False
@@ -303,7 +302,7 @@ def _is_data(name: str, format: Format) -> bool:
 
 
 def format_of(name: str) -> Format | None:
-    """What the ending of a name says, that of a compressed file left out; None: nothing."""
+    """Return the format by a name's suffix, without that of a compression; None: unknown."""
     suffixes = [s.lower() for s in PurePosixPath(name).suffixes]
     if suffixes and suffixes[-1] in CODECS:
         suffixes.pop()

@@ -1,9 +1,9 @@
-"""Files of one source that do not look alike: which types fit, and what is said of the rest.
+"""Files of one source with different columns: which types are compatible, and which notes to give.
 
-The first file says which columns there are and of what types. A column that is missing elsewhere is
-an error of who reads it. A type that can hold the same values is converted, with every value
-checked; any other is refused, unless the user named the type himself. A column that only later
-files have is not read, and that is said when the job is planned.
+The first file defines the columns and their types. If a later file lacks a column, its reader
+raises an error. A compatible type is converted, with every value checked; any other is an error,
+unless the user declared the type. A column that only later files have is not read; a note reports
+that when the job is planned.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec, Unit
 
-#: So many files and columns are named in a message.
+#: Most files and columns that a message names.
 NAMED_MAX = 3
 
 
 def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a checked conversion keeps every value that it lets pass."""
+    """Whether a checked conversion preserves each value or raises."""
     there, wanted = _plain(there), _plain(wanted)
     if there.equals(wanted) or kinds.is_null(there):
         return True
@@ -63,7 +63,7 @@ def fits(there: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> None:
-    """The column of a file can be read as the plan has it.
+    """Check that the column of a file can be read with the plan's type.
 
     Raises:
         SourceSchemaError: it cannot.
@@ -81,7 +81,7 @@ def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> No
 
 
 def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
-    """What a user has to know about the files of a source that are not like the first.
+    """Return notes for the user about files of a source that differ from the first.
 
     Raises:
         SourceSchemaError: a column that is read has a type that does not fit.
@@ -103,7 +103,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
 
 
 class FileColumns:
-    """Which columns files have that the first of them does not have."""
+    """Collects the columns that files have and the first file does not."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
@@ -112,7 +112,7 @@ class FileColumns:
         self._files = 0
 
     def add(self, path: str) -> None:
-        """Look at one more file.
+        """Add one more file.
 
         Raises:
             SourceSchemaError: a column that is read has a type that does not fit.
@@ -128,7 +128,7 @@ class FileColumns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user has to know of it."""
+        """Return notes for the user about these columns."""
         if not self._extra:
             return ()
         columns = list(dict.fromkeys(name for more in self._extra.values() for name in more))
@@ -140,7 +140,7 @@ class FileColumns:
 
 
 def _skipped(spec: SourceSpec) -> list[str]:
-    """That files lie beside those that are read."""
+    """Return a note about files in the same folders that are not read."""
     beside = files_beside(spec.format, spec.path)
     if not beside:
         return []
@@ -152,7 +152,7 @@ def _skipped(spec: SourceSpec) -> list[str]:
 
 
 def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
-    """What the files of a growing folder lose that are there by now."""
+    """Return notes about the existing files of a growing folder."""
     if not spec.traits.suffixes:
         return ()
     try:
@@ -161,7 +161,7 @@ def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
         return ()
     columns = FileColumns(spec)
     for path in files:
-        with contextlib.suppress(StreamEngineError):  # whoever reads the file says what is wrong
+        with contextlib.suppress(StreamEngineError):  # the reader of the file raises it
             columns.add(path)
     told = value_notes(spec, next(iter(files)))
     return (*columns.notes, *told, *folder_notes(spec, list(files)), *_skipped(spec))
@@ -179,10 +179,10 @@ def _checked(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _names(spec: SourceSpec, path: str) -> list[str]:
-    """The columns of a file; none if it cannot be read, which its reader will say.
+    """Return the columns of a file; none if it cannot be read, for which its reader raises.
 
     Raises:
-        SourceSchemaError: a name is there more than once.
+        SourceSchemaError: a name occurs more than once.
     """
     encoding = encoding_of(dict(spec.options))
     try:
@@ -199,7 +199,7 @@ def _names(spec: SourceSpec, path: str) -> list[str]:
 
 
 def _paths(fields: Iterable[pa.Field]) -> list[str]:
-    """The names of columns; of those that the structs among them have, as ``column.field``."""
+    """Return the names of columns; for fields of structs as ``column.field``."""
     return [
         path
         for field in fields
@@ -208,7 +208,7 @@ def _paths(fields: Iterable[pa.Field]) -> list[str]:
 
 
 def _members_of(kind: pa.DataType) -> list[pa.Field]:
-    """The fields of a struct, or of the structs in a list."""
+    """Return the fields of a struct, or of the structs in a list."""
     if _is_list(kind):
         return _members_of(kind.value_type)
     return list(kind) if kinds.is_struct(kind) else []
@@ -221,7 +221,7 @@ def _header(path: str, delimiter: str, encoding: str) -> list[str]:
 
 
 def listed(names: Sequence[str], what: str) -> str:
-    """The first of ``names``, and how many more there are of ``what``."""
+    """Join the first of ``names``, and how many more there are, as in "and 3 more files"."""
     shown = ", ".join(names[:NAMED_MAX])
     more = len(names) - NAMED_MAX
     return f"{shown} and {more} more {what}{'s' if more > 1 else ''}" if more > 0 else shown

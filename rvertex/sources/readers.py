@@ -1,9 +1,9 @@
 """Readers: the rows of a source partition as event batches, from any row on.
 
-A reader is one pass. Rows of the partition are numbered from 0 over its units; a reader opened at
-``first_row`` gives exactly what a reader opened at 0 gives from that row on, whatever the sizes
-asked for. Units whose row count is known are skipped without being opened. After an error the
-reader is spent: a new one, opened at the same row, goes on once the file is repaired.
+A reader is one pass. Rows of the partition are numbered from 0 over its units. A reader opened at
+``first_row`` returns exactly the rows that a reader opened at 0 returns from there on, for any
+batch size. Units with a known row count are skipped without being opened. A reader cannot be used
+after an error: once the file is repaired, open a new one at the same row.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class SourceReader(Protocol):
     """One pass over a partition."""
 
     def read_next(self, rows_max: int) -> pa.RecordBatch | None:
-        """The next 1 to ``rows_max`` rows as ``_vs, _ve, payload``; None at the end.
+        """Return the next 1 to ``rows_max`` rows as ``_vs, _ve, payload``; None at the end.
 
-        A reader of items or of streams gives ``_kind, _vs, _ve, payload``. A batch with bad rows
+        A reader of items or of streams returns ``_kind, _vs, _ve, payload``. A batch with bad rows
         has one more column (:mod:`rvertex.sources.formats.rows.bad_rows`); these have no times.
 
         Raises:
@@ -56,16 +56,16 @@ class SourceReader(Protocol):
 def open_reader(
     partition: SourcePartition, first_row: int, *, batch_rows: int = BATCH_ROWS
 ) -> SourceReader:
-    """A reader that begins with row ``first_row`` of the partition (at most its end).
+    """Open a reader at row ``first_row`` of the partition (at most its end).
 
-    ``batch_rows``: how many rows of Parquet are decoded at a time.
+    ``batch_rows``: rows of Parquet that are decoded at a time.
     """
     assert first_row >= 0, first_row
     return UnitsReader(partition, first_row, batch_rows)
 
 
 class UnitsReader:
-    """The rows of units, one after the other."""
+    """Reads the rows of units, one unit after the other."""
 
     def __init__(self, partition: SourcePartition, first_row: int, batch_rows: int) -> None:
         self._spec = partition.spec
@@ -86,7 +86,7 @@ class UnitsReader:
 
     def close(self) -> None:
         self._units.close()
-        self._events.close()  # it refers to this reader, and to the last row group
+        self._events.close()  # it keeps this reader and the last row group in memory
         self._rest = None
 
     def _all_events(
@@ -106,7 +106,7 @@ class UnitsReader:
         self._units.close()
 
     def _watched(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """The rows of the unit, as long as the file is the one that was discovered."""
+        """Yield the rows of the unit; raise if the file is no longer the discovered version."""
         file = Watched(unit.path, unit.version)
         file.check()
         try:
@@ -114,7 +114,7 @@ class UnitsReader:
                 file.check_often()
                 yield batch
         except StreamEngineError:
-            file.check()  # a file that changed is what is wrong, whatever it looked like
+            file.check()  # if the file has changed, that is the error to report
             raise
         file.check()
 
@@ -137,7 +137,7 @@ class UnitsReader:
     def _beside(
         self, unit: Unit, raw: pa.RecordBatch, row: int, bad: pa.StructArray
     ) -> pa.RecordBatch:
-        """The events of good rows, and beside them the bad ones with their places in the file."""
+        """Return the events of good rows, and the bad rows with their places in the file."""
         is_good = bad.is_null().to_numpy(zero_copy_only=False)
         places = np.flatnonzero(is_good)
         events, faults = faults_of(self._spec, raw.filter(pa.array(is_good)), unit.path)
@@ -169,7 +169,7 @@ def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
 
 
 def _plain(raw: pa.RecordBatch, row: int, fault: RowFault) -> str | None:
-    """The value that is to blame: text without quotes, as the other bad rows have it."""
+    """Return the value at fault: as text without quotes, as other bad rows have it."""
     if fault.column in raw.schema.names:
         value = raw.column(fault.column)[row]
         if not value.is_valid:

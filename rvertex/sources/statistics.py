@@ -1,7 +1,7 @@
-"""What is known of a source before it is read: rows, bytes, time span, and a sample of its rows.
+"""Estimates of a source before it is read: rows, bytes, time span, and a sample of its rows.
 
-Footers and file sizes of a few files are looked at, and the first rows of the first and of the last
-unit. Everything else is extrapolated, so these are estimates; nothing but plans depends on them.
+It reads footers and sizes of a few files, and the first rows of the first and the last unit.
+Everything else is extrapolated. Only plans use these estimates; results do not depend on them.
 
 Invariant: the same files give the same statistics, on every machine.
 """
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec, Unit
 
 SAMPLE_ROWS = 4096
-#: Files of a source that are opened for their size or footer.
+#: Most files that are opened for their size or footer.
 FILES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSample:
-    """A payload column in the sample."""
+    """Statistics of a payload column in the sample."""
 
     bytes_per_row: float
-    #: Different values that are not null.
+    #: Number of different non-null values.
     distinct: int
-    #: Of these, the ones that occur once.
+    #: Number of these that occur once.
     singletons: int
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Estimates of a whole source; None where nothing is known."""
+    """Estimates of a whole source; None: unknown."""
 
     rows: int | None
-    #: Bytes of its files as they lie there; 0 for items.
+    #: Bytes of its files on disk, possibly compressed; 0 for items.
     file_bytes: int | None
     first_us: int | None
     last_us: int | None
     sample_rows: int
     mean_lifetime_us: float
     columns: dict[str, ColumnSample]
-    #: With which one partition would have no late row, us; 0 where nobody looked.
+    #: Delay with which one partition would have no late row, us; 0 if not measured.
     delay_us: int = 0
 
 
 def statistics_of(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics | None:
-    """Statistics of a source that consists of ``units``; None if it cannot be read.
+    """Return the statistics of a source with these ``units``; None if it cannot be read.
 
-    What is wrong with the source is told by whoever reads it.
+    The reader of the source reports the error.
     """
     try:
         return _found(spec, units)
@@ -89,7 +89,7 @@ def _found(spec: SourceSpec, units: Sequence[Unit]) -> SourceStatistics:
 
 
 def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
-    """The first rows of ``units`` as ``_vs, _ve, payload``."""
+    """Return the first rows of ``units`` as ``_vs, _ve, payload``."""
     if spec.items is not None:
         return only_events(spec.items).slice(0, SAMPLE_ROWS)
     fields = [pa.field(VS, pa.int64()), pa.field(VE, pa.int64()), *spec.schema]
@@ -107,7 +107,7 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
 def _sizes(
     spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch
 ) -> tuple[int | None, int | None]:
-    """Rows and bytes of all files."""
+    """Estimate rows and bytes of all files."""
     if spec.items is not None:
         return only_events(spec.items).num_rows, 0
     file_bytes = None if spec.format == "log" else _file_bytes(units)
@@ -130,7 +130,7 @@ def _file_bytes(units: Sequence[Unit]) -> int:
 
 
 def _lines(unit: Unit) -> float | None:
-    """Lines per byte of a file, by its beginning; None if it is compressed."""
+    """Estimate lines per byte of a file, from its start; None if it is compressed."""
     with open_random(unit.path) as file:
         head = file.read(1 << 16)
     lines = head.count(b"\n")
@@ -141,7 +141,7 @@ def _lines(unit: Unit) -> float | None:
 def _span(
     spec: SourceSpec, units: Sequence[Unit], sample: pa.RecordBatch, rows: int | None
 ) -> tuple[int | None, int | None]:
-    """The first and the last start of an event."""
+    """Estimate the first and the last start of an event."""
     if spec.items is not None:
         return _ends(only_events(spec.items))
     known = times_of(spec, units, FILES_MAX)
@@ -167,7 +167,7 @@ def _column(values: pa.Array) -> ColumnSample:
     rows = max(1, len(values))
     if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
         return ColumnSample(values.nbytes / rows, len(values), len(values))
-    if pa.types.is_float16(values.type):  # old releases of Arrow do not count them
+    if pa.types.is_float16(values.type):  # old releases of Arrow cannot count these
         values = values.cast(pa.float32())
     counts = pc.value_counts(values.drop_null()).field("counts")
     return ColumnSample(values.nbytes / rows, len(counts), pc.sum(pc.equal(counts, 1)).as_py() or 0)

@@ -1,8 +1,8 @@
-"""A look at all times of a source, once, when a job is planned: one pass over the columns of time.
+"""Reads all times of a source once, when a job is planned: one pass over the time columns.
 
-The rows come through the readers of the run, so a row without a time is the same error here. Units
-are read by a few threads, because nothing else of the job runs yet; what is found does not depend
-on them, and of several errors the one of the first unit is raised.
+The rows come from the readers of the job, so a row without a time raises the same error. A few
+threads read units concurrently, because nothing else of the job runs yet. The results do not depend
+on the threads; if several units fail, the error of the first unit is raised.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 THREADS_MAX = 8
-#: Rows of Parquet that are decoded at a time.
+#: Rows of Parquet decoded at a time.
 BATCH_ROWS = 1 << 20
-#: So many rows say in which unit times are.
+#: Number of rows from which the unit of time is guessed.
 FIRST_ROWS = 1_000
-#: The years 2000 and 2100, in seconds since 1970: times of events lie between them as a rule.
+#: The years 2000 and 2100, in seconds since 1970; event times are usually between them.
 _SECONDS = 946_684_800, 4_102_444_800
-#: Other units that whole numbers are found in: how many a second has, and what makes microseconds.
+#: Units of whole numbers other than us: how many a second has, and how to convert them.
 _OTHER_UNITS = {
     "seconds": (1, "* 1_000_000"),
     "milliseconds": (10**3, "* 1_000"),
@@ -46,11 +46,11 @@ _OTHER_UNITS = {
 def survey(
     spec: SourceSpec, units: Sequence[Unit], columns: Collection[str]
 ) -> tuple[UnitTimes, ...]:
-    """The times of each unit; ``columns``: those that tell when an event starts.
+    """Return the times of each unit; ``columns``: those from which an event's start is computed.
 
     Raises:
         SourceRowError, SourceSchemaError, CorruptSourceError, SourceChangedError,
-        SourceVanishedError: as for whoever reads the rows, naming the file.
+        SourceVanishedError: as for a reader of the rows, naming the file.
     """
     only_starts = _only_starts(spec, columns)
     try:
@@ -61,7 +61,7 @@ def survey(
 
 
 def unit_notes(spec: SourceSpec, times: Sequence[UnitTimes]) -> tuple[str, ...]:
-    """That whole numbers, which are read as microseconds, look like times of another unit."""
+    """Return notes if whole numbers, read as microseconds, look like times of another unit."""
     if not any(unit.rows for unit in times):
         return ()
     first_us = min(unit.first_us for unit in times if unit.rows)
@@ -71,7 +71,7 @@ def unit_notes(spec: SourceSpec, times: Sequence[UnitTimes]) -> tuple[str, ...]:
 
 
 def unit_note(spec: SourceSpec, first_us: int, last_us: int) -> tuple[str, str] | None:
-    """The same of times between these, and what to do; None if they look like microseconds."""
+    """Return the note for times in this range, and a fix; None if they look like microseconds."""
     kind = spec.columns.field(spec.vs).type if spec.vs in spec.columns.names else None
     if kind is None or not pa.types.is_integer(kind):
         return None
@@ -87,12 +87,12 @@ def unit_note(spec: SourceSpec, first_us: int, last_us: int) -> tuple[str, str] 
 
 
 def first_times(spec: SourceSpec, unit: Unit, columns: Collection[str]) -> tuple[UnitTimes, ...]:
-    """The times of the first rows of a unit; nothing if they cannot be read."""
+    """Return the times of the first rows of a unit; empty if they cannot be read."""
     reader = open_reader(SourcePartition(_only_starts(spec, columns), (unit,), 0), 0)
     times = TimesSoFar()
     try:
         batch = reader.read_next(FIRST_ROWS)
-    except StreamEngineError:  # whoever reads all rows says what is wrong
+    except StreamEngineError:  # the reader of all rows raises it
         return ()
     finally:
         reader.close()
@@ -103,7 +103,7 @@ def first_times(spec: SourceSpec, unit: Unit, columns: Collection[str]) -> tuple
 
 
 def _only_starts(spec: SourceSpec, columns: Collection[str]) -> SourceSpec:
-    """The source with no more than its events' starts."""
+    """Return the source with only the columns for its events' starts."""
     return replace(
         spec,
         schema=pa.schema([]),
@@ -119,7 +119,7 @@ def _times(spec: SourceSpec, unit: Unit) -> UnitTimes:
     reader = open_reader(SourcePartition(spec, (unit,), 0), 0, batch_rows=BATCH_ROWS)
     times = TimesSoFar()
     try:
-        while (batch := reader.read_next(BATCH_ROWS)) is not None:  # ends with the unit
+        while (batch := reader.read_next(BATCH_ROWS)) is not None:  # ends at the end of the unit
             bad = bad_of(batch, len(spec.schema) + 2)
             times.add(int64_column(batch, VS), None if bad is None else bad.is_valid())
     finally:

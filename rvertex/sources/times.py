@@ -1,8 +1,8 @@
 """From columns of time to int64 microseconds UTC, vectorised and in exact integer arithmetic.
 
 Accepted: integers (microseconds), timestamps of any unit and zone, dates, ISO-8601 strings (without
-a zone: UTC). Finer units are rounded down, also before 1970. A :class:`Fault` tells the first row
-that is not a time; on the happy path no row is looked at in Python.
+a zone: UTC). Finer units are rounded down, also before 1970. A :class:`Fault` reports the first row
+without a valid time. Rows are processed in Python only if there is a fault.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _FACTORS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
 _ZONE = r"(?:Z|[+-]\d{2}(?::?\d{2})?)$"
 _OTHER_ISO = r"^\s*(?:\d{8}T\d|\d{4}-?W\d\d)"
-#: Why text is no time.
+#: Why a text is not a time.
 NOT_ISO = "not an ISO-8601 time"
 _INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The first row (from 0, in the column that was looked at) that cannot be used, and why."""
+    """The first row (from 0 in the column) that has no valid time, and why."""
 
     index: int
     reason: str
@@ -49,9 +49,9 @@ def is_time_type(kind: pa.DataType) -> bool:
 
 
 def is_zoned(text: pa.Array) -> np.ndarray:
-    """bool[n]: which ISO-8601 times of the text name a zone; of a null it means nothing."""
+    """Return which ISO-8601 times name a zone, bool[n]; undefined for nulls."""
     ends_in_zone = pc.match_substring_regex(text, _ZONE)
-    has_hours = pc.match_substring(text, ":")  # a date ends in what looks like a zone
+    has_hours = pc.match_substring(text, ":")  # the end of a date looks like a zone
     both: np.ndarray = (
         pc.and_(ends_in_zone, has_hours).fill_null(False).to_numpy(zero_copy_only=False)
     )
@@ -59,7 +59,7 @@ def is_zoned(text: pa.Array) -> np.ndarray:
 
 
 def extended(text: pa.Array) -> pa.Array:
-    """Times in ISO's basic form and in weeks as Arrow reads them; itself if there are none.
+    """Rewrite times in ISO's basic form and in weeks for Arrow; return ``text`` if it has none.
 
     Such as ``20260101T000000Z`` and ``2026-W01-3``. Eight digits alone are a number.
     """
@@ -68,14 +68,14 @@ def extended(text: pa.Array) -> pa.Array:
         return text
     found = text.to_pylist()
     for k in np.flatnonzero(is_other.to_numpy(zero_copy_only=False)).tolist():
-        with contextlib.suppress(ValueError):  # it looks like one, but is none
+        with contextlib.suppress(ValueError):  # it matches the pattern but is not a time
             found[k] = datetime.fromisoformat(found[k].strip()).isoformat()
     made = pa.array(found, text.type)
     return text if made.equals(text) else made
 
 
 def shown(value: pa.Scalar) -> str:
-    """A value as Python shows it; a time that Python has none for as a number of its unit."""
+    """Format a value as Python does; a time beyond Python's range as a number of its unit."""
     try:
         return repr(value.as_py())
     except (OverflowError, ValueError):
@@ -83,7 +83,7 @@ def shown(value: pa.Scalar) -> str:
 
 
 def parse_times(column: pa.Array) -> np.ndarray | Fault:
-    """The column as int64[n] microseconds UTC, or its first null or unparsable row."""
+    """Return the column as int64[n] microseconds UTC, or its first null or invalid row."""
     assert is_time_type(column.type), column.type
     if column.null_count:
         return _first(pc.is_null(column).to_numpy(zero_copy_only=False), "the time is null")
@@ -147,7 +147,7 @@ def _from_strings(column: pa.Array) -> np.ndarray | Fault:
 
 
 def _earliest(fault: Fault, text: pa.Array, others: np.ndarray) -> Fault:
-    """The fault, unless a row before it in the other class (zoned or not) is wrong as well."""
+    """Return the first fault, which may be an earlier row of the other class (zoned or not)."""
     before = np.flatnonzero(others[: fault.index])
     if len(before) == 0:
         return fault
@@ -170,7 +170,7 @@ def _fails(text: pa.Array, kind: pa.DataType, lo: int, hi: int) -> bool:
 
 
 def first_failure(n: int, fails: Callable[[int, int], bool]) -> int:
-    """The first row of ``[0, n)`` that fails, found by halving; ``fails(0, n)`` must hold."""
+    """Find by bisection the first row of ``[0, n)`` that fails; ``fails(0, n)`` must be true."""
     lo, hi = 0, n
     while hi - lo > 1:
         middle = (lo + hi) // 2

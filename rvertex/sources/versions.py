@@ -1,12 +1,12 @@
-"""Which version of a file a plan means: its size, and what its store says beside it.
+"""The version of a file that a plan reads: its size, and the store's attributes of it.
 
-Locally that is the time of the last write, in nanoseconds; of a store elsewhere the etag or, where
-it has none, the best that it does say. A reader asks again before it opens a file and after what it
-has read, so that a file that is replaced or written meanwhile is refused and never mixed.
+Locally the attribute is the modification time in nanoseconds; in other stores the etag, or else the
+best attribute that the store has. A reader compares the version before it opens a file and after it
+has read it, so a file that was replaced or written meanwhile is an error, and versions never mix.
 
-What cannot be seen: a file rewritten with as many bytes within the same tick of its file system's
-clock (some milliseconds on most), or with its old time put back; and what a store that says nothing
-but sizes replaces by as many bytes.
+Not detected: a file rewritten with the same size within one tick of the file system's clock (some
+milliseconds on most), or with its old time restored; and a file replaced by one of the same size in
+a store that has no other attribute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NS = 1_000_000_000
 _UNKNOWN = -1
-#: What stores call it, the most telling first.
+#: Names of the attribute in stores, the most reliable first.
 _STAMPS = (
     *("ETag", "etag", "e_tag", "generation", "Content-MD5", "content_md5", "md5Hash", "checksum"),
     *("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified", "created"),
@@ -33,15 +33,15 @@ _STAMPS = (
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """``stamps``: by name what the store said of it besides, the most telling first."""
+    """``stamps``: the store's attributes of the file by name, the most reliable first."""
 
     size_bytes: int
     stamps: tuple[tuple[str, str], ...]
 
     def is_same(self, other: FileVersion) -> bool:
-        """Whether it may be the same file; of two stamps the most telling one that both have.
+        """Whether both can be the same file, by the most reliable stamp that both have.
 
-        A store may say less of one file than of a folder of them.
+        A store may return fewer attributes for one file than in the listing of a folder.
         """
         sizes = {self.size_bytes, other.size_bytes}
         if len(sizes - {_UNKNOWN}) > 1:
@@ -57,23 +57,23 @@ class FileVersion:
 
 
 def local_path(path: str) -> str | None:
-    """The absolute path of a local file or folder, None for a store elsewhere."""
+    """Return the absolute path of a local file or folder, None for another store."""
     if path.startswith("file://"):
         path = path.removeprefix("file://")
     return None if "://" in path else os.path.abspath(path)
 
 
 def absolute(path: str) -> str:
-    """The path as any process of any folder would have to write it."""
+    """Return the path in a form that is valid in every working folder."""
     local = local_path(path)
     return path if local is None or path.startswith("file://") else local
 
 
 def version_of(path: str) -> FileVersion | None:
-    """The file's version now; None if it is not there.
+    """Return the file's current version; None if it does not exist.
 
     Raises:
-        OSError, StoreError: nobody knows.
+        OSError, StoreError: the store cannot be read.
     """
     local = local_path(path)
     try:
@@ -85,10 +85,10 @@ def version_of(path: str) -> FileVersion | None:
 
 
 def store_of(path: str) -> FsspecBlobs:
-    """The store of a file or folder elsewhere.
+    """Return the store of a file or folder that is not local.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is no such store.
     """
     store = open_store(path)
     if not isinstance(store, FsspecBlobs):
@@ -97,17 +97,17 @@ def store_of(path: str) -> FsspecBlobs:
 
 
 def of_stat(found: os.stat_result) -> FileVersion:
-    """The version of a local file."""
+    """Return the version of a local file."""
     at_s, rest_ns = divmod(found.st_mtime_ns, _NS)
     try:
         told = f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}.{rest_ns:09d} UTC"
-    except (ValueError, OverflowError, OSError):  # a calendar ends, clocks of files do not
+    except (ValueError, OverflowError, OSError):  # the file's time is beyond the calendar
         told = f"{found.st_mtime_ns} ns"
     return FileVersion(found.st_size, (("written", told),))
 
 
 def of_info(info: Mapping[str, Any]) -> FileVersion:
-    """The version of a file, from its entry in a store."""
+    """Return the version of a file, from its entry in a store."""
     size = info.get("size")
     found = ((name, info[name]) for name in _STAMPS if info.get(name) is not None)
     stamps = tuple((name, _text(value)) for name, value in found)
@@ -115,7 +115,7 @@ def of_info(info: Mapping[str, Any]) -> FileVersion:
 
 
 def _text(value: object) -> str:
-    """A stamp as text; a store may write one and the same in several ways."""
+    """Return a stamp as normalised text; a store may format the same stamp in several ways."""
     if isinstance(value, float):
         value = datetime.fromtimestamp(value, UTC)
     if isinstance(value, datetime):

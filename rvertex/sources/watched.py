@@ -1,4 +1,4 @@
-"""A file that has to stay as it is while a job reads it."""
+"""Checks that a file does not change while a job reads it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """A file while it is read. ``version``: the one that is meant; None: whatever is there."""
+    """A file that is being read. ``version``: the one to read; None: any."""
 
     def __init__(self, path: str, version: FileVersion | None) -> None:
         self.path, self._version = path, version
         self._is_local = local_path(path) is not None
 
     def check(self) -> None:
-        """The file is the one that is meant.
+        """Check that the file still has the version to read.
 
         Raises:
-            SourceChangedError: it is another. SourceVanishedError: it is gone, or cannot be asked.
+            SourceChangedError: it has another. SourceVanishedError: it is gone or not readable.
         """
         if self._version is None:
             return
@@ -38,6 +38,6 @@ class Watched:
             raise SourceChangedError(self.path, None, str(self._version), str(found))
 
     def check_often(self) -> None:
-        """Check the version where that costs next to nothing."""
+        """Check the version, only where that is cheap."""
         if self._is_local:
             self.check()

@@ -1,1 +1,1 @@
-"""The formats of sources: how the units of each are found and read, and what they share."""
+"""The formats of sources: how the units of each format are found and read."""

@@ -1,9 +1,9 @@
-"""Which columns of Parquet files are carried as dictionaries: text whose values come again.
+"""Selects the columns of Parquet files to read as dictionaries: text with repeated values.
 
-It is asked once, when a job is planned; from then on the plan says it, in the types of the source's
-columns. Nothing but speed depends on the answer.
+The selection is made once, when a job is planned, and stored in the types of the source's columns.
+It affects only speed.
 
-Invariant: the same files give the same answer, on every machine.
+Invariant: the same files give the same selection, on every machine.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec, Unit
 
-#: A row group with fewer rows says nothing about what repeats.
+#: Row groups with fewer rows are not used for the selection.
 ROWS_MIN = 1 << 12
-#: Each value of a dictionary that pays occurs so often on average.
+#: Least average number of occurrences per value with which a dictionary is worth it.
 REPEATS_MIN = 4
 
 
 def columns_that_repeat(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
-    """Payload columns of text that pay as dictionaries, by the first row group that is large.
+    """Return the text columns worth reading as dictionaries, by the first large row group.
 
-    Its metadata says which columns have a dictionary at all; only these are read. What is wrong
-    with the source is told by whoever reads it.
+    Only columns with a dictionary page, by the metadata, are read. Errors of the source are left
+    to its reader.
     """
     unit = next((u for u in units if (u.rows or 0) >= ROWS_MIN), None)
     if not spec.traits.has_row_groups or unit is None:
@@ -55,7 +55,7 @@ def columns_that_repeat(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, .
 
 
 def with_carried(spec: SourceSpec, names: Collection[str]) -> SourceSpec:
-    """The source with these columns as dictionaries."""
+    """Return the source with these columns as dictionaries."""
     if not names:
         return spec
     late = None if spec.late_schema is None else _with_carried(spec.late_schema, names)
@@ -76,10 +76,10 @@ def _carried(field: pa.Field) -> pa.Field:
 
 
 def _with_dictionary(file: pq.ParquetFile, unit: Unit, wanted: Sequence[str]) -> list[str]:
-    """The columns of plain strings that have a dictionary page in that row group."""
+    """Return the plain string columns that have a dictionary page in that row group."""
     group = file.metadata.row_group(unit.row_group)
     chunks = (group.column(k) for k in range(group.num_columns))
-    # Arrow reads all leaves of a path as dictionaries, so the path has to be that of one.
+    # Arrow reads all leaves of a path as dictionaries, so the path must have a single leaf.
     paths = [(c.path_in_schema, c.has_dictionary_page) for c in chunks]
     times = Counter(path for path, _ in paths)
     found = {path for path, has_page in paths if has_page and times[path] == 1}

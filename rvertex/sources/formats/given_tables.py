@@ -1,8 +1,8 @@
-"""Tables of the caller's memory as Parquet files, so that they can be read again.
+"""Stores the caller's in-memory tables as Parquet files, so that a restart can read them again.
 
-A file is named after its content, so that the same table is written once. Without a folder of the
-caller's it lies in a temporary one that goes with this process: whoever runs a job over it takes a
-copy into the job's root first (``SourceSpec.given``).
+A file is named after its content, so an equal table is written once. Without a folder of the caller
+the file is in a temporary folder that is deleted with this process. A job therefore first copies
+the file into its root (``SourceSpec.given``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _temporary: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def stored_table(table: pa.Table, folder: str | None) -> str:
-    """Write the table to a folder, once; gives the path of the file.
+    """Write the table to a folder, unless it is there; return the path of the file.
 
     Raises:
-        UsageError: it cannot be stored there.
+        UsageError: the table cannot be stored there.
     """
     place = temporary_folder() if folder is None else local_path(folder)
     if place is None:
@@ -51,7 +51,7 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
                 sync_file(draft)
                 os.replace(draft, path)
             if folder is not None:
-                sync_folder(place)  # also of a process that died before it came to this
+                sync_folder(place)  # also for a file of a process that crashed before this
         except BaseException:
             if os.path.exists(draft):
                 os.unlink(draft)
@@ -62,7 +62,7 @@ def stored_table(table: pa.Table, folder: str | None) -> str:
 
 
 def temporary_folder() -> str:
-    """A folder that is deleted when this process ends."""
+    """Return a folder that is deleted when this process ends."""
     if not _temporary:
         _temporary.append(tempfile.TemporaryDirectory(prefix="streamscope-tables-"))
     return _temporary[0].name

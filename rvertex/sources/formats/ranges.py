@@ -1,8 +1,8 @@
-"""Large CSV and JSON-lines files are split into units: ranges of bytes that are whole rows.
+"""Splits large CSV and JSON-lines files into units: ranges of bytes with whole rows.
 
-Ends of JSON lines are line ends, so they are looked for near the places where a file is to be cut.
-Those of CSV depend on quotes before them: the file is read once, when the job is planned. What was
-found is part of the plan. Files that are compressed, or in another encoding, stay whole.
+In JSON lines a row ends with its line, so only the bytes near each cut are searched. In CSV the end
+of a row depends on all quotes before it, so the file is read once, when the job is planned. The
+plan stores the ranges. Files that are compressed, or in another encoding, are not split.
 
 Invariant: the rows of the units, one after the other, are those of the file.
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
     from rvertex.sources.versions import FileVersion
 
-#: About so many bytes are a unit.
+#: Approximate bytes of a unit.
 UNIT_BYTES = 64 << 20
 
 
 def split_units(spec: SourceSpec, path: str, version: FileVersion) -> list[Unit]:
-    """The units of a file.
+    """Split a file into units.
 
     Raises:
-        SourceVanishedError, CorruptSourceError: it cannot be read.
+        SourceVanishedError, CorruptSourceError: the file cannot be read.
     """
     size = version.size_bytes
     cuts: list[int] = []
@@ -53,7 +53,7 @@ def split_units(spec: SourceSpec, path: str, version: FileVersion) -> list[Unit]
 
 
 def _json_cuts(path: str, size: int) -> list[int]:
-    """Behind the first line end at or after each multiple of a unit's bytes."""
+    """Return the position after the first line end at or after each multiple of UNIT_BYTES."""
     cuts: list[int] = []
     with open_random(path) as file:
         for wanted in range(UNIT_BYTES, size - UNIT_BYTES + 1, UNIT_BYTES):
@@ -71,7 +71,7 @@ def _json_cuts(path: str, size: int) -> list[int]:
 
 
 def _csv_cuts(path: str, size: int, delimiter: str) -> list[int]:
-    """Ends of rows at or after each multiple of a unit's bytes, as pieces of the file end there."""
+    """Return an end of a row at or after each multiple of UNIT_BYTES."""
     cuts: list[int] = []
     consumed, rest, is_first = 0, b"", True
     with open_random(path) as file:

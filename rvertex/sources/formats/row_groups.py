@@ -1,17 +1,18 @@
-"""Which Parquet row groups hold no row that the query uses, so that only their times are read.
+"""Skips the payload of Parquet row groups of which the query uses no row; only times are read.
 
-The rows of a source partition are numbered, and every one of them moves the frontier, may be late
-and counts, whatever the query does with it. So a row group is never left out: where its statistics
-prove that no row passes the filter behind the source, its rows are still given, with null in all
-columns that do not tell time. The filter drops them, as a comparison with null is not true.
+The rows of a source partition are numbered. Every row advances the frontier, may be late and is
+counted, whatever the query does with it. So a row group is never skipped entirely. If its
+statistics prove that no row passes the filter after the source, its rows are still returned, with
+null in all columns except those of time. The filter drops them, because a comparison with null is
+not true.
 
-Late rows that are dropped are kept aside with their payload, so with that policy the payload is
-null only if no row of the unit can be late, which takes what the units before it say about their
-times (:func:`marked`, at plan time) and the unit's own times (``parquet.py``, when it is read).
-The same says whether columns that only late rows keep are read of any unit; a reader that has read
-all rows before a unit needs no statistics for it.
-Both follow from the files alone: a reader opened at any row gives the same, but for those columns
-of rows that are not late, which nobody keeps.
+Late rows that are dropped are kept in a side output with their payload. With that policy, the
+payload is null only if no row of the unit can be late. This is known from the times of the units
+before it (:func:`marked`, when the job is planned) and the unit's own times (``parquet.py``, when
+it is read). By the same rule, a reader decides whether to read columns that only late rows keep; if
+it has read all rows before a unit, it needs no statistics for that. Both decisions follow from the
+files. So a reader opened at any row returns the same rows, except for those columns of rows that
+are not late, which are not stored.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Bound, SourcePartition, SourceSpec, Unit
 
 _EXACT_UNITS = ("s", "ms", "us")
-#: By operator: which of (min, max) decides, and how it compares if some row may hold.
+#: By operator: which of (min, max) to compare, and the test that is true if some row may pass.
 _DECIDED: dict[str, tuple[tuple[str, Callable[[Any, Any], bool]], ...]] = {
     "==": (("min", operator.le), ("max", operator.ge)),
     "<": (("min", operator.lt),),
@@ -47,7 +48,7 @@ _DECIDED: dict[str, tuple[tuple[str, Callable[[Any, Any], bool]], ...]] = {
 
 
 def can_be_bounded(kind: pa.DataType) -> bool:
-    """Whether statistics of a column of this type are compared exactly."""
+    """Whether statistics of a column of this type can be compared exactly."""
     if pa.types.is_timestamp(kind):
         return kind.unit in _EXACT_UNITS
     return bool(
@@ -60,7 +61,7 @@ def can_be_bounded(kind: pa.DataType) -> bool:
 
 
 def marked(partition: SourcePartition) -> SourcePartition:
-    """The partition with ``only_times`` set where the statistics allow it. Reads footers.
+    """Return the partition with ``only_times`` set where statistics allow it. Reads footers.
 
     Raises:
         SourceVanishedError, CorruptSourceError: naming the file.
@@ -86,7 +87,7 @@ def marked(partition: SourcePartition) -> SourcePartition:
 
 
 def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[int, int] | None:
-    """The least and the greatest start of an event that the statistics of some files tell."""
+    """Return the least and the greatest start of an event, by the statistics of some files."""
     if not spec.traits.has_row_groups or not isinstance(spec.vs, str) or not units:
         return None
     by_path: dict[str, list[Unit]] = {}
@@ -105,7 +106,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
-    """Whether there are columns that few units need, and nulls in their place hurt nobody."""
+    """Whether the source has columns that few units need and that may be null in the others."""
     if spec.on_bad_row != "fail" or spec.not_null or {spec.vs, spec.ve} & {*spec.folder_columns}:
         return False
     keeps_more = spec.traits.has_row_groups and spec.late_schema is not None
@@ -141,10 +142,10 @@ def _excludes(spec: SourceSpec, unit: Unit, file: pq.ParquetFile, bound: Bound) 
 
 
 def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) -> bool:
-    """Whether the folders above a file say that none of its rows satisfies all of these.
+    """Whether the folders above a file exclude all its rows: one bound is false for them.
 
     Raises:
-        SourceSchemaError: a folder says what is none of its column's type.
+        SourceSchemaError: a folder's value does not have its column's type.
     """
     said = folder_values(spec.path, path) if bounds else {}
     for bound in bounds:
@@ -164,7 +165,7 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
 
 
 def _is_outside(said: tuple[Any, Any], bound: Bound) -> bool:
-    """Whether no value from the first to the second one satisfies the bound."""
+    """Whether no value in this range (least, greatest) satisfies the bound."""
     ends = {"min": _like(said[0], bound.value), "max": _like(said[1], bound.value)}
     if any(end is None or end != end for end in ends.values()):
         return False
@@ -182,7 +183,7 @@ def _min_max(found: pq.Statistics) -> tuple[Any, Any] | None:
 def _statistics(
     spec: SourceSpec, unit: Unit, file: pq.ParquetFile, column: str
 ) -> pq.Statistics | None:
-    """Of a flat column that is in the file as the plan has it."""
+    """Return the statistics of a flat column whose type in the file is that of the plan."""
     there = file.schema_arrow
     at = there.get_field_index(column)
     if at < 0 or not there.field(at).type.equals(spec.columns.field(column).type):
@@ -196,7 +197,7 @@ def _statistics(
 
 
 def _like(value: Any, like: Any) -> Any:
-    """A value of the statistics as the literal's type, None if it cannot be compared with it."""
+    """Convert a statistics value to the literal's type; None if they cannot be compared."""
     if isinstance(like, datetime):
         if not isinstance(value, datetime):
             return None
@@ -212,7 +213,7 @@ def _like(value: Any, like: Any) -> Any:
 
 
 def _times(spec: SourceSpec, unit: Unit, file: pq.ParquetFile) -> tuple[int, int] | None:
-    """The least and the greatest start in the unit; None if its statistics do not say."""
+    """Return the least and the greatest start in the unit; None if statistics lack them."""
     assert isinstance(spec.vs, str), spec.vs
     found = _statistics(spec, unit, file, spec.vs)
     if found is None or not found.has_min_max:

@@ -1,8 +1,8 @@
-"""Logs of pushed rows as a source: what a log holds now, by position, in the order of arrival.
+"""Reads a log of pushed rows as a bounded source: its current rows, in arrival order.
 
-A unit is a range of positions: a segment, or what has not become one yet. Rows keep their positions
-when commits become a segment, so the same units give the same rows whenever they are read. A row
-has the column ``received_at`` in front of those that the log declares.
+A unit is a range of positions: a segment, or the commits after the last segment. Rows keep their
+positions when commits become a segment, so the same units always give the same rows. Each row has
+the column ``received_at`` before the log's declared columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def holds_log(path: str) -> bool:
-    """Whether a log is there. What is wrong with the place is told by whoever reads it."""
+    """Whether there is a log at this path; errors are left to its reader."""
     try:
         return declared(open_store(path)) is not None
     except (OSError, StoreError):
@@ -45,7 +45,7 @@ def holds_log(path: str) -> bool:
 
 
 def log_schema(path: str) -> pa.Schema:
-    """The columns of its rows.
+    """Return the columns of its rows.
 
     Raises:
         SourceNotFoundError, CorruptSourceError: there is no log, or its declaration is damaged.
@@ -62,7 +62,7 @@ def log_schema(path: str) -> pa.Schema:
 
 
 def log_units(path: str) -> tuple[Unit, ...]:
-    """What the log holds now; at least one unit.
+    """Return units for the log's current rows; at least one unit.
 
     Raises:
         SourceNotFoundError, CorruptSourceError: as :func:`log_schema`.
@@ -89,7 +89,7 @@ class LogUnits:
         self._names = spec.columns.names
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """The rows of the unit, in order."""
+        """Yield the rows of the unit, in order."""
         left = unit.rows or 0
         reader = open_log(unit.path, unit.first_seq)
         try:
@@ -107,15 +107,15 @@ class LogUnits:
             reader.close()
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Its position."""
+        """Return the position of a row in the log."""
         return Origin(unit.first_seq + row)
 
     def close(self) -> None:
-        """Nothing is held between units."""
+        """Do nothing: no file is open between units."""
 
 
 def declared_columns(items: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-    """These columns of items of a log."""
+    """Return these columns of items of a log."""
     return pa.RecordBatch.from_arrays([_column(items, name) for name in names], names=names)
 
 
