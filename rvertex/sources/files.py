@@ -2,8 +2,9 @@
 
 Paths and ``file:`` URLs are opened by Arrow directly, any other scheme by
 :mod:`rstream.store.blobs`. Errors name the file: :class:`SourceNotFoundError` while a job is
-planned (the user's mistake), :class:`SourceVanishedError` afterwards (the file was removed
-meanwhile). """
+planned (the user's mistake), :class:`SourceVanishedError` afterwards (the file was
+removed meanwhile).
+"""
 
 from __future__ import annotations
 
