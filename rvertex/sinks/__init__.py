@@ -1,1 +1,1 @@
-"""Sinks: destinations that keep the position of a delivery in the same atomic act as its rows."""
+"""Sinks: destinations that store the position of a delivery atomically with its rows."""

@@ -1,7 +1,7 @@
 """Prints rows: aligned columns in a terminal, a JSON object per row everywhere else.
 
-It writes to the end of standard output and moves no cursor, so that it goes together with whatever
-else the process shows there. A row may be printed again after a failure.
+It only appends to standard output and moves no cursor, so the rest of the process can print too. A
+row may be printed again after a failure.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from rvertex.sinks.spec import ConsoleSink, DeliveryPlace
 
-#: Rows between two lines with the names of the columns.
+#: Number of rows after which the column names are printed again.
 HEADER_EVERY_ROWS = 40
 CELL_CHARACTERS_MAX = 40
-#: Partitions print from threads of their own; a batch stays together.
+#: Partitions print from separate threads; the lock keeps the lines of a batch together.
 _printing = threading.Lock()
 
 
 class ConsolePrinter:
-    """What is called with rows; see :mod:`rvertex.sinks.function`."""
+    """The function that is called with rows; see :mod:`rvertex.sinks.function`."""
 
     def __init__(self, out: TextIO | None = None) -> None:
-        """``out``: None is standard output, as it is at each call."""
+        """``out``: None is the value of ``sys.stdout`` at each call."""
         self._out = out
         self._widths: list[int] = []
         self._rows = 0

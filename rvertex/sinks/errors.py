@@ -7,7 +7,7 @@ from rstream.errors import IntegrityError, OperatingError, UsageError, error_cla
 
 @error_class
 class InvalidSinkError(UsageError):
-    """The rows of this query cannot be delivered so; nothing but another spec helps."""
+    """The rows of this query cannot be delivered with this spec; change one of them."""
 
     sink: str
     reason: str
@@ -17,7 +17,7 @@ class InvalidSinkError(UsageError):
 
 @error_class
 class DestinationError(OperatingError):
-    """The destination cannot be reached, or refused what was written; nothing of it is visible."""
+    """The destination cannot be reached or rejected a write, of which no row is visible."""
 
     destination: str
     reason: str
@@ -37,7 +37,7 @@ class DeliveryFencedError(OperatingError):
 
 @error_class
 class DeliveryUnknownError(OperatingError):
-    """It is not known whether a commit took place; opening the destination again tells."""
+    """The result of a commit is unknown; opening the destination again finds it out."""
 
     destination: str
     reason: str
@@ -47,7 +47,7 @@ class DeliveryUnknownError(OperatingError):
 
 @error_class
 class DeliveryForgottenError(UsageError):
-    """The destination has no position of a delivery that has begun."""
+    """The destination has lost the position of a delivery that had started."""
 
     destination: str
 
@@ -61,7 +61,7 @@ class DeliveryForgottenError(UsageError):
 
 @error_class
 class DeliveryBegunError(UsageError):
-    """A beginning was asked for, but the delivery has another one."""
+    """A start position was requested, but the delivery already has another one."""
 
     destination: str
     seq: int
@@ -74,7 +74,7 @@ class DeliveryBegunError(UsageError):
 
 @error_class
 class DeliveryDivergedError(IntegrityError):
-    """What is to be delivered is not what was delivered before."""
+    """The rows to deliver differ from the rows that were delivered before at the same seqs."""
 
     destination: str
     seq: int
@@ -87,7 +87,7 @@ class DeliveryDivergedError(IntegrityError):
 
 @error_class
 class DestinationSchemaError(UsageError):
-    """What is to be delivered has no place at the destination."""
+    """The destination's columns do not match the rows to deliver."""
 
     destination: str
     reason: str
@@ -97,7 +97,7 @@ class DestinationSchemaError(UsageError):
 
 @error_class
 class DestinationRefusedError(UsageError):
-    """The destination refuses for a reason that no retry mends."""
+    """The destination rejects the delivery for a reason that a retry does not fix."""
 
     destination: str
     reason: str
@@ -108,7 +108,7 @@ class DestinationRefusedError(UsageError):
 
 @error_class
 class DestinationGoneError(UsageError):
-    """What was delivered is gone from the destination, but not the delivery's position."""
+    """The destination has lost the delivered rows, but not the delivery's position."""
 
     destination: str
     next_seq: int
@@ -122,7 +122,7 @@ class DestinationGoneError(UsageError):
 
 @error_class
 class RowsRefusedError(UsageError):
-    """The destination does not take a value of these rows."""
+    """The destination rejects a value of these rows."""
 
     destination: str
     first_seq: int
@@ -137,7 +137,7 @@ class RowsRefusedError(UsageError):
 
 @error_class
 class TooManyRefusedError(UsageError):
-    """The destination refuses more rows than the dead letters may take."""
+    """The destination rejects more rows than the dead letters may contain."""
 
     destination: str
     rows: int

@@ -1,17 +1,16 @@
-"""Calls a function with the rows of each commit; what it was called with never changes.
+"""Calls a user's function with the rows of each commit; a repeated call has the same arguments.
 
-Nothing can make the effect of a function and our progress one act. So the rows of a call are
-written down before it, with its first number, and whoever goes on after a failure first repeats the
-call that is written down. A function may be called again only with the same number and the same
-rows, and the ranges of its calls do not overlap: a receiver that keeps the numbers it has seen has
-each row exactly once. A call that refuses its rows has no effect: its number may come again, with
-fewer rows.
+The effect of a function and our progress cannot be one atomic act. So the rows of a call and its
+first seq are stored before the call. After a failure, the stored call is repeated first. A call is
+only repeated with the same seq and rows, and the seq ranges of different calls do not overlap. A
+receiver that remembers the seqs it has processed therefore gets each row exactly once. A call that
+rejects its rows must have no effect: its seq may be used again, with fewer rows.
 
-    open-<epoch>     an epoch that was opened; nothing older may call any more
-    state-<epoch>    the progress of its writer, and the call that it is about to make
+    open-<epoch>     an epoch that was opened; a writer of a lower epoch must not call any more
+    state-<epoch>    the progress of its writer, and the call it is about to make
 
-Invariant: a writer notes its call, then looks for a later epoch, then calls; a successor notes its
-epoch, then looks for a call. So a call that a successor has not seen is never made.
+Invariant: a writer stores its call, then checks for a later epoch, then calls. A successor stores
+its epoch, then reads the stored call. So a call that the successor has not read is never made.
 """
 
 from __future__ import annotations
@@ -44,24 +43,24 @@ if TYPE_CHECKING:
 _FOLDER = "calls"
 _OPEN, _STATE = "open-", "state-"
 _DIGITS = 10
-#: Of the function itself, whatever the world is like.
+#: Errors of the function itself, which do not depend on the environment.
 _BUGS = (NameError, ImportError, SyntaxError, NotImplementedError)
 _LOGIN, _ADDRESS = "correct the token or the user of the function", "correct its address"
-#: Of the rows: the same call would raise it again. An OSError may pass.
+#: Errors of the rows: the same call would raise them again. An OSError may be transient.
 _VALUES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 _ROWS = (
     "correct the query, the function or the receiver, or keep such rows with "
     'on_bad_row="dead_letter"'
 )
-#: Answers over HTTP that no retry mends, as urllib, requests and httpx raise them. Others pass: a
-#: receiver that is busy (408, 409, 425, 429) or broken (5xx).
+#: HTTP statuses that a retry does not fix, as urllib, requests and httpx raise them. A retry may
+#: fix others: a busy receiver (408, 409, 425, 429) or a broken one (5xx).
 _HTTP = {
     **dict.fromkeys((401, 402, 403, 407), _LOGIN),
     **dict.fromkeys((404, 405, 410), _ADDRESS),
     **dict.fromkeys((415, 431), "correct the headers of its request"),
 }
 _HTTP_ROWS = frozenset((400, 413, 414, 422))
-#: A function that has a parameter of this name is told which partition the numbers count.
+#: A parameter of this name gets the name of the partition to which the seqs belong.
 STREAM = "stream"
 
 
@@ -79,7 +78,7 @@ class FunctionDestination:
         self._batches: list[pa.RecordBatch] = []
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Keep older writers from calling, then repeat the call that one was about to make."""
+        """Fence older writers, then repeat the call that one of them was about to make."""
         self.close()
         if self._newest(_OPEN) > epoch:
             raise DeliveryFencedError(self._name, epoch)
@@ -90,7 +89,7 @@ class FunctionDestination:
             try:
                 self._call(call["first_seq"], call["then"][0], _batch(call["rows"]))
                 state = {"done": call["then"]}
-            except RowsRefusedError:  # it had no effect; the delivery sends the rows again
+            except RowsRefusedError:  # the call had no effect; the rows are delivered again
                 state = {"done": state["done"]}
         self._epoch = epoch
         self._note(epoch, state)
@@ -102,19 +101,19 @@ class FunctionDestination:
         return self._progress
 
     def write(self, rows: DeliveredRows) -> None:
-        """Keep the rows for the call."""
+        """Buffer the rows for the call."""
         if self._first_seq is None:
             self._first_seq = rows.first_seq
         if rows.table.num_rows:
             self._batches.append(rows.table)
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """Note the call, make it, note that it was made."""
+        """Store the call, make it, and store that it was made."""
         epoch, batches, first_seq = self._epoch, self._batches, self._first_seq
         if epoch is None:
             raise DestinationError(self._name, "it is not open")
         then = [progress.next_seq, progress.digest]
-        self.close()  # until all went well
+        self.close()  # reopen unless all succeeds
         try:
             if batches:
                 assert first_seq is not None
@@ -125,7 +124,7 @@ class FunctionDestination:
                 try:
                     self._call(first_seq, progress.next_seq, batch)
                 except RowsRefusedError:
-                    self._note(epoch, {"done": self._done()})  # it may follow with fewer rows
+                    self._note(epoch, {"done": self._done()})  # a retry may have fewer rows
                     raise
             if progress != self._progress:
                 self._note(epoch, {"done": then})
@@ -135,7 +134,7 @@ class FunctionDestination:
         self._epoch, self._progress = epoch, progress
 
     def close(self) -> None:
-        """Forget what was not committed."""
+        """Discard the rows that were not committed."""
         self._epoch, self._first_seq, self._batches = None, None, []
 
     def _done(self) -> list[Any] | None:
@@ -143,9 +142,9 @@ class FunctionDestination:
         return None if done is None else [done.next_seq, done.digest]
 
     def _last_state(self, epoch: int) -> dict[str, Any]:
-        """What the newest writer noted; one that opens meanwhile notes its own and deletes that."""
+        """Return the newest writer's state; a writer that opens replaces the state before it."""
         gone = -1
-        while (newest := self._newest(_STATE)) >= 0:  # ends: what is gone left something newer
+        while (newest := self._newest(_STATE)) >= 0:  # ends: a deleted state has a newer one
             if newest > epoch:
                 raise DeliveryFencedError(self._name, epoch)
             try:
@@ -189,21 +188,21 @@ class FunctionDestination:
 
 
 def _refuses_rows(error: BaseException) -> bool:
-    """Whether it is the rows that make a call fail: other rows may pass."""
+    """Whether a call failed because of its rows, so that other rows may succeed."""
     if _status(error) in _HTTP_ROWS:
         return True
-    is_answer = isinstance(error, json.JSONDecodeError)  # of a receiver that is in trouble
+    is_answer = isinstance(error, json.JSONDecodeError)  # from the response of a broken receiver
     return isinstance(error, _VALUES) and not isinstance(error, OSError) and not is_answer
 
 
 def _status(error: BaseException) -> object:
-    """The status of an answer over HTTP."""
+    """Return the HTTP status of an error."""
     response = getattr(error, "response", None)
     return getattr(error, "code", None) or getattr(response, "status_code", None)
 
 
 def _refusal(error: BaseException) -> str:
-    """What to do about an error that no retry mends; empty: it may pass."""
+    """Return advice for an error that a retry does not fix; empty: a retry may succeed."""
     if isinstance(error, _BUGS):
         return "correct the function"
     status = _status(error)

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLimits:
-    """Of each partition of a delivery."""
+    """The limits of each partition of a delivery."""
 
-    #: Least time between the beginnings of two commits. The first row after a silence is committed
-    #: at once; under load rows gather for so long.
+    #: Least time from the start of one commit to the next. The first row after a pause is committed
+    #: at once; under load, rows are collected for this long.
     commit_interval_ms: float = 5.0
-    #: A commit takes no more rows; more are there where a delivery catches up.
+    #: Most rows per commit; reached when a delivery catches up.
     commit_rows_max: int = 20_000
     #: Progress over items without rows (CTIs) is committed no more often than this.
     progress_interval_s: float = 5.0
-    #: Progress that does not change is committed again so often: Kafka forgets old offsets.
+    #: How often unchanged progress is committed again, because Kafka deletes old offsets.
     reminder_interval_s: float = 43_200.0
-    #: Pause after the first failure of a destination; it doubles with each further one.
+    #: Pause after the first failure of a destination; doubled after each further one.
     retry_pause_s: float = 0.1
     retry_pause_max_s: float = 10.0
     #: Rows of one partition that go to the dead letters; with more, the delivery ends by name.
     refused_rows_max: int = 10_000
-    #: For a thread to leave its destination when the job is cancelled.
+    #: Wait for a delivery's thread to end when the job is cancelled.
     stop_wait_s: float = 30.0
 
     def __post_init__(self) -> None:

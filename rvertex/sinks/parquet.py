@@ -1,16 +1,16 @@
-"""Delivers into a folder of clean Parquet tables; each commit with rows is a file, put in one act.
+"""Delivers into a folder of Parquet tables; each commit with rows is a file, written atomically.
 
-    part-<partition>-<delivery>-<number>.parquet     rows; its metadata tells the progress after it
-    _part-<partition>-<delivery>-<number>.json       progress without rows, after file <number>
+    part-<partition>-<delivery>-<number>.parquet     rows; its metadata has the progress after it
+    _part-<partition>-<delivery>-<number>.json       note: progress without rows, after that file
 
-The numbers of a partition's files are dense and each is created exclusively, so one writer at a
-time can go on. A successor takes the next number with a file without rows, in which its epoch
-stands: then whoever was before it finds that number taken. Readers of the folder see rows alone;
-several deliveries, also of several jobs, may share it.
+The file numbers of a partition are dense, and each file is created exclusively, so only one writer
+at a time can continue. A successor takes the next number with a file without rows that contains its
+epoch. An older writer then cannot create that number and stops. Readers of the folder only find
+rows. Several deliveries, also of several jobs, may share the folder.
 
-Invariants: (1) the newest file and the newest note tell the progress, all rows of it lie in files
-up to that one; (2) a writer leaves a note, then looks for a successor's file; a successor puts its
-file, then looks for notes; so no note is overlooked.
+Invariants: (1) the newest file and the newest note determine the progress, and all its rows are in
+files up to that one; (2) a writer stores a note, then checks for a successor's file; a successor
+creates its file, then reads the notes. So no note is missed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveredRows
     from rvertex.sinks.spec import DeliveryPlace, ParquetSink
 
-#: Under this key a file's metadata tells the progress.
+#: Key of the progress in a file's metadata.
 KEY = "streamscope.delivery"
-#: Rows that are encoded at once, so that only compressed ones wait for the commit.
+#: Rows encoded together, so that rows are already compressed while they wait for the commit.
 ROW_GROUP_ROWS = 1 << 17
-#: Writers that may open between a look at the folder and a file of one's own.
+#: Most other writers that may open between a listing of the folder and the own file.
 OPEN_TRIES_MAX = 100
-#: Errors of disks and object stores that no retry mends. Others pass, as a full disk does.
+#: Errors of disks and object stores that a retry does not fix. A full disk may be transient.
 _REFUSED = re.compile(
     r"PermissionError|IsADirectoryError|NotADirectoryError|Read-only file system|AccessDenied"
     r"|Access Denied|Forbidden|NoSuchBucket|InvalidAccessKeyId|SignatureDoesNotMatch"
@@ -68,7 +68,7 @@ class ParquetDestination:
         mark = hashlib.blake2b(self._delivery.encode(), digest_size=_ID_BYTES).hexdigest()
         self._prefix = f"part-{place.partition}-{mark}-"
         self._epoch = 0
-        #: The number of the newest file; None: not open.
+        #: Number of the newest file; None: not open.
         self._number: int | None = None
         self._progress: DeliveryProgress | None = None
         self._batches: list[pa.RecordBatch] = []
@@ -76,7 +76,7 @@ class ParquetDestination:
         self._file: _File | None = None
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Take the next number of the partition's files, so that nobody before goes on."""
+        """Take the next number of the partition's files, so that no older writer can continue."""
         try:
             return self._open(epoch)
         except StoreError as error:
@@ -100,7 +100,7 @@ class ParquetDestination:
         raise DestinationError(self._name, "other writers of this delivery open it all the time")
 
     def write(self, rows: DeliveredRows) -> None:
-        """Keep the rows for the commit, compressed where they are many."""
+        """Buffer the rows for the commit, compressed if they are many."""
         if not rows.table.num_rows:
             return
         self._batches.append(rows.table)
@@ -109,7 +109,7 @@ class ParquetDestination:
             self._encode()
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """A file with the rows, or a note if there are none."""
+        """Write the rows as a file, or a note if there are none."""
         if self._number is None:
             raise DestinationError(self._name, "it is not open")
         self._encode()
@@ -133,7 +133,7 @@ class ParquetDestination:
             raise DestinationRefusedError(self._name, error.reason, advice) from error
 
     def close(self) -> None:
-        """Forget what was not committed."""
+        """Discard the rows that were not committed."""
         self._number, self._file = None, None
         self._batches, self._rows = [], 0
 
@@ -154,7 +154,7 @@ class ParquetDestination:
             raise DeliveryFencedError(self._name, self._epoch)
 
     def _newest(self) -> int:
-        """The number of the newest file, -1 if there is none."""
+        """Return the number of the newest file, -1 if there is none."""
         found = [-1]
         for name in self._store.list():
             digits = name.removeprefix(self._prefix).removesuffix(".parquet")
@@ -169,7 +169,7 @@ class ParquetDestination:
         return told
 
     def _newest_progress(self, told: dict[str, Any]) -> DeliveryProgress | None:
-        """That of the newest file, or of a note that went further without rows."""
+        """Return the progress of the newest file, or of a later note."""
         notes = [name for name in self._store.list() if name.startswith(f"_{self._prefix}")]
         found = [told, *(json.loads(data) for data in self._store.get_many(notes) if data)]
         newest = max(found, key=_next_seq)
@@ -178,7 +178,7 @@ class ParquetDestination:
         return DeliveryProgress(newest["next_seq"], bytes.fromhex(newest["digest"]))
 
     def _mark(self) -> dict[str, Any]:
-        """Tells this file from that of any other writer."""
+        """Return a mark that distinguishes this writer's files from those of other writers."""
         return {"delivery": self._delivery, "epoch": self._epoch, "writer": uuid.uuid4().hex}
 
     def _file_name(self, number: int) -> str:
@@ -189,7 +189,7 @@ class ParquetDestination:
 
 
 class _File:
-    """A table that is encoded in memory."""
+    """A Parquet file that is encoded in memory."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = pa.BufferOutputStream()

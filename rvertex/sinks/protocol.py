@@ -1,13 +1,13 @@
-"""What a destination is: rows and the delivery's progress become visible in one atomic act.
+"""The interface of destinations: rows and the delivery's progress become visible atomically.
 
-A delivery reads one partition of an output and hands its rows to a :class:`Destination`. The
-destination keeps how far the delivery is, so that after any failure the delivery goes on there:
-each row is visible exactly once, in the order of its partition.
+A delivery reads one partition of an output and passes its rows to a :class:`Destination`. The
+destination stores the delivery's progress, where the delivery continues after any failure. So each
+row is visible exactly once, in the order of its partition.
 
-Invariants: (1) ``open`` fences every writer that was opened with a lesser epoch: nothing of it
-becomes visible afterwards; (2) what was written becomes visible with ``commit``, all of it together
-with the progress, or nothing; (3) the digest at the destination is that of what was delivered, so
-rows that were computed differently are never delivered on top. Source: LIVE 2.
+Invariants: (1) ``open`` fences every writer with a lower epoch: no later write of it becomes
+visible; (2) written rows become visible with ``commit``, all together and with the progress, or not
+at all; (3) the stored digest is that of the delivered items, so recomputed rows that differ are
+never delivered after them. Source: LIVE 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rstream.items.edges import identities, occurrences
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The column with the kind of a change, and its values, as Flink writes them.
+#: The column with the kind of a change; its values are those of Flink.
 OP = "op"
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 _OPS = (INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE)
@@ -31,7 +31,7 @@ _OPS = (INSERT, UPDATE_AFTER, DELETE, UPDATE_BEFORE)
 
 @dataclass(frozen=True, slots=True)
 class DeliveryProgress:
-    """All items below ``next_seq`` were delivered; ``digest`` is the stream's over these items."""
+    """All items below ``next_seq`` were delivered; ``digest`` is the digest of these items."""
 
     next_seq: int
     digest: bytes
@@ -39,34 +39,34 @@ class DeliveryProgress:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredRows:
-    """Events of the items ``[first_seq, next_seq)`` as a table that people read.
+    """Events of the items ``[first_seq, next_seq)`` as a table for users.
 
-    ``seqs`` (int64): the sequence number of each row; CTIs have numbers too, but no row.
+    ``seqs`` (int64): the sequence number of each row; CTIs have seqs too, but no row.
     """
 
     first_seq: int
     next_seq: int
     seqs: np.ndarray
     table: pa.RecordBatch
-    #: Which rows of the table end, bool[n]: the same row came before, when it began. None: no row
-    #: of this output ends later than it comes.
+    #: Which rows of the table are ends, bool[n]: the same row was delivered before, when it
+    #: started. None: every row of this output is delivered once, with its end.
     ends: np.ndarray | None = None
-    #: With ``ends``: when each row begins or ends, int64[n], us; an instant is never cut.
+    #: With ``ends``: start or end of each row, int64[n], us; rows of one instant are not separated.
     instants: np.ndarray | None = None
 
     def rows_within(self, first_seq: int, next_seq: int) -> np.ndarray:
-        """The numbers of the rows of the items ``[first_seq, next_seq)``, int64[k]."""
+        """Return the indices of the rows of the items ``[first_seq, next_seq)``, int64[k]."""
         return np.flatnonzero((self.seqs >= first_seq) & (self.seqs < next_seq))
 
     def is_end(self, at: int) -> bool:
-        """Whether a row of the table ends."""
+        """Whether a row of the table is an end."""
         if self.ends is not None:
             return bool(self.ends[at])
         names = self.table.schema.names
         return names[:1] == [OP] and self.table.column(0)[at].as_py() in (UPDATE_BEFORE, DELETE)
 
     def without(self, seqs: set[int]) -> DeliveredRows | None:
-        """The rows that are not of the items ``seqs``; None if there are none."""
+        """Return the rows without those of the items ``seqs``; None if none is left."""
         kept = ~np.isin(self.seqs, np.fromiter(seqs, np.int64, len(seqs)))
         if kept.all():
             return self
@@ -81,10 +81,10 @@ class DeliveredRows:
         )
 
     def partners(self, key: Sequence[str]) -> np.ndarray:
-        """Per row the one that it is an update with, int64[n]; -1: none.
+        """Return for each row the index of its partner in an update, int64[n]; -1: none.
 
-        An end and a begin of one key at one instant are an update: the n-th end of the key there
-        and the n-th begin. Without a key nothing is.
+        An end and a start of one key at one instant are an update: the n-th end of the key with
+        the n-th start. Without a key there are no updates.
         """
         count = self.table.num_rows
         found = np.full(count, -1, np.int64)
@@ -104,7 +104,7 @@ class DeliveredRows:
         return found
 
     def with_op(self, key: Sequence[str]) -> DeliveredRows:
-        """The rows behind a column :data:`OP`, to be appended."""
+        """Return the rows with the column :data:`OP` first, as changes to append."""
         ends = np.zeros(self.table.num_rows, bool) if self.ends is None else self.ends
         ops = pa.array(_OPS).take(pa.array(2 * ends + (self.partners(key) >= 0)))
         table = self.table.add_column(0, OP, ops)
@@ -112,29 +112,29 @@ class DeliveredRows:
 
 
 class Destination(Protocol):
-    """One partition's place at a destination. One thread calls it; each call may wait, bounded."""
+    """The writer of one partition. Called by one thread; each call may block for limited time."""
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Fence older writers; how far the delivery is, None if nothing was committed yet.
+        """Fence older writers; return the progress, None if nothing was committed yet.
 
-        May be called again after any error, with the same epoch or a later one; what was written
-        before and not committed is given up. Keeps ``epoch``, so that a writer of a lesser one
-        that comes later is refused.
+        May be called again after any error, with the same epoch or a later one; rows that were
+        written but not committed are discarded. Stores ``epoch``, so that a writer with a lower
+        one is rejected later.
 
         Raises:
-            DeliveryFencedError: a writer of a greater epoch has been here.
+            DeliveryFencedError: a writer with a greater epoch has opened it.
         """
 
     def write(self, rows: DeliveredRows) -> None:
-        """Take rows that follow those before; not visible yet."""
+        """Accept the next rows; they are not visible yet."""
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """Make what was written visible, together with ``progress``; there may be no rows.
+        """Make the written rows visible, together with ``progress``; there may be no rows.
 
         Raises:
-            DeliveryFencedError: another writer has taken over; nothing of this became visible.
-            DeliveryUnknownError: the answer was lost; ``open`` again tells which of both happened.
+            DeliveryFencedError: another writer has taken over; no row became visible.
+            DeliveryUnknownError: the response was lost; ``open`` finds out whether it succeeded.
         """
 
     def close(self) -> None:
-        """Give up what was not committed; idempotent."""
+        """Discard the rows that were not committed; idempotent."""

@@ -1,1 +1,1 @@
-"""Delivers into a topic of Kafka: in transactions, or with headers by which repeats are known."""
+"""Delivers into a Kafka topic: in transactions, or with headers that identify repeats."""
