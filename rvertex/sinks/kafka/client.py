@@ -1,8 +1,8 @@
-"""What deliveries ask of Kafka; the only file of the sinks that knows the client library.
+"""Kafka clients of deliveries; only this module of the sinks imports the client library.
 
-A delivery keeps its progress as the offset of a consumer group of its own: the offset is the next
-seq, its metadata the writer's epoch and the digest. Each output partition has its own group, on
-partition 0 of the topic, which every topic has.
+A delivery stores its progress as the offset of its own consumer group: the offset is the next seq,
+its metadata the writer's epoch and the digest. Each output partition has a separate group, with an
+offset for partition 0 of the topic, because every topic has that one.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveredRows
     from rvertex.sinks.spec import DeliveryPlace, KafkaSink
 
-#: Longest wait for an answer of the brokers to one question.
+#: Longest wait for the brokers' response to one request.
 ANSWER_WAIT_S = 20.0
-#: Progress is put into a transaction within so many of them, and into a group alone.
+#: Limits for storing progress in a transaction, and in a group alone, as multiples of that wait.
 OFFSETS_WAITS, GROUP_WAITS = 3, 2
-#: For the progress before a writer has ended the open transaction of the one before it. Brokers
-#: tell it only when that has ended, so more would only be waited for the dead.
+#: Wait for the progress before a writer has ended its predecessor's open transaction. Until that
+#: has ended, brokers do not report the progress, so a longer wait would be in vain.
 LOOK_WAIT_S = 1.0
-#: For a transaction to be given up when a delivery leaves.
+#: Wait for the abort of a transaction when a delivery stops.
 ABORT_WAIT_S = 2.0
-#: A delivery's transactions are short; what it leaves open when it dies hides later records of
-#: others no longer than this, if no successor comes.
+#: Time-out of transactions, which are short. An open transaction of a crashed delivery hides later
+#: records of other producers no longer than this.
 TRANSACTION_TIMEOUT_MS = 30_000
-#: Records that wait in the client; more wait for room.
+#: Most records queued in the client; further ones wait for room.
 QUEUE_RECORDS_MAX = 100_000
-#: So long a fetch waits that finds nothing, which says that a partition ends.
+#: Wait of a fetch without records, from which the end of a partition is inferred.
 END_WAIT_MS = 10
-#: Between two looks whether a full client has room again.
+#: Pause between two attempts to queue a record in a full client.
 ROOM_WAIT_S = 0.01
 _NO_DIGEST = "-"
 _FENCED = (
@@ -64,7 +64,7 @@ _FENCED = (
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 )
-#: A call that fails so says nothing of the cause, which the client told of its connections.
+#: Error codes without a cause; the cause is in the client's last connection error.
 _SILENT = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
@@ -77,58 +77,58 @@ _log = logging.getLogger(__name__)
 
 
 class KeptProgress(NamedTuple):
-    """What the group of a delivery has: the newest epoch, and the progress, None at the start."""
+    """The stored state of a delivery's group: newest epoch, and progress (None at the start)."""
 
     epoch: int
     progress: DeliveryProgress | None
 
 
 class Link:
-    """What errors of one delivery mean: those of its calls, and those the client only tells of."""
+    """Translates errors of one delivery: those of calls, and those of callbacks."""
 
     def __init__(self, sink: KafkaSink) -> None:
         self.label = f"topic {sink.topic}"
-        #: What no message of this delivery shows.
+        #: Secrets that no message of this delivery may show.
         self.secrets: list[str] = []
         self.begin(0)
 
     def begin(self, epoch: int) -> None:
-        """Forget what went wrong before."""
+        """Clear the errors from before."""
         self.epoch = epoch
-        #: The last error of a connection or of a record that no retry mends.
+        #: The last error of a connection or a record that a retry does not fix.
         self._refused: KafkaError | None = None
-        #: The items that were written since the last commit.
+        #: Seq range of the items written since the last commit.
         self.items: tuple[int, int] | None = None
 
     def add_items(self, rows: DeliveredRows) -> None:
-        """Name the items of rows that are about to be sent."""
+        """Extend the seq range by rows that are about to be sent."""
         first_seq = rows.first_seq if self.items is None else self.items[0]
         self.items = (first_seq, rows.next_seq)
 
     def note(self, error: KafkaError) -> None:
-        """Take an error of a connection, which calls only show as no answer."""
+        """Record a connection error, which calls only report as a time-out."""
         _log.info("client", extra={"reason": self.shown(error)})
         if refusal_of(error) is not None:
             self._refused = error
 
     def note_record(self, error: KafkaError | None, _: Message) -> None:
-        """Take the error of a record; the commit only says that there is one."""
+        """Record a record's error; the commit only reports that there is one."""
         if error is not None:
             self.note(error)
 
     def shown(self, error: KafkaError) -> str:
-        """What the client says, which may repeat its options."""
+        """Return the client's message without secrets, as it may repeat its options."""
         text = error.str().rstrip()
-        if text.endswith(":"):  # the broker sent no words
+        if text.endswith(":"):  # the broker sent no message
             text += f" {KafkaError(error.code()).str()}"
         return without_secrets(text, self.secrets)
 
     def refused(self, error: KafkaException) -> InvalidSinkError:
-        """The client does not take its options."""
+        """Return the error for options that the client rejects."""
         return InvalidSinkError(self.label, self.shown(error.args[0]))
 
     def failed(self, error: KafkaException, client: Producer | Consumer) -> Exception:
-        """What the failure of a call means; ``client``: it has not told of its connections yet."""
+        """Return the error for a failed call, after the callbacks of ``client`` have run."""
         found: KafkaError = error.args[0]
         if found.code() in _SILENT:
             with contextlib.suppress(KafkaException):
@@ -138,10 +138,10 @@ class Link:
         return self.meaning(found)
 
     def poll(self, client: Producer | Consumer, wait_s: float) -> None:
-        """Let the client tell of what it has done; it raises what ended it, as when it is fenced.
+        """Run the client's callbacks; raise its fatal error, such as fencing.
 
         Raises:
-            StreamEngineError: the delivery has to open again, or ends.
+            StreamEngineError: the delivery must open again, or end.
         """
         try:
             client.poll(wait_s)
@@ -149,13 +149,14 @@ class Link:
             raise self.meaning(error.args[0]) from error
 
     def keep(self, send: Callable[[], object], client: Producer | Consumer, waits: int) -> None:
-        """Send progress to a group; ``send`` waits for the answer, ``waits`` ANSWER_WAIT_S at most.
+        """Store progress in a group; ``send`` blocks, at most ``waits`` times ANSWER_WAIT_S.
 
-        The client's call ends by the limit of its connection, except in one phase: if that is lost
-        while the broker is frozen, it waits for as long as that lasts. It is left behind then.
+        The client's call ends by the limit of its connection, except in one phase: if the
+        connection is lost while the broker is frozen, it waits until the broker resumes. Such a
+        call is abandoned.
 
         Raises:
-            StreamEngineError: it is unknown whether the group has it.
+            StreamEngineError: it is unknown whether the group has stored it.
         """
         try:
             with_limit(send, waits * ANSWER_WAIT_S)
@@ -165,7 +166,7 @@ class Link:
             raise DestinationError(self.label, str(error)) from error
 
     def meaning(self, error: KafkaError, items: tuple[int, int] | None = None) -> Exception:
-        """The error of a delivery that stands for one of the client."""
+        """Translate an error of the client to an error of the delivery."""
         if error.code() in _FENCED:
             return DeliveryFencedError(self.label, self.epoch)
         refusal, (first_seq, next_seq) = refusal_of(error), items or self.items or (0, 0)
@@ -179,7 +180,7 @@ class Link:
 
 
 class ProgressGroup:
-    """The consumer group that keeps the progress of one output partition."""
+    """The consumer group that stores the progress of one output partition."""
 
     def __init__(
         self, sink: KafkaSink, place: DeliveryPlace, link: Link, isolation: str = "read_committed"
@@ -198,15 +199,15 @@ class ProgressGroup:
             self.consumer = Consumer(given, logger=_log)
         except KafkaException as error:
             raise link.refused(error) from None
-        #: It never joins the group, so this stays as it is. The client asks a thread of its own for
-        #: it, and holds Python's lock meanwhile.
+        #: Constant, because the consumer never joins the group. Fetched once, because the client
+        #: queries another thread for it while it holds Python's global lock.
         self.member = self.consumer.consumer_group_metadata()
 
     def read(self, wait_s: float | None = None) -> KeptProgress:
-        """What is kept; ``wait_s``: ANSWER_WAIT_S unless given.
+        """Return the stored state; ``wait_s``: default ANSWER_WAIT_S.
 
         Raises:
-            DestinationError: nobody answers, or a transaction that would change it is open.
+            DestinationError: no broker answers, or an open transaction would change it.
         """
         place, limit_s = TopicPartition(self._topic, 0), wait_s or ANSWER_WAIT_S
         try:
@@ -224,16 +225,16 @@ class ProgressGroup:
         return KeptProgress(int(epoch), DeliveryProgress(next_seq, bytes.fromhex(digest)))
 
     def position(self, epoch: int, progress: DeliveryProgress | None) -> list[TopicPartition]:
-        """What is to be kept, as an offset of the group."""
+        """Return the progress as an offset of the group."""
         digest = _NO_DIGEST if progress is None else progress.digest.hex()
         seq = 0 if progress is None else progress.next_seq
         return [TopicPartition(self._topic, 0, seq, metadata=f"{epoch} {digest}")]
 
     def keep(self, epoch: int, progress: DeliveryProgress | None, ends: dict[int, int]) -> None:
-        """Keep the progress without a transaction, in one act with ``ends`` of the topic.
+        """Store the progress and ``ends`` of the topic, atomically but without a transaction.
 
         Raises:
-            DestinationError: nobody answers; it may be kept all the same.
+            DestinationError: no broker answers; it may be stored anyway.
         """
         (position,) = self.position(epoch, progress)
         text = f"{position.metadata} {position.offset}"
@@ -245,20 +246,20 @@ class ProgressGroup:
         self._link.keep(commit, self.consumer, GROUP_WAITS)
 
     def read_ends(self, partitions: int) -> dict[int, int]:
-        """By partition of the topic the end that was kept; at the very start, where it ends now."""
+        """Return the stored end of each partition; before the first commit, the current ends."""
         places = [TopicPartition(self._topic, k) for k in range(partitions)]
         try:
             found = {p.partition: p.offset for p in self.consumer.committed(places, ANSWER_WAIT_S)}
             is_new = found[0] == OFFSET_INVALID
             for k, offset in found.items():
-                if offset == OFFSET_INVALID:  # else the partition was added later
+                if offset == OFFSET_INVALID:  # at the start, or the partition was added later
                     found[k] = self._end(k) if is_new else 0
         except KafkaException as error:
             raise self._link.failed(error, self.consumer) from error
         return found
 
     def records(self, starts: dict[int, int]) -> Iterator[Message]:
-        """The records from these offsets to the ends of the partitions.
+        """Yield the records from these offsets to the ends of the partitions.
 
         Raises:
             DestinationError: they could not be read within ANSWER_WAIT_S.
@@ -270,7 +271,7 @@ class ProgressGroup:
         except KafkaException as refused:
             raise self._link.failed(refused, self.consumer) from refused
         try:
-            while left:  # until each partition has said that it ends
+            while left:  # ends when the end of each partition was reported
                 message = self.consumer.poll(ANSWER_WAIT_S)
                 if message is None:
                     raise DestinationError(self._link.label, "its end cannot be read")
@@ -290,7 +291,7 @@ class ProgressGroup:
         return found[1]
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self.consumer.close()
 
 
@@ -301,15 +302,15 @@ def new_producer(
     on_failed_record: Callable[[KafkaError | None, Message], None] | None = None,
     **added: Any,
 ) -> Producer:
-    """A producer with the user's settings; ``added`` has underscores for dots, and precedence."""
+    """Open a producer with the user's settings; ``added`` (dots as underscores) overrides them."""
     fixed = {name.replace("_", "."): value for name, value in added.items()}
     if on_failed_record is not None:
         fixed |= {"delivery.report.only.error": True, "on_delivery": on_failed_record}
     usual = {
         "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
         "partitioner": "murmur2_random",
-        # Of a question that is on its way: ``send_offsets_to_transaction`` does not keep to the
-        # limit that it is given.
+        # Limits a request in flight, because ``send_offsets_to_transaction`` exceeds the limit
+        # that it is passed.
         "socket.timeout.ms": int(ANSWER_WAIT_S * 1e3),
     }
     given = {**usual, **settings(sink, link), **fixed}
@@ -320,7 +321,7 @@ def new_producer(
 
 
 def settings(sink: KafkaSink, link: Link) -> dict[str, Any]:
-    """What producers and consumers of a sink share."""
+    """Return the settings that producers and consumers of a sink share."""
     given = {name: secret_value(name, value) for name, value in sink.config}
     link.secrets = secrets_of(given)
     servers = secret_value("servers", sink.servers)
@@ -328,12 +329,12 @@ def settings(sink: KafkaSink, link: Link) -> dict[str, Any]:
 
 
 def partition_count(client: Producer | Consumer, topic: str, link: Link) -> int:
-    """How many partitions a topic has.
+    """Return the number of partitions of a topic.
 
     Raises:
-        InvalidSinkError: there is no such topic.
-        DestinationError: nobody answers.
-        DestinationRefusedError: the broker does not take the name, or the user.
+        InvalidSinkError: the topic does not exist.
+        DestinationError: no broker answers.
+        DestinationRefusedError: the broker rejects the topic's name or the credentials.
     """
     try:
         found = client.list_topics(topic, timeout=ANSWER_WAIT_S).topics[topic]
@@ -349,6 +350,6 @@ def partition_count(client: Producer | Consumer, topic: str, link: Link) -> int:
 
 
 def may_have_happened(error: KafkaException) -> bool:
-    """Whether a commit that failed so may have taken place."""
+    """Whether a commit that failed with this error may have succeeded."""
     found: KafkaError = error.args[0]
     return found.code() not in _FENCED and not found.txn_requires_abort()
