@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from rstream.errors import IntegrityError, OperatingError, UsageError, error_class
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - shown as UTC
-#: Times that are shown as such: from 1971 to the end of the calendar.
+#: Times in this range are formatted as dates: from 1971 to the end of the calendar.
 _CALENDAR_US, _CALENDAR_END_US = 31_536_000_000_000, 253_402_300_800_000_000
 
 
 @error_class
 class OutputLostError(OperatingError):
-    """Items that a vertex wrote and that were durable are gone: it has to write them again."""
+    """Durable items that a vertex had written are lost, so it must write them again."""
 
     stream: str
     seq: int
@@ -24,7 +24,7 @@ class OutputLostError(OperatingError):
 
 @error_class
 class CorruptCheckpointError(IntegrityError):
-    """A checkpoint does not hold what was written."""
+    """A checkpoint is damaged or a part of it is missing."""
 
     name: str
     reason: str
@@ -48,7 +48,7 @@ class SnapshotSchemaError(UsageError):
 
 @error_class
 class CheckpointFormatError(UsageError):
-    """A checkpoint was written by a version that keeps state otherwise."""
+    """A checkpoint was written by a version with another state format."""
 
     name: str
     found: str
@@ -63,7 +63,7 @@ class CheckpointFormatError(UsageError):
 
 @error_class
 class LimitExceededError(OperatingError):
-    """A named wait took longer than its limit."""
+    """A wait took longer than its limit."""
 
     limit: str
     limit_s: float
@@ -74,7 +74,7 @@ class LimitExceededError(OperatingError):
 
 @error_class
 class SourceNotFoundError(UsageError):
-    """The path of a source names no file that could be read."""
+    """The path of a source contains no file that can be read."""
 
     path: str
     reason: str
@@ -84,7 +84,7 @@ class SourceNotFoundError(UsageError):
 
 @error_class
 class UnfinishedStreamError(UsageError):
-    """A stream that is to be a source is not complete (yet)."""
+    """A stream that is used as a source is not complete (yet)."""
 
     path: str
     reason: str
@@ -94,7 +94,7 @@ class UnfinishedStreamError(UsageError):
 
 @error_class
 class SourceSchemaError(UsageError):
-    """A file lacks a column, or holds it in a type that does not fit."""
+    """A file lacks a column, or its column has a type that cannot be converted."""
 
     path: str
     column: str
@@ -105,7 +105,7 @@ class SourceSchemaError(UsageError):
 
 @error_class
 class SourceVanishedError(OperatingError):
-    """A file that was discovered is gone or cannot be read any more; putting it back helps."""
+    """A discovered file is gone or not readable any more; restoring it helps."""
 
     path: str
     reason: str
@@ -118,7 +118,7 @@ class SourceVanishedError(OperatingError):
 
 @error_class
 class UnreadableTextError(UsageError):
-    """A file that is to be text is something else, or is written in another encoding."""
+    """A file of a text format is not text, or is in another encoding."""
 
     path: str
     reason: str
@@ -141,7 +141,7 @@ class CorruptSourceError(IntegrityError):
 
 @error_class
 class SourceChangedError(IntegrityError):
-    """A file is no longer the one that was discovered, so rows of two would be mixed."""
+    """A file was changed after it was discovered, so rows of two versions would mix."""
 
     path: str
     row_group: int | None
@@ -159,7 +159,7 @@ class SourceChangedError(IntegrityError):
 
 @error_class
 class SourceOrderChangedError(IntegrityError):
-    """A row is late although all times were looked at when the job was planned."""
+    """A row is late, although planning had read all times to choose the delay."""
 
     path: str
     row: int
@@ -212,7 +212,7 @@ class UnknownColumnError(UsageError):
 
 @error_class
 class OperatorTypeError(UsageError):
-    """An operator was given a column or an expression of a type it cannot work on."""
+    """The type of a column or expression is not supported by an operator."""
 
     operator: str
     reason: str
@@ -222,7 +222,7 @@ class OperatorTypeError(UsageError):
 
 @error_class
 class InvalidWindowError(UsageError):
-    """A window whose size or step makes no sense."""
+    """A window has an invalid size or step."""
 
     reason: str
 
@@ -231,7 +231,7 @@ class InvalidWindowError(UsageError):
 
 @error_class
 class UnboundedLifetimeError(UsageError):
-    """An event that lives (nearly) for ever reached a window: it would be in endless windows."""
+    """An event with a (nearly) endless lifetime reached a window, so endless windows."""
 
     vs: int
     ve: int
@@ -259,7 +259,7 @@ class TimeAxisError(UsageError):
 
 @error_class
 class EndlessChopError(UsageError):
-    """An event that lives (nearly) for ever would be chopped into endless pieces."""
+    """An event with a (nearly) endless lifetime would be chopped into endless pieces."""
 
     vs: int
     ve: int
@@ -274,7 +274,7 @@ class EndlessChopError(UsageError):
 
 @error_class
 class SumOverflowError(UsageError):
-    """A sum of integers or decimals has no room in its type."""
+    """A sum of integers or decimals exceeds the range of its type."""
 
     column: str
     room: str = "int64"
@@ -283,7 +283,7 @@ class SumOverflowError(UsageError):
     def __str__(self) -> str:
         more = "float64" if "decimal" in self.room else "float64 or decimal"
         is_column = not self.column.startswith(f"{self.output}_input")  # else it is computed
-        place = "" if "@" in self.output else f"{self.output}: "  # only a user's names are told
+        place = "" if "@" in self.output else f"{self.output}: "  # only a user's names are shown
         of, cast = (
             (f" of column {self.column!r}", "the column") if is_column else ("", "its values")
         )
@@ -292,7 +292,7 @@ class SumOverflowError(UsageError):
 
 @error_class
 class TooManyGroupsError(UsageError):
-    """More groups are open at once in one vertex than their numbers have bits for."""
+    """More groups are open at once in one vertex than their ids have bits for."""
 
     what: str
     groups_max: int
@@ -305,7 +305,7 @@ class TooManyGroupsError(UsageError):
 
 @error_class
 class TooManyValuesError(UsageError):
-    """More different values are kept at once in one vertex than their numbers have bits for."""
+    """More different values are stored at once in one vertex than their ids have bits for."""
 
     what: str
     values_max: int
@@ -332,7 +332,7 @@ class ChannelOrderError(IntegrityError):
 
 
 def _utc(time_us: int) -> str:
-    """The time as people read it, where the calendar has it and it is no small number."""
+    """Format a time as a date if it is in the calendar's range; else as a number."""
     if not _CALENDAR_US <= time_us < _CALENDAR_END_US:
         return ""
     return f" ({_EPOCH + timedelta(microseconds=time_us):%Y-%m-%d %H:%M:%S.%f} UTC)"
@@ -340,7 +340,7 @@ def _utc(time_us: int) -> str:
 
 @error_class
 class LateRowError(UsageError):
-    """A row is later than the delay of its source allows, and the policy is to stop."""
+    """A row is later than the delay of its source allows, and ``late`` is "error"."""
 
     row: int
     vs: int
@@ -356,7 +356,7 @@ class LateRowError(UsageError):
 
 @error_class
 class OvertakenError(OperatingError):
-    """Another instance of this vertex has written down what comes next; this one must not go on."""
+    """Another instance of this vertex has written the next journal entry; this one must stop."""
 
     journal: str
     number: int
@@ -366,7 +366,7 @@ class OvertakenError(OperatingError):
 
 @error_class
 class CorruptJournalError(IntegrityError):
-    """An entry that a vertex wrote down before it went on is damaged or gone."""
+    """A journal entry of a vertex is damaged or missing."""
 
     name: str
     reason: str
@@ -376,7 +376,7 @@ class CorruptJournalError(IntegrityError):
 
 @error_class
 class ReplayDifferenceError(IntegrityError):
-    """A vertex that read its inputs again came to another place than before."""
+    """A vertex that reread its inputs reached another state than before."""
 
     vertex: str
     inputs: tuple[int, ...]

@@ -1,1 +1,1 @@
-"""Items as bytes: row groups, segments, tables, their footers."""
+"""The byte format of items: row groups, segments, tables, footers."""

@@ -1,7 +1,7 @@
-"""The checksum of a segment's bytes, which its footer holds.
+"""The checksum of a segment's bytes, which is stored in its footer.
 
-It is the CRC-32 of the whole file without the eight digits that say it: it tells that a file is no
-more what was put, at the price of reading it. What its items are is told by their digests.
+It is the CRC-32 of the whole file without the eight digits of the checksum itself. It detects a
+damaged file, but only by reading all of it. The digests, not the checksum, verify the items.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import zlib
 
 import pyarrow as pa
 
-#: Its name in the JSON of a footer, and what stands there until it is known.
+#: Key of the checksum in the footer's JSON, and its value until it is computed.
 CRC, UNKNOWN = "crc32", "00000000"
-#: No text in JSON has a quote that is not escaped, so no name of a column looks like this.
+#: Unambiguous in the file, because JSON escapes quotes in strings such as column names.
 _BEFORE = f'"{CRC}": "'.encode()
-#: A Parquet file ends with the length of its footer, 4 bytes, and a mark of 4.
+#: A Parquet file ends with the length of its footer, 4 bytes, and a magic of 4 bytes.
 _LENGTH_BYTES, _END_BYTES = 4, 8
 _CHUNK_BYTES = 1 << 20
 
 
 def write_checksum(data: pa.Buffer) -> None:
-    """Put the checksum of a segment into its footer, which has :data:`UNKNOWN` there."""
+    """Write the checksum of a segment into its footer, in place of :data:`UNKNOWN`."""
     file = pa.BufferReader(data)
     at = _place(file)
     assert at, "its footer has no place for it"
@@ -28,7 +28,7 @@ def write_checksum(data: pa.Buffer) -> None:
 
 
 def has_changed(file: pa.NativeFile) -> bool:
-    """Whether a segment says another checksum than its bytes have; not if it says none."""
+    """Whether a segment's checksum differs from its bytes; False if it has no checksum."""
     at = _place(file)
     if not at:
         return False
@@ -37,7 +37,7 @@ def has_changed(file: pa.NativeFile) -> bool:
 
 
 def _place(file: pa.NativeFile) -> int:
-    """Where the digits of the checksum begin; 0: nowhere."""
+    """Return the offset of the checksum's digits; 0: the file has none."""
     end = file.size() - _END_BYTES
     file.seek(max(end, 0))
     footer = max(end - int.from_bytes(file.read(_LENGTH_BYTES), "little"), 0)

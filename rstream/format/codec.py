@@ -1,17 +1,17 @@
 """Writes batches of items as Parquet segments; :class:`SegmentFile` reads them.
 
 A segment inside a job has the column ``_seq`` first, then the item columns. A segment for users is
-a clean table (:mod:`rstream.format.table`). The footer holds JSON under :data:`FOOTER_KEY`: format
+a table (:mod:`rstream.format.table`). The footer contains JSON under :data:`FOOTER_KEY`: format
 version, stream, ``lo``, ``hi``, columns, the content digest of each row group
 (:mod:`rstream.items.digest`; over items, not over file bytes) and the checksum of the file's bytes
-(:mod:`rstream.format.checksum`). The footer of a table also holds its CTIs. Version 1 also had one
-number of rows for all row groups but the last; since then row groups end where batches do. Version
-2 had no tables, version 3 no checksum.
+(:mod:`rstream.format.checksum`). The footer of a table also contains its CTIs (watermarks). Older
+versions: 1 had one number of rows for all row groups but the last, whereas row groups now end where
+batches do; 2 had no tables; 3 had no checksum.
 
-Invariants: (1) row groups hold consecutive seqs; a row group of a table without events stands in
-the footer alone; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) the writer
-copies a digest that came with a batch and does not compute it from the bytes it writes, so a later
-read detects any change on the way.
+Invariants: (1) row groups contain consecutive seqs; a row group of a table without events exists
+only in the footer; (2) the sum of the row group digests is the digest of ``[lo, hi)``; (3) the
+writer copies a batch's digest and does not compute it from the bytes it writes, so a later read
+detects any damage in between.
 """
 
 from __future__ import annotations
@@ -56,27 +56,27 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT_VERSION", "SegmentEncoder", "SegmentFile", "encode_segment"]
 
 FORMAT_VERSION = 4
-#: Where Arrow's readers look for the types of the columns.
+#: Key under which Arrow's readers find the types of the columns.
 _ARROW_KEY = "ARROW:schema"
 ROW_GROUP_ROWS_MAX = 1 << 17
 ROW_GROUP_BYTES_MAX = 8 << 20
-#: What the values of dictionaries in a row group may take once it is read: the file says plain. By
-#: their mean length, and if all were the longest; then Arrow still counts their bytes in 32 bits.
+#: Most bytes of a row group's dictionary values once they are decoded to plain text, by their mean
+#: length. By their greatest length, they must still fit into Arrow's 32-bit offsets.
 ROW_GROUP_DECODED_BYTES_MAX = 64 << 20
 ROW_GROUP_LONGEST_BYTES_MAX = 1 << 30
-#: Rows that are looked at to see what pays.
+#: Rows sampled to choose dictionaries and compression.
 _SAMPLE_ROWS = 1 << 14
-#: A column is compressed where that takes a fifth away.
+#: A column is compressed if that makes it at least a fifth smaller.
 _PAYING_SHARE = 0.8
-#: What pays for a column is looked at again after so many segments.
+#: Number of segments after which dictionaries and compression are chosen again.
 _SEGMENTS_PER_LOOK = 16
 
 
 class SegmentEncoder:
-    """Makes the segments of a stream; what pays for its columns it asks now and then.
+    """Encodes the segments of a stream; chooses dictionaries and compression from samples.
 
-    The files say that their columns are those of ``schema`` (None: of the batches), also where text
-    is written as the dictionaries that it came in. With a ``form`` they are tables.
+    Files declare the columns of ``schema`` (None: of the batches), even if text is written as
+    dictionaries. With a ``form`` they are tables for users.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SegmentEncoder:
         self._stream = stream
         self._schema = schema
         self._form = form
-        #: The form of the item columns in a file and how they are written, as last found out.
+        #: Types and write options of the item columns, as last chosen.
         self._written: pa.Schema | None = None
         self._options: dict[str, Any] = {}
         self._segments = 0
@@ -96,9 +96,9 @@ class SegmentEncoder:
         batches: Sequence[pa.RecordBatch],
         digests: Sequence[bytes] = (),
     ) -> pa.Buffer:
-        """The bytes of a segment that holds consecutive ``batches``, at least one row.
+        """Encode consecutive ``batches`` as a segment; there must be at least one row.
 
-        ``digests``: those of the batches, empty where it is not known. Copies only what is small.
+        ``digests``: of the batches, empty if unknown. Only small batches are copied.
         """
         rows = sum(batch.num_rows for batch in batches)
         assert rows > 0
@@ -143,7 +143,7 @@ class SegmentEncoder:
         return data
 
     def _options_for(self, part: Items, schema: pa.Schema) -> tuple[pa.Schema, dict[str, Any]]:
-        """The form of each item column, and how the columns of a file are written."""
+        """Return the type of each item column in the file, and the write options."""
         written = _written(part.batch, schema)
         is_known = self._written is not None and written.equals(self._written)
         if not is_known or self._segments % _SEGMENTS_PER_LOOK == 0:
@@ -165,12 +165,12 @@ def encode_segment(
     schema: pa.Schema | None = None,
     form: TableForm | None = None,
 ) -> pa.Buffer:
-    """One segment alone; see :class:`SegmentEncoder`."""
+    """Encode a single segment; see :class:`SegmentEncoder`."""
     return SegmentEncoder(stream, schema, form).encode(first_seq, batches)
 
 
 def _group_rows(batches: Sequence[pa.RecordBatch], rows: int) -> int:
-    """How many rows a row group has at most: bounded as they are carried, and as they are read."""
+    """Return the most rows of a row group: limited by its encoded and its decoded size."""
     row_bytes = max(sum(map(batch_bytes, batches)) // rows, 1)
     mean, longest = decoded_row_bytes(batches)
     return max(
@@ -191,7 +191,7 @@ def _file_schema(items: pa.Schema, form: TableForm | None) -> pa.Schema:
 
 
 def _table(parts: list[Items], written: pa.Schema, form: TableForm | None) -> pa.Table:
-    """A row group in the form in which it is written; ``written``: that of the item columns."""
+    """Return a row group as it is written; ``written``: types of the item columns."""
     schema = _file_schema(written, form)
     batches = [part.batch for part in parts]
     if form is not None:
@@ -213,7 +213,7 @@ def _table(parts: list[Items], written: pa.Schema, form: TableForm | None) -> pa
 
 
 def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
-    """The form of each column in a file: a dictionary whose values come again is taken over."""
+    """Return the type of each column in a file: dictionaries with repeated values are kept."""
     assert is_form_of(first.schema, declared), (first.schema, declared)
     kinds = [
         column.type if is_dictionary(column.type) and pays(column) else field.type
@@ -223,7 +223,7 @@ def _written(first: pa.RecordBatch, declared: pa.Schema) -> pa.Schema:
 
 
 def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
-    """The columns of a row group in the form in which they are written."""
+    """Return the columns of a row group in the types in which they are written."""
     columns = []
     for column, field in zip(batch.columns, written, strict=True):
         if not is_dictionary(field.type):
@@ -236,7 +236,7 @@ def _columns(batch: pa.RecordBatch, written: pa.Schema) -> list[pa.Array]:
 
 
 def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
-    """The columns of text whose values come again and again: as dictionaries they cost less."""
+    """Return the text columns with repeated values, which are smaller as dictionaries."""
     rows = sample.num_rows
     return [
         field.name
@@ -248,12 +248,12 @@ def _repeating(sample: pa.RecordBatch, written: pa.Schema) -> list[str]:
 
 
 def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -> dict[str, Any]:
-    """Cheap first: integers as deltas and lz4, a third faster than plain lz4 and half the size.
+    """Choose fast options: integers as deltas and lz4, a third faster than lz4, half the size.
 
-    Dictionaries where the data has them, and for text that repeats: there they halve the time.
-    Columns that lz4 makes little of are left as they are: to try costs up to four times what it is
-    to write them. BYTE_STREAM_SPLIT would be faster still, but not every reader knows it for
-    integers. What an item is, nearly always the same, is left to lz4 alone.
+    Dictionaries if the batches have them, and for repeated text, where they halve the time. Columns
+    that lz4 hardly shrinks are not compressed, because trying takes up to four times as long as
+    writing. BYTE_STREAM_SPLIT would be faster, but not every reader supports it for integers. The
+    kind of items, nearly always the same, is compressed by lz4 only.
     """
     schema = _file_schema(written, form)
     dictionaries = [f.name for f in schema if pa.types.is_dictionary(f.type)]
@@ -261,7 +261,7 @@ def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -
     integers = [f.name for f in schema if _is_stored_as_integer(f.type) and f.name != KIND]
     options = {
         "compression": "lz4",
-        # Else the items of a list come back under another name, and the schema as another one.
+        # Otherwise list items are read back under another name, which changes the schema.
         "use_compliant_nested_type": False,
         "use_dictionary": dictionaries or False,
         "write_statistics": [SEQ, VS] if form is None else [n for n in (form.start, form.end) if n],
@@ -273,7 +273,7 @@ def _writer_options(written: pa.Schema, sample: Items, form: TableForm | None) -
 
 
 def _compression(sample: pa.Table, options: dict[str, Any]) -> str | dict[str, str]:
-    """By column, where all are flat: whether lz4 makes enough of it is tried out."""
+    """Choose the compression per column, for flat columns: lz4 if a sample shrinks enough."""
     schema = sample.schema
     if sample.num_rows == 0 or any(pa.types.is_nested(f.type) for f in schema):
         return "lz4"
@@ -297,9 +297,9 @@ def _is_stored_as_integer(kind: pa.DataType) -> bool:
 
 @functools.cache
 def kept_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type that stands for ``kind`` in a stream; ``kind`` if it is kept, None if none does.
+    """Return the type in which streams store ``kind``; None if they cannot.
 
-    A CTI has null in every column, so fields of structs may be null.
+    A CTI has null in every column, so fields of structs must be nullable.
     """
     if pa.types.is_string_view(kind):
         return pa.string()

@@ -1,8 +1,8 @@
-"""The bytes of messages and stored notices: msgpack ``[version, type, {field: value...}]``.
+"""Encodes messages and stored notices as msgpack: ``[version, type, {field: value...}]``.
 
-Messages on the wire have one version: a host and its job manager run the same release. Stored
-notices outlive a release, so a codec can accept older versions. A field that the bytes lack takes
-its default, and a field that the type lacks is ignored. Nothing is ever unpickled.
+Messages on the wire have one version, because a host and its job manager run the same release.
+Stored notices outlive a release, so a codec can accept older versions. A missing field takes its
+default, and an unknown field is ignored. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ENVELOPE = msgspec.msgpack.Decoder(tuple[int, str, msgspec.Raw])
 
 
 class MessageCodec(Generic[M]):
-    """Bytes of the messages of one closed set of types."""
+    """Encodes and decodes the messages of a fixed set of types."""
 
     def __init__(
         self, kinds: tuple[type, ...], *, version: int = PROTOCOL_VERSION, oldest: int | None = None
     ) -> None:
-        """``oldest``: the oldest version that is read; None: ``version`` alone."""
+        """``oldest``: oldest version that can be decoded; None: only ``version``."""
         self._version, self._oldest = version, version if oldest is None else oldest
         self._decoders: dict[str, msgspec.msgpack.Decoder[Any]] = {
             kind.__name__: msgspec.msgpack.Decoder(kind) for kind in kinds
@@ -33,13 +33,13 @@ class MessageCodec(Generic[M]):
         self._encoder = msgspec.msgpack.Encoder()
 
     def encode(self, message: M) -> bytes:
-        """The message as msgpack."""
+        """Encode the message as msgpack."""
         kind = type(message).__name__
         assert kind in self._decoders, message
         return self._encoder.encode((self._version, kind, message))
 
     def decode(self, data: bytes) -> M:
-        """The message in ``data``.
+        """Decode the message in ``data``.
 
         Raises:
             InvalidMessageError: not msgpack, another version, an unknown type, a wrong field.

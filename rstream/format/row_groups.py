@@ -1,11 +1,11 @@
 """Arranges the batches of a segment into row groups, with few copies and without new digests.
 
-A batch may come with its digest. A row group that is half full ends before such a batch rather than
-within it; its digest is the sum of the digests of its parts.
+A batch may have a digest. A row group that is at least half full ends before such a batch instead
+of splitting it, so that its digest is the sum of the digests of its parts.
 
 Invariants: (1) the parts of the groups are the rows of the batches, in order; (2) row groups do not
 depend on how rows without a digest were cut into batches; (3) no group has more than ``rows_max``
-rows, and all but the last have half of that. Pure: does no I/O.
+rows, and all but the last have at least half of that. Pure: does no I/O.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from rstream.items.digest import StreamDigest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Text is written as a dictionary where its rows have each value so often on average.
+#: Text is written as a dictionary if each value occurs at least this often on average.
 REPEATS_MIN = 3
 
 
 def row_groups(
     first_seq: int, batches: Sequence[pa.RecordBatch], digests: Sequence[bytes], rows_max: int
 ) -> Iterator[list[Items]]:
-    """The rows of ``batches``, so many at a time; ``digests``: of each, empty if not known."""
+    """Yield the rows of ``batches`` in groups; ``digests``: of each batch, empty if unknown."""
     parts: list[Items] = []
     rows, seq = 0, first_seq
     for batch, digest in zip(batches, digests or [b""] * len(batches), strict=True):
@@ -52,7 +52,7 @@ def row_groups(
 
 
 def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
-    """What a row of at least one takes in place of its indices: by the mean value, the longest."""
+    """Return the decoded bytes of a row's dictionary values: by mean length, and by greatest."""
     found: dict[Known, tuple[int, int]] = {}
     total = rows = longest = 0
     schema, carried = batches[0].schema, _carried(batches[0].schema)
@@ -71,7 +71,7 @@ def decoded_row_bytes(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
 
 
 def _value_bytes(values: pa.Array) -> tuple[int, int]:
-    """Of the values of a dictionary: what one takes on average, and the longest."""
+    """Return the mean and the greatest number of bytes of a dictionary's values."""
     if len(values) == 0:
         return 0, 0
     mean = -(-int(values.nbytes) // len(values))
@@ -84,7 +84,7 @@ def _value_bytes(values: pa.Array) -> tuple[int, int]:
 
 
 def digest_of(parts: Sequence[Items]) -> StreamDigest:
-    """The digest of a row group."""
+    """Return the digest of a row group."""
     digest = StreamDigest()
     for part in parts:
         if part.digest:
@@ -95,7 +95,7 @@ def digest_of(parts: Sequence[Items]) -> StreamDigest:
 
 
 def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
-    """Whether each column has one that pays in every batch: the writer takes no second one."""
+    """Whether each column has one dictionary, worth keeping, for all batches of a row group."""
     if len(batches) == 1:
         return True
     schema = batches[0].schema
@@ -110,17 +110,17 @@ def have_one_dictionary(batches: Sequence[pa.RecordBatch]) -> bool:
 
 
 def _carried(schema: pa.Schema) -> list[int]:
-    """The columns that are dictionaries."""
+    """Return the indices of the dictionary columns."""
     return [k for k, kind in enumerate(schema.types) if is_dictionary(kind)]
 
 
 def pays(column: pa.DictionaryArray) -> bool:
-    """Whether each value of a dictionary occurs often enough."""
+    """Whether each value of a dictionary occurs at least ``REPEATS_MIN`` times on average."""
     return len(column.dictionary) * REPEATS_MIN <= len(column)
 
 
 def _few(parts: list[Items]) -> list[Items]:
-    """The same rows, those without a digest in fewer batches."""
+    """Join batches without a digest; the rows stay the same."""
     few: list[Items] = []
     for is_known, some in itertools.groupby(parts, key=lambda part: bool(part.digest)):
         if is_known:

@@ -23,55 +23,55 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 READ_VERSIONS = (1, 2, 3, 4)
-#: The first whose segments have a checksum.
+#: First version whose segments have a checksum.
 _CHECKSUM_VERSION = 4
 _INNER_NAMES = re.compile(r"(?<=list<)(item|element)(?=: )| \('[^']*'\)(?=[,>])")
 FOOTER_KEY = b"rstream"
-#: Of a table: its CTIs.
+#: Key of a table's CTIs in the footer.
 CTIS_KEY = b"rstream.ctis"
 
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """What the footer of a table says beside."""
+    """The additional fields of a table's footer."""
 
     form: TableForm
-    #: The columns that are not of the payload.
+    #: Names of the columns that are not part of the payload.
     added: tuple[str, ...]
-    #: Where each row group ends.
+    #: The seq at which each row group ends.
     ends: tuple[int, ...]
     ctis: int
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What a footer says. ``digests``: one per row group; ``columns``: their names and types."""
+    """A decoded footer. ``digests``: one per row group; ``columns``: their names and types."""
 
     stream: str
     seqs: SeqRange
     columns: tuple[str, ...]
     digests: tuple[str, ...]
-    #: None: a segment with a row for every item.
+    #: None: a segment with one row per item.
     table: TableInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Consecutive items: rows of one row group of the file, CTIs between them."""
+    """Consecutive items: rows of one row group of the file, and CTIs between them."""
 
     seqs: SeqRange
-    #: Which one of the file; None: it has no rows.
+    #: Index of the row group in the file; None: it has no rows.
     place: int | None
 
 
 class SegmentFile:
-    """An open segment. ``columns`` selects payload columns (None: all); reserved ones always come.
+    """An open segment. ``columns``: payload columns to read (None: all) beside reserved ones.
 
-    ``checked``: all its bytes are read and compared with their checksum first.
+    ``checked``: first read all bytes and compare them with the checksum.
 
     Raises:
-        CorruptSegmentError: the file is not what its name promises. Any method may raise it.
-        SegmentFormatError: a later version wrote it.
+        CorruptSegmentError: the file does not match its name or footer; any method may raise it.
+        SegmentFormatError: a later version wrote the file.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SegmentFile:
             self._groups = self._find_groups()
         except SegmentFormatError:
             raise
-        except Exception as error:  # damage shows as anything: a wrong type, an impossible size
+        except Exception as error:  # damage can raise anything: a wrong type, an impossible size
             reason = f"unreadable footer: {type(error).__name__} {error}"
             raise CorruptSegmentError(path, reason) from error
         table = self.info.table
@@ -114,16 +114,16 @@ class SegmentFile:
 
     @property
     def form(self) -> TableForm | None:
-        """That of a table."""
+        """The form of a table; None: one row per item."""
         return None if self.info.table is None else self.info.table.form
 
     def group_digests(self) -> list[tuple[SeqRange, StreamDigest]]:
-        """The ranges of the row groups, in order, and the digests that the footer has of them."""
+        """Return the seq ranges of the row groups, in order, with their digests in the footer."""
         digests = (StreamDigest.from_bytes(bytes.fromhex(d)) for d in self.info.digests)
         return [(g.seqs, d) for g, d in zip(self._groups, digests, strict=True)]
 
     def read_group(self, seq: int, *, verify: bool) -> Items:
-        """The items from ``seq`` to the end of its row group."""
+        """Return the items from ``seq`` to the end of its row group."""
         assert seq in self.info.seqs, (seq, self.info.seqs)
         number = bisect_right(self._groups, seq, key=lambda g: g.seqs.lo) - 1
         group = self._groups[number]
@@ -141,7 +141,7 @@ class SegmentFile:
         return items.from_seq(seq)
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self._file.close(force=True)
 
     def _find_groups(self) -> list[_Group]:
@@ -163,7 +163,7 @@ class SegmentFile:
         return groups
 
     def _read(self, group: _Group, payload: list[str]) -> pa.RecordBatch:
-        """The items of a row group, with these payload columns."""
+        """Return the items of a row group, with these payload columns."""
         form = self.form
         if form is None:
             return self._rows(group, [KIND, VS, VE, *payload])
@@ -198,12 +198,12 @@ class SegmentFile:
 
 
 def describe(schema: pa.Schema) -> list[str]:
-    """The names and types of columns, as a footer says them."""
+    """Return names and types of columns, in the form of a footer."""
     return [f"{f.name} {f.type}" for f in schema]
 
 
 def _unnamed(columns: Iterable[str]) -> list[str]:
-    """Without the names that Parquet changes: what it calls elements of lists, and maps."""
+    """Remove names that Parquet changes: those of list elements and of maps."""
     return [_INNER_NAMES.sub("", column) for column in columns]
 
 

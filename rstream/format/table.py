@@ -1,13 +1,13 @@
-"""Segments as clean tables for any Parquet reader: events alone, lifetimes as timestamps.
+"""Segments as tables for any Parquet reader: only events, lifetimes as timestamps.
 
-A file has a column for the start and one for the end of each event, then the payload. CTIs are not
-rows: the file's metadata holds their positions and times, and the seq at which each row group ends.
-From both a stream reader restores every item with its seq.
+A file has a column for the start and one for the end of each event, then the payload. CTIs
+(watermarks) are not rows: the file's metadata has their positions and times, and the seq at which
+each row group ends. With both, a stream reader restores every item with its seq.
 
-Invariants: (1) the rows of a batch with its CTIs between them are the batch again; (2) a null start
-is ``MIN_TIME``, a null end ``INF_TIME``; (3) a payload column may stand for a time column only if
-the planner has shown that it equals the lifetime; a time column that is left out follows from a
-fixed length. Pure: does no I/O.
+Invariants: (1) the rows of a batch and its CTIs give the same batch again; (2) a null start is
+``MIN_TIME``, a null end ``INF_TIME``; (3) a payload column replaces a time column only if the
+planner has proved that it equals the lifetime; an omitted end follows from a fixed length. Pure:
+does no I/O.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TIME_TYPE = pa.timestamp("us", "UTC")
-#: Times and positions compress to next to nothing where CTIs are regular; to their deltas else.
+#: CTIs are compressed as deltas, to almost nothing if they are regular.
 _CODEC = "zstd"
 _WORD_BYTES = 8
-#: Where CTIs are this far apart, the rows between them are written as they are, else copied.
+#: If CTIs are at least this many rows apart, the rows between them are written without a copy.
 _ROWS_PER_CTI = 512
 
 
 @dataclass(frozen=True, slots=True)
 class TableForm:
-    """The names of the time columns of a table."""
+    """The time columns of a table."""
 
-    #: A column that is added, or one of the payload that always is the start.
+    #: Name of an additional column, or of a payload column that always equals the start.
     start: str
-    #: As ``start``; None: there is none, all events live for ``length_us``.
+    #: Likewise for the end; None: no such column, all events last ``length_us``.
     end: str | None
     length_us: int | None = None
 
@@ -48,17 +48,17 @@ class TableForm:
         assert self.start != self.end, self
 
     def added(self, payload: Sequence[str]) -> list[str]:
-        """The time columns that are not of the payload."""
+        """Return the time columns that are not part of the payload."""
         return [n for n in (self.start, self.end) if n is not None and n not in payload]
 
     def file_schema(self, items: pa.Schema) -> pa.Schema:
-        """The columns of a file of these items."""
+        """Return the schema of a file with these items."""
         payload = list(items)[3:]
         names = [f.name for f in payload]
         return pa.schema([*(pa.field(n, TIME_TYPE) for n in self.added(names)), *payload])
 
     def columns(self, items: pa.RecordBatch, payload: Sequence[pa.Array]) -> list[pa.Array]:
-        """The columns of a file, CTIs included; ``payload``: those of ``items``, to be written."""
+        """Return a file's columns, CTIs included; ``payload``: those of ``items``, to write."""
         names = items.schema.names[3:]
         vs, ve = int64_column(items, VS), int64_column(items, VE)
         found = []
@@ -76,7 +76,7 @@ class TableForm:
     def items(
         self, table: pa.RecordBatch, ctis: np.ndarray, times: np.ndarray, payload: pa.Schema
     ) -> pa.RecordBatch:
-        """Items again: the rows of ``table`` with CTIs at the rows ``ctis`` of the result."""
+        """Restore items: the rows of ``table``, with CTIs at the rows ``ctis`` of the result."""
         n = table.num_rows + len(ctis)
         start = _int64(table.column(self.start), MIN_TIME)
         if self.end is not None:
@@ -100,7 +100,7 @@ class TableForm:
         )
 
     def to_json(self, payload: Sequence[str]) -> dict[str, Any]:
-        """For the footer."""
+        """Encode for the footer."""
         return {
             "start": self.start,
             "end": self.end,
@@ -110,7 +110,7 @@ class TableForm:
 
     @classmethod
     def from_json(cls, told: dict[str, Any]) -> TableForm:
-        """From the footer."""
+        """Decode from the footer."""
         length = told["length_us"]
         end = told["end"]
         return cls(
@@ -122,14 +122,14 @@ class TableForm:
 
 @dataclass(frozen=True, slots=True)
 class PackedCtis:
-    """The CTIs of a segment: rows counted from its first item, ascending, and their times."""
+    """The CTIs of a segment: row numbers from its first item, ascending, and their times."""
 
     rows: np.ndarray
     times: np.ndarray
 
     @classmethod
     def of(cls, batches: Sequence[pa.RecordBatch]) -> PackedCtis:
-        """The CTIs of consecutive batches of items."""
+        """Return the CTIs of consecutive batches of items."""
         rows, times, first = [], [], 0
         for batch in batches:
             at = np.flatnonzero(kinds(batch) == CTI)
@@ -142,12 +142,12 @@ class PackedCtis:
         return cls(np.concatenate(rows), np.concatenate(times))
 
     def between(self, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the rows ``[lo, hi)``: the rows that are CTIs, counted from ``lo``; their times."""
+        """Return the CTIs among the rows ``[lo, hi)``: row numbers from ``lo``, and times."""
         first, end = np.searchsorted(self.rows, [lo, hi])
         return self.rows[first:end] - lo, self.times[first:end]
 
     def dumps(self) -> str:
-        """Text for a file's metadata: differences, byte by byte of equal weight, compressed."""
+        """Encode as text for a file's metadata: deltas, bytes grouped by weight, compressed."""
         words = np.empty((2, len(self.rows)), np.uint64)
         for line, values in zip(words, (self.rows, self.times), strict=True):
             line[:] = np.diff(values.astype(np.int64).view(np.uint64), prepend=np.uint64(0))
@@ -157,10 +157,10 @@ class PackedCtis:
 
     @classmethod
     def loads(cls, text: bytes, count: int) -> PackedCtis:
-        """The ``count`` CTIs that :meth:`dumps` made the text of.
+        """Decode the ``count`` CTIs that :meth:`dumps` encoded.
 
         Raises:
-            ValueError, pyarrow.ArrowException: the text is not one of those.
+            ValueError, pyarrow.ArrowException: the text is damaged.
         """
         packed = base64.b64decode(text, validate=True)
         data = pa.decompress(packed, 2 * _WORD_BYTES * count, codec=_CODEC, asbytes=True)
@@ -173,7 +173,7 @@ class PackedCtis:
 
 
 def with_few_ctis(items: pa.RecordBatch) -> pa.RecordBatch:
-    """The same events, without CTIs where these stand close together."""
+    """Return the same events, without the CTIs if these are close together."""
     is_event = kinds(items) == EVENT
     ctis = len(is_event) - int(np.count_nonzero(is_event))
     if ctis * _ROWS_PER_CTI <= len(is_event):
@@ -182,7 +182,7 @@ def with_few_ctis(items: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def only_rows(items: pa.RecordBatch, columns: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Of the file's columns, made of ``items``, the rows that are events (zero copy)."""
+    """Return the rows of the file's columns that are events (zero copy)."""
     at = np.flatnonzero(kinds(items) == CTI)
     if len(at) == 0:
         return [columns]
