@@ -1,4 +1,4 @@
-"""Columnar items: the one form of events and CTIs in memory, on the wire and on disk.
+"""Columnar items: the only form of events and CTIs (watermarks) in memory, on wire and disk.
 
 A batch is an Arrow RecordBatch with ``_kind int8[n]`` (0 event, 1 CTI), ``_vs int64[n]``, ``_ve
 int64[n]`` (microseconds UTC, lifetime ``[vs, ve)``) and the payload columns. :class:`Items` adds
@@ -35,7 +35,7 @@ class Items:
 
     first_seq: int
     batch: pa.RecordBatch
-    #: The digest of these items alone (:mod:`rstream.items.digest`), empty if it is not known.
+    #: Digest of these items alone (:mod:`rstream.items.digest`), empty if unknown.
     digest: bytes = field(default=b"", compare=False)
 
     @property
@@ -57,7 +57,7 @@ class Items:
 
 
 def item_schema(payload: pa.Schema) -> pa.Schema:
-    """The stream schema of a payload: reserved columns first, payload nullable."""
+    """Return the stream schema of a payload: reserved columns first, payload nullable."""
     for name in payload.names:
         if name in RESERVED:
             raise InvalidBatchError("(schema)", f"column name {name!r} is reserved")
@@ -92,9 +92,9 @@ def int64_column(batch: pa.RecordBatch, name: str) -> np.ndarray:
 
 
 def lifetimes(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
-    """How long events live that start at ``vs`` and end at ``ve``, both int64[n], as uint64[n].
+    """Return the lengths of lifetimes ``[vs, ve)``, both int64[n], as uint64[n].
 
-    An endless lifetime that begins before 1970 has no room in int64.
+    Unsigned, because an endless lifetime that starts before 1970 exceeds int64.
     """
     return ve.view(np.uint64) - vs.view(np.uint64)
 
@@ -105,9 +105,9 @@ def kinds(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def validate_items(stream: str, batch: pa.RecordBatch, schema: pa.Schema) -> None:
-    """Check a batch at the gateway, so that everything behind it may trust it.
+    """Check a batch where it enters the system, so that later code can rely on it.
 
-    Text may come as a dictionary (:mod:`rstream.items.dictionaries`).
+    Text columns may be dictionaries (:mod:`rstream.items.dictionaries`).
 
     Raises:
         InvalidBatchError: wrong columns or types, an event with ``vs == ve``, an unknown kind.
@@ -159,7 +159,7 @@ def _describe(schema: pa.Schema) -> str:
 
 
 def is_wider(schema: pa.Schema, other: pa.Schema) -> bool:
-    """Whether ``schema`` has all columns of ``other``, of the same types, and perhaps more."""
+    """Whether ``schema`` has all columns of ``other`` with the same types, and possibly more."""
     if schema.equals(other, check_metadata=False):
         return True
     names = set(schema.names)

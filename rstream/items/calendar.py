@@ -1,8 +1,8 @@
-"""Times in years that Arrow's calendar does not have: it counts years in 16 bits.
+"""Calendar functions for times in any year; Arrow's calendar only has years of 16 bits.
 
-The calendar repeats itself every 400 years, days of the week included. So times are moved by whole
-cycles into years that are near, and what follows from them is moved back. Only arrays that have a
-far time pay for that.
+The calendar repeats every 400 years, including the days of the week. So distant times are moved by
+whole cycles into near years, the function is applied, and its result is moved back. Arrays without
+distant times are not slowed down.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ Find: TypeAlias = "Callable[[Times], Times]"
 _CYCLE_YEARS = 400
 _CYCLE_DAYS = 146_097
 _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-#: So many cycles from 1970, either way, are years that Arrow has.
+#: Arrow's calendar has the years within this many cycles of 1970.
 _CYCLES_MAX = 70
 _YEAR = re.compile(r"%%|%Y")
 
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Times in the years 1970 to 2369, and how many cycles each was moved."""
+    """Times moved into the years 1970 to 2369, and the number of cycles each was moved."""
 
     times: pa.Array
     cycles: pa.Array
 
     @property
     def years(self) -> pa.Array:
-        """How many years each was moved."""
+        """Return how many years each time was moved."""
         return pc.multiply(self.cycles, _CYCLE_YEARS)
 
 
 def in_any_year(times: Times, find: Find, *, is_year: bool = False) -> Times:
-    """What ``find`` says of times, int64; ``is_year``: it counts years."""
+    """Return ``find(times)``, int64, for any years; ``is_year``: its result is a year."""
     far = _moved(times)
     if far is None:
         return find(times)
@@ -52,10 +52,10 @@ def in_any_year(times: Times, find: Find, *, is_year: bool = False) -> Times:
 
 
 def rounded_in_any_year(times: Times, find: Find) -> Times:
-    """The timestamps that ``find`` gives of timestamps.
+    """Return the timestamps that ``find`` computes from timestamps of any year.
 
     Raises:
-        pyarrow.ArrowInvalid: one has no room in 64 bits.
+        pyarrow.ArrowInvalid: a result does not fit into 64 bits.
     """
     far = _moved(times)
     if far is None:
@@ -70,7 +70,7 @@ def rounded_in_any_year(times: Times, find: Find) -> Times:
 
 
 def text_in_any_year(times: Times, write: Find) -> Times:
-    """What ``write`` makes of times: text that begins with a year of four digits."""
+    """Return ``write(times)`` for any years: text that starts with a four-digit year."""
     far = _moved(times)
     if far is None:
         return write(times)
@@ -84,7 +84,7 @@ def text_in_any_year(times: Times, write: Find) -> Times:
 
 
 def format_in_any_year(times: Times, form: str, write: Callable[[Times, str], Times]) -> Times:
-    """What ``write`` makes of times and a format, of which only %Y depends on the cycle."""
+    """Return ``write(times, form)`` for any years; of the format only %Y depends on the cycle."""
     far = _moved(times)
     if far is None:
         return write(times, form)
@@ -97,7 +97,7 @@ def format_in_any_year(times: Times, form: str, write: Callable[[Times, str], Ti
 
 
 def _moved(times: Times) -> _Moved | None:
-    """The times where they are near; None if they are."""
+    """Return the times moved into near years; None if all are near."""
     array = pa.repeat(times, 1) if isinstance(times, pa.Scalar) else times
     kind = array.type
     ticks = array.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
@@ -113,7 +113,7 @@ def _moved(times: Times) -> _Moved | None:
 
 
 def _cycle(kind: pa.DataType) -> int:
-    """Ticks of 400 years."""
+    """Return the ticks of 400 years."""
     return _CYCLE_DAYS * (_PER_DAY[kind.unit] if pa.types.is_timestamp(kind) else 1)
 
 
@@ -122,7 +122,7 @@ def _with_year(form: str, year: int) -> str:
 
 
 def _year(year: int) -> str:
-    """At least four digits behind the sign."""
+    """Format a year with at least four digits after the sign."""
     return f"{year:04d}" if year >= 0 else f"{year:05d}"
 
 

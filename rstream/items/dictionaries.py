@@ -1,11 +1,11 @@
-"""Dictionary-encoded text: a form of a column, not another type.
+"""Dictionary-encoded text: another encoding of a column, not another type.
 
-A dictionary array is a small array of values and an index per row. Digests, keys and stored bytes
-of a row are those of the plain value. So a batch may have either form wherever its schema (its
-*declared* form) says plain; :func:`as_declared` decodes it.
+A dictionary array has a small array of values and an index per row. Digests, keys and stored bytes
+of a row are those of the plain value. So where a schema (the *declared* form) has plain text, a
+batch may have a dictionary instead; :func:`as_declared` decodes it.
 
-Invariants: (1) joining batches costs time in their rows and in new dictionaries only: the address
-in memory identifies a dictionary, and the common values of two dictionaries are cached; (2) a
+Invariants: (1) joining batches takes time in their rows and in new dictionaries only. A dictionary
+is identified by its memory address, and the merged values of two dictionaries are cached; (2) a
 joined dictionary has at most as many values as rows, or :data:`VALUES_MAX`, so it does not grow
 with the length of a stream; (3) the cache is bounded in entries and bytes, and an idle process
 clears it with :func:`forget`.
@@ -22,25 +22,25 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: A joined dictionary with more values is cut down to those that occur, if they are fewer.
+#: A joined dictionary with more values is reduced to the used ones, if these are fewer.
 VALUES_MAX = 1 << 16
-#: Larger dictionaries are not remembered.
+#: Larger dictionaries are not cached.
 REMEMBERED_BYTES_MAX = 2 << 20
 _JOINS_MAX = 32
-#: Schemas of which it is remembered what follows from them.
+#: Most schemas with cached results.
 _SCHEMAS_MAX = 256
-#: What is joined of more than two large ones is not remembered: there may be any number of them.
+#: Larger results are not cached: joins of several large dictionaries have too many combinations.
 _JOINED_BYTES_MAX = 2 * REMEMBERED_BYTES_MAX
-#: What :func:`forget` empties.
+#: The caches that :func:`forget` clears.
 _REMEMBERED: list[functools._lru_cache_wrapper[Any]] = []
 _T = TypeVar("_T")
 
 
 def remembered_by_schema(compute: Callable[[pa.Schema], _T]) -> Callable[[pa.Schema], _T]:
-    """Compute once per schema what follows from its names and types.
+    """Cache a function of a schema's names and types.
 
-    The result has nothing of the schema's metadata: old releases of Arrow cannot hash a schema that
-    has some, as schemas of files do.
+    The result must not contain the schema's metadata: old releases of Arrow cannot hash schemas
+    with metadata, which schemas of files have.
     """
     known = functools.lru_cache(maxsize=_SCHEMAS_MAX)(compute)
 
@@ -54,7 +54,7 @@ def remembered_by_schema(compute: Callable[[pa.Schema], _T]) -> Callable[[pa.Sch
 def remembered(
     results_max: int,
 ) -> Callable[[Callable[..., _T]], functools._lru_cache_wrapper[_T]]:
-    """Remember so many results of a function of dictionaries until :func:`forget` is called."""
+    """Cache the last results of a function of dictionaries, until :func:`forget` is called."""
 
     def decorate(function: Callable[..., _T]) -> functools._lru_cache_wrapper[_T]:
         cached = functools.lru_cache(maxsize=results_max)(function)
@@ -65,15 +65,15 @@ def remembered(
 
 
 def forget() -> None:
-    """Let go of all that is :func:`remembered` in this process."""
+    """Clear all caches of :func:`remembered` in this process."""
     for cached in _REMEMBERED:
         cached.cache_clear()
 
 
 class Known:
-    """The values of a dictionary, equal to another one that lies at the same place in memory.
+    """The values of a dictionary; equal to another one at the same memory address.
 
-    Whoever remembers it keeps it alive, so its place is not used again.
+    A cache entry keeps the values in memory, so the address is not reused meanwhile.
     """
 
     __slots__ = ("_place", "values")
@@ -91,38 +91,38 @@ class Known:
 
     @property
     def is_small(self) -> bool:
-        """Whether it may be remembered."""
+        """Whether results for it may be cached."""
         return bool(self.values.nbytes <= REMEMBERED_BYTES_MAX)
 
 
 def is_dictionary(kind: pa.DataType) -> bool:
-    """Whether values of this type are carried as a dictionary."""
+    """Whether values of this type are dictionary-encoded."""
     return bool(pa.types.is_dictionary(kind))
 
 
 @remembered_by_schema
 def has_dictionaries(schema: pa.Schema) -> bool:
-    """Whether any column is one."""
+    """Whether any column is dictionary-encoded."""
     return any(is_dictionary(kind) for kind in schema.types)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values."""
+    """Return the type of the decoded values."""
     return kind.value_type if is_dictionary(kind) else kind
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """The values themselves, one per row."""
+    """Return the decoded values, one per row."""
     return array.dictionary_decode() if is_dictionary(array.type) else array
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns without dictionaries."""
+    """Return the same columns without dictionaries."""
     return pa.schema([f.with_type(plain_type(f.type)) for f in schema])
 
 
 def is_form_of(found: pa.Schema, declared: pa.Schema) -> bool:
-    """Whether batches of schema ``found`` may stand for those of ``declared``."""
+    """Whether batches with schema ``found`` are allowed where ``declared`` is expected."""
     return found.names == declared.names and all(
         a.equals(b) or (is_dictionary(a) and a.value_type.equals(b))
         for a, b in zip(found.types, declared.types, strict=True)
@@ -130,7 +130,7 @@ def is_form_of(found: pa.Schema, declared: pa.Schema) -> bool:
 
 
 def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
-    """``batch`` with dictionaries decoded where ``declared`` says plain."""
+    """Return ``batch`` with dictionaries decoded where ``declared`` has plain text."""
     if batch.schema.equals(declared):
         return batch
     columns = [
@@ -141,10 +141,10 @@ def as_declared(batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """What the rows of a batch take; a dictionary counts for no more than its indices do.
+    """Estimate the bytes of a batch's rows; a dictionary counts at most as much as its indices.
 
-    Many batches share one, each of which would count it as a whole. Columns of a fixed width count
-    without their nulls: to ask for all buffers takes longer than a small step should.
+    Many batches share a dictionary, which each would otherwise count fully. Fixed-width columns
+    count without null bitmaps: to query all buffers takes longer than a small step should.
     """
     bits = _row_bits(batch.schema)
     if bits is not None:
@@ -156,7 +156,7 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 @remembered_by_schema
 def _row_bits(schema: pa.Schema) -> int | None:
-    """The width of a row, None if not every column has one."""
+    """Return the width of a row in bits, None if a column has no fixed width."""
     bits = 0
     for kind in schema.types:
         if not pa.types.is_primitive(kind):
@@ -166,14 +166,14 @@ def _row_bits(schema: pa.Schema) -> int | None:
 
 
 def nulls(like: pa.Array, rows: int) -> pa.Array:
-    """Nulls that can be joined to ``like`` without looking at its dictionary."""
+    """Return nulls that can be joined to ``like`` without reading its dictionary."""
     if not is_dictionary(like.type):
         return pa.nulls(rows, like.type)
     return pa.DictionaryArray.from_arrays(pa.nulls(rows, like.type.index_type), like.dictionary)
 
 
 def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of at least one batch as one; forms may differ, then it is plain where any is."""
+    """Join at least one batch; a column is plain if it is plain in any batch."""
     schema = batches[0].schema
     if len(batches) == 1:
         return batches[0]
@@ -194,7 +194,7 @@ def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def compact(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same rows over a dictionary of those values that occur."""
+    """Return the same rows with a dictionary of the used values only."""
     return array.dictionary_decode().dictionary_encode().cast(array.type)
 
 
@@ -227,7 +227,7 @@ def _join_arrays(arrays: list[pa.Array]) -> pa.Array:
 
 @remembered(_JOINS_MAX)
 def _joined(different: tuple[Known, ...]) -> tuple[pa.Array, list[pa.Array]]:
-    """One dictionary for several, and for each where its values are in that."""
+    """Merge several dictionaries; return it, and each one's new indices into it."""
     values = different[0].values
     for known in different[1:]:
         new = known.values.filter(pc.invert(pc.is_in(known.values, value_set=values)))

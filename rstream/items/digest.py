@@ -1,4 +1,4 @@
-"""The digest of a stream's content: additive, so it does not depend on how the stream was cut.
+"""The digest of a stream's content: a sum, so it does not depend on batch boundaries.
 
 ``digest = sum over items of mix(row, seq)`` in two 64-bit lanes, modulo 2**64. A row is first
 reduced to ``sum_i (x_i ^ (x_i >> 32)) * k_i`` over the content words of its columns
@@ -39,13 +39,13 @@ _MASK = 2**64 - 1
 _HALF = np.uint64(32)
 _NULL_TERM = NULL_HASH ^ (NULL_HASH >> _HALF)
 _LANE_2 = np.uint64(0xD6E8FEB86659FD93)
-#: Rows at a time: a call costs as much as a thousand rows, and three arrays stay in the L2 cache.
+#: Rows per block: a call costs as much as 1000 rows, and three arrays fit into the L2 cache.
 _BLOCK_ROWS = 1 << 15
 #: ``(i + 1) * G`` of each row of a block.
 _PLACES = np.arange(1, _BLOCK_ROWS + 1, dtype=np.uint64) * GOLDEN
-#: A column of bytes of which no more rows are not zero is looked at only there.
+#: In a column of bytes with at least this many rows per non-zero byte, zero bytes are skipped.
 _ROWS_PER_SPARSE = 8
-#: Batches of fewer rows are added so many at a time.
+#: Batches with fewer rows are collected and added together.
 _SMALL_ROWS = 512
 _WAITING_MAX = 64
 
@@ -58,20 +58,20 @@ class StreamDigest:
     def __init__(self) -> None:
         self._lane_1 = 0
         self._lane_2 = 0
-        #: Small batches that follow each other, to be added together: that costs little more.
+        #: Consecutive small batches that are added together, which takes little longer than one.
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_seq = self._waiting_rows = 0
 
     def update(self, first_seq: int, batch: pa.RecordBatch) -> bytes:
-        """Add the items of ``batch``, the first of which has ``first_seq``; at once, or later.
+        """Add the items of ``batch``, the first of which has ``first_seq``; small batches later.
 
-        Returns the digest of these items alone; nothing if they are few: whoever joins them first
-        makes it in less time than it takes to add up many.
+        Returns the digest of these items alone, or nothing if they are few: computing it once for
+        the joined batch is faster than for each small one.
         """
         assert first_seq >= 0, first_seq
         is_next = first_seq == self._waiting_seq + self._waiting_rows
         if self._waiting and not (is_next and batch.schema.equals(self._waiting[0].schema)):
-            self._flush_pending()  # a deployed query may write more columns
+            self._flush_pending()  # a changed query may write more columns
         if batch.num_rows >= _SMALL_ROWS or has_dictionaries(batch.schema):
             self._flush_pending()
             added = self._add(first_seq, batch)
@@ -85,7 +85,7 @@ class StreamDigest:
         return b""
 
     def _flush_pending(self) -> None:
-        """Add what waits."""
+        """Add the collected batches."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._waiting_rows = 0
@@ -118,13 +118,13 @@ class StreamDigest:
         self._add_lanes(other._lane_1, other._lane_2)
 
     def to_bytes(self) -> bytes:
-        """16 bytes, little endian, lane 1 first."""
+        """Encode as 16 bytes, little endian, lane 1 first."""
         self._flush_pending()
         return self._lane_1.to_bytes(8, "little") + self._lane_2.to_bytes(8, "little")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StreamDigest:
-        """The digest that ``to_bytes`` wrote."""
+        """Decode the result of :meth:`to_bytes`."""
         assert len(data) == DIGEST_BYTES, len(data)
         digest = cls()
         digest._lane_1 = int.from_bytes(data[:8], "little")
@@ -132,11 +132,11 @@ class StreamDigest:
         return digest
 
     def hexdigest(self) -> str:
-        """32 hexadecimal digits."""
+        """Return 32 hexadecimal digits."""
         return self.to_bytes().hex()
 
     def copy(self) -> StreamDigest:
-        """An independent copy."""
+        """Return an independent copy."""
         return StreamDigest.from_bytes(self.to_bytes())
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +151,7 @@ class StreamDigest:
 
 
 def content_hashes(batch: pa.RecordBatch) -> np.ndarray:
-    """A hash of each row's content, uint64[n]; it sees every bit."""
+    """Return a hash of each row's content, uint64[n]; it depends on every bit."""
     hashes = np.empty(batch.num_rows, np.uint64)
     for lo, words, free in _row_words(batch):
         hashes[lo : lo + len(words)] = _mix(words, free)
@@ -159,9 +159,9 @@ def content_hashes(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _row_words(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """The words of the rows, block by block: first row, words, and as much scratch space.
+    """Yield the words of the rows per block: first row, words, and scratch space of equal size.
 
-    The space is that of the block before: a few arrays that stay in the processor's cache.
+    The arrays are reused for the next block, so that they stay in the processor's cache.
     """
     found = [_column(array, _multiplier(i)) for i, array in enumerate(batch.columns)]
     columns = [column for column in found if column is not None]
@@ -175,7 +175,7 @@ def _row_words(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, np.ndar
 
 
 def _column(array: pa.Array, factor: np.uint64) -> _Dense | _Sparse | _Repeating | None:
-    """What is to be added for a column, None if that is nothing."""
+    """Return the summand of a column, None if it is zero."""
     if is_dictionary(array.type) and 0 < len(array.dictionary) <= len(array):
         return _Repeating(array, factor)
     words, nulls = content_words(array)
@@ -187,13 +187,13 @@ def _column(array: pa.Array, factor: np.uint64) -> _Dense | _Sparse | _Repeating
 
 
 class _Dense:
-    """A column with a word in each row."""
+    """A column with a word for each row."""
 
     def __init__(self, words: np.ndarray, nulls: np.ndarray, factor: np.uint64) -> None:
         self._words, self._nulls, self._factor = words, nulls, factor
 
     def add_to(self, total: np.ndarray, term: np.ndarray, lo: int) -> None:
-        """Add what the rows from ``lo`` on have to ``total``; ``term`` is scratch space."""
+        """Add the words of the rows from ``lo`` on to ``total``; ``term`` is scratch space."""
         words = self._words[lo : lo + len(total)]
         if words.dtype != np.uint64:
             words = words.astype(np.int64, copy=False).view(np.uint64)
@@ -207,21 +207,21 @@ class _Dense:
 
 
 class _Sparse:
-    """A column of bytes that are mostly zero, for which there is nothing to add."""
+    """A column of bytes that are mostly zero; zeros add nothing and are skipped."""
 
     def __init__(self, rows: np.ndarray, words: np.ndarray, factor: np.uint64) -> None:
         self._rows = rows
         self._terms = _terms(words[rows].astype(np.int64).view(np.uint64), factor)
 
     def add_to(self, total: np.ndarray, term: np.ndarray, lo: int) -> None:
-        """As above."""
+        """See :meth:`_Dense.add_to`."""
         del term
         first, end = self._rows.searchsorted([lo, lo + len(total)])
         total[self._rows[first:end] - lo] += self._terms[first:end]
 
 
 class _Repeating:
-    """A dictionary: what is to be added follows from the value, of which there are fewer."""
+    """A dictionary column: words are computed once per value."""
 
     def __init__(self, array: pa.DictionaryArray, factor: np.uint64) -> None:
         self._terms = _terms(value_words(array), factor)
@@ -230,7 +230,7 @@ class _Repeating:
         self._null_term = _terms(np.array([NULL_HASH]), factor)[0]
 
     def add_to(self, total: np.ndarray, term: np.ndarray, lo: int) -> None:
-        """As above."""
+        """See :meth:`_Dense.add_to`."""
         indices = self._indices[lo : lo + len(total)]
         self._terms.take(indices, mode="clip", out=term)
         if len(self._nulls):
@@ -245,7 +245,7 @@ def _terms(words: np.ndarray, factor: np.uint64) -> np.ndarray:
 
 
 def _mix(x: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """:func:`rstream.items.hashing.fmix` with scratch space."""
+    """Compute :func:`rstream.items.hashing.fmix` with scratch space."""
     np.right_shift(x, np.uint64(30), out=free)
     x ^= free
     x *= MIX_1

@@ -1,12 +1,12 @@
-"""Rows whose end is not known yet: start edges, end edges, and the table that they mean.
+"""Rows whose end is not known when they start: start edges, end edges, and the table they encode.
 
 An event with ``_ve > _vs`` is an *interval*: its whole lifetime is known. An interval that ends at
-``INF_TIME`` is also a *start edge*: the row lives, and its end may follow. An event with ``_ve <
-_vs`` is an *end edge*: the row with this payload that began at ``_ve`` ends at ``_vs``. So ``_vs``
-is always the time at which the event takes effect, by which streams are sorted.
+``INF_TIME`` is also a *start edge*: its end may follow later. An event with ``_ve < _vs`` is an
+*end edge*: the row with this payload that started at ``_ve`` ends at ``_vs``. So ``_vs`` is always
+the time at which the event takes effect, and streams are sorted by it.
 
-A stream with edges means the table in which every start edge has the end of its end edge. Rows of
-equal payload and start are interchangeable. Source: Trill's start and end edges.
+A stream with edges encodes the table in which every start edge has the end of its end edge. Rows
+with equal payload and start are interchangeable. Source: Trill's start and end edges.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class UnmatchedEndError(IntegrityError):
 
 
 def is_end(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
-    """Mask bool[n] of the end edges among events with times ``vs``, ``ve`` int64[n]."""
+    """Return which events are end edges, bool[n], by times ``vs``, ``ve`` int64[n]."""
     ends: np.ndarray = ve < vs
     return ends
 
 
 def starts(vs: np.ndarray, ve: np.ndarray) -> np.ndarray:
-    """When the row of each event began, int64[n]."""
+    """Return the start of each event's row, int64[n]."""
     began: np.ndarray = np.minimum(vs, ve)
     return began
 
 
 def identities(columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-    """A number per row, equal for rows that are equal in all ``columns``, int64[rows].
+    """Return a number per row, equal for rows that are equal in all ``columns``, int64[rows].
 
     Null equals null, and NaN equals NaN.
     """
@@ -64,7 +64,7 @@ def identities(columns: Sequence[pa.Array], rows: int) -> np.ndarray:
 
 
 def occurrences(codes: np.ndarray) -> np.ndarray:
-    """How many rows before each row have its code, int64[n]."""
+    """Return how many earlier rows have the same code, int64[n]."""
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
     heads = np.ones(len(codes), bool)
@@ -76,7 +76,7 @@ def occurrences(codes: np.ndarray) -> np.ndarray:
 
 
 def paired(events: pa.Table) -> pa.Table:
-    """The rows that events with edges mean, each with its lifetime, in the order of their starts.
+    """Return the rows that events with edges encode, with their lifetimes, in order of start.
 
     ``events``: columns ``_vs, _ve, payload``, in the order of the stream.
 
@@ -92,7 +92,7 @@ def paired(events: pa.Table) -> pa.Table:
     if not ends.any():
         return events
     began = pa.array(starts(vs, ve))
-    # Equal rows that begin together are told apart by their order.
+    # Equal rows with equal starts are paired in their order.
     open_rows = np.flatnonzero(ends | (ve == np.iinfo(np.int64).max))
     some = whole.take(pa.array(open_rows))
     same = identities([began.take(pa.array(open_rows)), *some.columns[2:]], len(open_rows))

@@ -1,9 +1,9 @@
-"""Conversions that keep every value: what Arrow would change without a word is refused.
+"""Conversions that preserve every value: where Arrow would change one silently, this raises.
 
-Arrow's checked casts and ``pa.array`` still turn 2 into true, drop the time of day on the way to a
-date, round a double to the scale of a decimal, wrap a decimal around, and make infinity of a number
-that is too large for a float. Here each of these is ``pa.ArrowInvalid``. A float is the nearest one
-to what was written: that is no loss, but infinity is.
+Arrow's checked casts and ``pa.array`` still turn 2 into true, drop the time of day in a conversion
+to a date, round a double to the scale of a decimal, wrap a decimal around, and turn a number that
+is too large for a float into infinity. Here each of these raises ``pa.ArrowInvalid``. Rounding to
+the nearest float is allowed, infinity is not.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _INFINITY = r"(?i)^\s*[-+]?inf(inity)?\s*$"
 _FLOAT_MAX = {16: 65_504.0, 32: (2 - 2**-23) * 2.0**127, 64: math.inf}
-#: What must divide the microseconds of a time in this unit.
+#: By time unit: the divisor that a time's microseconds must have to fit exactly.
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 
 
 def exact_cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values in another type.
+    """Cast an array to another type.
 
     Raises:
-        pyarrow.ArrowInvalid: one of them is not a value of that type.
+        pyarrow.ArrowInvalid: a value cannot be represented in that type.
         pyarrow.ArrowNotImplementedError: there is no such conversion.
     """
     if _is_text(array.type) and kinds.is_decimal128(kind):
@@ -40,16 +40,16 @@ def exact_cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def decimals_of(text: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
-    """Decimals as they are written; space around them is ignored.
+    """Parse decimals exactly; surrounding spaces are ignored.
 
     Raises:
-        pyarrow.ArrowInvalid: one has more digits than the type, or is no number.
+        pyarrow.ArrowInvalid: a text has more digits than the type, or is not a number.
     """
     return narrowed(pc.utf8_trim_whitespace(text).cast(widened(kind)), kind)
 
 
 def widened(kind: pa.DataType) -> pa.DataType:
-    """The type to parse numbers in, so that too large ones do not wrap around; within, too."""
+    """Return a type for parsing numbers in which large ones do not wrap around, also nested."""
     if kinds.is_decimal128(kind):
         return pa.decimal256(kind.precision, kind.scale)
     if kinds.is_floating(kind):
@@ -62,7 +62,7 @@ def widened(kind: pa.DataType) -> pa.DataType:
 
 
 def narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values of the type :func:`widened` as ``kind``.
+    """Convert values of the type :func:`widened` to ``kind``.
 
     Raises:
         pyarrow.ArrowInvalid: a number is too large for its type.
@@ -72,7 +72,7 @@ def narrowed(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def check_infinite(array: pa.Array, written: pa.Array) -> None:
-    """Infinite floats are written as such; ``written``: text, or wider floats.
+    """Check that only infinite numbers became infinite; ``written``: text, or wider floats.
 
     Raises:
         pyarrow.ArrowInvalid: a finite number became infinite.
@@ -91,7 +91,7 @@ def check_infinite(array: pa.Array, written: pa.Array) -> None:
 
 
 def _check_cast(there: pa.Array, found: pa.Array) -> None:
-    """Every value of ``found`` is the one of ``there``."""
+    """Check that ``found`` has the same values as ``there``."""
     if isinstance(there, pa.ExtensionArray):
         there = there.storage
     was, now = there.type, found.type
@@ -128,7 +128,7 @@ def _check_way_back(there: pa.Array, found: pa.Array) -> None:
 
 
 def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values of Python as an array.
+    """Convert Python values to an array.
 
     Raises:
         pyarrow.ArrowException, TypeError, ValueError, OverflowError: one of them is not a value of
@@ -141,7 +141,7 @@ def exact_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def exact_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of Python as a batch; a column that a row lacks is null.
+    """Convert Python rows to a batch; a missing column is null.
 
     Raises:
         pyarrow.ArrowException, TypeError, ValueError, OverflowError: as :func:`exact_array`.
@@ -153,7 +153,7 @@ def exact_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Recor
 
 
 def _is_exact(value: Any, kind: pa.DataType) -> bool:
-    """Whether ``pa.array`` keeps the value, or refuses it by itself."""
+    """Whether ``pa.array`` preserves the value or raises by itself."""
     if isinstance(value, bool):
         return not kinds.is_floating(kind)
     if kinds.is_integer(kind):
@@ -194,7 +194,7 @@ def _is_exact_time(value: Any, kind: pa.DataType) -> bool:
 
 
 def _has_ns(value: Any, kind: pa.DataType) -> bool:
-    """Whether a time of pandas has digits that the type has no room for."""
+    """Whether a pandas time has more digits than the type."""
     digits = getattr(value, "nanosecond", None) or getattr(value, "nanoseconds", 0)
     return bool(digits) and kind.unit != "ns"
 

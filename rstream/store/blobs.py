@@ -1,16 +1,16 @@
-"""Named immutable byte strings in a folder: on a disk, in memory, in an object store.
+"""Named immutable byte strings (blobs) in a folder: on a disk, in memory, in an object store.
 
-A put is atomic: locally a temporary name, then a rename; an object store has a single put. When it
-returns, the blob is durable: locally the file and its folder were synced, unless told not to. Names
-that end in ``.tmp`` are leftovers of a crash; listings do not show them, :func:`remove_temporaries`
-removes them. Every operation is retried :data:`ATTEMPTS_MAX` times, each attempt has
-:data:`ATTEMPT_WAIT_S`, and what still fails is a :class:`StoreError`.
+A put is atomic: on a disk it writes a temporary file and renames it; an object store has a single
+put. When it returns, the blob is durable: on a disk the file and its folder were synced, unless
+``fsync`` is off. Names that end in ``.tmp`` are left by a crash; listings skip them, and
+:func:`remove_temporaries` deletes them. Every operation is attempted :data:`ATTEMPTS_MAX` times,
+each within :data:`ATTEMPT_WAIT_S`; the last failure is raised as a :class:`StoreError`.
 
-``put_new`` creates exclusively: of several writers of one name one wins. That holds on local file
-systems, in memory and on S3; elsewhere looking and putting are two steps
-(:attr:`FsspecBlobs.is_exclusive`). The correctness of streams does not rest on it.
+``put_new`` creates exclusively: if several writers create one name, one succeeds. This holds on
+local file systems, in memory and on S3. Elsewhere the check and the put are two steps
+(:attr:`FsspecBlobs.is_exclusive`). The correctness of streams does not depend on it.
 
-The only file that knows fsspec.
+No other module imports fsspec.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore, Paths
 
 T = TypeVar("T")
-#: With the delays between them an outage of three seconds goes by unnoticed.
+#: With the delays between attempts, an outage of three seconds has no effect.
 ATTEMPTS_MAX = 6
-#: Blobs that one ``get_many`` reads at a time.
+#: Blobs that one ``get_many`` reads concurrently.
 READERS_MAX = 8
 ATTEMPT_WAIT_S = 60.0
 RETRY_DELAY_S = 0.05
 #: Protocols whose ``pipe_file`` can create exclusively.
 _CONDITIONAL = ("s3", "s3a")
-#: What to do about what no retry cures.
+#: Advice for errors that a retry does not fix.
 _ADVICE: dict[type[Exception], str] = {
     PermissionError: (
         "; a job's folder is its user's alone: where drivers or hosts run as several users, begin "
@@ -65,7 +65,7 @@ _ADVICE: dict[type[Exception], str] = {
     ),
 }
 _look_and_put = threading.Lock()
-#: Retrying is done here, once; botocore's own retries would multiply with it.
+#: Turns off botocore's retries, which would multiply with those of this module.
 S3_OPTIONS: dict[str, Any] = {
     "use_listings_cache": False,
     "config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"max_attempts": 1}},
@@ -83,7 +83,7 @@ class FsspecBlobs:
         self._is_local = protocol in ("file", "local")
         self._needs_timeout = protocol not in ("file", "local", "memory")
         self._has_folders = protocol in ("file", "local", "memory")
-        #: Whether what is put into them is private.
+        #: Folders that exist, each with whether new files in it are private.
         self._made_folders: dict[str, bool] = {}
         self._protocol = protocol
 
@@ -100,7 +100,7 @@ class FsspecBlobs:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether of several ``put_new`` of one name one wins, at whatever moments they come."""
+        """Whether exactly one of several concurrent ``put_new`` of a name succeeds."""
         return self._is_local or self._protocol in ("memory", *_CONDITIONAL)
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
@@ -110,7 +110,7 @@ class FsspecBlobs:
         try:
             self._attempt(path, lambda: self._write(path, data, is_new=True))
         except FileExistsError:
-            # One that is gone again was another's: what this one would have put is not there.
+            # A blob that is gone again was of another writer: this put created none.
             is_mine = get_or_none(self, path) == bytes(data)
             if is_mine and self._is_local and self._fsync:
                 self._attempt(path, lambda: sync_folder(self._full(path).rpartition("/")[0]))
@@ -134,7 +134,7 @@ class FsspecBlobs:
         return self._attempt(path, lambda: pa.PythonFile(self._fs.open(full, "rb"), mode="r"))
 
     def copy(self, path: str, to: str) -> None:
-        """See :func:`copy_blob`. Locally by way of this process, for the put to be one act."""
+        """See :func:`copy_blob`. On a disk it reads and puts, so that the put is atomic."""
         if self._is_local:
             self.put(to, self.get(path))
             return
@@ -146,7 +146,7 @@ class FsspecBlobs:
         return [name for name in self._find(folder) if not name.endswith(TEMPORARY)]
 
     def temporaries(self) -> Paths:
-        """Leftovers of crashed puts."""
+        """List files left by crashed puts."""
         return [name for name in self._find("") if name.endswith(TEMPORARY)]
 
     def delete(self, path: str) -> None:
@@ -165,7 +165,7 @@ class FsspecBlobs:
         return int(self.info(path)["size"])
 
     def info(self, path: str) -> dict[str, Any]:
-        """What the file system says of a blob: its size, and when it was written or an etag."""
+        """Return the file system's attributes of a blob: size, modification time or etag."""
 
         def stat() -> dict[str, Any]:
             self._fs.invalidate_cache()
@@ -174,14 +174,14 @@ class FsspecBlobs:
         return self._attempt(path, stat)
 
     def infos(self) -> dict[str, dict[str, Any]]:
-        """The same of all blobs, by path."""
+        """Return the attributes of all blobs, by path."""
         return self._find("", detail=True)
 
     def child(self, folder: str) -> FsspecBlobs:
         return FsspecBlobs(self._fs, self._full(folder.strip("/")), fsync=self._fsync)
 
     def make_private(self) -> None:
-        """Let only this user read what lies here from now on; on a local disk alone."""
+        """Let only this user read files created here from now on; only on a local disk."""
 
         def make() -> None:
             try:
@@ -223,12 +223,12 @@ class FsspecBlobs:
     def _infos(self, names: Sequence[str]) -> dict[str, Any]:
         found = {}
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # it went meanwhile
+            with contextlib.suppress(FileNotFoundError):  # deleted since the listing
                 found[name] = self._fs.info(name)
         return found
 
     def _make_folder(self, folder: str) -> bool:
-        """Make it if need be; returns whether what is put into it is private."""
+        """Create the folder if it is missing; return whether new files in it are private."""
         if folder in self._made_folders:
             return self._made_folders[folder]
         is_private = False
@@ -243,7 +243,7 @@ class FsspecBlobs:
         return is_private
 
     def _write(self, path: str, data: bytes | pa.Buffer, *, is_new: bool) -> None:
-        """Write the blob. Raises FileExistsError if it has to be new and is not."""
+        """Write the blob. ``is_new``: raise FileExistsError if it exists."""
         full = self._full(path)
         private = False
         try:
@@ -253,7 +253,7 @@ class FsspecBlobs:
                 put_file(full, data, is_new=is_new, sync=self._fsync, private=private)
             else:
                 self._put_whole(full, data, is_new)
-        except FileNotFoundError as error:  # the folder or the temporary was removed
+        except FileNotFoundError as error:  # the folder or the temporary file was deleted
             self._made_folders.clear()
             raise OSError(str(error)) from error
 
@@ -269,7 +269,7 @@ class FsspecBlobs:
                 self._fs.pipe_file(full, bytes(data))
 
     def _attempt(self, path: str, operation: Callable[[], T]) -> T:
-        """Run with retries; that a file is not there, or is, is an answer, not a failure."""
+        """Run with retries; that a file exists or is missing is a result, not a failure."""
         reason = ""
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
@@ -278,7 +278,7 @@ class FsspecBlobs:
                 return with_limit(operation, ATTEMPT_WAIT_S) if self._needs_timeout else operation()
             except (FileNotFoundError, FileExistsError, MemoryError):
                 raise
-            except Exception as error:  # whatever a file system raises; named after the last try
+            except Exception as error:  # file systems raise any type; translated after the last
                 reason = f"{type(error).__name__}: {error}{_ADVICE.get(type(error), '')}"
                 if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError):
                     break
@@ -286,17 +286,17 @@ class FsspecBlobs:
 
 
 def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobStore:
-    """The store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
+    """Open the store at ``uri``: a path, ``file://``, ``memory://``, ``s3://bucket/...``, ...
 
-    ``<folder>/<name>-*``: one stream's files of a folder (:mod:`rstream.store.part_files`).
-    ``storage_options`` go to the fsspec file system; a text of them may name a secret
-    (:mod:`rstream.secret_values`), and so may the password of ``uri``. Endpoint and credentials may
-    come from the environment as the file system reads them. ``fsync``: what was put on a local disk
-    survives a loss of power; :func:`unsynced` does without.
+    ``<folder>/<name>-*``: the files of one stream in a folder (:mod:`rstream.store.part_files`).
+    ``storage_options`` are passed to the fsspec file system. Text options and the password of
+    ``uri`` may refer to secrets (:mod:`rstream.secret_values`). Endpoint and credentials may come
+    from environment variables of the file system. ``fsync``: blobs on a local disk survive a power
+    failure; :func:`unsynced` returns a store without that.
 
     Raises:
-        StoreError: the protocol is unknown or its package is not installed, or ``uri`` is no text.
-        SecretInPathError: ``uri`` holds a password.
+        StoreError: unknown protocol, its package is not installed, or ``uri`` is not a text.
+        SecretInPathError: ``uri`` contains a password.
         MissingSecretError: this process cannot read a secret.
     """
     if not uri:
@@ -325,10 +325,10 @@ def open_store(uri: str, *, fsync: bool = True, **storage_options: Any) -> BlobS
 
 
 def copy_blob(store: BlobStore, path: str, to: str) -> None:
-    """Put a copy of a blob under another name; where the store can, it does not leave it.
+    """Copy a blob to another name, inside the store if it can.
 
     Raises:
-        FileNotFoundError: there is no such blob.
+        FileNotFoundError: the blob does not exist.
     """
     if isinstance(store, FsspecBlobs):
         store.copy(path, to)
@@ -337,7 +337,7 @@ def copy_blob(store: BlobStore, path: str, to: str) -> None:
 
 
 def unsynced(store: BlobStore) -> BlobStore:
-    """The same store, in which puts on a local disk are left to the system to write."""
+    """Return the same store without syncs: the system writes puts to the disk later."""
     if isinstance(store, PartFiles):
         return PartFiles(unsynced(store.folder), store.name)
     if isinstance(store, FsspecBlobs | MemoryBlobs):
@@ -346,13 +346,13 @@ def unsynced(store: BlobStore) -> BlobStore:
 
 
 def is_near(store: BlobStore) -> bool:
-    """Whether to read a blob back costs no network: it is in memory or on a disk."""
+    """Whether reads need no network: the store is in memory or on a disk."""
     folder = store.folder if isinstance(store, PartFiles) else store
     return isinstance(folder, MemoryBlobs) or (isinstance(folder, FsspecBlobs) and folder.is_near)
 
 
 def remove_temporaries(store: BlobStore) -> int:
-    """Remove what crashed puts left; returns how many. Only while nobody else writes."""
+    """Delete files left by crashed puts; return how many. No other process may write."""
     names = temporaries(store)
     folder = store.folder if isinstance(store, PartFiles) else store
     for name in names:
@@ -361,7 +361,7 @@ def remove_temporaries(store: BlobStore) -> int:
 
 
 def temporaries(store: BlobStore) -> list[str]:
-    """What puts write to first: ``.NAME.PROCESS.THREAD.tmp`` beside NAME, on disks."""
+    """List temporary files of puts: ``.NAME.PROCESS.THREAD.tmp`` beside NAME, on disks."""
     part = store if isinstance(store, PartFiles) else None
     folder = store if part is None else part.folder
     if not isinstance(folder, MemoryBlobs | FsspecBlobs):

@@ -1,4 +1,4 @@
-"""Calls a library that may never return on a thread of its own, with a limit."""
+"""Calls a library that may never return in a separate thread, with a time-out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def with_limit(operation: Callable[[], T], wait_s: float) -> T:
-    """What ``operation`` gives or raises; TimeoutError if that takes longer than ``wait_s``."""
+    """Return or raise the result of ``operation``; TimeoutError if it takes longer."""
     result: list[T] = []
     failure: list[BaseException] = []
 

@@ -1,18 +1,18 @@
-"""Files on a local disk: a file appears under its name as a whole, and is durable when put returns.
+"""Files on a local disk: each appears completely, and is durable when the put returns.
 
 A put writes a temporary file, syncs it, renames it, and syncs the folder. Without these syncs a
-power loss may delete a name, or leave it with empty content. New folders are synced likewise, up to
+power failure may delete the name, or leave an empty file. New folders are synced likewise, up to
 the first one that existed.
 
-Syncing a folder costs as much for one new name as for many. So one of the threads that ask for the
-same folder at one time syncs it for all. A thread that comes while the disk is busy waits for the
-next sync, which serves all that have come until then.
+Syncing a folder takes as long for one new name as for many. So of the threads that request a sync
+of the same folder at the same time, one syncs it for all. A thread that arrives during a sync waits
+for the next one, which serves all threads that have arrived until then.
 
-A folder with a file :data:`PRIVATE` is private: this user alone may enter it, and read files that
-are made in it and below it. The mark lies in the folder, so all processes that write there keep to
-it, and it moves with the folder.
+A folder with a file :data:`PRIVATE` is private: only this user may enter it, and read files created
+in it and below it. The mark is in the folder, so all processes that write there respect it, and it
+moves with the folder.
 
-Invariant: :func:`sync_folder` returns after a sync that began after it was called.
+Invariant: :func:`sync_folder` returns after a sync that started after the call.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What crashed puts leave behind ends so.
+#: Suffix of the files that crashed puts leave.
 TEMPORARY = ".tmp"
 PRIVATE = ".private"
 _PRIVATE_FILE, _PRIVATE_FOLDER, _SHARED_FILE = 0o600, 0o700, 0o666
-#: Some file systems cannot sync folders, some do not let everybody read them.
+#: Errors of file systems that cannot sync folders, or of folders that are not readable.
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
 def put_file(
     full: str, data: bytes | pa.Buffer, *, is_new: bool, sync: bool, private: bool = False
 ) -> None:
-    """Write a file whose folder is there. Raises FileExistsError if it has to be new and is not.
+    """Write a file into an existing folder. ``is_new``: raise FileExistsError if it exists.
 
-    ``private``: for this user alone; otherwise for those whom the umask lets read.
+    ``private``: readable by this user only; otherwise by the users that the umask allows.
     """
-    folder, _, name = full.rpartition("/")  # with a dot, so that no reader of tables looks
+    folder, _, name = full.rpartition("/")  # the temporary name has a dot: table readers skip it
     temporary = f"{folder}/.{name}.{os.getpid()}.{threading.get_ident()}{TEMPORARY}"
     try:
         with open(temporary, "wb", opener=private_opener if private else None) as file:
@@ -64,13 +64,13 @@ def put_file(
 
 
 def files_below(folder: str) -> list[str]:
-    """All files in a folder and those within it, in no order; none if there is no such folder.
+    """List all files in a folder and below it, unordered; empty if the folder does not exist.
 
-    What fsspec cannot list it takes for empty, and old releases of it cannot list a folder from
-    which a file goes meanwhile.
+    Unlike fsspec: it treats unreadable folders as empty, and old releases fail if a file is
+    deleted during the listing.
 
     Raises:
-        OSError: a folder that is there cannot be read, so it may have files.
+        OSError: an existing folder cannot be read, so it may have files.
     """
     found: list[str] = []
     for below, _, names in os.walk(folder, onerror=_refuse):
@@ -84,9 +84,9 @@ def _refuse(error: OSError) -> None:
 
 
 def make_folder(folder: str, *, sync: bool) -> bool:
-    """Make a folder and those above it; returns whether what is put into it is private.
+    """Create a folder and its parents; return whether new files in it are private.
 
-    ``sync``: their names too, also of one that somebody else has just made, once in this process.
+    ``sync``: sync their names, once per process, also those that another process has just created.
 
     Raises:
         FileExistsError: one is a file or a broken link.
@@ -101,7 +101,7 @@ def make_folder(folder: str, *, sync: bool) -> bool:
     is_private = False
     for path in reversed(above):
         if path in missing:
-            with contextlib.suppress(FileExistsError):  # another has made it
+            with contextlib.suppress(FileExistsError):  # another process has created it
                 os.mkdir(path, _PRIVATE_FOLDER if is_private else 0o777)
         else:
             is_private = is_private or os.path.exists(f"{path}/{PRIVATE}")
@@ -113,10 +113,10 @@ def make_folder(folder: str, *, sync: bool) -> bool:
 
 
 def make_private(folder: str, *, sync: bool) -> None:
-    """Let only this user enter the folder, and read what will be made in it; make it if need be.
+    """Let only this user enter the folder, and read new files in it; create it if missing.
 
     Raises:
-        OSError: the folder is another user's, or cannot be made.
+        OSError: the folder belongs to another user, or cannot be created.
     """
     parent = folder.rpartition("/")[0]
     if parent:
@@ -130,14 +130,14 @@ def make_private(folder: str, *, sync: bool) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for this user alone, which must not be a link of another one."""
+    """Open a file for this user only; it must not be a link of another user."""
     return os.open(path, flags | os.O_NOFOLLOW, _PRIVATE_FILE)
 
 
 def link_file(file: str, target: str, *, sync: bool) -> None:
-    """Give a file another name, or copy it where there are no links; a target that exists stays.
+    """Give a file a second name, or copy it if links are not possible; an existing target stays.
 
-    ``file`` is this user's alone, so a folder that is shared gets a copy.
+    ``file`` is readable by this user only, so in a shared folder it is copied.
     """
     folder = target.rpartition("/")[0]
     is_private = make_folder(folder, sync=sync)
@@ -154,7 +154,7 @@ def link_file(file: str, target: str, *, sync: bool) -> None:
 
 
 def _is_linked(file: str, target: str, *, sync: bool) -> bool:
-    """Whether the file has got another name; not on another file system, or one without links."""
+    """Whether the file was linked; false on another file system, or one without links."""
     if sync:
         sync_file(file)
     try:
@@ -165,19 +165,19 @@ def _is_linked(file: str, target: str, *, sync: bool) -> bool:
 
 
 def sync_file(path: str) -> None:
-    """Have the content of a file survive a loss of power."""
+    """Sync the content of a file, so that it survives a power failure."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: str) -> None:
-    """Have the names in a folder survive a loss of power."""
+    """Sync the names in a folder, so that they survive a power failure."""
     _syncs.sync(folder)
 
 
 @dataclass(slots=True)
 class _Folder:
-    """How often a sync was asked for, and how many of these are done."""
+    """The number of requested syncs of a folder, and of those that are done."""
 
     asked: int = 0
     done: int = 0
@@ -186,7 +186,7 @@ class _Folder:
 
 
 class _FolderSyncs:
-    """One sync at a time of each folder, for all who have asked for it till it begins."""
+    """Runs one sync per folder at a time, for all threads that have requested it before."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -209,7 +209,7 @@ class _FolderSyncs:
         try:
             _sync(path)
         except BaseException:
-            till = 0  # the next one who waits tries it itself
+            till = 0  # the next waiting thread retries
             raise
         finally:
             with self._changed:
@@ -244,9 +244,9 @@ def _sync(folder: str) -> None:
 
 
 def _link_new(temporary: str, full: str, mode: int) -> None:
-    """Give a file its name unless that is taken; where there are no links, by exclusive create.
+    """Rename a new file, unless the name exists; without hard links, by exclusive creation.
 
-    Whoever dies between the two leaves an empty file, on which nobody has gone on.
+    In the latter case a crash in between leaves an empty file, which no process has used.
     """
     try:
         os.link(temporary, full)

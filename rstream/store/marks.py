@@ -1,9 +1,9 @@
-"""Where a stream begins whose first items were collected: its low-water mark, or its beginning.
+"""The start of a stream whose oldest items were deleted: a low-water mark, or a beginning.
 
-A channel has ``_low_water_mark``, which is written anew. A stream whose past is compared by digest
-(an output, which was delivered) has ``_begins-<seq>``: its name says where it begins, its content
-is the digest of all that lay below. Such a file states a fact that never changes, so it does not
-matter which of several writers put it, or when; the greatest counts.
+A channel has a file ``_low_water_mark``, which is overwritten. A stream whose past is compared by
+digest (a delivered output) has files ``_begins-<seq>``: the name contains the first remaining seq,
+the content is the digest of all items below. Such a file never changes, so any of several writers
+may create it at any time; the greatest seq is valid.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MARK_NAME = "_low_water_mark"
 _DIGITS = 20
 _BEGINS = re.compile(rf"_begins-(\d{{{_DIGITS}}})")
 _END = b"\n"
-#: Where a stream begins of which nothing was collected; an empty digest: that of no item.
+#: Start of a stream without deleted items; an empty digest is that of no items.
 FROM_THE_START = (0, b"")
 
 
 def read_mark(store: BlobStore, ranges: Sequence[SeqRange]) -> int:
-    """The persisted mark; if its file is cut, the lowest segment that is left says it.
+    """Return the persisted mark; if its file is cut off, the start of the lowest segment.
 
-    Without an end of line it is cut, or an earlier version wrote it: then it is not too high.
+    A file without a newline was cut off or is of an earlier version; such a mark is not too high.
     """
     data = store.get(MARK_NAME)
     digits = data.removesuffix(_END)
@@ -39,9 +39,9 @@ def read_mark(store: BlobStore, ranges: Sequence[SeqRange]) -> int:
 
 
 def raise_mark(store: BlobStore, mark: int, doomed: Sequence[SeqRange]) -> int:
-    """Persist the mark, or the higher one that is there: a replaced writer may be behind.
+    """Persist the mark, unless a higher one exists: a replaced writer may lag behind.
 
-    ``doomed``: the segments that are to go; gives the mark.
+    ``doomed``: the segments to be deleted. Returns the valid mark.
     """
     if store.exists(MARK_NAME):
         mark = max(mark, read_mark(store, doomed))
@@ -50,19 +50,19 @@ def raise_mark(store: BlobStore, mark: int, doomed: Sequence[SeqRange]) -> int:
 
 
 def beginnings(names: Iterable[str]) -> list[int]:
-    """The beginnings that are noted, sorted."""
+    """Return the seqs of all beginnings, sorted."""
     return sorted(int(match[1]) for name in names if (match := _BEGINS.fullmatch(name)))
 
 
 def read_beginning(store: BlobStore, seqs: Sequence[int]) -> tuple[int, bytes]:
-    """The greatest of these that can be read, with the digest of what lay below.
+    """Return the greatest readable beginning, with the digest of all items below it.
 
-    One that is cut is passed over: what it stands for was not deleted yet.
+    A file that is cut off is skipped: the items below its seq have not been deleted yet.
     """
     for seq in reversed(seqs):
         try:
             digits = store.get(_begins_name(seq))
-        except FileNotFoundError:  # a greater one took its place
+        except FileNotFoundError:  # replaced by a greater one
             continue
         if digits.endswith(_END):
             return seq, bytes.fromhex(digits.decode())
@@ -70,12 +70,12 @@ def read_beginning(store: BlobStore, seqs: Sequence[int]) -> tuple[int, bytes]:
 
 
 def put_beginning(store: BlobStore, seq: int, digest: bytes) -> None:
-    """Say that the stream begins at ``seq``."""
+    """Record that the stream starts at ``seq``."""
     store.put(_begins_name(seq), digest.hex().encode() + _END)
 
 
 def drop_beginnings(store: BlobStore, below: int) -> None:
-    """Delete those that a greater one has replaced."""
+    """Delete the beginnings that a greater one has replaced."""
     for seq in beginnings(store.list()):
         if seq < below:
             store.delete(_begins_name(seq))

@@ -1,10 +1,10 @@
-"""Several streams in one folder: the name of the stream begins the name of each of its files.
+"""Several streams in one folder: each file's name starts with the name of its stream.
 
-``<folder>/<name>-*`` is the place of the stream with the segments ``<name>-<lo>-<hi>.parquet`` and
-other files ``_<name>-...`` in ``<folder>``. A reader of the folder as a table sees the segments of
-all streams and nothing else.
+``<folder>/<name>-*`` is the URI of the stream with the segments ``<name>-<lo>-<hi>.parquet`` and
+other files ``_<name>-...`` in ``<folder>``. A table reader of the folder finds the segments of all
+streams and no other files.
 
-Invariant: streams whose names differ share no file: a name is followed by ``-`` and twenty digits.
+Invariant: streams with different names share no file: a name is followed by ``-`` and 20 digits.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _END = "-*"
 
 
 def part_name(index: int) -> str:
-    """What the stream of vertex ``index`` is called."""
+    """Return the name of the stream of vertex ``index``."""
     return f"part-{index}"
 
 
 def part_uri(folder: str, name: str) -> str:
-    """The place of the stream ``name`` in a folder that it shares with others."""
+    """Return the URI of the stream ``name`` in a folder that several streams share."""
     assert name, folder
     assert "/" not in name, name
     return f"{folder.rstrip('/')}/{name}{_END}"
 
 
 def split_part(uri: str) -> tuple[str, str]:
-    """The folder and the stream's name; an empty name if it has the folder for itself."""
+    """Split a URI into folder and stream name; an empty name: the stream has its own folder."""
     if not uri.endswith(_END):
         return uri, ""
     folder, _, name = uri.removesuffix(_END).rpartition("/")
@@ -44,14 +44,14 @@ def split_part(uri: str) -> tuple[str, str]:
 
 
 def place_of(store: BlobStore, path: str) -> str:
-    """Where a file of a store is, for people."""
+    """Return the path of a store's file, for people."""
     if isinstance(store, PartFiles):
         return f"{store.folder.uri}/{store.name_in_folder(path)}"
     return f"{store.uri}/{path}"
 
 
 class PartFiles:
-    """The files of one stream among those of others; for it they are a folder of its own."""
+    """The files of one stream in a shared folder; the stream uses them like its own folder."""
 
     def __init__(self, folder: BlobStore, name: str) -> None:
         self._folder = folder
@@ -63,16 +63,16 @@ class PartFiles:
 
     @property
     def folder(self) -> BlobStore:
-        """The store that it shares with others."""
+        """The store of the shared folder."""
         return self._folder
 
     @property
     def name(self) -> str:
-        """What its files have in front."""
+        """The prefix of its files."""
         return self._name
 
     def name_in_folder(self, path: str) -> str:
-        """How a file is called there."""
+        """Return the name of a file in the shared folder."""
         is_segment = parse_segment_name(path) is not None
         return f"{'' if is_segment else '_'}{self._name}-{path.lstrip('_')}"
 
@@ -110,11 +110,11 @@ class PartFiles:
         raise AssertionError(f"{self.uri} has no folder {folder}")
 
     def is_own(self, name: str) -> bool:
-        """Whether a name in the folder is that of one of its files, be it a temporary one."""
+        """Whether a name in the folder is of this stream, including temporary files."""
         return name.lstrip("._").startswith(f"{self._name}-")
 
     def _own_name(self, name: str) -> str:
-        """A file's name without the stream's; empty if it is another's."""
+        """Return a file's name without the prefix; empty if it is of another stream."""
         prefix = f"{self._name}-"
         if name.startswith(f"_{prefix}"):
             return f"_{name.removeprefix(f'_{prefix}')}"

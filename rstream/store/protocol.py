@@ -9,47 +9,47 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-#: The stores have a method called ``list``.
+#: An alias, because the stores have a method called ``list``.
 Paths = list[str]
 
 
 class BlobStore(Protocol):
-    """A folder of blobs; paths are relative to it and use ``/``."""
+    """A folder of blobs; paths are relative to the folder and use ``/``."""
 
     @property
     def uri(self) -> str:
-        """Where it is, for messages and for opening it again."""
+        """Its address, for messages and to open it again."""
 
     def put(self, path: str, data: bytes | pa.Buffer) -> None:
-        """Write the whole blob; it becomes visible at once or not at all."""
+        """Write the blob atomically: it becomes visible completely or not at all."""
 
     def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
-        """Write the whole blob unless there is one; whether the blob there is this one.
+        """Write the blob unless it exists; return whether the existing blob is this one.
 
-        A retry may find what its own first attempt left: equal content counts as won, so writers
-        that must tell who won put something of their own into it.
+        A retry may find the blob of its own first attempt, so equal content counts as success.
+        Writers that must know which of them succeeded include a unique value in the content.
         """
 
     def get(self, path: str) -> bytes:
-        """The whole blob. Raises FileNotFoundError if there is none."""
+        """Return the content of a blob. Raises FileNotFoundError if it does not exist."""
 
     def get_many(self, paths: Sequence[str]) -> Sequence[bytes | None]:
-        """Whole blobs, several at once; None for one that is not there."""
+        """Return the contents of several blobs; None for a missing one."""
 
     def open(self, path: str) -> pa.NativeFile:
-        """A seekable file to read from. Raises FileNotFoundError if there is none."""
+        """Open a blob for random reads. Raises FileNotFoundError if it does not exist."""
 
     def list(self, folder: str = "") -> Paths:
-        """Paths of all blobs below ``folder``, sorted; empty if there is no such folder."""
+        """List the paths of all blobs below ``folder``, sorted; empty if there are none."""
 
     def delete(self, path: str) -> None:
-        """Remove the blob; nothing happens if there is none."""
+        """Delete the blob, if it exists."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a blob."""
+        """Whether the blob exists."""
 
     def size(self, path: str) -> int:
-        """Bytes of the blob. Raises FileNotFoundError if there is none."""
+        """Return the bytes of the blob. Raises FileNotFoundError if it does not exist."""
 
     def child(self, folder: str) -> BlobStore:
-        """The store rooted at a folder of this one."""
+        """Return a store for a folder of this one."""

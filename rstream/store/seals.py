@@ -1,4 +1,4 @@
-"""Seals: the file that names the segments of a complete stream, and the one that announces it."""
+"""Seals: the file that lists the segments of a complete stream, and the one that precedes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 SEAL_NAME = "_sealed"
-#: Somebody is about to seal the stream, and has not listed its segments yet.
+#: Exists from before a sealing process lists the segments.
 CLOSING_NAME = "_closing"
 
 
 def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
-    """The segments of a complete stream, in order; None while it is not complete.
+    """Return the segments of a complete stream, in order; None while it is not complete.
 
-    A seal that cannot be read is none: what it would leave out is only there a second time.
+    An unreadable seal is ignored: the segments it would exclude are only duplicates.
     """
     try:
         return tuple(json.loads(store.get(SEAL_NAME))["segments"])
@@ -25,11 +25,11 @@ def sealed_names(store: BlobStore) -> tuple[str, ...] | None:
 
 
 def is_closing(store: BlobStore) -> bool:
-    """Whether somebody seals the stream, or has."""
+    """Whether sealing of the stream has started or is complete."""
     return store.exists(CLOSING_NAME) or store.exists(SEAL_NAME)
 
 
 def break_seal(store: BlobStore) -> None:
-    """The stream is to be written further."""
+    """Delete the seal, because the stream will be written further."""
     store.delete(SEAL_NAME)
     store.delete(CLOSING_NAME)

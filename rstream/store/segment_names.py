@@ -1,4 +1,4 @@
-"""Segment names: which segments hold which sequence numbers.
+"""Segment names, and an index of which segments contain which sequence numbers.
 
 A segment is an immutable file ``<lo>-<hi>.parquet`` (20 digits each) with the items ``[lo, hi)``.
 Replicas may cut at different places, so segments may overlap; overlapping items are equal.
@@ -54,24 +54,24 @@ class SegmentIndex:
         return self._chain[0].lo if self._chain else None
 
     def segments(self) -> list[SeqRange]:
-        """All of them, sorted."""
+        """Return all segments, sorted."""
         return sorted([*self._chain, *self._covered])
 
     def chain(self) -> list[SeqRange]:
-        """Those that reach further than any before them, in order."""
+        """Return the segments that reach beyond all before them, in order."""
         return list(self._chain)
 
     def covered(self) -> list[SeqRange]:
-        """Those that one of the chain holds all of, sorted."""
+        """Return the segments that one of the chain covers completely, sorted."""
         return sorted(self._covered)
 
     def cover_of(self, seqs: SeqRange) -> SeqRange | None:
-        """The segment that is longer and holds all of ``seqs``."""
+        """Return a longer segment that covers ``seqs`` completely."""
         found = self.lookup(seqs.lo)
         return found if found is not None and found != seqs and found.hi >= seqs.hi else None
 
     def refresh(self, segments: Iterable[SeqRange]) -> None:
-        """Forget everything and know exactly ``segments``."""
+        """Replace all known segments."""
         self._chain = []
         self._covered = set()
         for seqs in sorted(segments, key=lambda s: (s.lo, -s.hi)):
@@ -82,7 +82,7 @@ class SegmentIndex:
                 self._chain.append(seqs)
 
     def add(self, seqs: SeqRange) -> None:
-        """Know one more."""
+        """Add a segment."""
         assert len(seqs) > 0, seqs
         if not self._chain or (seqs.lo > self._chain[-1].lo and seqs.hi > self._chain[-1].hi):
             self._chain.append(seqs)
@@ -90,18 +90,18 @@ class SegmentIndex:
             self.refresh([*self._chain, *self._covered, seqs])
 
     def remove(self, seqs: SeqRange) -> None:
-        """Forget one."""
+        """Remove a segment."""
         self.refresh([s for s in self.segments() if s != seqs])
 
     def lookup(self, seq: int) -> SeqRange | None:
-        """The segment with ``seq`` that reaches furthest."""
+        """Return the segment with ``seq`` that reaches furthest."""
         at = bisect_right(self._chain, seq, key=lambda s: s.lo) - 1
         if at >= 0 and seq in self._chain[at]:
             return self._chain[at]
         return None
 
     def contiguous_end(self, seq: int) -> int:
-        """The end of what is covered without a hole from ``seq`` on; ``seq`` if it is not."""
+        """Return the end of the range from ``seq`` on without a hole; ``seq`` if not covered."""
         end = seq
         at = max(bisect_right(self._chain, seq, key=lambda s: s.lo) - 1, 0)
         for seqs in self._chain[at:]:
@@ -111,18 +111,18 @@ class SegmentIndex:
         return end
 
     def holes(self) -> list[SeqRange]:
-        """Ranges between the lowest and the highest seq that no segment has."""
+        """Return the ranges between lowest and highest seq that no segment covers."""
         return [SeqRange(a.hi, b.lo) for a, b in pairwise(self._chain) if a.hi < b.lo]
 
     def wholly_below(self, mark: int) -> list[SeqRange]:
-        """Segments with nothing at or above ``mark``, in the order in which to delete them.
+        """Return the segments completely below ``mark``, in the order in which to delete them.
 
-        Deleting them in this order, and stopping at the first failure, leaves no hole.
+        A deletion in this order that stops at the first failure leaves no hole.
         """
         return sorted((s for s in self.segments() if s.hi <= mark), key=lambda s: (s.hi, s.lo))
 
     def check(self) -> None:
-        """Assert the invariants."""
+        """Assert the invariants; for tests."""
         for a, b in zip(self._chain[:-1], self._chain[1:], strict=True):
             assert a.lo < b.lo, (a, b)
             assert a.hi < b.hi, (a, b)
