@@ -72,6 +72,7 @@ class UserFold:
         self._store.restore(state[0], numbers(as_one_array(state[1])))
 
     def _folded(self, state: Any, values: pa.Array) -> Any:
+        """Add ``values`` to a Python state, or merge them into it."""
         if not self._merges:
             return self._target.add(self._target.init() if state is None else state, values)
         for other in plain_list(values):

@@ -80,6 +80,7 @@ class Instants:
                 runs.push(batch)
 
     def _split(self, i: int, rows: pa.RecordBatch) -> Settled:
+        """Split rows of port ``i`` into births and deaths, and add known ends that are due."""
         vs, ve = int64_column(rows, VS), int64_column(rows, VE)
         ends = ve < vs
         births = rows.filter(pa.array(~ends)) if ends.any() else rows

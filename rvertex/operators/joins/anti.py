@@ -219,6 +219,7 @@ class AntiJoinOperator:
         return begun
 
     def _remember(self, new: _Lefts, frontier: int) -> None:
+        """Store the new left rows, for pieces that begin later."""
         self._lefts.next_ordinal += len(new.codes)
         alive = np.flatnonzero((new.ve > frontier) & (new.codes >= 0))
         stored = new.stored.take(pa.array(alive))

@@ -102,6 +102,7 @@ class WaitingRows:
             self._is_shared = False
 
     def _take(self, n: int) -> pa.RecordBatch:
+        """Remove and return the first ``n`` events."""
         taken: list[pa.RecordBatch] = []
         left = n
         while left:  # ends: each round takes at least one row

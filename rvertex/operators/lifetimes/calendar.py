@@ -171,6 +171,7 @@ class Periods:
                 return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
 
     def _found_start(self, period: int) -> int:
+        """The instant at which a period begins."""
         match self._calendar.unit:
             case "day":
                 wall = _EPOCH + timedelta(days=period)

@@ -127,6 +127,7 @@ class ChopOperator:
         return cell
 
     def _require_bounded(self, events: pa.RecordBatch) -> None:
+        """Raise for an event with too many pieces, or without an end."""
         vs, ve = int64_column(events, VS), int64_column(events, VE)
         counts = self._cell(ve - 1) - self._cell(vs) + 1
         bad = (ve == INF_TIME) | (counts > PIECES_PER_EVENT_MAX) | (counts < 1)

@@ -67,6 +67,7 @@ class Clipping:
         self._chains.add(codes[waits], waits)
 
     def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:
+        """Cut the buffered events of marked keys at the first mark of each key."""
         order = sorting(mark_codes)
         first = heads_of(mark_codes[order])
         earliest = order[first]

@@ -161,6 +161,7 @@ class Pending:
         return int(starts.searchsorted(blocked)), blocked
 
     def _take(self, n: int) -> pa.RecordBatch:
+        """Remove the first ``n`` events; return them with their ends."""
         taken: list[pa.RecordBatch] = []
         left = n
         while left:

@@ -134,6 +134,7 @@ class StitchOperator:
         return self._keys.codes_of_rows(columns, events.num_rows)
 
     def _add(self, events: pa.RecordBatch) -> None:
+        """Add events: each grows the newest island of its key, or begins one."""
         codes = self._codes(events)
         order = sorting(codes)
         codes = codes[order]

@@ -85,6 +85,7 @@ class Answers:
         return pa.concat_batches(rows) if rows else pa.RecordBatch.from_pylist([], self._schema)
 
     def _row(self, values: list[Any]) -> bytes:
+        """Serialize the values of one row."""
         arrays = []
         for field, value in zip(self._schema, values, strict=True):
             try:

@@ -226,6 +226,7 @@ class UserOperatorRunner:
         return concat(runs)
 
     def _one(self, run: Run, seq: int) -> Run:
+        """Call ``execute`` for one event; if it raises, restore the state and skip the event."""
         before = self._state()
         try:
             return self._execute(run)

@@ -127,6 +127,7 @@ class SingleWindow:
             self._rows.push(batch)
 
     def _add(self, events: pa.RecordBatch) -> None:
+        """Assign events to windows, and buffer them."""
         codes = self._keys.codes(self._grouping.key_columns(events), events.num_rows)
         vs, ve = int64_column(events, VS), int64_column(events, VE)
         windows = self._assigner.assign(codes, vs, ve, len(self._keys), self._log)
@@ -135,6 +136,7 @@ class SingleWindow:
         self._rows.push(pa.RecordBatch.from_arrays(columns, schema=self._input_schema))
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The results of the windows of ``rows``, which are sorted by window."""
         windows = int64_column(rows, VS)
         is_whole = self._log.ends(windows) != NO_END
         if not is_whole.all():

@@ -56,6 +56,8 @@ class Extremes(RowByRow):
 
 
 class _Extremes:
+    """See :class:`Extremes`."""
+
     def __init__(self, column: str, is_max: bool, payload: pa.Schema) -> None:
         self._column = column
         self._fold = np.maximum if is_max else np.minimum
@@ -77,6 +79,7 @@ class _Extremes:
         self._settled.load(state.header["frontier"], [state.tables["waiting"]])
 
     def _extreme(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """Keep the extreme rows among neighbours of equal lifetimes."""
         column = events.column(self._column)
         if column.null_count:
             events = events.filter(column.is_valid())

@@ -323,6 +323,7 @@ class WindowGather:
     def _rows(
         self, windows: np.ndarray, keys: list[pa.Array], lanes: list[pa.Array]
     ) -> pa.RecordBatch:
+        """Result rows of groups, with their windows as lifetimes."""
         start = self._assigner.windows.start(windows)
         end = pa.array(start + self._assigner.windows.size)
         columns = [pa.array(start), end, *keys, *self._finish(lanes)]

@@ -151,6 +151,7 @@ class EdgeClipOperator:
         return row[cut], times[at[cut]]
 
     def _events(self, rows: np.ndarray, lo: int) -> pa.RecordBatch:
+        """The edges of ``rows`` from ``lo`` on, in output order."""
         held = self._rows
         starts, known = held.starts(rows), held.known_ends(rows)
         known = np.where(known == after(starts), known, INF_TIME)

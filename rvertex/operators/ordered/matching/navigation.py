@@ -97,6 +97,8 @@ class Reader:
 
 
 class _Reading:
+    """Computes the leaves of one set of spans."""
+
     def __init__(self, spans: Spans, store: RowStore, names: pa.Array, payload: pa.Schema) -> None:
         self._spans, self._store, self._names, self._payload = spans, store, names, payload
         self._table = store.table()

@@ -98,6 +98,8 @@ Instruction = Take | Fork | Accept
 
 @dataclass(slots=True)
 class _Compiler:
+    """Compiles a pattern to a list of instructions."""
+
     code: list[Instruction] = field(default_factory=list)
     is_excluded: bool = False
 

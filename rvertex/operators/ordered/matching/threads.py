@@ -101,6 +101,7 @@ class Threads(Automaton):
             self._close_threads(rows, search, found)
 
     def _open_threads(self, rows: KeyRows, search: _Search, found: list[Found]) -> bool:
+        """Open a search at the next possible start; return whether there is one."""
         begin = self._next_begin(rows, found)
         if begin is None:
             return False
@@ -144,6 +145,7 @@ class Threads(Automaton):
         search.at += 1
 
     def _close_threads(self, rows: KeyRows, search: _Search, found: list[Found]) -> None:
+        """End the search and append its result."""
         takes: list[int] = []
         link = search.best
         while link is not None:  # ends: a link is a finite list

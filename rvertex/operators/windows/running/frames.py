@@ -266,6 +266,7 @@ class _OfFrames(_Framed):
     def _piece(
         self, work: pa.RecordBatch, by_key: np.ndarray, low: np.ndarray, size: np.ndarray
     ) -> list[pa.Array]:
+        """Aggregate the frames of some rows in one pass."""
         filled = np.flatnonzero(size)
         groups, count = len(filled), size[filled]
         code = np.repeat(np.arange(groups), count)

@@ -67,6 +67,7 @@ class SnapshotPoints:
         self._waiting = join_batches(batches) if batches else empty_batch(self._needed)
 
     def _emit(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The results of ``rows``, which are complete for their times."""
         if rows.num_rows == 0:
             return empty_batch(self._schema)
         vs = int64_column(rows, VS)

@@ -146,6 +146,7 @@ class SnapshotWindows:
             self._rows.push(batch)
 
     def _add(self, events: pa.RecordBatch, promise: int) -> None:
+        """Add events, and buffer each under the first window that it is in."""
         codes = self._keys.codes(self._grouping.key_columns(events), events.num_rows)
         vs, ve = int64_column(events, VS), int64_column(events, VE)
         windows = self._endpoints.pass_until(promise, codes, vs, ve, len(self._keys))
@@ -172,6 +173,7 @@ class SnapshotWindows:
         return pa.concat_batches(out) if out else empty_batch(self._results.schema)
 
     def _emit_part(self, low: int, high: int) -> pa.RecordBatch:
+        """The results of the windows from ``low`` to ``high - 1``, in one pass."""
         rows = self._rows.take_below(high)
         first, ve = int64_column(rows, VS), int64_column(rows, VE)
         numbers = np.arange(low, high)
