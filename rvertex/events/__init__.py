@@ -1,1 +1,1 @@
-"""Columns of events as arrays: helpers that stand between Arrow and numpy."""
+"""Helpers for columns of events as Arrow and numpy arrays."""

@@ -36,7 +36,7 @@ def doubles(column: pa.Array) -> np.ndarray:
 
 
 def one_nan(values: np.ndarray) -> np.ndarray:
-    """NaN has many bit patterns and hardware chooses among them; keep one."""
+    """Replace every NaN by the same bit pattern, because hardware produces several."""
     if values.dtype.kind != "f":
         return values
     nans = np.isnan(values)

@@ -1,4 +1,4 @@
-"""Counts and times of calls of the outside, as an instance reports them."""
+"""Counts and durations of asynchronous calls, as an instance reports them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """What an instance has called so far; times in microseconds."""
+    """The calls of an instance so far; times in microseconds."""
 
     function: str
     calls: int
-    #: Attempts that were made again, and calls that failed at last.
+    #: Number of retries, and of calls that failed finally.
     retries: int
     failures: int
-    #: Of the last calls: the median and the 99th percentile.
+    #: Median and 99th percentile of the last calls' durations.
     median_us: int
     p99_us: int
-    #: Calls in progress, and since when the oldest of them is.
+    #: Number of calls in progress, and the age of the oldest.
     running: int
     oldest_us: int

@@ -1,13 +1,13 @@
-"""An allowed disorder that the source itself shows: a quantile of how late its rows came so far.
+"""Estimates the delay of a source from its rows: a quantile of their lateness so far.
 
 The lateness of a row is the greatest ``vs`` of the rows before it minus its own, at least 0; late
-rows count as well. Rows are taken in blocks of ``block_rows``. The delay in force for the rows of a
-block is the quantile of the lateness of the rows in the ``blocks_max`` blocks before it: the least
-observed value that is not exceeded by that share of them. In the first block there is none yet, and
-everything waits.
+rows count too. Rows are divided into blocks of ``block_rows``. The delay for the rows of a block is
+the quantile of the lateness of the rows in the ``blocks_max`` blocks before it: the least observed
+value that at least this share of the rows does not exceed. In the first block there is no delay
+yet, so all rows are buffered.
 
-Invariants: (1) the delay at row n is a function of rows 0..n alone, so it depends neither on the
-cutting nor on a restore; (2) an estimate is immutable; (3) it holds at most ``block_rows *
+Invariants: (1) the delay at row n is a function of rows 0..n alone, so it depends neither on batch
+boundaries nor on a restore; (2) an estimate is immutable; (3) it stores at most ``block_rows *
 (blocks_max + 1)`` numbers.
 """
 
@@ -23,12 +23,12 @@ from rstream.types import INF_TIME
 
 BLOCK_ROWS = 1_024
 BLOCKS_MAX = 16
-#: In place of a delay: wait for the end of the block.
+#: No delay yet: buffer rows until the end of the block.
 UNKNOWN = INF_TIME
 
 
 def lateness(vs: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """How late rows came, us: ``ahead`` is the greatest ``vs`` before each (MIN_TIME: none)."""
+    """Return the lateness of rows, us; ``ahead``: greatest ``vs`` before each (MIN_TIME: none)."""
     late = np.maximum(ahead, vs)
     # Only a difference of more than 2**63 could wrap around: it counts as the longest.
     apart = late.astype(np.uint64) - vs.astype(np.uint64)
@@ -39,14 +39,14 @@ def lateness(vs: np.ndarray, ahead: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class DelayEstimate:
-    """The estimate and what it rests on, before the next row."""
+    """The estimate before the next row, and the rows it is computed from."""
 
     quantile: float
     block_rows: int = BLOCK_ROWS
     blocks_max: int = BLOCKS_MAX
     #: Lateness of the last rows, us, as bytes of int64: whole blocks, then those of this block.
     seen: bytes = b""
-    #: Rows of the block that has begun.
+    #: Number of rows of the incomplete block.
     rows_in_block: int = 0
 
     def __post_init__(self) -> None:
@@ -54,10 +54,10 @@ class DelayEstimate:
         assert 0 <= self.rows_in_block < self.block_rows, self.rows_in_block
 
     def observe(self, lateness: np.ndarray) -> tuple[np.ndarray, DelayEstimate]:
-        """The delay in force for each of the next rows int64[n], and the estimate after them."""
+        """Return the delay for each of the next rows int64[n], and the estimate after them."""
         known = np.concatenate([np.frombuffer(self.seen, np.int64), lateness])
         first = len(known) - len(lateness)
-        #: Where blocks begin: the one that is open, and those that begin in these rows.
+        #: First rows of the incomplete block and of the blocks that start in these rows.
         starts = range(first - self.rows_in_block, len(known), self.block_rows)
         delays = np.empty(len(lateness), np.int64)
         for start in starts:
@@ -68,7 +68,7 @@ class DelayEstimate:
         return delays, replace(self, seen=seen, rows_in_block=rows_in_block)
 
     def _at(self, known: np.ndarray, start: int) -> int:
-        """The delay of the block that begins at ``start`` of ``known``."""
+        """Return the delay of the block that starts at ``start`` of ``known``."""
         window = known[max(0, start - self.blocks_max * self.block_rows) : start]
         if len(window) == 0:
             return UNKNOWN
@@ -76,9 +76,9 @@ class DelayEstimate:
         return int(np.partition(window, place)[place])
 
     def header(self) -> dict[str, Any]:
-        """Its state, for a snapshot."""
+        """Return its state for a snapshot."""
         return {"seen": self.seen, "rows_in_block": self.rows_in_block}
 
     def restored(self, header: dict[str, Any]) -> DelayEstimate:
-        """The estimate whose state that is."""
+        """Return the estimate with this state."""
         return replace(self, **header)

@@ -1,11 +1,11 @@
-"""How far a source is complete after each of its rows, without looking at each, where none is late.
+"""Computes a source's frontier per block of rows instead of per row, if no row is late.
 
-Rows are looked at in blocks: the least and the greatest time of a block tell most of them that no
-row of theirs is late and that the frontier reaches no new time of the grid. Only the others are
-gone through row by row. Of rows in order none is late if the first is not. What is found is what
-:mod:`rvertex.vertex.reorder` would find row by row.
+For most blocks, the least and the greatest time prove that no row is late and that the frontier
+reaches no new time of the grid. Only the other blocks are processed row by row. Of rows in time
+order none is late if the first is not. The result is that of :mod:`rvertex.vertex.reorder`, which
+works row by row.
 
-Where all times were looked at beforehand, the frontier is also known from what is still to come.
+If planning has read all times, the frontier also follows from the rows that are still to come.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BLOCK_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """``grid_times`` int64[n]: the frontier rounded down wherever that grew; no time is missing."""
+    """``grid_times`` int64[n]: each time to which the frontier, rounded down, was raised."""
 
     max_vs: int
     grid_times: np.ndarray
@@ -29,11 +29,11 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class KnownFrontier:
-    """Times before which no row starts that follows a given row, as the plan found out.
+    """Lower bounds of the starts of later rows, computed when the job was planned.
 
     Entry k: all rows from number ``rows[k]`` on start at ``times[k]`` or later. Both arrays are
-    bytes of little-endian int64 and grow strictly, so a plan holds them, and a digest tells them
-    apart.
+    strictly increasing little-endian int64, stored as bytes so that a plan can contain them and
+    fingerprint them.
     """
 
     rows: bytes
@@ -41,7 +41,7 @@ class KnownFrontier:
 
     @staticmethod
     def of(rows: np.ndarray, times: np.ndarray) -> KnownFrontier:
-        """The entries ``(rows[k], times[k])``."""
+        """Make the entries ``(rows[k], times[k])``."""
         assert len(rows) == len(times) > 0, (len(rows), len(times))
         assert (np.diff(rows) > 0).all()
         assert (times[1:] > times[:-1]).all()
@@ -53,14 +53,14 @@ class KnownFrontier:
         return int(self.entries()[1][-1])
 
     def entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers and times."""
+        """Return row numbers and times."""
         return np.frombuffer(self.rows, "<i8"), np.frombuffer(self.times, "<i8")
 
 
 def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Advance | None:
-    """What rows with times ``vs`` int64[n] bring after rows up to ``max_vs``; None: look yourself.
+    """Return the frontier's advance for rows at times ``vs`` int64[n], after ``max_vs``.
 
-    That is so if a row is late, and at the beginning of time.
+    None if a row is late, or at the beginning of time: then process row by row.
     """
     if max_vs < MIN_TIME + delay_us + every_us:
         return None
@@ -92,6 +92,6 @@ def advance(vs: np.ndarray, max_vs: int, *, delay_us: int, every_us: int) -> Adv
 
 
 def _is_sorted(vs: np.ndarray) -> bool:
-    """Whether the times do not fall; rows out of order are mostly so from the beginning."""
+    """Whether times do not decrease; unsorted rows are mostly detected at the start."""
     few = vs[:_BLOCK_ROWS]
     return bool((few[1:] >= few[:-1]).all() and (vs[1:] >= vs[:-1]).all())

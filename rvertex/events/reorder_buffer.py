@@ -39,7 +39,7 @@ class SortedRuns:
 
     @property
     def runs(self) -> int:
-        """How many runs a take has to look at."""
+        """Number of runs that a take must check."""
         return len(self._runs)
 
     def push(self, events: pa.RecordBatch) -> None:
@@ -62,7 +62,7 @@ class SortedRuns:
         return joined if len(taken) == 1 else in_time_order(joined)[0]
 
     def table(self) -> pa.Table:
-        """Everything held, by reference; pushing it into an empty buffer restores this one."""
+        """Return all events, by reference; pushed into an empty buffer, they restore this one."""
         batches = [chunk.events for run in self._runs for chunk in run.chunks]
         return pa.Table.from_batches(batches, schema=self._schema)
 
@@ -76,7 +76,7 @@ class SortedRuns:
 
 
 class ArrivalOrder:
-    """A buffer for events that nobody needs sorted: each leaves at the next take."""
+    """A buffer without sorting: each event leaves at the next take."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -105,7 +105,7 @@ class ArrivalOrder:
 
 
 class _Chunk:
-    """A sorted batch with its times at hand."""
+    """A sorted batch with its times as an array."""
 
     __slots__ = ("events", "vs")
 
@@ -124,10 +124,10 @@ class _SortedRun:
         self.rows = len(chunk.vs)
 
     def extend(self, events: pa.RecordBatch) -> bool:
-        """Join ``events`` to the end, unless they overlap more of the run than their number pays.
+        """Append ``events``, unless they overlap too much of the run to be worth it.
 
-        They are sorted together with what they overlap, so each is copied for order once. What
-        little then stands before them goes along: a take finds one chunk.
+        They are sorted together with the rows they overlap, so each row is copied once. If few rows
+        remain before these, they are joined too, so that a take finds a single chunk.
         """
         overlap = self._rows_after(int(int64_column(events, VS).min()), _GROWTH * events.num_rows)
         if overlap is None:
@@ -143,7 +143,7 @@ class _SortedRun:
         return True
 
     def absorb(self, other: _SortedRun) -> None:
-        """Merge a later run into this one; what precedes all of it stays where it is."""
+        """Merge a later run into this one; rows before all of it are not copied."""
         overlap = self._rows_after(int(other.chunks[0].vs[0]), self.rows)
         assert overlap is not None
         pieces = [*self._cut_end(overlap), *(chunk.events for chunk in other.chunks)]
@@ -166,7 +166,7 @@ class _SortedRun:
         return taken
 
     def _rows_after(self, time: int, rows_max: int) -> int | None:
-        """How many rows have ``vs > time``; None if they are more than ``rows_max``."""
+        """Return the number of rows with ``vs > time``; None if more than ``rows_max``."""
         rows = 0
         for chunk in reversed(self.chunks):
             first = int(chunk.vs.searchsorted(time, side="right"))

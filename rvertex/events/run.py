@@ -1,15 +1,15 @@
-"""A run: a piece of a stream in normal form, as it moves through the operators of a vertex.
+"""A run: a piece of a stream in normal form, as it passes through the operators of a vertex.
 
-The merged sequence has one normal form: all events with ``vs < t``, then ``CTI(t)``. So a piece
-of it is fully told by its events, sorted by ``vs``, and its CTI times: where a CTI stands among the
-events follows from its time. Operators work on that pair and never see an interleaving, which is
-how many CTIs in one batch are handled in one pass.
+A stream in normal form has all events with ``vs < t`` before ``CTI(t)`` (a watermark). So the place
+of a CTI among the events follows from its time, and a piece of the stream is determined by its
+events, sorted by ``vs``, and its CTI times. Operators process this pair instead of the sequence, so
+they handle many CTIs of a batch in one pass.
 
 Invariants: (1) ``events`` is sorted by ``_vs``; (2) ``ctis`` int64[m] strictly increases; (3) the
 items of a run are its events and CTIs with ``CTI(t)`` after every event with ``vs < t`` and before
-every other; (4) the concatenation of a stream's runs is again in normal form. Only within a vertex
-whose source does not sort (``planner/physical/rules/skip_sort.py``), up to the aggregate that does
-not mind, do events come in any order, none of them below a CTI that came before.
+all others; (4) the concatenation of a stream's runs is again in normal form. Exception: in a vertex
+whose source does not sort (``planner/physical/rules/skip_sort.py``), up to the aggregate that needs
+no order, events are unordered, but none is below an earlier CTI.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 NO_CTIS = np.empty(0, np.int64)
-#: With so many events for each CTI it pays to copy what stands between them as a whole.
+#: With at least this many events per CTI, copying whole slices between CTIs is faster.
 _SLICE_ROWS = 1024
 
 
@@ -51,7 +51,7 @@ class Run:
 
 
 def to_items(run: Run) -> pa.RecordBatch:
-    """The run as a batch of items, each CTI at the place its time gives it."""
+    """Return the run as a batch of items, with each CTI at its place in time order."""
     events, ctis = run.events, run.ctis
     n, m = events.num_rows, len(ctis)
     schema = item_schema_of(events.schema)
@@ -80,7 +80,7 @@ def to_items(run: Run) -> pa.RecordBatch:
 def _spliced(
     events: pa.RecordBatch, ctis: np.ndarray, at: np.ndarray, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Few CTIs: copy the slices between them, column by column, instead of gathering each row."""
+    """Splice few CTIs in: copy the slices between them instead of gathering each row."""
     cuts = [0, *at.tolist(), events.num_rows]
     kind = np.full(events.num_rows + len(ctis), EVENT, np.int8)
     kind[at + np.arange(len(ctis))] = CTI
@@ -99,7 +99,7 @@ def _with_times(values: np.ndarray, ctis: np.ndarray, cuts: list[int]) -> np.nda
 
 
 def _with_nulls(column: pa.Array, cuts: list[int]) -> pa.Array:
-    """The column with a null at each cut but the first and the last."""
+    """Return the column with a null at each cut except the first and the last."""
     if is_dictionary(column.type):
         indices = _with_nulls(column.indices, cuts)
         return pa.DictionaryArray.from_arrays(indices, column.dictionary)
@@ -126,7 +126,7 @@ def pieces_of(
 
 
 def growing(times: np.ndarray, last: int | None) -> np.ndarray:
-    """Keep of non-decreasing ``times`` int64[n] those above all before them and ``last``."""
+    """Return the values of non-decreasing ``times`` int64[n] above all before them and ``last``."""
     if len(times) == 0:
         return times
     keep = np.ones(len(times), bool)
@@ -137,7 +137,7 @@ def growing(times: np.ndarray, last: int | None) -> np.ndarray:
 
 
 def from_items(batch: pa.RecordBatch) -> Run:
-    """The run of a batch of items in normal form (zero copy if it has no CTI)."""
+    """Return a batch of items in normal form as a run (zero copy if it has no CTI)."""
     kind = kinds(batch)
     is_event = kind == EVENT
     if is_event.all():
@@ -147,7 +147,7 @@ def from_items(batch: pa.RecordBatch) -> Run:
 
 
 def concat(runs: list[Run]) -> Run:
-    """Consecutive runs as one."""
+    """Join consecutive runs."""
     assert runs
     if len(runs) == 1:
         return runs[0]

@@ -1,7 +1,8 @@
-"""The rows of each port at whose time nothing more can come: all before the frontier.
+"""Buffers rows of several ports until no more rows of their time can arrive (settled rows).
 
-Rows at the frontier wait for the next step, since others of the same time may follow them. What an
-operator makes of settled rows therefore needs no thought about where the input was cut.
+Rows before the frontier are settled. Rows at the frontier wait for the next step, because others of
+the same time may follow. So an operator that only processes settled rows does not depend on batch
+boundaries.
 
 Invariant: rows that wait have ``vs == frontier``.
 """
@@ -30,21 +31,21 @@ class SettledRows:
     def __init__(self, schemas: Sequence[pa.Schema]) -> None:
         self._schemas = schemas
         self._waiting: list[list[pa.RecordBatch]] = [[] for _ in schemas]
-        #: The greatest time seen.
+        #: The greatest time of all rows and CTIs so far.
         self.frontier: int = MIN_TIME
 
     def take(self, ports: Sequence[Run], seen: Sequence[Run] = ()) -> list[pa.RecordBatch]:
-        """The rows of each port that are settled by ``ports`` and ``seen`` and were not before."""
+        """Return the rows of each port that ``ports`` and ``seen`` have newly settled."""
         before, self.frontier = self.frontier, frontier_after(self.frontier, [*ports, *seen])
         return [self._take(i, run.events, before) for i, run in enumerate(ports)]
 
     def tables(self) -> list[pa.Table]:
-        """The rows that wait, by reference."""
+        """Return the rows that wait, by reference."""
         pairs = zip(self._waiting, self._schemas, strict=True)
         return [pa.Table.from_batches(batches, schema) for batches, schema in pairs]
 
     def load(self, frontier: int, tables: Sequence[pa.Table]) -> None:
-        """Continue with the rows of ``tables`` waiting."""
+        """Continue with ``tables`` as the rows that wait."""
         self.frontier = frontier
         self._waiting = [table.to_batches() for table in tables]
 
@@ -67,9 +68,9 @@ class SettledRows:
 def parted(
     waiting: pa.RecordBatch, run: Run, columns: Sequence[str]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch, int]:
-    """Of one port: its settled rows, those that wait, and the time that ``run`` has reached.
+    """Split one port's rows into settled and waiting ones; also return the time ``run`` reached.
 
-    ``columns`` are taken of the events; the time is MIN_TIME if ``run`` is empty.
+    ``columns``: the columns of the events to keep. The time is MIN_TIME if ``run`` is empty.
     """
     reached = frontier_after(MIN_TIME, [run])
     rows = waiting

@@ -1,11 +1,11 @@
-"""Side outputs: rows that a step does not process, each kind in a stream of its own.
+"""Side outputs: rows that a step does not process, each kind in a separate stream.
 
 A source emits its late rows to a side output, an operator the rows that it rejects. A side stream
-is durable, and no vertex reads it. It lies in the job's folder, beside the answer.
+is durable, and no vertex reads it. It is stored in the job's folder, beside the result.
 
 Invariants: (1) the events of a side stream keep the order of the input, so they do not depend on
-how the input was cut into batches; (2) a side stream is not sorted by ``vs``: its only CTI is
-``CTI(INF_TIME)`` at its end; (3) a side stream without rows has no items at all.
+batch boundaries; (2) a side stream is not sorted by ``vs``: its only CTI is ``CTI(INF_TIME)`` at
+its end; (3) a side stream without rows has no items at all.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which site delivers which id: a replicated log of claims, and what follows from it."""
+"""Decides which site delivers which id: a replicated log of claims, and the state it implies."""

@@ -1,4 +1,4 @@
-"""Entries of a shard's log: claims of many ids in one commit, and notes that outputs are there."""
+"""Entries of a shard's log: claims of many ids in one commit, and notes of delivered rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Ids:
     """Ids of one joiner, with their event times in microseconds."""
 
     token: str
-    #: The joiner has delivered them once it has delivered its items below this number.
+    #: The ids are delivered once the joiner has delivered its items below this seq.
     next_seq: int
     ids: tuple[bytes, ...]
     times_us: tuple[int, ...]
@@ -22,14 +22,14 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One commit. It counts as a whole and in this order: floor, claims, outputs, releases."""
+    """One commit, applied atomically in this order: floor, claims, deliveries, releases."""
 
-    #: Ids below are refused; the floor of the process that wrote the entry.
+    #: Ids with earlier times are rejected; the floor of the process that wrote the entry.
     floor_us: int
     claims: tuple[Ids, ...] = ()
-    #: Tokens of joiners, with the number below which their items are at the destination.
+    #: Tokens of joiners, each with the seq below which its items are at the destination.
     delivered: tuple[tuple[str, int], ...] = ()
-    #: Joiners that are gone: other ones may claim the ids that these have not delivered.
+    #: Joiners that have ended: others may claim the ids that these have not delivered.
     released: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:

@@ -7,7 +7,7 @@ from rstream.errors import OperatingError, UsageError, error_class
 
 @error_class
 class RegistryAwayError(OperatingError):
-    """The registry did not answer: its majority or the network is away. A retry may succeed."""
+    """The registry did not answer: its majority or the network failed. A retry may succeed."""
 
     registry: str
     reason: str
@@ -17,7 +17,7 @@ class RegistryAwayError(OperatingError):
 
 @error_class
 class RegistryTimeError(UsageError):
-    """An id has a time so far ahead of the clock that its shard is not known yet."""
+    """An id's time is so far in the future that its shard is not decided yet."""
 
     registry: str
     ahead_s: float
@@ -31,7 +31,7 @@ class RegistryTimeError(UsageError):
 
 @error_class
 class RegistryChangeError(UsageError):
-    """The number of shards cannot be changed so."""
+    """The number of shards cannot be changed in this way."""
 
     registry: str
     reason: str

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Of one request to the servers, and of all tries of a call.
+#: Time-outs of one request to the servers, and of a call with all its retries.
 REQUEST_S, CALL_S = 2.0, 15.0
 _PAUSE_S = 0.1
-#: An entry that is acknowledged may be missing at another replica for this long.
+#: How long another replica may lack an entry that was acknowledged.
 _BEHIND_S = 0.002
 _READ_MAX = 256
 _WRONG_LAST_SEQUENCE = 10071
@@ -52,7 +52,7 @@ class NatsLog:
         self._streams: set[str] = set()
 
     def append(self, shard: int, data: bytes) -> int:
-        """See :class:`ClaimLog`. One try: only the caller knows that a repeat does no harm."""
+        """See :class:`ClaimLog`. One attempt: only the caller knows whether a retry is safe."""
         stream = self._stream(shard)
 
         async def publish() -> int:
@@ -68,7 +68,7 @@ class NatsLog:
         async def fetch() -> list[tuple[int, bytes]]:
             js = await self._jetstream(stream)
             found: list[tuple[int, bytes]] = []
-            while len(found) < _READ_MAX:  # ends: the log does
+            while len(found) < _READ_MAX:  # ends at the end of the log
                 seq = found[-1][0] + 1 if found else next_seq
                 try:
                     message = await js.get_msg(
@@ -98,7 +98,7 @@ class NatsLog:
         self._tried(purge)
 
     def read_map(self) -> tuple[int, bytes] | None:
-        """See :class:`ClaimLog`. From the leader, since another replica may be behind."""
+        """See :class:`ClaimLog`. Reads from the leader, because another replica may lag behind."""
         stream = f"{self._name}-map"
 
         async def last() -> tuple[int, bytes] | None:
@@ -125,7 +125,7 @@ class NatsLog:
                 if error.err_code != _WRONG_LAST_SEQUENCE:
                     raise
                 found = await js.get_msg(stream, subject=stream)
-                return bool(found.data == data)  # an earlier try, whose answer was lost, wrote it
+                return bool(found.data == data)  # an earlier attempt wrote it, its reply was lost
             return True
 
         return self._tried(publish)
@@ -173,9 +173,9 @@ class NatsLog:
         return js
 
     def _tried(self, call: Callable[[], Coroutine[Any, Any, T]], *, once: bool = False) -> T:
-        """The result of a call that is repeated while the servers are away."""
+        """Return the result of a call, which is retried while the servers are unreachable."""
         deadline_s = time.monotonic() + CALL_S
-        while True:  # ends: at the deadline
+        while True:  # ends at the deadline
             try:
                 return self._wait(asyncio.wait_for(call(), CALL_S))
             except (*_AWAY, APIError) as error:
@@ -193,4 +193,4 @@ async def _awaited(call: Awaitable[T]) -> T:
 
 
 async def _ignored(error: Exception) -> None:
-    """Calls get their own errors; the client reports each broken connection besides."""
+    """Ignore errors of the connection, because each call reports its own error."""

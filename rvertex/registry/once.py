@@ -1,11 +1,11 @@
-"""Delivers rows whose ids no other site delivers: claims them in a registry before it writes.
+"""Delivers only rows whose ids no other site delivers: claims them in a registry before it writes.
 
-The token of a claim is the partition's name at its destination, which no other job has and which a
-resumed job has again. So a process that died between its claims and its commit leaves nothing lost:
-its successor reads the same rows, claims them with the same token, and writes them.
+The token of a claim is the partition's name at its destination. No other job has it, and a resumed
+job has the same one. So if a process crashes between its claims and its commit, no row is lost: its
+successor reads the same rows, claims them with the same token, and writes them.
 
 Invariants: (1) a row is written only after its id was claimed for this partition; (2) the progress
-of the destination counts all rows, the skipped ones too. Source: Photon 2, 3.3.
+of the destination counts all rows, including skipped ones. Source: Photon 2, 3.3.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Longer ids are replaced by their digest.
+#: Longer ids are claimed by their digest.
 ID_BYTES_MAX = 32
 _DIGEST_BYTES = 16
 
 
 @functools.cache
 def opened_registry(spec: RegistrySpec) -> IdRegistry:
-    """The registry of this process, which all its deliveries share to commit together."""
+    """Return the registry of this process; all deliveries share it, to commit together."""
     try:
         from rvertex.registry.nats_log import NatsLog
     except ModuleNotFoundError as error:
@@ -60,19 +60,19 @@ class OnceDestination:
     ) -> None:
         self._spec, self._to, self._registry = spec, to, registry
         self._token = place.stream
-        #: Rows that another site delivers, and rows that are older than the registry keeps.
+        #: Number of rows that another site delivers, and of rows older than the registry keeps.
         self.taken, self.old = 0, 0
         self._has_rows = False
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Open the destination; the claims of a predecessor belong to this one."""
+        """Open the destination; claims of an earlier instance belong to this one."""
         progress = self._to.open(epoch)
         if progress is not None:
             self._registry.resume(self._token, progress.next_seq)
         return progress
 
     def write(self, rows: DeliveredRows) -> None:
-        """Claim the ids, and write the rows that are for this site."""
+        """Claim the ids, and write the rows whose ids this site has got."""
         if not rows.table.num_rows:
             self._to.write(rows)
             return
@@ -89,7 +89,7 @@ class OnceDestination:
         self._to.write(rows)
 
     def _skip(self, rows: DeliveredRows, first: int, count: int) -> None:
-        """Leave out rows whose ids may have been delivered and collected."""
+        """Skip rows whose ids may have been delivered and deleted from the registry."""
         if self._spec.on_old == "fail":
             seq = int(rows.seqs[first])
             reason = f"{count} rows are older than the registry keeps"
@@ -104,7 +104,7 @@ class OnceDestination:
         self.old += count
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """Commit; the next claim notes that these rows are at their destination."""
+        """Commit; the next claim records that these rows are at their destination."""
         self._to.commit(progress)
         self._registry.delivered(self._token, progress.next_seq)
         if not self._has_rows:

@@ -1,4 +1,4 @@
-"""What a registry needs of a replicated store: a log per shard, and one value that is replaced."""
+"""The interface of a registry's replicated store: a log per shard, and one replaceable value."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Protocol
 
 
 class ClaimLog(Protocol):
-    """Logs of entries with ascending numbers. Threads may call it; each call waits, bounded.
+    """Logs of numbered entries. Thread-safe; each call blocks for limited time.
 
     Every method raises ``RegistryAwayError`` if the store did not answer.
     """
 
     def append(self, shard: int, data: bytes) -> int:
-        """Append an entry, on a majority of the servers when it returns; its number.
+        """Append an entry; when it returns, a majority has it. Returns the entry's number.
 
-        After an error the entry may be in the log, or be there later.
+        After an error the entry may be in the log, or appear later.
         """
 
     def read(self, shard: int, next_seq: int, until_seq: int | None) -> list[tuple[int, bytes]]:
-        """Entries from ``next_seq`` on, with their numbers, in order; some may follow.
+        """Return entries from ``next_seq`` on, with their numbers, in order; more may follow.
 
-        ``until_seq``: wait until the entry of this number is there. None: what there is.
+        ``until_seq``: wait until the entry of this number exists. None: do not wait.
         """
 
     def trim(self, shard: int, below_seq: int) -> None:
-        """Entries with lower numbers may be deleted."""
+        """Allow the deletion of entries with lower numbers."""
 
     def read_map(self) -> tuple[int, bytes] | None:
-        """The shard map as the majority has it now, with its version; None: there is none."""
+        """Return the majority's current shard map, with its version; None: there is none."""
 
     def write_map(self, data: bytes, version: int | None) -> bool:
-        """Replace the map if it has this version still (None: if there is none)."""
+        """Replace the map if it still has this version (None: if there is none)."""

@@ -1,14 +1,14 @@
-"""Claims ids for joiners at several sites: each id goes to one of them.
+"""Claims ids for joiners at several sites: each id is granted to one of them.
 
-A claim is an entry in the log of the id's shard. What it got follows from the log
-(:mod:`rvertex.registry.shard`), so there is no server of ours: each process reads the logs. Threads
-that wait for a shard share an entry (group commit), which has many ids.
+A claim is an entry in the log of the id's shard. Its result follows from the log
+(:mod:`rvertex.registry.shard`), so no server is needed: each process reads the logs. Threads that
+wait for the same shard share an entry with many ids (group commit).
 
-An append whose answer was lost is repeated with the same token. The first copy in the log decides,
-and the second one finds that its joiner has the id.
+An append whose reply was lost is repeated with the same token. The first copy in the log decides,
+and at the second one the joiner already has the id.
 
-Ids are looked up before they are claimed, so a site that is behind writes nothing for ids that
-another one has: it catches up at the speed of reading.
+Ids are looked up before they are claimed. So a site that lags behind writes nothing for ids that
+another site has, and catches up at the speed of reading.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _US_PER_S = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class RegistryLimits:
-    """Of a registry; all sites have the same."""
+    """The limits of a registry; all sites must have the same."""
 
-    #: Ids older than this are refused and collected.
+    #: Ids older than this are rejected and deleted.
     keep_us: int = 3 * 86_400 * _US_PER_S
-    #: A new number of shards counts from twice this time after the change on.
+    #: A new number of shards is valid from twice this time after the change.
     margin_us: int = 3_600 * _US_PER_S
-    #: How far two clocks of the sites may differ at most.
+    #: Largest difference between the clocks of two sites.
     skew_us: int = 60 * _US_PER_S
-    #: Ids of one entry.
+    #: Most ids per entry.
     entry_ids_max: int = 8192
-    #: How often an append is tried before the caller gets the error.
+    #: Number of attempts of an append before the caller gets the error.
     tries: int = 3
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class RegistryLimits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Claim:
-    """Ids of one call in one shard, and their verdicts so far."""
+    """Ids of one call in one shard, and their verdicts so far; None: not decided."""
 
     token: str
     next_seq: int
@@ -67,7 +67,7 @@ class _Claim:
         return None not in self.verdicts
 
     def undecided(self, most: int) -> Ids:
-        """The ids without a verdict, at most ``most`` of them."""
+        """Return at most ``most`` ids without a verdict."""
         left = [n for n, verdict in enumerate(self.verdicts) if verdict is None][:most]
         return Ids(
             self.token,
@@ -79,12 +79,12 @@ class _Claim:
 
 @dataclass(eq=False, slots=True)
 class _Open:
-    """A shard that this process follows."""
+    """A shard whose log this process reads."""
 
     shard: Shard
     lock: threading.Lock = field(default_factory=threading.Lock)
     waiting: list[_Claim] = field(default_factory=list)
-    #: By token: the joiner's items below this number are delivered, and no entry has it yet.
+    #: By token: the joiner's items below this seq are delivered, but no entry records it yet.
     delivered: dict[str, int] = field(default_factory=dict)
     trimmed_seq: int = 0
 
@@ -95,7 +95,7 @@ class IdRegistry:
     def __init__(
         self, log: ClaimLog, clock: Clock, name: str, limits: RegistryLimits, *, shards: int = 1
     ) -> None:
-        """``shards``: of a registry that does not exist yet."""
+        """``shards``: number of shards if the registry is new."""
         self._log, self._clock, self._name = log, clock, name
         self._limits, self._shards = limits, shards
         self._lock = threading.Lock()
@@ -106,12 +106,12 @@ class IdRegistry:
     def claim(
         self, token: str, ids: Sequence[bytes], times_us: Sequence[int], next_seq: int
     ) -> list[Verdict]:
-        """Which of the ids are the joiner's from now on. A repeated call gives the same.
+        """Claim ids for a joiner; return each id's verdict. A repeated call returns the same.
 
-        ``next_seq``: once the joiner has delivered its items below, these ids are delivered.
+        ``next_seq``: these ids are delivered once the joiner has delivered its items below it.
 
         Raises:
-            RegistryAwayError: it is not known what the ids got; ask again with the same token.
+            RegistryAwayError: the result is unknown; call again with the same token.
             RegistryTimeError: a time is too far ahead of the clock.
         """
         shard_map = self._map_for(max(times_us, default=0))
@@ -135,13 +135,13 @@ class IdRegistry:
         return decided
 
     def delivered(self, token: str, next_seq: int) -> None:
-        """The joiner's items below ``next_seq`` are at their destination. Writes nothing yet."""
+        """Record that the joiner's items below ``next_seq`` are delivered. Writes nothing yet."""
         for opened in list(self._open.values()):
             with opened.lock:
                 opened.delivered[token] = next_seq
 
     def flush(self) -> None:
-        """Write the notes of outputs that no entry has yet."""
+        """Write the recorded deliveries that no entry contains yet."""
         for number, opened in sorted(self._open.items()):
             with opened.lock:
                 notes = opened.delivered.items()
@@ -149,22 +149,22 @@ class IdRegistry:
                     self._write(number, opened, ())
 
     def resume(self, token: str, next_seq: int) -> None:
-        """Note what a predecessor of the joiner has delivered and could not note any more."""
+        """Record deliveries that an earlier instance of the joiner could not record."""
         for opened in self._followed():
             opened.delivered[token] = next_seq
         self.flush()
 
     def undelivered(self) -> dict[bytes, str]:
-        """Claimed ids whose output was not noted, with the tokens of their joiners."""
+        """Return claimed ids that are not recorded as delivered, with their joiners' tokens."""
         found: dict[bytes, str] = {}
         for opened in self._followed():
             found.update(opened.shard.undelivered())
         return found
 
     def release(self, token: str, next_seq: int) -> None:
-        """Give back the ids of a joiner that is gone for ever and has not delivered them.
+        """Release the ids of a joiner that has ended and has not delivered them.
 
-        ``next_seq``: its destination has its items below; without it these would come twice.
+        ``next_seq``: its destination has its items below; otherwise these would be delivered twice.
         """
         self.resume(token, next_seq)
         for number, opened in enumerate(self._followed()):
@@ -173,7 +173,7 @@ class IdRegistry:
                 self._read(number, opened, self._append(number, entry))
 
     def _followed(self) -> list[_Open]:
-        """All shards, read to their ends."""
+        """Return all shards, with their logs read to the end."""
         shards = [self._opened(number) for number in range(max(self._map_for(0).counts))]
         for number, opened in enumerate(shards):
             with opened.lock:
@@ -181,10 +181,10 @@ class IdRegistry:
         return shards
 
     def change_shards(self, shards: int) -> int:
-        """Have this number of shards from a time in the near future on; that time, us.
+        """Change the number of shards from a near future time on; return that time, us.
 
         Raises:
-            RegistryAwayError: the change does not count, or it is not known whether it does.
+            RegistryAwayError: the change failed, or it is unknown whether it did.
         """
         if not 0 < shards <= SHARDS_MAX:
             raise RegistryChangeError(self._name, f"1 to {SHARDS_MAX} shards, not {shards}")
@@ -206,8 +206,8 @@ class IdRegistry:
         return proposed.starts_us[-1]
 
     def _stored_map(self) -> tuple[int, ShardMap]:
-        """The map and its version, without a proposal, which is withdrawn."""
-        while True:  # ends: other processes have changed the map meanwhile
+        """Return the map and its version; a proposed change is withdrawn."""
+        while True:  # ends when no other process changes the map meanwhile
             found = self._log.read_map()
             if found is None:
                 self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)
@@ -218,11 +218,11 @@ class IdRegistry:
             self._log.write_map(shard_map.withdrawn().to_bytes(), found[0])
 
     def _map_for(self, time_us: int) -> ShardMap:
-        """A map that is right for ids up to this time."""
+        """Return a map that is valid for ids up to this time."""
         with self._lock:
             if self._map is None or time_us >= self._known_until_us:
                 self._read_map()
-            if time_us >= self._known_until_us:  # a proposal whose process is gone
+            if time_us >= self._known_until_us:  # the proposing process has crashed
                 read_us = self._clock.now_us()
                 self._stored_map()
                 self._read_map()
@@ -249,11 +249,11 @@ class IdRegistry:
             return self._open[number]
 
     def _decide(self, number: int, claim: _Claim) -> None:
-        """Commit the claim, with all others that wait for the shard."""
+        """Commit the claim, together with all others that wait for the shard."""
         opened = self._opened(number)
         opened.waiting.append(claim)
         with opened.lock:
-            if claim.is_decided:  # another thread committed it with its own
+            if claim.is_decided:  # another thread has committed it
                 return
             batch = list(dict.fromkeys([claim, *opened.waiting]))
             opened.waiting = []
@@ -291,10 +291,10 @@ class IdRegistry:
     def _read(
         self, number: int, opened: _Open, until_seq: int | None, batch: Sequence[_Claim] = ()
     ) -> None:
-        """Apply the entries up to ``until_seq``; the first verdict of a claim counts."""
+        """Apply the entries up to ``until_seq``; the first verdict of a claim is final."""
         wanted = {(one.token, id_): (one, n) for one in batch for n, id_ in enumerate(one.ids)}
         shard = opened.shard
-        while True:  # ends: the entry is there, or reading fails
+        while True:  # ends when the entry was read, or reading fails
             some = self._log.read(number, shard.next_seq, until_seq)
             for seq, data in some:
                 entry = Entry.from_bytes(data)
@@ -309,7 +309,7 @@ class IdRegistry:
                 return
 
     def _trim(self, number: int, opened: _Open) -> None:
-        """Delete what no process needs, once per step of the floor."""
+        """Delete entries that no process needs, once per step of the floor."""
         below = opened.shard.trimmable()
         if below > opened.trimmed_seq:
             self._log.trim(number, below)
