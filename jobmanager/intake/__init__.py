@@ -1,1 +1,1 @@
-"""The server that takes rows which others push: HTTP in front of the logs of a folder."""
+"""The intake server: producers push rows over HTTP or Flight into the logs of a folder."""

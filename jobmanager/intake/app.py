@@ -1,7 +1,7 @@
-"""HTTP in front of the service. The only file that knows Starlette.
+"""The HTTP interface of the intake service. The only module that imports Starlette.
 
-Every request but ``GET /health`` carries ``Authorization: Bearer TOKEN``; it is compared in
-constant time before anything else of the request is read.
+Every request except ``GET /health`` needs ``Authorization: Bearer TOKEN``. The token is compared in
+constant time before any other part of the request is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_TOKEN = 401
 
 
 def make_app(service: IntakeService, tokens: list[bytes]) -> Starlette:
-    """The application; without ``tokens`` everybody may post."""
+    """Return the application. Without ``tokens``, any client may post."""
     handlers = _Handlers(service, tokens)
 
     @contextlib.asynccontextmanager
@@ -52,13 +52,13 @@ def make_app(service: IntakeService, tokens: list[bytes]) -> Starlette:
 
 
 class _Handlers:
-    """What each route answers."""
+    """The handlers of the routes."""
 
     def __init__(self, service: IntakeService, tokens: list[bytes]) -> None:
         self._service, self._tokens = service, tokens
 
     def guarded(self, handler: Handler) -> Handler:
-        """The handler, for those who have a token."""
+        """Return a handler that first checks the token."""
 
         async def guard(request: Request) -> JSONResponse:
             try:
@@ -96,13 +96,13 @@ class _Handlers:
         return JSONResponse(asdict(opened))
 
     async def health(self, _: Request) -> JSONResponse:
-        """Who runs it asks this without a token."""
+        """Return the health of the server. Monitoring calls it without a token."""
         fenced = self._service.fenced
         return JSONResponse({"status": "replaced" if fenced else "ok"}, 503 if fenced else 200)
 
 
 async def _body(request: Request, service: IntakeService, room: contextlib.ExitStack) -> bytes:
-    """The bytes of a post, as far as there is room for them."""
+    """Read the bytes of a post, within the limits on bytes in flight."""
     most = service.limits.body_bytes_max
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:

@@ -1,7 +1,7 @@
-"""What an intake server is told: its streams with their columns, and its limits.
+"""The configuration of an intake server: its streams with their columns, and its limits.
 
-A file in TOML has ``root`` (a folder or URL; relative to the file) and a table
-``[streams.NAME.columns]`` for each stream. A folder serves the logs that are in it.
+A TOML file has ``root`` (a folder or URL; relative to the file) and a table
+``[streams.NAME.columns]`` for each stream. For a folder, the server serves the existing logs in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _NOT_NULL = " not null"
-#: Limits with which nothing could be taken if they were 0.
+#: Limits that must not be 0, because the server could then accept no rows.
 _ABOVE_ZERO = (
     *("body_bytes_max", "bytes_in_flight_max", "rows_in_flight_max", "posts_waiting_max"),
     *("connections_max", "flight_calls_max", "flight_batches_waiting_max", "flight_silence_s"),
@@ -41,36 +41,37 @@ _ABOVE_ZERO = (
 class IntakeLimits:
     """The bounds of one intake server."""
 
-    #: Bytes of one post; more is 413.
+    #: Maximum bytes of one post; more: status 413.
     body_bytes_max: int = 16 * MIB
-    #: Bytes of all posts that are not answered; more is 429.
+    #: Maximum bytes of all unanswered posts together; more: status 429.
     bytes_in_flight_max: int = 256 * MIB
-    #: Rows of all posts that are not answered; more is 429.
+    #: Maximum rows of all unanswered posts together; more: status 429.
     rows_in_flight_max: int = 1 << 20
-    #: Posts that are not answered; more is 503.
+    #: Maximum number of unanswered posts; more: status 503.
     posts_waiting_max: int = 2048
-    #: Connections over HTTP; more are closed.
+    #: Maximum number of HTTP connections; more are closed.
     connections_max: int = 4096
-    #: Calls of Flight, each with two threads; more are 429.
+    #: Maximum number of Flight calls, each with two threads; more: status 429.
     flight_calls_max: int = 256
-    #: Batches of one call that are not answered; until then the next one is not read.
+    #: Maximum number of unanswered batches of one call. Until one is answered, the server does not
+    #: read the next batch.
     flight_batches_waiting_max: int = 64
-    #: A call of Flight in which nothing has come or gone for so long is ended with its connection.
-    #: It is not silent while the server owes it an answer that is not yet due.
+    #: A Flight call without a message in either direction for this time is ended with its
+    #: connection. The time while the producer waits for an answer that is not due does not count.
     flight_silence_s: float = 300.0
-    #: How long the bytes of a post over HTTP may take; longer is 408.
+    #: Maximum time to receive the bytes of an HTTP post; longer: status 408.
     body_wait_s: float = 30.0
-    #: How long a post may take to become durable; longer is 503, and it may become durable yet.
+    #: Maximum time until a post is durable; longer: status 503. It may still become durable later.
     answer_wait_s: float = 30.0
-    #: After how long a refused producer may post again.
+    #: Time after which a rejected producer may post again (``Retry-After``).
     retry_after_s: int = 1
-    #: How long a server that was told to stop waits for posts that are under way.
+    #: Maximum time that a stopping server waits for unanswered posts.
     shutdown_wait_s: int = 30
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeConfig:
-    """The streams of a server. ``schema`` None: the log has to be there."""
+    """The streams of a server with their schemas. A schema of None: the log must exist already."""
 
     root: str
     streams: Mapping[str, pa.Schema | None]
@@ -78,21 +79,21 @@ class IntakeConfig:
     append_limits: AppendLimits = field(default_factory=AppendLimits)
 
     def uri(self, stream: str) -> str:
-        """Where the log of a stream is."""
+        """Return the uri of the log of a stream."""
         return f"{self.root.rstrip('/')}/{stream}"
 
     def with_retention(self, retention_us: int) -> IntakeConfig:
-        """The same, with logs whose rows are kept so long."""
+        """Return a copy with this retention for the rows of all logs."""
         return replace(
             self, append_limits=replace(self.append_limits, retention_s=retention_us / 1e6)
         )
 
 
 def load_config(root_or_file: str) -> IntakeConfig:
-    """The streams of a ``.toml`` file, or those that are in a folder.
+    """Load the streams of a ``.toml`` file, or list the existing logs of a folder.
 
     Raises:
-        IntakeConfigError: there is none, or the file says something that cannot be.
+        IntakeConfigError: there is no stream, or the file has an invalid value.
     """
     if root_or_file.endswith(".toml"):
         return _of_file(root_or_file)

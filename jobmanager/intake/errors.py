@@ -1,4 +1,4 @@
-"""The errors of the intake server, beside those of the logs behind it, and their statuses."""
+"""The errors of the intake server, and HTTP statuses for these and for errors of the logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rstream.errors import (
 
 @error_class
 class PostError(UsageError):
-    """A post that cannot be understood; nothing of it was taken."""
+    """The post cannot be parsed. None of its rows was appended."""
 
     reason: str
 
@@ -30,9 +30,9 @@ class PostError(UsageError):
 
 @error_class
 class BadRowError(UsageError):
-    """A row that does not fit the stream's columns; nothing of its post was taken."""
+    """A row does not fit the stream's columns. No row of its post was appended."""
 
-    #: Of the body, counted from 1.
+    #: Line of the body, from 1.
     line: int
     column: str
     reason: str
@@ -44,7 +44,7 @@ class BadRowError(UsageError):
 
 @error_class
 class BodyTooLargeError(UsageError):
-    """A post with more bytes than one may have."""
+    """The post has more bytes than ``body_bytes_max``."""
 
     bytes_max: int
 
@@ -53,7 +53,7 @@ class BodyTooLargeError(UsageError):
 
 @error_class
 class UnknownStreamError(UsageError):
-    """No such stream is served."""
+    """The server has no stream of this name."""
 
     name: str
 
@@ -62,7 +62,7 @@ class UnknownStreamError(UsageError):
 
 @error_class
 class NoProducerError(UsageError):
-    """Somebody asks where a producer stands that the log does not know."""
+    """A request for the position of a producer that the log does not know."""
 
     producer: str
 
@@ -78,7 +78,7 @@ class NoTokenError(UsageError):
 
 @error_class
 class MediaTypeError(UsageError):
-    """A post of a kind that is not read."""
+    """The post has an unsupported media type."""
 
     found: str
     read: str
@@ -88,7 +88,7 @@ class MediaTypeError(UsageError):
 
 @error_class
 class ContentEncodingError(UsageError):
-    """A post that is compressed in a way that is not read."""
+    """The post has an unsupported compression."""
 
     found: str
 
@@ -97,7 +97,7 @@ class ContentEncodingError(UsageError):
 
 @error_class
 class OverloadedError(OperatingError):
-    """More is under way than the server's limits allow."""
+    """The unanswered posts or open calls exceed a limit of the server."""
 
     what: str
     most: int
@@ -107,7 +107,7 @@ class OverloadedError(OperatingError):
 
 @error_class
 class IntakeConfigError(UsageError):
-    """The intake's file or options say something that cannot be."""
+    """The intake's file or options have an invalid value."""
 
     place: str
     reason: str
@@ -115,7 +115,7 @@ class IntakeConfigError(UsageError):
     message = "{place}: {reason}"
 
 
-#: The status of HTTP for an error: the first that fits. Flight's errors follow from it.
+#: The HTTP status per class of errors; the first match counts. Flight errors are derived from it.
 STATUS: tuple[tuple[type[StreamEngineError], int], ...] = (
     (NoTokenError, 401),
     (UnknownStreamError, 404),
@@ -135,16 +135,16 @@ STATUS: tuple[tuple[type[StreamEngineError], int], ...] = (
     (UsageError, 400),
     (StreamEngineError, 500),
 )
-#: Statuses after which the same request may be sent again.
+#: Statuses after which a client may send the same request again.
 AGAIN = (429, 503)
 
 
 def status_of(error: StreamEngineError) -> int:
-    """The status of HTTP for an error."""
+    """Return the HTTP status for an error."""
     return next(status for kind, status in STATUS if isinstance(error, kind))
 
 
 def as_document(error: StreamEngineError) -> dict[str, Any]:
-    """What a producer is told of an error, as JSON: the sentence, the kind, and its fields."""
+    """Return the JSON document of an error for a producer: message, kind, and fields."""
     kind = type(error).__name__.removesuffix("Error")
     return {"error": str(error), "kind": kind, **vars(error)}

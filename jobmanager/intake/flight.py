@@ -1,11 +1,11 @@
-"""Arrow Flight in front of the service: what a producer puts is appended as a post over HTTP is.
+"""The Arrow Flight interface of the intake service: batches of a put are appended like HTTP posts.
 
-The only file of the intake that knows Flight. A put has the stream's name as its descriptor's path;
-each batch is a post, its ``app_metadata`` names producer and number, and its answer comes through
-the metadata reader: the document that HTTP answers. If that is an error, the call ends with the
-error of Flight that fits, whose ``extra_info`` is the document again.
+The only module of the intake that imports Flight. The path of a put's descriptor is the stream's
+name. Each batch is a post; its ``app_metadata`` has producer and number. The answer, the same
+document as over HTTP, arrives through the metadata reader. After an error, the call ends with the
+corresponding Flight error, whose ``extra_info`` is the document again.
 
-Every call carries ``Authorization: Bearer TOKEN``, which is compared before anything else is read.
+Every call needs ``Authorization: Bearer TOKEN``, which is checked before any other input is read.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _FAILED = "the server failed; its log has the reason"
 
 
 class FlightDoor:
-    """A running Flight server; ``port`` 0 takes a free one.
+    """A running Flight server. ``port``: 0: any free port.
 
     Raises:
-        IntakeConfigError: the address cannot be had.
+        IntakeConfigError: the server cannot listen on the address.
     """
 
     def __init__(self, service: IntakeService, tokens: list[bytes], host: str, port: int) -> None:
@@ -75,9 +75,9 @@ class FlightDoor:
         self._calls.watch(self._server.port)
 
     def close(self) -> None:
-        """Take no more calls, answer what came, end the calls. Call it after the service's close.
+        """Reject new calls, answer received batches, end the calls. Close the service before.
 
-        Takes at most ``shutdown_wait_s`` for what is to be answered, and as long for the calls.
+        Waits at most ``shutdown_wait_s`` for the answers, and the same time for the calls.
         """
         thread = threading.Thread(target=self._server.shutdown, name="flight-stop", daemon=True)
         thread.start()
@@ -86,7 +86,7 @@ class FlightDoor:
 
 
 def _refuse(error: StreamEngineError) -> flight.FlightError:
-    """The error of Flight that fits."""
+    """Return the Flight error for an error of ours."""
     status, told = status_of(error), json.dumps(as_document(error)).encode()
     if status in AGAIN:
         return flight.FlightUnavailableError(str(error), told)
@@ -98,7 +98,7 @@ def _refuse(error: StreamEngineError) -> flight.FlightError:
 
 
 def with_flight_errors(handler: Callable[_Given, _Told]) -> Callable[_Given, _Told]:
-    """The handler; its errors become those of Flight, without our stack."""
+    """Return a handler whose errors are converted to Flight errors, without our stack trace."""
 
     @functools.wraps(handler)
     def call(*given: _Given.args, **named: _Given.kwargs) -> _Told:
@@ -116,7 +116,7 @@ def with_flight_errors(handler: Callable[_Given, _Told]) -> Callable[_Given, _To
 
 
 class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call that does not carry a token."""
+    """Rejects every call without a valid token."""
 
     def __init__(self, tokens: list[bytes]) -> None:
         super().__init__()
@@ -125,13 +125,13 @@ class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     @with_flight_errors
     def start_call(self, info: Any, headers: dict[str, list[Any]]) -> None:
         given = headers.get("authorization") or [""]
-        if not isinstance(given[0], str):  # bytes, where it is no ASCII
+        if not isinstance(given[0], str):  # gRPC passes bytes if the header is not ASCII
             raise NoTokenError
         check_token(given[0], self._tokens)
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    """What each call answers."""
+    """The handlers of the calls."""
 
     def __init__(
         self, location: str, service: IntakeService, tokens: list[bytes], calls: OpenCalls
@@ -181,7 +181,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def _next(reader: Any, context: Any) -> tuple[pa.RecordBatch | None, bytes] | None:
-    """The next batch of a put and its metadata; None: there is none, or the producer is gone."""
+    """Return the next batch of a put with its metadata; None: the put or the producer has ended."""
     try:
         chunk = reader.read_chunk()
     except StopIteration:
@@ -195,7 +195,7 @@ def _next(reader: Any, context: Any) -> tuple[pa.RecordBatch | None, bytes] | No
 
 
 def _stream(descriptor: flight.FlightDescriptor) -> str:
-    """The stream that a descriptor names."""
+    """Return the name of the stream in a descriptor."""
     is_path = descriptor.descriptor_type == flight.DescriptorType.PATH
     if not is_path or len(descriptor.path) != 1:
         raise PostError("the descriptor is a path of one part, the name of the stream")
@@ -203,12 +203,12 @@ def _stream(descriptor: flight.FlightDescriptor) -> str:
 
 
 def _info(name: str, schema: pa.Schema) -> flight.FlightInfo:
-    """A stream, as something that rows are put into: it has no place to read them from."""
+    """Return the flight info of a stream. It has no endpoints, because streams are only written."""
     return flight.FlightInfo(schema, flight.FlightDescriptor.for_path(name), [], -1, -1)
 
 
 def _asked(action: flight.Action) -> tuple[str, str]:
-    """The stream and the producer that an action is about."""
+    """Return the stream and the producer in an action's body."""
     if action.type not in (OPEN_PRODUCER, POSITION):
         raise PostError(f"there is no action {action.type[:100]}; list_actions lists them")
     try:

@@ -1,8 +1,8 @@
-"""The calls of Flight that are open: how many there may be, and the end of those that are silent.
+"""Open Flight calls: limits their number, and ends silent ones.
 
-A thread that reads the next batch of a call waits in gRPC for as long as the producer is silent,
-and pyarrow's server can neither limit that wait nor break it off. Closing the connection does: so
-this file finds the sockets of a producer among the files of its own process and shuts them down.
+A thread that reads the next batch of a call waits in gRPC as long as the producer is silent, and
+pyarrow's server can neither limit nor interrupt that wait. Closing the connection ends it. So this
+module finds the sockets of a producer among the open files of this process, and shuts them down.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rstream.errors import AppenderClosedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Where a process sees its own files, on Linux and macOS.
+#: The folder with a process's own open files, on Linux and macOS.
 _OWN_FILES = "/dev/fd"
-#: How often silent calls are looked for, as a part of the silence that a call may have.
+#: Number of checks for silent calls per allowed time of silence.
 _LOOKS = 10
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _log = logging.getLogger(__name__)
@@ -34,18 +34,18 @@ Address = tuple[str, int]
 
 
 class Call(Protocol):
-    """A call that may be silent."""
+    """A call that may become silent."""
 
     @property
     def active_s(self) -> float:
-        """When something came or went last, by the monotonic clock."""
+        """Time of the last message in either direction, by the monotonic clock."""
 
     def drain(self, wait_s: float) -> None:
-        """Wait until what was taken is answered."""
+        """Wait until all accepted batches are answered, at most ``wait_s``."""
 
 
 class OpenCalls:
-    """The calls of one server, by the address of who calls."""
+    """The open calls of one server, by the address of the caller."""
 
     def __init__(self, most: int, silence_s: float, *, clock: Clock | None = None) -> None:
         self._most, self._silence_s = most, silence_s
@@ -54,7 +54,7 @@ class OpenCalls:
         self._calls: dict[Call, Address | None] = {}
 
     def watch(self, port: int) -> None:
-        """End silent calls to this port until :meth:`close`, from a thread of its own."""
+        """Start a thread that ends silent calls to this port until :meth:`close`."""
         self._port = port
         threading.Thread(target=self._watch, name="flight-silence", daemon=True).start()
 
@@ -63,7 +63,7 @@ class OpenCalls:
         """Count a call until the block ends; ``peer`` as gRPC writes it.
 
         Raises:
-            OverloadedError: there are too many.
+            OverloadedError: too many calls are open.
             AppenderClosedError: the server is about to stop.
         """
         with self._lock:
@@ -79,7 +79,7 @@ class OpenCalls:
                 del self._calls[call]
 
     def silent(self) -> set[Address]:
-        """Callers all of whose calls are silent."""
+        """Return the addresses whose calls are all silent."""
         since_s = self._clock.monotonic_s() - self._silence_s
         with self._lock:
             calls = list(self._calls.items())
@@ -87,7 +87,7 @@ class OpenCalls:
         return {peer for _, peer in calls if peer is not None and peer not in active}
 
     def close(self, wait_s: float) -> None:
-        """Wait until what calls have brought is answered, at most so long; then end them."""
+        """Wait until all accepted batches are answered, at most ``wait_s``; then end all calls."""
         end_s = self._clock.monotonic_s() + wait_s
         with self._lock:
             self._closed.set()
@@ -103,7 +103,7 @@ class OpenCalls:
                 self._disconnect(silent)
 
     def _disconnect(self, peers: set[Address] | None) -> None:
-        """End their connections; if this process can open no file, the next look does."""
+        """Close the connections of these peers. A failure, as for lack of files, is retried."""
         try:
             disconnect(self._port, peers)
         except OSError as error:
@@ -111,7 +111,7 @@ class OpenCalls:
 
 
 def address_of(peer: str) -> Address | None:
-    """The address that gRPC writes as ``ipv4:1.2.3.4:5`` or ``ipv6:%5B::1%5D:5``."""
+    """Parse the address that gRPC writes as ``ipv4:1.2.3.4:5`` or ``ipv6:%5B::1%5D:5``."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     try:
         return _plain(host.strip("[]")), int(port)
@@ -120,13 +120,13 @@ def address_of(peer: str) -> Address | None:
 
 
 def disconnect(port: int, peers: set[Address] | None) -> None:
-    """Shut down this process's connections from ``peers`` to its ``port``; None: from anybody.
+    """Shut down this process's connections from ``peers`` to its ``port``; None: from all peers.
 
     Raises:
         OSError: the files of this process cannot be listed.
     """
     for name in os.listdir(_OWN_FILES):
-        with contextlib.suppress(OSError, ValueError):  # it was closed meanwhile, or is no socket
+        with contextlib.suppress(OSError, ValueError):  # the file was closed, or is no socket
             copy = os.dup(int(name))
             try:
                 line = socket.socket(fileno=copy)
@@ -143,7 +143,7 @@ def disconnect(port: int, peers: set[Address] | None) -> None:
 
 
 def _plain(host: str) -> str:
-    """An address in one spelling; a socket for both protocols has IPv4 inside of IPv6."""
+    """Normalize an address: a dual-stack socket has IPv4 addresses in IPv6 notation."""
     found = ipaddress.ip_address(host.partition("%")[0])
     inner = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return str(inner or found)

@@ -1,14 +1,14 @@
-"""One put: the batches that a producer sends in one call of Flight, and their answers in order.
+"""One put: the batches that a producer sends in one Flight call, and their answers in order.
 
-The thread of the call reads the next batch while earlier ones become durable; another thread
-answers each as soon as it is. Knows nothing of Flight.
+The thread of the call reads the next batch while earlier ones become durable. Another thread
+answers each batch as soon as it is durable. This module does not depend on Flight.
 
-Invariants: (1) answers come in the order of the batches; (2) the first batch that is refused is the
-last one that is answered, at once, by the document of its error; (3) a call that has batches under
-way waits for them before it is refused for what others have under way.
+Invariants: (1) answers are sent in the order of the batches; (2) the first rejected batch is the
+last one that is answered, at once, with the document of its error; (3) a call with unanswered
+batches waits for them before it is rejected because other calls use up a limit.
 
-Some errors are known only while the call waits for the next batch, and a producer may wait for the
-answer before it sends one: so an error is an answer before it is the end of the call.
+An error may occur while the call waits for the next batch, and the producer may wait for the answer
+before it sends one. So an error is first sent as an answer, and then ends the call.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _SHOWN_CHARS_MAX = 80
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     future: Future[Ack]
-    #: When its answer is due.
+    #: Latest time of its answer, by the monotonic clock.
     due_s: float
     room: contextlib.ExitStack
 
 
 class Put:
-    """Takes batches into the stream ``name``; ``answer`` sends bytes to the producer.
+    """Appends batches to the stream ``name``. ``answer`` sends bytes to the producer.
 
-    A context: it ends when all is answered.
+    A context manager, which waits at its end until all batches are answered.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Put:
 
     @property
     def active_s(self) -> float:
-        """When something came or went last: until an answer is due, the silence is ours."""
+        """Time of the last message, or now while the producer waits for an answer not yet due."""
         with self._changed:
             owed_s = self._waiting[0].due_s if self._waiting else self._heard_s
         return max(self._heard_s, min(owed_s, self._clock.monotonic_s()))
@@ -96,7 +96,7 @@ class Put:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Answer what was taken. Raises what the first batch was refused for."""
+        """Answer all accepted batches. Raise the error of the first rejected batch."""
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
@@ -107,22 +107,22 @@ class Put:
             raise self._failure
 
     def take(self, batch: pa.RecordBatch | None, metadata: bytes) -> None:
-        """Check a batch and hand it to the log; waits while too many of the call are under way.
+        """Check a batch and append it. Wait while too many batches of the call are unanswered.
 
         Raises:
-            StreamEngineError: it was refused, or one before it was: the call ends.
+            StreamEngineError: this batch or an earlier one was rejected, so the call ends.
         """
         self._heard_s = self._clock.monotonic_s()
         producer = read_metadata(metadata)
         if batch is None:
             raise PostError("app_metadata without rows")
-        # What is referred to (``nbytes``) follows from offsets that nobody has checked yet.
+        # Not ``nbytes``, which is computed from offsets that are not validated yet.
         size = batch.get_total_buffer_size() + len(metadata)
         if size > self._service.limits.body_bytes_max:
             raise BodyTooLargeError(self._service.limits.body_bytes_max)
         rows = checked(self._name, batch, self._schema)
         most = self._service.limits.flight_batches_waiting_max
-        while True:  # ends when it is taken, or nothing of this call is left to wait for
+        while True:  # ends when it is accepted, or the call has no unanswered batch
             with self._changed:
                 self._changed.wait_for(lambda: len(self._waiting) < most or self._failure)
                 if self._failure is not None:
@@ -137,7 +137,7 @@ class Put:
                 return
 
     def drain(self, wait_s: float) -> None:
-        """Wait until what was taken is answered, at most so long."""
+        """Wait until all accepted batches are answered, at most ``wait_s``."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting, wait_s)
 
@@ -154,7 +154,7 @@ class Put:
             self._changed.notify_all()
 
     def _wait_for_another(self, answered: int) -> bool:
-        """Wait until more are answered than so many; False: none was under way."""
+        """Wait until more than ``answered`` batches are answered. False: none is unanswered."""
         with self._changed:
             if self._answered == answered and not self._waiting:
                 return False
@@ -178,7 +178,7 @@ class Put:
                 self._changed.notify_all()
 
     def _answer(self, waiting: _Waiting) -> StreamEngineError | None:
-        """Send the answer when it is known; what the batch was refused for."""
+        """Wait for the result of a batch and send the answer. Return its error, or None."""
         left_s = max(0.0, waiting.due_s - self._clock.monotonic_s())
         try:
             ack = waiting.future.result(left_s)
@@ -196,17 +196,17 @@ class Put:
     def _tell(self, document: dict[str, Any]) -> StreamEngineError | None:
         try:
             self._send(json.dumps(document).encode())
-        except Exception as error:  # the producer is gone; what was taken is durable
+        except Exception as error:  # the producer is gone; the accepted rows are durable
             return OperatingError(f"{self._name}: the producer took no answer: {error}")
         self._heard_s = self._clock.monotonic_s()
         return None
 
 
 def read_metadata(metadata: bytes) -> Producer:
-    """The producer that a batch's ``app_metadata`` names: a JSON object, or nothing.
+    """Read the producer from a batch's ``app_metadata``: a JSON object, or empty.
 
     Raises:
-        PostError: it is something else.
+        PostError: the metadata is neither.
     """
     if not metadata:
         return Producer()

@@ -1,4 +1,4 @@
-"""Bodies that are compressed: what they become is bounded before it is in memory."""
+"""Decompresses bodies, and checks the limit on their size before the bytes are in memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 _PLAIN = ("", "identity")
 _GZIP = ("gzip", "x-gzip")
 _GZIP_WINDOW = 31
-#: So much is decompressed at a time.
+#: Bytes that are decompressed at a time.
 _PIECE_BYTES = 1 << 20
 
 
 class Inflater:
-    """Gives the bytes of a body, whose encoding the header ``Content-Encoding`` names."""
+    """Decompresses a body with the encoding of its header ``Content-Encoding``."""
 
     def __init__(self, encoding: str, bytes_max: int) -> None:
-        """Raises ContentEncodingError: it is not read."""
+        """Raises ContentEncodingError: the encoding is not supported."""
         name = encoding.strip().lower()
         if name not in (*_PLAIN, *_GZIP):
             raise ContentEncodingError(encoding[:80])

@@ -1,4 +1,4 @@
-"""A listening socket and an HTTP server behind it. The only file that knows uvicorn."""
+"""A listening socket and an HTTP server behind it. The only module that imports uvicorn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Server(uvicorn.Server):
-    """Ends when it is told to, and lets the process end as it will; uvicorn would kill it."""
+    """A server that ends on request and leaves signals alone; uvicorn would end the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,7 +36,7 @@ class Server(uvicorn.Server):
 
 
 def server_options(app: object, *, connections_max: int, shutdown_wait_s: int) -> uvicorn.Config:
-    """How an application is served: over TLS if there are keys."""
+    """Return the uvicorn configuration of an application, with TLS if there are keys."""
     options = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="warning",
@@ -53,7 +53,7 @@ def server_options(app: object, *, connections_max: int, shutdown_wait_s: int) -
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether only this machine can connect to the address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -61,7 +61,10 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int, option: str) -> socket.socket:
-    """A listening socket. It names its protocol: else asyncio leaves Nagle's delay on, 40 ms."""
+    """Open a listening socket for TCP.
+
+    It names the protocol explicitly, because asyncio disables Nagle's delay (40 ms) only then.
+    """
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, socket.IPPROTO_TCP)
@@ -74,6 +77,6 @@ def listen(host: str, port: int, option: str) -> socket.socket:
 
 
 def url_of(host: str, port: int) -> str:
-    """The address as clients write it."""
+    """Return the URL for clients."""
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if is_on() else 'http'}://{shown}:{port}"

@@ -1,9 +1,9 @@
-"""What is posted as rows: NDJSON, an Arrow IPC stream, or Arrow batches.
+"""Decodes posted rows: NDJSON, an Arrow IPC stream, or Arrow batches.
 
-A value has to be of its column's type as JSON has it: no number in quotes, no fraction in an
-integer. Times and dates are ISO-8601 strings, decimals strings or integers, bytes base64. A key
-that is absent is null, a key that is no column is refused. The body is parsed by the standard
-library, which fails cleanly on whatever a stranger may send; Arrow's JSON reader does not.
+A JSON value must have the type of its column: no number in quotes, no fraction for an integer.
+Times and dates are ISO-8601 strings, decimals strings or integers, bytes base64. A missing key is
+null. A key without a column is an error. The standard library parses the body, because it fails
+cleanly on any malicious input; Arrow's JSON reader does not.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _NOTHING = type(None)
 
 
 def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a post for the stream ``name``.
+    """Decode the rows of a post for the stream ``name``.
 
     Raises:
-        MediaTypeError, PostError, BadRowError: nothing of it can be taken.
+        MediaTypeError, PostError, BadRowError: the post is invalid; no row of it is appended.
     """
     kind = media_type.partition(";")[0].strip().lower()
     if kind == ARROW:
@@ -46,16 +46,16 @@ def decode(name: str, media_type: str, body: bytes, schema: pa.Schema) -> pa.Rec
 
 
 def not_arrow(error: BaseException) -> PostError:
-    """What is no Arrow, by what its reader says."""
+    """Return the error for bytes that the Arrow reader rejects, with its message."""
     told = (str(error).splitlines() or [type(error).__name__])[0]
     return PostError(f"the body is no Arrow IPC stream: {told}")
 
 
 def checked(name: str, given: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Arrow rows of a stranger as rows of the stream ``name``.
+    """Validate untrusted Arrow rows, and convert them to rows of the stream ``name``.
 
     Raises:
-        PostError, BadRowError: nothing of it can be taken.
+        PostError, BadRowError: the rows are invalid; none is appended.
     """
     try:
         given.validate(full=True)
@@ -86,7 +86,7 @@ def _ndjson(body: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _objects(body: bytes, known: frozenset[str]) -> tuple[list[dict[str, Any]], list[int]]:
-    """The objects of all lines that are not blank, and the number of each line."""
+    """Parse all lines that are not blank. Return their objects and line numbers."""
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     for line, text in enumerate(body.split(b"\n"), start=1):
@@ -120,11 +120,11 @@ def _no_constant(text: str) -> NoReturn:
 
 
 class _TwiceError(Exception):
-    """An object has a key more than once."""
+    """An object has the same key twice."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object; the standard library alone would keep the last of two values."""
+    """Return the object of these pairs. A duplicate key is an error: ``json`` keeps the last."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -165,7 +165,7 @@ _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def _expected(kind: pa.DataType) -> tuple[frozenset[type] | None, Callable[..., pa.Array]]:
-    """The types of JSON's values in a column, None for any; and how they become its array."""
+    """Return the allowed JSON types of a column (None: any), and the conversion to its array."""
     for is_kind, types, convert in _KINDS:
         if is_kind(kind):
             return types, convert
@@ -177,14 +177,14 @@ def _as_given(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _as_nested(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Arrow alone would drop a key that a struct does not have, and take true for 1."""
+    """Convert nested values after a check, because Arrow drops unknown keys and reads true as 1."""
     for value in values:
         _check_within(value, kind)
     return exact_array([_with_bytes(value, kind) for value in values], kind)
 
 
 def _with_bytes(value: Any, kind: pa.DataType) -> Any:
-    """The value with the bytes of what stands within it."""
+    """Return the value with all nested base64 texts of binary fields decoded."""
     if isinstance(value, list) and _is_list(kind):
         return [_with_bytes(item, kind.value_type) for item in value]
     if isinstance(value, dict) and pa.types.is_struct(kind):
@@ -196,10 +196,10 @@ def _with_bytes(value: Any, kind: pa.DataType) -> Any:
 
 
 def _check_within(value: Any, kind: pa.DataType) -> None:
-    """Check the values in lists and structs as those of columns are checked.
+    """Check values in lists and structs by the same rules as values of columns.
 
     Raises:
-        ValueError: one is not of its type, or a struct has a key more.
+        ValueError: a value has another type, or a struct has an unknown key.
     """
     types, _ = _expected(kind)
     if types is not None and type(value) not in types:
@@ -260,7 +260,7 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], frozenset[type], Any], ...] =
     (_is_from_text, _types(str), _as_text),
     (pa.types.is_decimal, _types(str, int), _as_decimal),
     (_is_binary, _types(str), _as_bytes),
-    (_is_list, _types(list), _as_nested),  # Arrow takes text for a list of its characters
+    (_is_list, _types(list), _as_nested),  # Arrow would read a text as a list of characters
 )
 
 

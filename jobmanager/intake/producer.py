@@ -1,4 +1,4 @@
-"""Who appends: what a request says of its producer, in the words of its protocol. Pure."""
+"""Reads the producer of a request, from fields with the names of its protocol. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SHOWN_CHARS_MAX = 80
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A producer with its epoch and the number of its append; ``name`` None: nobody in particular.
+    """A producer with its epoch and the number of its append.
 
-    Rows of nobody are appended again when they are sent again.
+    ``name`` None: an anonymous producer. Its rows are appended twice if they are sent twice.
     """
 
     name: str | None = None
@@ -28,7 +28,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a protocol calls the three fields."""
+    """The names of the three fields in a protocol. ``place``: where they are, for messages."""
 
     place: str
     producer: str
@@ -37,10 +37,10 @@ class Words:
 
 
 def read_producer(given: Mapping[str, object], words: Words) -> Producer:
-    """The producer of a request that gives some of the fields ``words`` names.
+    """Return the producer of a request, given its fields and their names ``words``.
 
     Raises:
-        PostError: one is missing, or no number.
+        PostError: a field is missing, or is not a number.
     """
     producer = given.get(words.producer)
     if producer is None:

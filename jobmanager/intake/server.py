@@ -1,4 +1,4 @@
-"""Runs the intake's servers until they are told to stop."""
+"""Runs the intake's servers until a signal stops them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def serve(
     is_plain: bool,
     as_json: bool,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what is under way and close the logs.
+    """Serve until SIGTERM or SIGINT. Then answer accepted posts and close the logs.
 
-    ``flight_port`` None: over HTTP alone.
+    ``flight_port``: None: HTTP only.
 
     Raises:
-        IntakeConfigError: nobody could be told from a stranger, or the address cannot be had.
+        IntakeConfigError: a public address needs a token, or the server cannot listen on it.
         TlsError: the folder with the keys cannot be used.
     """
     check_tls()
@@ -50,7 +50,7 @@ def serve(
                 _check_free(host, flight_port)
                 door = FlightDoor(service, tokens, host, flight_port)
                 opened.callback(door.close)
-            opened.callback(service.close)  # first: what the door has taken is answered then
+            opened.callback(service.close)  # runs first, so that accepted batches get answers
             server = Server(
                 server_options(
                     make_app(service, tokens),
@@ -78,7 +78,7 @@ def _announce(config: IntakeConfig, url: str, flight: str | None, *, as_json: bo
 
 
 def _check_address(host: str, has_token: bool, *, is_plain: bool) -> None:
-    """Refuse to serve strangers."""
+    """Check that a server without a token or TLS is not reachable from other machines."""
     if is_loopback(host):
         return
     if not has_token:
@@ -93,6 +93,6 @@ def _check_address(host: str, has_token: bool, *, is_plain: bool) -> None:
 
 
 def _check_free(host: str, port: int) -> None:
-    """Say why Flight cannot listen there; its own library does not."""
+    """Check that Flight can listen on the address, because its own library gives no reason."""
     if port:
         listen(host, port, "--flight-port").close()

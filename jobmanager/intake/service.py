@@ -1,8 +1,9 @@
-"""The streams of a server: takes a post into its log, within the limits, and counts what waits.
+"""The streams of a server: appends posts to logs within the limits, and counts unanswered posts.
 
-Knows nothing of HTTP and Flight, which both go through it; safe to use from many threads. An ack
-means durable; whatever else happens is an error, after which the post may be repeated with its
-number. Without a number a repeat may be appended twice.
+HTTP and Flight both use it, and it depends on neither. It is safe to use from many threads. An
+acknowledgement means that the rows are durable. Any other outcome is an error, after which the
+producer may repeat the post with the same number. Without a number, a repeated post may be appended
+twice.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
     from jobmanager.intake.producer import Producer
     from rstream.intake.producers import Ack, ProducerPosition
 
-#: Bodies that are decoded in the server's own thread; larger ones would hold others up.
+#: Maximum size of bodies that the server's own thread decodes; larger ones would delay others.
 INLINE_BYTES_MAX = 64 * 1024
 HEADERS = Words("header", "Producer-Id", "Producer-Epoch", "Sequence-Number")
 
 
 class Room:
-    """How much of something may be under way at one time. What is alone always has room."""
+    """A limit on a sum, such as bytes in flight. A single request is always accepted."""
 
     def __init__(self, most: int) -> None:
         self.most, self.used = most, 0
         self._lock = threading.Lock()
 
     def take(self, count: int) -> bool:
-        """Take it, unless there is too little left."""
+        """Reserve ``count`` if the limit allows it. Return whether it did."""
         with self._lock:
             if self.used and self.used + count > self.most:
                 return False
@@ -75,12 +76,12 @@ class IntakeService:
 
     @property
     def schemas(self) -> dict[str, pa.Schema]:
-        """The streams and their columns, as Arrow has them."""
+        """The streams with their Arrow schemas."""
         return {name: found.schema for name, found in self._appenders.items()}
 
     @property
     def streams(self) -> dict[str, dict[str, str]]:
-        """The streams and their columns."""
+        """The streams with their columns and types as text."""
         return {
             name: {f.name: f"{f.type}{'' if f.nullable else ' not null'}" for f in found.schema}
             for name, found in self._appenders.items()
@@ -88,11 +89,11 @@ class IntakeService:
 
     @property
     def fenced(self) -> list[str]:
-        """The streams that another server has taken."""
+        """The streams that another server has taken over."""
         return [name for name, found in self._appenders.items() if found.is_fenced]
 
     def find(self, name: str) -> Appender:
-        """The log of a stream. Raises UnknownStreamError."""
+        """Return the log of a stream. Raises UnknownStreamError."""
         found = self._appenders.get(name)
         if found is None:
             raise UnknownStreamError(name[:100])
@@ -100,7 +101,7 @@ class IntakeService:
 
     @contextlib.contextmanager
     def room(self) -> Iterator[None]:
-        """Room for one more post. Raises AppenderBusyError."""
+        """Reserve one unanswered post until the block ends. Raises AppenderBusyError."""
         if not self._posts.take(1):
             raise AppenderBusyError(self.config.root, self._posts.used, self._bytes.used)
         try:
@@ -110,7 +111,7 @@ class IntakeService:
 
     @contextlib.contextmanager
     def room_for_bytes(self, count: int) -> Iterator[None]:
-        """Room for the bytes of a body. Raises OverloadedError."""
+        """Reserve the bytes of a body until the block ends. Raises OverloadedError."""
         if not self._bytes.take(count):
             raise OverloadedError("bytes of posts", self._bytes.most)
         try:
@@ -122,10 +123,10 @@ class IntakeService:
     def under_way(
         self, name: str, rows: pa.RecordBatch, producer: Producer
     ) -> Iterator[Future[Ack]]:
-        """The answer to rows that are on their way into the log; counted until the block ends.
+        """Append rows; yield the future acknowledgement. They are counted until the block ends.
 
         Raises:
-            OverloadedError: too many rows are.
+            OverloadedError: too many rows are unanswered.
         """
         if not self._rows.take(rows.num_rows):
             raise OverloadedError("rows of posts", self._rows.most)
@@ -139,7 +140,7 @@ class IntakeService:
     async def post(
         self, name: str, media_type: str, body: bytes, headers: Mapping[str, str]
     ) -> Ack:
-        """Append the rows of a post; returns when they are durable."""
+        """Append the rows of a post. Return when they are durable."""
         appender = self.find(name)
         words = (HEADERS.producer, HEADERS.epoch, HEADERS.number)
         producer = read_producer({w: headers[w] for w in words if w in headers}, HEADERS)
@@ -155,24 +156,24 @@ class IntakeService:
                 raise self.too_late(name) from None
 
     def too_late(self, name: str) -> StoreError:
-        """A post that was not durable in time."""
+        """Return the error for a post that was not durable in time."""
         wait_s = self.limits.answer_wait_s
         reason = f"not durable after {wait_s:g} s; it may become so: repeat it with its number"
         return StoreError(name, reason)
 
     def open_producer(self, name: str, producer: str) -> ProducerPosition:
-        """Where a producer that starts goes on; the one before is refused from now on."""
+        """Open a producer and return its position. Its former session is fenced."""
         return self.find(name).open_producer(producer)
 
     def position(self, name: str, producer: str) -> ProducerPosition:
-        """Where a producer stands. Raises NoProducerError."""
+        """Return the position of a producer. Raises NoProducerError."""
         found = self.find(name).position(producer)
         if found is None:
             raise NoProducerError(producer)
         return found
 
     def close(self) -> None:
-        """Make durable what is under way, and write it as segments."""
+        """Make all accepted rows durable, and write them as segments."""
         with contextlib.ExitStack() as all_of_them:
             for appender in self._appenders.values():
                 all_of_them.callback(appender.close)

@@ -1,4 +1,4 @@
-"""Bearer tokens: where they are read, and who has one."""
+"""Bearer tokens: reads the valid ones, and checks those of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKEN_CHARS_MIN = 16
 
 
 def read_tokens(token_file: str | None) -> list[bytes]:
-    """The tokens of a file, one a line, or the one in the environment; empty: there is none.
+    """Read the tokens of a file, one per line, or the token in the environment. May be empty.
 
     A token may name a secret (:mod:`rstream.secret_values`), and so may ``token_file``.
 
@@ -46,10 +46,10 @@ def _content(token_file: str) -> str:
 
 
 def check_token(authorization: str, tokens: list[bytes]) -> None:
-    """Compare what a request carries, in constant time; without ``tokens`` everybody is let in.
+    """Check the header of a request, in constant time. Without ``tokens``, accept all requests.
 
     Raises:
-        NoTokenError: it is none of ``tokens``.
+        NoTokenError: the header has none of ``tokens``.
     """
     if not tokens:
         return

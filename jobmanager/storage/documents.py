@@ -1,9 +1,9 @@
 """Small files of a job's root, with a checksum: JSON for people and programs, pickles for resume.
 
-A JSON document ends with the field ``checksum``, over all bytes before it. A pickle follows a magic
-number and the digest of its bytes, which is checked before unpickling. So a cut or changed file is
-refused and never misread. A JSON file without the field was written by hand or by an earlier
-version: it is read where the caller can do with whatever it says.
+A JSON document ends with the field ``checksum``, over all bytes before it. A pickle file starts
+with a magic number and the digest of the pickle, which is checked before unpickling. So a truncated
+or changed file is an error and is never misread. A JSON file without ``checksum`` was written by
+hand or by an earlier version. It is read only if the caller can handle any content.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 _CHECKSUM_BYTES = 16
 _FIELD = b',\n"checksum": "'
 _END = b'"\n}'
-#: Of jobs that do not say it.
+#: The format of jobs without the field ``format``.
 _FIRST_FORMAT = 1
 _PICKLE_MAGIC = b"SSPICKLE"
 
 
 class BrokenDocumentError(ValueError):
-    """The bytes are not what was written; the text says in what way."""
+    """The bytes of a file have changed since they were written; the text gives the details."""
 
 
 class NoChecksumError(BrokenDocumentError):
-    """The document is whole, but nothing shows that it is what was written."""
+    """The document is valid JSON but has no checksum, so it may have been changed."""
 
 
 def json_document(fields: dict[str, Any]) -> bytes:
-    """As JSON, a line for each field and each row of a list: Python indents no numbers."""
+    """Return JSON with one line per field and per row of a list, so that people can read it."""
     assert fields, "a document has fields"
     rows = [f"{json.dumps(name)}: {_rows(field)}" for name, field in fields.items()]
     body = ("{\n" + ",\n".join(rows)).encode()
@@ -37,13 +37,13 @@ def json_document(fields: dict[str, Any]) -> bytes:
 
 
 def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, Any]:
-    """The fields, without the checksum.
+    """Check a document and return its fields, without the checksum.
 
-    ``may_be_plain``: without a checksum, too; the caller then takes no field for granted.
+    ``may_be_plain``: accept a document without a checksum; any of its fields may be missing.
 
     Raises:
-        BrokenDocumentError: the bytes are not those of a document.
-        NoChecksumError: they are, but have no checksum.
+        BrokenDocumentError: the bytes are not a document, or have changed.
+        NoChecksumError: the document has no checksum.
     """
     if not data:
         raise BrokenDocumentError("it is empty")
@@ -63,9 +63,10 @@ def read_json_document(data: bytes, *, may_be_plain: bool = False) -> dict[str, 
 
 
 def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
-    """What ``job.json`` says; of an earlier version, which wrote no checksum, its format alone.
+    """Return the fields of ``job.json``.
 
-    ``formats``: the formats that this version reads.
+    Early versions wrote no checksum; of their files only the format is returned. ``formats``: the
+    formats that this version reads.
 
     Raises:
         BrokenDocumentError: see :func:`read_json_document`.
@@ -80,7 +81,7 @@ def read_job_document(data: bytes, formats: range) -> dict[str, Any]:
 
 
 def pickle_document(value: object) -> bytes:
-    """``value`` as a pickle that classes and functions of query files are part of."""
+    """Pickle ``value``, with the classes and functions of query files by value."""
     from rvertex.user_code.pickled import pickled
 
     data = pickled(value)
@@ -88,14 +89,14 @@ def pickle_document(value: object) -> bytes:
 
 
 def read_pickle_document(data: bytes, *, to_run: bool = False) -> Any:
-    """What was pickled. The caller trusts whoever could write the file.
+    """Unpickle a value. The caller must trust all who could write the file.
 
-    ``to_run``: the code in it is going to be called, so it has to be what it was.
+    ``to_run``: whether the caller will call code in the value, so it must not have changed.
 
     Raises:
-        BrokenDocumentError: the bytes are not what was written; nothing was unpickled.
-        UnknownCodeError: it names a class or a function that cannot be imported here.
-        ChangedCodeError: code to be run is not what it was when it was written.
+        BrokenDocumentError: the bytes have changed; no byte was unpickled.
+        UnknownCodeError: the pickle names a class or a function that cannot be imported here.
+        ChangedCodeError: code to run has changed since the pickle was written.
     """
     if not data:
         raise BrokenDocumentError("it is empty")

@@ -1,16 +1,17 @@
 """``jobmanager gc``: deletes files that a stopped job no longer needs; it can still be resumed.
 
-Theory of operation. A running job collects by itself. It leaves files that retention held, files
-kept while the job ran, and files that no notice names (a checkpoint whose host died while it was
-stored, if nothing was restarted after it; the state of a production that another instance made).
-The log decides what is needed, as for a job manager that takes over: no instance lives. So every
-resume that was possible before is possible after. The remaining checkpoints are logged before
-anything is deleted, so a resume neither starts from deleted files nor reads them. If all inputs of
-a damaged answer are deleted, it cannot be computed again, and the resume says so at once.
+Theory of operation. A running job deletes obsolete files by itself. It leaves files kept by
+retention, files needed only while the job runs, and files that no notice names. (Examples: a
+checkpoint whose host died while writing it, if no vertex restarted afterwards; the state of a
+production that another instance made.) The log decides which files are needed, as for a job manager
+that takes over when no instance lives. So every resume that was possible before gc is possible
+after it. The remaining checkpoints are logged before any deletion, so a resume never uses deleted
+files. If all inputs of a damaged result are deleted, the result cannot be computed again, and
+``resume`` reports that at once.
 
-Invariants: (1) gc owns the root meanwhile, with an epoch of its own; (2) it never touches the
-answer (sinks and side outputs) or the log; (3) it leaves volatile channels of an unfinished job
-alone; (4) the newest entry of a journal stays: it fences an instance that wakes up.
+Invariants: (1) gc owns the root meanwhile, with its own epoch; (2) it never changes the result
+(sinks and side outputs) or the log; (3) it leaves volatile channels of an unfinished job alone;
+(4) it keeps the newest entry of a journal, which fences a suspended instance that resumes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Files that nobody needs, by uri, and their bytes."""
+    """Obsolete files: their uris, and their total size in bytes."""
 
     files: tuple[str, ...]
     size_bytes: int
@@ -58,19 +59,21 @@ class Garbage:
 class _Stream:
     id: str
     uri: str
-    #: Segments wholly below are obsolete; None: all are.
+    #: Segments whose items are all below this seq are obsolete; None: all segments are.
     mark: int | None
 
 
 def collect_garbage(
     root: JobRoot, config: JobConfig, options: RunOptions, *, is_dry_run: bool
 ) -> Garbage:
-    """Delete what retention does not hold and no resume can need (or only say what that is).
+    """Delete the files of a job that neither retention nor a resume needs. Return them.
+
+    ``is_dry_run``: only return them.
 
     Raises:
-        JobRunningError: a job manager works on it.
-        UsageError: the root holds no job, or one of another version, or an option cannot be, or
-            the root is not to be trusted.
+        JobRunningError: a job manager works on the root.
+        UsageError: the root holds no job, or one of another version; an option is invalid; or the
+            root is not trusted.
     """
     root.check_trusted()
     recorded = root.readable_settings().get("options", {})
@@ -102,7 +105,10 @@ def collect_garbage(
 def _owned_for_a_while(
     root: JobRoot, config: JobConfig, *, is_dry_run: bool
 ) -> Iterator[NoticeLog | None]:
-    """Nobody resumes the job meanwhile; its status is then as it was. Gives the log to write."""
+    """Own the root meanwhile, so that no process resumes the job. The status stays as it was.
+
+    Yields the log to write; None in a dry run.
+    """
     now_us = SystemClock().now_us()
     root.check_idle(now_us)
     if is_dry_run:
@@ -117,13 +123,13 @@ def _owned_for_a_while(
         finally:
             log.close()
     finally:
-        with contextlib.suppress(JobRunningError):  # then the status is another's
+        with contextlib.suppress(JobRunningError):  # then another owner writes the status
             root.check_owner()
             root.write_status(status)
 
 
 def _record(log: NoticeLog, job: JobState, streams: Iterable[_Stream]) -> None:
-    """Say what will be left, durably: a job manager must not rest on what is deleted."""
+    """Log durably which files remain, so that no job manager relies on a deleted file."""
     durable = [s for s in streams if job.topology.streams[s.id].is_durable]
     job.collected |= {s.id: max(_mark(s), job.collected.get(s.id, 0)) for s in durable}
     for vertex in job.topology.vertices.values():
@@ -134,12 +140,12 @@ def _record(log: NoticeLog, job: JobState, streams: Iterable[_Stream]) -> None:
 
 
 def _is_over(job: JobState, vertex: str) -> bool:
-    """Whether nothing that it could restart from is kept."""
+    """Whether a vertex has no remaining checkpoint with a file."""
     return job.is_retired(vertex) and not any(r.name for r in job.tracker.refs(vertex))
 
 
 def _announced(notices: Iterable[Notice]) -> set[str]:
-    """Every file that a checkpoint was made of, as far as the log reaches back."""
+    """Return all files of checkpoints that the log names."""
     found: set[str] = set()
     for notice in notices:
         if isinstance(notice, CheckpointTaken):
@@ -151,7 +157,7 @@ def _announced(notices: Iterable[Notice]) -> set[str]:
 
 
 def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[str]:
-    """Checkpoints, entries of journals and states of productions that no resume can ask for."""
+    """Return checkpoints, journal entries and states of productions that no resume can need."""
     needed = {
         name
         for vertex in job.topology.vertices
@@ -174,7 +180,7 @@ def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[s
 
 
 def _streams(plan: PhysicalPlan, job: JobState, marks: dict[str, int | None]) -> Iterator[_Stream]:
-    """The channels of which something may be obsolete."""
+    """Yield the channels that may have obsolete segments."""
     has_ended = all(v.is_finished for v in job.vertices.values())
     for vertex in plan.vertices:
         for edge in vertex.outputs:
@@ -193,7 +199,7 @@ def _segments(stream: _Stream) -> Iterator[tuple[str, int]]:
 
 
 def _mark(stream: _Stream) -> int:
-    """Below this the stream can go."""
+    """Return the seq below which items of the stream are obsolete."""
     if stream.mark is not None:
         return stream.mark
     ranges = [parse_segment_name(name) for name in open_store(stream.uri).list()]

@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What has become of the input files of a plan; by path."""
+    """The differences between the input files of a plan and the present files."""
 
-    #: The version in the plan, and the one that is there.
+    #: Changed files by path: the version in the plan, and the present one.
     changed: dict[str, tuple[FileVersion, FileVersion]]
+    #: Paths of missing files.
     gone: tuple[str, ...]
-    #: By source.
+    #: Paths of new files, by source.
     come: dict[str, tuple[str, ...]]
 
     def notes(self) -> Iterator[str]:
-        """What the user has to know, a line each."""
+        """Yield messages for the user, one line each."""
         if self.gone:
             yield (
                 f"gone since the job was planned: {listed(self.gone, 'file')}; the job fails if it "
@@ -56,7 +57,7 @@ class Inputs:
 def checked_inputs(
     plan: PhysicalPlan, *, accepts_changes: bool
 ) -> tuple[PhysicalPlan, tuple[str, ...]]:
-    """The plan to go on with, which is another where changes are accepted, and notes for the user.
+    """Return the plan with the accepted versions of its input files, and notes for the user.
 
     Raises:
         InputsChangedError: a file has changed.
@@ -72,7 +73,7 @@ def checked_inputs(
 
 
 def inputs_of(plan: PhysicalPlan) -> Inputs:
-    """Compare the files of the plan with those that are there."""
+    """Compare the files of the plan with the present files."""
     planned: dict[tuple[Format, str], dict[str, FileVersion]] = {}
     specs: dict[tuple[Format, str], list[SourceSpec]] = {}
     for partition in _partitions(plan):
@@ -111,7 +112,7 @@ def _is_read(path: str, specs: Sequence[SourceSpec]) -> bool:
 
 
 def _listing(format: Format, path: str) -> dict[str, FileVersion]:
-    """The files of a source now; a complete stream gets none, a log keeps what was planned."""
+    """Return the present files of a source; none of a stream or log, which has no new ones."""
     if format in ("rstream", "log"):
         return {}
     try:
@@ -128,7 +129,7 @@ def _version(path: str) -> FileVersion | None:
 
 
 def _has_rows(path: str) -> bool:
-    """A file without rows is in no plan, so it may have been there from the beginning."""
+    """Whether a file has rows. One without rows is in no plan, so it may not be new."""
     try:
         return bool(row_groups(path))
     except (CorruptSourceError, SourceVanishedError):
@@ -136,7 +137,7 @@ def _has_rows(path: str) -> bool:
 
 
 def _with_versions(plan: PhysicalPlan, found: Inputs) -> PhysicalPlan:
-    """The plan with the versions that are there."""
+    """Return the plan with the present versions of changed files."""
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source

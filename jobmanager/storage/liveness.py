@@ -1,4 +1,4 @@
-"""Whether the process that wrote a status is still alive."""
+"""Checks whether the process that wrote a status is still alive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jobmanager.state.job_state import OPEN_STATES
 
-#: A status file older than this belongs to a job manager that is gone (or cut off).
+#: Age from which a status file belongs to a job manager that is dead or has lost its store, us.
 STATUS_STALE_US = 15_000_000
 
 
@@ -35,11 +35,12 @@ def _is_alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return _stat(pid)[:1] not in (["Z"], ["X"])  # it has ended, and its parent has not looked
+    # A process in these states has ended; only its parent has not waited for it.
+    return _stat(pid)[:1] not in (["Z"], ["X"])
 
 
 def _stat(pid: int) -> list[str]:
-    """What the system tells of a process, its state first; empty where it does not tell."""
+    """Return the fields of ``/proc/PID/stat`` from the state on; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
@@ -47,9 +48,10 @@ def _stat(pid: int) -> list[str]:
 
 
 def _started_us(pid: int) -> int:
-    """When the process began, us UTC; 0 where the system does not tell.
+    """Return when the process started, us UTC; 0 if the system does not report it.
 
-    A process that began after the status was written only has the job manager's old number.
+    A process that started after the status was written is not the job manager. It only got the
+    same process id later.
     """
     try:
         ticks = int(_stat(pid)[19])

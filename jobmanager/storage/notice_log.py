@@ -1,19 +1,20 @@
 """The log of the job managers' notices, which a successor replays.
 
-Every job manager writes an rStream of its own, ``notices/<epoch>``. Before its first notice it
-stores a *fence* there: the earlier epochs, and how many notices of each it has read. The whole log
-is the history in the newest fence, then all notices of that epoch. So notices that a live
-predecessor still flushes are in no history, and can overwrite nothing.
+Every job manager writes its own rStream, ``notices/<epoch>``. Before its first notice it stores a
+*fence* there: the earlier epochs, and the number of notices of each that it has read. The whole log
+consists of the notices that the newest fence lists, then all notices of its epoch. So notices that
+a replaced but live predecessor still flushes are not part of the log, and overwrite no file.
 
-The log is cut into *generations* (ADR 34). A long log gets a copy of the job's state. Once the copy
-is durable, and the root still this job manager's own after that, a *beginning* is stored, which
-names the copy. A reader begins with the newest beginning; all notices before it are deleted.
+The log is divided into *generations* (ADR 34). A long log gets a copy of the job's state. Once the
+copy is durable, and the job manager has checked again that it owns the root, it stores a
+*beginning*: a file that names the copy. A reader starts at the newest beginning. All notices before
+it are deleted.
 
 Notices become durable in the background; :meth:`NoticeLog.flush` waits until they are.
 
 Invariants: (1) only the owner of an epoch writes to its folder; (2) the owner stores one fence,
-before it decides anything; (3) an epoch without a fence has no notices; (4) what a beginning names
-is durable, and nothing is deleted before the beginning is.
+before its first decision; (3) an epoch without a fence has no notices; (4) the copy that a
+beginning names is durable, and no notice is deleted before the beginning is durable.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ if TYPE_CHECKING:
 FLUSHES_MAX = 3
 FENCE = "_follows"
 BEGINNING = "_begins"
-#: A predecessor that is just being replaced may delete what a reader is about to read, once.
+#: Attempts of a read. A predecessor that is being replaced may delete a file before it is read.
 READS_MAX = 3
 _ITEMS_MAX = 4_096
 _NOTICE_PAYLOAD = pa.schema([pa.field("notice", pa.binary())])
 
 
 class LogPart(NamedTuple):
-    """Of this epoch's notices those in ``[begin, end)`` count."""
+    """The notices ``[begin, end)`` of an epoch, which are part of the log."""
 
     epoch: int
     begin: int
@@ -71,22 +72,22 @@ class _Entry(NamedTuple):
 
 
 class NoticeLog:
-    """The log as one job manager sees it: what came before, and its own."""
+    """The log as one job manager sees it: its predecessors' notices, and its own."""
 
     def __init__(
         self, root: JobRoot, clock: Clock, config: JobConfig, background: Background | None
     ) -> None:
-        """The root is owned. Puts the fence."""
+        """Store the fence. The caller must own the root."""
         self._store = root.store
         self._clock = clock
         self._flush_wait_s = config.notice_flush_wait_s
         self._notices_max, self._bytes_max = config.log_notices_max, config.log_bytes_max
         self._epoch = root.epoch
         self._parts = fence(root)
-        #: Since the newest copy, with it; among them those that were read.
+        #: Number and bytes of notices since the newest copy, including it and those replayed.
         self._notices = self._bytes = 0
         self._copy_bytes = 0
-        #: The seq of a copy with which the log does not begin yet.
+        #: The seq of a copy that is appended, but not yet the beginning of the log; or None.
         self._copy_seq: int | None = None
         self._stream = RStream.open(
             root.store.child(folder_of(root.epoch)),
@@ -98,7 +99,7 @@ class NoticeLog:
 
     @property
     def notices(self) -> int:
-        """How many a successor would have to read."""
+        """Number of notices that a successor would have to read."""
         return self._notices
 
     def append(self, notice: Notice) -> None:
@@ -114,14 +115,14 @@ class NoticeLog:
         batch = pa.RecordBatch.from_arrays(columns, schema=self._stream.schema)
         try:
             self._stream.append(batch)
-        except StoreError:  # told of an earlier flush, which is tried again with this
+        except StoreError:  # an earlier flush failed; it is repeated together with this notice
             self._stream.append(batch)
         self._count(notice, len(data))
 
     def replay(self) -> list[Notice]:
-        """What the job managers before this one knew: a copy of the state, and all notices since.
+        """Return the notices of predecessors: the newest copy of the state and all later ones.
 
-        Without a copy, all notices.
+        Without a copy, return all notices.
         """
         entries = _read_again(
             self._store,
@@ -141,28 +142,31 @@ class NoticeLog:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is to begin anew: time for a copy. A copy is never most of what is written."""
+        """Whether the log is long enough for a copy of the state.
+
+        The limit grows with the size of copies, so that most written bytes are notices.
+        """
         if self._copy_seq is not None:
             return False
         bytes_max = max(self._bytes_max, 2 * self._copy_bytes)
         return self._notices > self._notices_max or self._bytes > bytes_max
 
     def append_copy(self, copy: StateCopied) -> None:
-        """Add a copy of the state; once it is durable the log may begin with it."""
+        """Add a copy of the state. Once it is durable, :meth:`begin_anew` may be called."""
         seq = self._stream.next_seq
         self.append(copy)
         self._copy_seq = seq
 
     @property
     def has_durable_copy(self) -> bool:
-        """Whether the log may begin anew, if the root is *then* found to be still this owner's."""
+        """Whether a copy is durable. *Afterwards* the caller must check that it owns the root."""
         return self._copy_seq is not None and self._stream.durable_seq > self._copy_seq
 
     def begin_anew(self) -> list[str]:
-        """Begin with the copy from now on; gives files below the root that are obsolete thereby.
+        """Store a beginning that names the copy. Return the files that became obsolete.
 
         Raises:
-            StoreError: that failed; it may be tried again.
+            StoreError: the store failed; the call may be repeated.
         """
         assert self._copy_seq is not None, "there is no copy to begin with"
         path = f"{folder_of(self._epoch)}/{BEGINNING}"
@@ -186,12 +190,15 @@ class NoticeLog:
         self._stream.flush(self._flush_wait_s)
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, unless told not to, and close."""
+        """Flush, unless ``flush`` is False, and close."""
         self._stream.close(flush=flush)
 
 
 def fence(root: JobRoot) -> list[LogPart]:
-    """Decide, as the owner of the root, which notices of its predecessors count, and give these."""
+    """Fix which notices of predecessors are part of the log, and return them.
+
+    The caller must own the root.
+    """
     assert root.epoch, "owns nothing"
     parts = _in_force_again(root.store)
     ends = {str(part.epoch): part.end for part in parts}
@@ -200,18 +207,18 @@ def fence(root: JobRoot) -> list[LogPart]:
 
 
 def read_notices(store: BlobStore) -> list[tuple[int, Notice]]:
-    """The durable notices below a root that are in force, in order, each with its time (us UTC)."""
+    """Return the durable notices of a root's log, in order, each with its time (us UTC)."""
     parts = _in_force_again(store)
     entries = _read_again(store, parts, lambda: parts_in_force(store))
     return [(entry.at_us, entry.notice) for entry in entries]
 
 
 def parts_in_force(store: BlobStore) -> list[LogPart]:
-    """What a job manager that begins now goes by, oldest first.
+    """Return the parts of the log for a job manager that starts now, oldest first.
 
     Raises:
-        BrokenFileError: a fence or a beginning is gone or broken, so nobody knows which notices
-            count.
+        BrokenFileError: a fence or a beginning is missing or broken, so it is unknown which notices
+            are part of the log.
     """
     paths = store.list(NOTICES)
     logs = {path.split("/")[1] for path in paths if parse_segment_name(path.rpartition("/")[2])}
@@ -240,7 +247,7 @@ def _from_zero(ends: dict[int, int]) -> list[LogPart]:
 
 
 def _begin(store: BlobStore, epoch: int, end: int) -> int:
-    """The seq of the copy that the log begins with."""
+    """Return the seq of the copy that the newest beginning names; 0 without a beginning."""
     path = f"{folder_of(epoch)}/{BEGINNING}"
     found = _document(store, path).get("seq")
     if not isinstance(found, int):
@@ -260,7 +267,7 @@ def _document(store: BlobStore, path: str) -> dict[str, Any]:
 
 
 def _in_force_again(store: BlobStore) -> list[LogPart]:
-    """The parts in force; looked at again where they change meanwhile."""
+    """Return the parts of the log; read them again if they change meanwhile."""
     for _ in range(READS_MAX - 1):
         with contextlib.suppress(BrokenFileError):
             return parts_in_force(store)
@@ -270,7 +277,7 @@ def _in_force_again(store: BlobStore) -> list[LogPart]:
 def _read_again(
     store: BlobStore, parts: list[LogPart], parts_now: Callable[[], list[LogPart]]
 ) -> list[_Entry]:
-    """The notices of these parts, or of those in force now if the log began anew meanwhile."""
+    """Return the notices of these parts; of the present ones if a generation began meanwhile."""
     for _ in range(READS_MAX - 1):
         try:
             return list(_read(store, parts))
@@ -288,7 +295,7 @@ def _broken(store: BlobStore, path: str, reason: str) -> BrokenFileError:
 
 
 def folder_of(epoch: int) -> str:
-    """Where the notices of an epoch are; 0: those of a root from before there were epochs."""
+    """Return the folder of an epoch's notices. Epoch 0: a root that is older than epochs."""
     return f"{NOTICES}/{epoch:010d}" if epoch else NOTICES
 
 

@@ -1,4 +1,4 @@
-"""Checks the answer and the side outputs of a job as they are on the store."""
+"""Checks the result and the side outputs of a job in the store."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream.log.damage import Damage
 
-#: What marks an output as complete; :mod:`jobmanager.storage.output_claim`.
+#: The file that marks an output as complete; see :mod:`jobmanager.storage.output_claim`.
 SUCCESS = "_SUCCESS"
 
 
 def verify_output(root: JobRoot) -> dict[str, Any]:
-    """Read all of a finished job's output back: its files, its events, and their digest.
+    """Read the whole output of a finished job. Return its files, its events, and their digest.
 
     Raises:
         NotFinishedError: the job has not finished.
-        DamagedOutputError: a file is gone or damaged, or all are whole but not what the job wrote.
+        DamagedOutputError: a file is missing or damaged, or the digest is not the job's.
     """
     root.check_trusted()
     root.readable_settings()
@@ -50,13 +50,13 @@ def verify_output(root: JobRoot) -> dict[str, Any]:
 
 
 class OutputCheck:
-    """The outputs of one plan."""
+    """Checks the outputs of one plan."""
 
     def __init__(self, plan: PhysicalPlan) -> None:
         self._outputs = [output.output for output in plan.of_outputs]
         sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
         self._uris = dict([*plan.sink_streams(), *sides])
-        #: Side outputs are complete without a seal.
+        #: Streams that end with a seal, which a complete one must have. Side outputs have none.
         self._sealed = [uri for _, uri in plan.sink_streams()]
 
     def __call__(
@@ -64,15 +64,15 @@ class OutputCheck:
     ) -> Sequence[OutputDamaged]:
         """See :class:`jobmanager.driver.shell_parts.CheckOutputs`."""
         found = self.find(ends, contents=contents, set_aside=True)
-        if found:  # before anybody goes by a mark that is wrong
+        if found:  # remove ``_SUCCESS`` at once, because it is wrong now
             for output in self._outputs:
                 open_store(output).delete(SUCCESS)
         return [OutputDamaged(stream, d.seqs.lo, str(d)) for stream, d in found]
 
     def read_all(self) -> tuple[int, int, str]:
-        """How many files and events the answer has, and its digest as statuses have it.
+        """Return the number of files and of events of the result, and its digest as in a status.
 
-        What retention has deleted counts in the digest alone.
+        Items that retention has deleted are included in the digest only.
         """
         files = events = 0
         total = hashlib.blake2b(digest_size=16)
@@ -90,14 +90,14 @@ class OutputCheck:
         return files, events, total.hexdigest()
 
     def is_intact(self) -> bool:
-        """Whether a complete output is still what it was."""
+        """Whether all files of a complete output are still there and unchanged."""
         is_sealed = all(sealed_names(open_store(uri)) is not None for uri in self._sealed)
         return is_sealed and not self.find({}, contents=True)
 
     def find(
         self, ends: Mapping[str, int | None], *, contents: bool, set_aside: bool = False
     ) -> list[tuple[str, Damage]]:
-        """The damages by stream, of each the first; ``contents``: compare digests."""
+        """Return the first damage of each stream. ``contents``: compare digests too."""
         found = []
         for stream, uri in self._uris.items():
             store, end = open_store(uri), ends.get(stream)

@@ -1,9 +1,8 @@
 """The claim on an output folder, and the mark of a complete output.
 
 A job claims its output folder before it writes the first item, so two jobs never mix their
-segments. Spark, pyarrow and DuckDB ignore files whose names begin with ``_``. ``_SUCCESS`` names
-the files of the answer, because an instance that was replaced may still wake up and flush other
-files.
+segments. Spark, pyarrow and DuckDB ignore files whose names begin with ``_``. ``_SUCCESS`` lists
+the files of the result, because a replaced instance that was suspended may still flush other files.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
 
 
 def refuse_taken_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) -> bool:
-    """Whether the folder has this job's claim already; if not, the job may claim it.
+    """Check that the job may write the folder. Return whether the job has claimed it already.
 
-    ``job``: its root's uri. ``has_claimed``: the job claimed the folder in an earlier run; if that
-    claim is gone and the folder lies in the root, the job claims it again.
+    ``job``: the uri of its root. ``has_claimed``: whether the job claimed the folder in an earlier
+    run. If that claim is missing and the folder is in the root, the job claims it again.
 
     Raises:
-        OutputTakenError: it belongs to another job, which may be writing at this moment, or holds
-            files that no job has claimed.
-        BrokenClaimError: the claim cannot be read or is gone, and the folder is not in the root.
+        OutputTakenError: the folder belongs to another job, which may be writing at this moment, or
+            has files that no job has claimed.
+        BrokenClaimError: the claim is broken or missing, and the folder is not in the root.
     """
     store = open_store(uri)
     may_renew = has_claimed and store.uri.startswith(f"{open_store(job).uri}/")
@@ -75,10 +74,10 @@ def claim_output(
     columns: pa.Schema | None = None,
     has_claimed: bool = False,
 ) -> None:
-    """Claim the folder for ``job`` (its root's uri); a second claim by the same job is fine.
+    """Claim the folder for ``job`` (its root's uri). A second claim by the same job is allowed.
 
-    ``job_id`` tells it from another job that had the same root before. ``streams`` (their places)
-    and ``columns`` (payload) are for those who follow the output while it grows.
+    ``job_id`` distinguishes it from an earlier job in the same root. ``streams`` (uris) and
+    ``columns`` (payload) are for readers that follow the output while it grows.
 
     Raises:
         OutputTakenError, BrokenClaimError: see :func:`refuse_taken_output`.
@@ -101,7 +100,7 @@ def _claim(job: str, job_id: str, streams: Sequence[str], columns: pa.Schema | N
 
 
 def renew_claim(plan: PhysicalPlan, job: str, job_id: str) -> None:
-    """Write the new columns of the output into its claim, for new followers."""
+    """Write the new columns of the output into its claim, for readers that follow the output."""
     streams = [uri for _, uri in plan.sink_streams()]
     open_store(plan.output).put(CLAIM, _claim(job, job_id, streams, plan.schema))
 
@@ -112,7 +111,7 @@ def is_complete(uri: str) -> bool:
 
 
 def complete_output(plan: PhysicalPlan, status: Mapping[str, Any]) -> None:
-    """Leave each row of a finished job's streams in one file, and mark the output as complete."""
+    """Delete duplicate segments of a finished job's output, and mark it as complete."""
     tidy_output(plan)
     summary = {key: status[key] for key in ("job", "events_out", "output_digest")}
     counts = {row["output"]: row["events_out"] for row in status.get("outputs", ())}
@@ -122,16 +121,19 @@ def complete_output(plan: PhysicalPlan, status: Mapping[str, Any]) -> None:
 
 
 def tidy_output(plan: PhysicalPlan) -> None:
-    """Leave each row of a job's streams in one file; while nobody writes them."""
+    """Delete segments of a job's output whose rows are in other segments too.
+
+    No process may be writing the output.
+    """
     sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
     for _, uri in (*plan.sink_streams(), *sides):
         remove_overlap(uri)
 
 
 def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ()) -> None:
-    """Say that the output is complete, and which files it is: those of ``streams`` (folders).
+    """Mark the output as complete, with the list of its files: those in ``streams`` (folders).
 
-    Readers of these folders see no other files from then on.
+    After that, readers of these folders ignore all other files.
     """
     files = [name for stream in streams for name in _below(uri, stream)]
     summary = {**summary, "files": files} if streams else summary
@@ -139,7 +141,7 @@ def mark_success(uri: str, summary: dict[str, Any], streams: Sequence[str] = ())
 
 
 def read_success(uri: str) -> dict[str, Any] | None:
-    """What was said of a complete output; None if it is not complete, or that cannot be read."""
+    """Return the content of ``_SUCCESS``; None if it is missing or cannot be read."""
     try:
         return read_json_document(open_store(uri).get(SUCCESS), may_be_plain=True)
     except (FileNotFoundError, BrokenDocumentError):
@@ -147,17 +149,17 @@ def read_success(uri: str) -> dict[str, Any] | None:
 
 
 def answer_files(uri: str) -> list[str]:
-    """The files of a complete answer, relative to its folder, by partition and seq.
+    """Return the files of a complete result, relative to its folder, by partition and seq.
 
     Raises:
-        FileNotFoundError: it is not complete.
+        FileNotFoundError: the result is not complete.
     """
     found: list[str] = json.loads(open_store(uri).get(SUCCESS)).get("files", [])
     return found
 
 
 def _below(uri: str, stream: str) -> list[str]:
-    """The segments of a stream that is sealed now, as paths below ``uri``."""
+    """Return the segments of a complete stream, as paths relative to ``uri``."""
     folder = f"{open_store(uri).uri.rstrip('/')}/"
     store = open_store(stream)
     return [place_of(store, name).removeprefix(folder) for name in seal(stream)]

@@ -1,6 +1,7 @@
 """Ownership of a root: at most one job manager works on it.
 
-Within this process a set of roots shows it; other processes see the status file (:mod:`root`).
+Within this process a set of roots records the ownership. Other processes check the status file
+(:mod:`root`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _live_lock = threading.Lock()
 
 @contextlib.contextmanager
 def owned(root: JobRoot) -> Iterator[None]:
-    """Own the root for the life of a job; given back here only if the job could not be started.
+    """Own the root until :func:`give_back`. If the body raises, the root is given back at once.
 
     Raises:
-        JobRunningError: a live job manager, of this or another process, works on it.
+        JobRunningError: a live job manager, of this or another process, works on the root.
     """
     with _live_lock:
         if root.uri in _live_roots:
@@ -43,7 +44,7 @@ def owned(root: JobRoot) -> Iterator[None]:
 
 
 def upgrade(root: JobRoot) -> None:
-    """Mark the root with this release's format, so that older releases refuse it from now on.
+    """Write this release's format into the root, so that older releases do not read it.
 
     Raises:
         JobRunningError: another job manager has taken over.
@@ -61,6 +62,6 @@ def is_live_here(root: JobRoot) -> bool:
 
 
 def give_back(root: JobRoot) -> None:
-    """The job has ended."""
+    """End the ownership of a root, after the job has ended."""
     with _live_lock:
         _live_roots.discard(root.uri)

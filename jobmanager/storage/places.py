@@ -1,7 +1,7 @@
-"""Makes a plan independent of its root's place: paths in the root move with it.
+"""Makes a stored plan independent of the path of its root, so that a root can be moved.
 
-A stored plan replaces its root by a mark in the paths below it. The reader of the plan inserts the
-present place of the root, so ``mv ROOT NEW`` needs nothing else. All other paths stay.
+In a stored plan, a mark replaces the root in all paths below it. The reader of the plan replaces
+the mark by the present path of the root. So ``mv ROOT NEW`` is enough. All other paths stay.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 #: The folder for roots that the user does not name.
 DEFAULT_JOBS_FOLDER = "streamscope-jobs"
 
-#: Stands for the root; no scheme, so no uri of another place begins with it.
+#: The mark for the root. It is no scheme, so no other uri begins with it.
 ROOT_MARK = "{root}"
 
 
 def unplaced(uri: str, root: str) -> str:
-    """``uri`` relative to ``root`` if it is the root, or lies in it."""
+    """Replace the root in ``uri`` by the mark, if ``uri`` is the root or is below it."""
     return ROOT_MARK + uri[len(root) :] if uri == root or uri.startswith(f"{root}/") else uri
 
 
 def placed(uri: str, root: str) -> str:
-    """The opposite of :func:`unplaced`, with the root where it is now."""
+    """Replace the mark in ``uri`` by ``root``: the inverse of :func:`unplaced`."""
     return root + uri[len(ROOT_MARK) :] if uri.startswith(ROOT_MARK) else uri
 
 
 def plan_at_absolute_paths(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan with relative paths made absolute: a job may be resumed from another folder."""
+    """Return the plan with absolute paths, so any working folder can resume the job."""
     return _with_uris(plan, lambda uri: uri if "://" in uri else os.path.abspath(uri))
 
 
 def plan_without_place(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan as it is stored."""
+    """Return the plan in its stored form, with marks for the root."""
     return _with_uris(plan, lambda uri: unplaced(uri, plan.root))
 
 
 def plan_in(plan: PhysicalPlan, root: str) -> PhysicalPlan:
-    """A stored plan whose root is at ``root``."""
+    """Return a stored plan with ``root`` in place of the marks."""
     root = root.rstrip("/")
     return _with_uris(plan, lambda uri: placed(uri, root))
 
@@ -71,7 +71,7 @@ def _vertex(vertex: VertexSpec, change: Callable[[str], str]) -> VertexSpec:
 
 
 def _source(source: SourcePartition, change: Callable[[str], str]) -> SourcePartition:
-    """Tables of the caller's, of which the root has a copy, move with it."""
+    """Change the paths of a source, if they are copies of in-memory tables in the root."""
     if source.spec.given != "copy":
         return source
     units = tuple(replace(unit, path=change(unit.path)) for unit in source.units)

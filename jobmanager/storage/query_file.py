@@ -1,4 +1,4 @@
-"""Loading a query from ``FILE.py[:name]`` or from ``FILE.sql``."""
+"""Loads a query from ``FILE.py[:name]`` or from ``FILE.sql``."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def load_query(
     modules: Sequence[str] = (),
     dialect: str | None = None,
 ) -> Query:
-    """The query of a file; ``settings`` are the ``NAME=VALUE`` that a file in SQL may use.
+    """Load the query of a file. ``settings``: ``NAME=VALUE`` variables for a SQL file.
 
-    ``modules``: what it imports. ``dialect``: of a file in SQL, as ``"flink"``.
+    ``modules``: paths of modules that it imports. ``dialect``: of a SQL file, such as ``"flink"``.
 
     Raises:
-        QueryFileError: no such file or name, or the file itself fails.
+        QueryFileError: the file or the name does not exist, or the file raises an error.
         SqlError: the SQL is wrong, with line and column.
     """
     put_on_path(checked_modules(modules))
@@ -50,26 +50,26 @@ def load_query(
 
 @dataclass(frozen=True, slots=True)
 class QueryFile:
-    """Where a query was read from. ``digest``: SHA-256 of the file's content."""
+    """The file that a query was read from. ``digest``: SHA-256 of the file's content."""
 
-    #: As the command was given it.
+    #: The argument of the command.
     target: str
     path: str
     digest: str
-    #: Files of the user's that it imports, with the digests of what they say to Python.
+    #: The user's modules that it imports: path to digest of the parsed code.
     imports: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``job.json`` keeps it."""
+        """Return the form that ``job.json`` stores."""
         known = {"target": self.target, "path": self.path, "digest": self.digest}
         return {**known, "imports": self.imports}
 
 
 def query_file(target: str) -> QueryFile:
-    """What is to be known of the file of ``target`` when somebody resumes the job.
+    """Return path and digests of the file of ``target``, so that a resume can detect changes.
 
     Raises:
-        QueryFileError: it is not there.
+        QueryFileError: the file does not exist.
     """
     path = _path_of(target).resolve()
     digest = _digest(path)
@@ -79,16 +79,17 @@ def query_file(target: str) -> QueryFile:
 
 
 def _imports_of(path: Path) -> dict[str, str]:
-    """Of a query file that was loaded, the user's modules that it loaded in turn."""
+    """Return the user's modules that a loaded query file has imported, with their digests."""
     name = _module_name(path)
     found = sources_of([name])
     return {str(file_of(module)): digest for module, digest in found if module != name}
 
 
 def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | None:
-    """That the file of a query has changed since the job began; empty if not, None if unknown.
+    """Return a note if the query's file has changed since the job's start.
 
-    ``known``: what ``QueryFile.to_json`` gave then. ``root``: of the job, for the message.
+    Empty: it has not. None: unknown. ``known``: the ``QueryFile.to_json()`` of the job's start.
+    ``root``: the job's root, for the message.
     """
     now = None if known is None else _digest(Path(known["path"]))
     if known is None or now is None:
@@ -106,13 +107,13 @@ def changed_note(known: Mapping[str, Any] | None, root: str = "ROOT") -> str | N
 
 
 def folders_of(file: QueryFile | None) -> list[str]:
-    """Whose modules a query imports: of its file's folder, or of that of the running program."""
+    """Return the folder of a query's modules: that of its file, or of the running program."""
     folder = main_folder() if file is None else os.path.dirname(file.path)
     return [] if folder is None or is_library(f"{folder}/x") else [folder]
 
 
 def module_places(settings: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Of a job's settings: the modules that its query was given, and folders of others."""
+    """Return from a job's settings: the given modules of its query, and folders of others."""
     return settings.get("options", {}).get("py_files") or [], settings.get("folders") or []
 
 
@@ -121,7 +122,7 @@ def _path_of(target: str) -> Path:
 
 
 def _digest(path: Path) -> str | None:
-    """Of the file's content; None if there is none to be read."""
+    """Return the digest of a file's content; None if it cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -146,11 +147,11 @@ def _from_sql(path: Path, variables: dict[str, str], dialect: str | None) -> Que
 
 
 def _from_python(target: str) -> Query:
-    """The query that ``FILE.py`` defines as ``name`` (default ``query``).
+    """Return the query that ``FILE.py`` defines as ``name`` (default ``query``).
 
-    The name may be a Query, a Stream (its answer goes to ``<root>/output``), or a function without
-    arguments that returns one. The file is executed as a module of its own; functions it defines
-    are shipped to Spark by value.
+    The name may be a Query, a Stream (its result goes to ``<root>/output``), or a function without
+    arguments that returns one. The file runs as a separate module. Functions that it defines are
+    sent to Spark by value.
     """
     path_text, _, name = target.partition(":")
     path, name = Path(path_text), name or DEFAULT_NAME
@@ -179,7 +180,7 @@ def _from_python(target: str) -> Query:
         raise
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a program of the user's may raise what it likes
+    except BaseException as error:  # the user's program may raise any exception
         line = _line_in(path, error)
         where = "" if line is None else f"line {line}: "
         raise QueryFileError(str(path), f"{where}{reason_of(error)}") from error
@@ -189,15 +190,15 @@ def _from_python(target: str) -> Query:
 
 
 def _module_name(path: Path) -> str:
-    """What the module of a query file is called; ``path`` is absolute."""
+    """Return the module name of a query file. ``path``: absolute."""
     tag = hashlib.blake2b(str(path).encode(), digest_size=6).hexdigest()
     return f"streamscope_query_{tag}"
 
 
 def _line_in(path: Path, error: BaseException) -> int | None:
-    """The line of the file that was being executed, the innermost of them; None if it was none."""
+    """Return the innermost line of the file in the error's traceback; None if there is none."""
     if isinstance(error, SyntaxError):
-        return None  # says it itself
+        return None  # the error itself names the line
     lines = [
         line
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -207,7 +208,7 @@ def _line_in(path: Path, error: BaseException) -> int | None:
 
 
 def _no_query(defined: Mapping[str, object], name: str) -> str:
-    """That there is no query of that name, and those that there are."""
+    """Return the message that the file has no query of that name, with the existing names."""
     found = [n for n, value in defined.items() if isinstance(value, Query | Stream)]
     there = f"; it defines {', '.join(found)}: give one as FILE.py:NAME" if found else ""
     return f"it defines no query named {name!r}{there}"

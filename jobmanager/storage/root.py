@@ -1,24 +1,24 @@
-"""JobRoot: the folder of one job on a blob store, and what lies where in it.
+"""JobRoot: the folder of one job on a blob store, and its files.
 
-    query.pkl            the query as the user gave it (so that ``resume`` needs no file of his)
+    query.pkl            the user's query (so that ``resume`` does not need the query file)
     job.json             format, name, time, parallelism; written second: with it there is a job
     plan.pkl             the physical plan with the discovered source units, durable before use
     status.json          the latest status, rewritten while the job runs
-    epochs/<epoch>       who became the job manager of this epoch; created exclusively
-    requests/            what users ask of the job manager; any process may write there
-    notices/<epoch>/     the rStream of that job manager
+    epochs/<epoch>       the job manager of this epoch; created exclusively
+    requests/            requests of users to the job manager; any process may write there
+    notices/<epoch>/     the notices of that job manager, as an rStream
     streams/<stream>/    durable channels        checkpoints/<vertex>/    output/ (default sink)
 
-Every file has a checksum (:mod:`jobmanager.storage.documents`). The pickles are read back only by
-commands the user runs on a root that he names and that only he may write, unless he trusts others
-(:mod:`jobmanager.storage.trust`); nothing that came over the network is unpickled. The plan names
-what lies in the root relative to it, so a root can be moved.
+Every file has a checksum (:mod:`jobmanager.storage.documents`). Only commands that the user runs on
+this root read the pickles, and only if no other user may have written them, or is trusted
+(:mod:`jobmanager.storage.trust`). No data from the network is unpickled. Paths in the plan are
+relative to the root, so a root can be moved.
 
-Invariants: (1) the owner is who created the newest epoch; (2) whoever checks that he is still the
-owner *after* his notices are durable, and then acts, does nothing that a successor does not know,
-because a successor reads them after it has created its epoch; (3) claims are deleted by a later
-owner alone, the oldest first, so where a claim is left the next one is, too; (4) a request stays
-until its job has ended, so if a job manager dies over it, the next one takes it.
+Invariants: (1) the owner is the creator of the newest epoch; (2) an owner that checks its ownership
+*after* its notices are durable, and then acts, does nothing unknown to a successor, which reads the
+notices after creating its epoch; (3) only a later owner deletes claims, the oldest first, so all
+claims after an existing one exist; (4) a request stays until the job has ended, so if a job manager
+dies before it handles the request, the next one does.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
 
-#: Raise it when the former release would misread a stored form (docs/versions.md).
+#: Format of stored files. Raise it if the former release would misread one (docs/versions.md).
 FORMAT = 9
-#: The oldest format that is read: that of two minor releases ago.
+#: The oldest readable format: that of two minor releases ago.
 OLDEST_FORMAT = 9
 JOB = "job.json"
 QUERY = "query.pkl"
@@ -70,7 +70,7 @@ EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
 CHANGE = "change"
 NOTICES = "notices"
-#: What a job cannot go on without, for messages.
+#: The necessary files of a job, with their contents, for messages.
 _MEANINGS = {
     JOB: "the settings of the job",
     QUERY: "the query",
@@ -89,7 +89,7 @@ class JobRoot:
         machine: str | None = None,
         trust: bool = False,
     ) -> None:
-        """``pid``, ``machine``: who works on it. ``trust``: unpickle what others have written."""
+        """``pid``, ``machine``: of this owner. ``trust``: unpickle files that others may write."""
         self.store = open_store(root) if isinstance(root, str) else root
         self.uri = self.store.uri
         #: Whether files on a local disk are synced before they count.
@@ -97,7 +97,7 @@ class JobRoot:
         self._is_trusted = trust
         self._pid = os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
-        self.epoch, self._claim = 0, b""  # the job manager's; 0: it owns nothing
+        self.epoch, self._claim = 0, b""  # of this owner; epoch 0: it does not own the root
 
     def without_fsync(self) -> None:
         """Let the system decide when files on a local disk are written."""
@@ -110,14 +110,14 @@ class JobRoot:
 
     @property
     def name(self) -> str:
-        """The last part of the root's path: how a job is called."""
+        """The name of the job: the last part of the root's path."""
         return self.uri.rstrip("/").rsplit("/", 1)[-1]
 
     def check_free(self, now_us: int) -> None:
-        """A new job may be made here.
+        """Check that a new job may be created here.
 
         Raises:
-            JobExistsError: the root holds one that has started, or that somebody is about to start.
+            JobExistsError: the root holds a job that has started, or is about to start.
         """
         has_started = self.store.exists(PLAN) or bool(self.store.list(NOTICES))
         if has_started or self.store.exists(JOB):
@@ -127,7 +127,7 @@ class JobRoot:
                 raise JobExistsError(display_uri(self.uri), owner.get("state", "unknown"), note)
 
     def _query_note(self) -> str:
-        """That the file of the job's query has changed, or nothing."""
+        """Return a note if the file of the job's query has changed; else empty."""
         from jobmanager.storage.query_file import changed_note
 
         with contextlib.suppress(NoJobError, BrokenFileError):
@@ -135,21 +135,21 @@ class JobRoot:
         return ""
 
     def create(self, query: Query, settings: dict[str, Any], *, now_us: int) -> None:
-        """Record a new job before anything of it runs; it replaces one that never started.
+        """Record a new job before any part of it runs. It replaces a job that never started.
 
         Raises:
-            JobExistsError: the root holds one already.
+            JobExistsError: the root holds a job already.
         """
         self.check_free(now_us)
         self.store.put(QUERY, pickle_document(query))
         self.store.put(JOB, json_document({"format": FORMAT, **settings}))
 
     def settings(self) -> dict[str, Any]:
-        """What ``create`` recorded.
+        """Return the settings that ``create`` recorded.
 
         Raises:
-            NoJobError: nothing was.
-            BrokenFileError: it cannot be read.
+            NoJobError: the root has no settings.
+            BrokenFileError: the settings cannot be read.
         """
         try:
             return read_job_document(self.store.get(JOB), range(OLDEST_FORMAT, FORMAT + 1))
@@ -161,12 +161,12 @@ class JobRoot:
             raise NoJobError(display_uri(self.uri)) from error
 
     def readable_settings(self) -> dict[str, Any]:
-        """The settings of a job that this version can read; ask before anything is unpickled.
+        """Return the settings, after a check of the format. Call it before unpickling a file.
 
         Raises:
-            NoJobError: there is none.
-            JobFormatError: another version began it.
-            BrokenFileError: they cannot be read.
+            NoJobError: the root has no job.
+            JobFormatError: another version stored the job.
+            BrokenFileError: the settings cannot be read.
         """
         settings = self.settings()
         found = settings.get("format", 0)
@@ -175,33 +175,33 @@ class JobRoot:
         return settings
 
     def check_trusted(self) -> None:
-        """Nobody else may have written the pickles, or whoever may is trusted.
+        """Check that no other user may have written the pickles, or that ``trust`` is set.
 
         Raises:
-            UntrustedRootError: somebody may.
+            UntrustedRootError: another user may have written them.
         """
         if not self._is_trusted:
             check_trusted(self.uri, (JOB, PLAN, QUERY))
 
     def read_query(self) -> Query:
-        """The query as the user gave it.
+        """Return the user's query.
 
         Raises:
-            UntrustedRootError, BrokenFileError: it is not to be unpickled.
+            UntrustedRootError, BrokenFileError: the file must not or cannot be unpickled.
         """
         return self._unpickled(QUERY, to_run=True)  # type: ignore[no-any-return]
 
     def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
-        """The physical plan, in the place where the root is, or None if the job has none yet.
+        """Return the physical plan, with the present path of the root; None if there is none yet.
 
         Raises:
-            UntrustedRootError, BrokenFileError: it is not to be unpickled, or is gone.
-            ChangedCodeError: code that is ``to_run`` is not what it was.
+            UntrustedRootError, BrokenFileError: the file must not or cannot be unpickled.
+            ChangedCodeError: ``to_run`` is set, and code in the plan has changed.
         """
         if not self.store.exists(PLAN) or not self.store.size(PLAN):
             if self.store.list(NOTICES):
                 raise self._broken(PLAN, "it is gone or empty")
-            return None  # where there are no hard links, somebody may have died over an empty one
+            return None  # without hard links, a process that died may leave an empty file
         return plan_in(self._unpickled(PLAN, to_run=to_run), display_uri(self.uri))
 
     def _unpickled(self, name: str, *, to_run: bool) -> Any:
@@ -222,10 +222,10 @@ class JobRoot:
     def with_inputs(
         self, plan: PhysicalPlan, *, accepts_changes: bool
     ) -> tuple[PhysicalPlan, tuple[str, ...]]:
-        """The plan to go on with on the input files that are there, and notes for the user.
+        """Return the plan with the present versions of input files, and notes for the user.
 
         Raises:
-            InputsChangedError: one has changed; where changes are accepted, the plan is replaced.
+            InputsChangedError: a file has changed, and ``accepts_changes`` is False.
         """
         from jobmanager.storage.inputs import checked_inputs
 
@@ -235,7 +235,7 @@ class JobRoot:
         return found, notes
 
     def replace_plan(self, plan: PhysicalPlan) -> None:
-        """Have the job go on with another plan.
+        """Replace the plan of a job that has started.
 
         Raises:
             JobRunningError: another job manager has taken over.
@@ -244,10 +244,10 @@ class JobRoot:
         self.store.put(PLAN, pickle_document(plan_without_place(plan)))
 
     def write_plan(self, plan: PhysicalPlan) -> None:
-        """Make the plan durable.
+        """Write the first plan of a job durably.
 
         Raises:
-            JobRunningError: another job manager has begun the job meanwhile.
+            JobRunningError: another job manager has started the job meanwhile.
         """
         data = pickle_document(plan_without_place(plan))
         if self.store.put_new(PLAN, data):
@@ -255,12 +255,12 @@ class JobRoot:
         self.check_owner()
         if self.read_plan() is not None:
             raise self._is_running(self.owner())
-        self.store.put(PLAN, data)  # in place of one that somebody died over
+        self.store.put(PLAN, data)  # replaces the empty file of a process that died
 
     def read_status(self) -> dict[str, Any]:
-        """The latest status; empty before the first, and if the file is broken: it is only shown.
+        """Return the latest status; empty if there is none, or if the file is broken.
 
-        What it says of places follows the root.
+        Its paths are those of the root's present place.
         """
         status = self._document(STATUS)
         here = display_uri(self.uri)
@@ -272,14 +272,14 @@ class JobRoot:
         return status
 
     def _document(self, name: str) -> dict[str, Any]:
-        """A file that can be done without; empty if it is gone or broken."""
+        """Return the fields of an optional file; empty if it is missing or broken."""
         try:
             return read_json_document(self.store.get(name))
         except (FileNotFoundError, BrokenDocumentError):
             return {}
 
     def write_status(self, status: dict[str, Any]) -> None:
-        """Replace the status (atomically), without a sync. Requests to a job that ended go."""
+        """Replace the status atomically, without a sync. If the job has ended, delete requests."""
         if self.epoch and status.get("state") not in OPEN_STATES:
             for request in self.requests():
                 self.forget_request(request)
@@ -287,7 +287,7 @@ class JobRoot:
         unsynced(self.store).put(STATUS, json_document({**status, **owned}))
 
     def record_failure(self, error: str, now_us: int) -> None:
-        """Write it to the status, unless the root is another's by now, or the store what failed."""
+        """Write an error to the status, unless this process lost the root, or the store fails."""
         with contextlib.suppress(JobRunningError, OperatingError):
             self.check_owner()
             failed = {"job": self.name, "state": "failed", "error": error}
@@ -295,7 +295,7 @@ class JobRoot:
             self.write_status({**here, **self.read_status(), **failed})
 
     def request(self, what: str) -> None:
-        """Ask something of the job manager of this root, wherever it runs, or of the next one.
+        """Send a request to the job manager of this root, in any process, or to the next one.
 
         ``what``: ``CANCEL``, ``STOP``, ``FINISH``, ``RETRY``, ``CHANGE``, or ``DRAIN`` and a host.
         """
@@ -306,14 +306,14 @@ class JobRoot:
         return [path.rsplit("/", 1)[-1] for path in self.store.list(REQUESTS)]
 
     def forget_request(self, what: str) -> None:
-        """It was done, or there is nothing left to do."""
+        """Delete a request that is done or has become pointless."""
         self.store.delete(f"{REQUESTS}/{what}")
 
     def check_idle(self, now_us: int) -> int:
-        """Nobody of another process works on the root; gives the newest epoch.
+        """Check that no other process works on the root. Return the newest epoch.
 
         Raises:
-            JobRunningError: a live job manager does.
+            JobRunningError: a live job manager works on the root.
         """
         epoch = self._newest_epoch()
         owner = self.owner(epoch)
@@ -322,7 +322,7 @@ class JobRoot:
         return epoch
 
     def take_over(self, now_us: int) -> None:
-        """Become the owner, visibly to other processes, before anything else is done.
+        """Become the owner, visibly to other processes. Call it before any other work.
 
         Raises:
             JobRunningError: a live job manager of another process works on this root.
@@ -330,10 +330,9 @@ class JobRoot:
         self.claim(now_us, after=self.check_idle(now_us))
 
     def claim(self, now_us: int, *, after: int | None = None) -> None:
-        """Become the owner, whoever was it before: create the epoch ``after`` this (the newest).
+        """Become the owner in place of any former one: create the epoch after ``after``.
 
-        Raises:
-            JobRunningError: somebody else has created it meanwhile.
+        ``after``: None: the newest. Raises JobRunningError: another process has created that epoch.
         """
         epoch = (self._newest_epoch() if after is None else after) + 1
         me = {"pid": self._pid, "machine": self._machine, "written_us": now_us}
@@ -341,21 +340,21 @@ class JobRoot:
         claim = json_document({**starting, "manager_epoch": epoch})
         if not self.store.put_new(epoch_name(epoch), claim):
             raise self._is_running(self.owner())
-        if self._newest_epoch() > epoch:  # this one was claimed and forgotten long ago
+        if self._newest_epoch() > epoch:  # this epoch was claimed and deleted long ago
             self.store.delete(epoch_name(epoch))
             raise self._is_running(self.owner())
         self.epoch, self._claim = epoch, claim
         self.write_status({**self.read_status(), **starting})
 
     def check_owner(self) -> None:
-        """Nobody else has taken over; to be asked before anything is taken away.
+        """Check that no other process has taken over. Call it before any deletion.
 
-        It looks at its own claim too: where a store cannot create exclusively, one of two that
-        claimed an epoch in the same moment finds that of the other there.
+        It reads its own claim too. If a store cannot create files exclusively, and two processes
+        claim an epoch at the same moment, one of them finds the other's claim there.
 
         Raises:
-            JobRunningError: another job manager has.
-            StoreError: the claim is not there any more, or the store failed.
+            JobRunningError: another job manager has taken over.
+            StoreError: the claim is missing, or the store failed.
         """
         assert self.epoch, "owns nothing"
         mine = epoch_name(self.epoch)
@@ -371,14 +370,14 @@ class JobRoot:
             raise self._is_running(self.owner())
 
     def _newest_epoch(self) -> int:
-        """The highest epoch in claims, notice logs and the status; a claim may be lost."""
+        """Return the highest epoch of claims, notice logs and the status; claims may be lost."""
         claims = [path.split("/")[1] for path in self.store.list(EPOCHS)]
         logs = [path.split("/")[1] for path in self.store.list(NOTICES)]
         stated: int = self.read_status().get("manager_epoch", 0)
         return max([stated, *(int(name) for name in claims + logs if name.isdecimal())])
 
     def owner(self, epoch: int | None = None) -> dict[str, Any]:
-        """The status of the newest job manager, or its claim; empty if neither can be read."""
+        """Return the newest job manager's status, or its claim; empty if neither is readable."""
         epoch = self._newest_epoch() if epoch is None else epoch
         status = self.read_status()
         if status.get("manager_epoch", 0) >= epoch:
@@ -391,10 +390,10 @@ class JobRoot:
 
 
 def display_uri(uri: str) -> str:
-    """The uri as a user would type it: a local one as a plain path."""
+    """Return the uri as a user would type it: a local one as a plain path."""
     return uri.removeprefix("file://")
 
 
 def epoch_name(epoch: int) -> str:
-    """Where an epoch is claimed."""
+    """Return the path of the file that claims an epoch."""
     return f"{EPOCHS}/{epoch:010d}"

@@ -1,7 +1,8 @@
 """Savepoints of a job: named cuts from which this or another job can start.
 
-``savepoints/<name>/`` holds ``savepoint.json``, the plan, the query and the settings of the job as
-they were, and the unconsumed items of channels. Checkpoints are named, not copied.
+``savepoints/<name>/`` holds ``savepoint.json``, the unconsumed items of channels, and the plan, the
+query and the settings of the job at the savepoint. The checkpoints of the cut are only named there,
+not copied.
 
 Invariant: a checkpoint, or a part of one, that a savepoint names is not deleted.
 """
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 FOLDER, MANIFEST = "savepoints", "savepoint.json"
 #: The name of the savepoint that each clean stop replaces.
 STOP = "stop"
-#: Raise it when a former release would misread a manifest.
+#: Format of manifests. Raise it if a former release would misread one.
 FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @error_class
 class NoSavepointError(UsageError):
-    """A job has no savepoint of a name. ``names``: its savepoints."""
+    """The job has no savepoint of this name. ``names``: the existing ones."""
 
     root: str
     name: str
@@ -45,7 +46,7 @@ class NoSavepointError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class SavedVertex:
-    """A vertex at the cut: its checkpoint, or where it had ended."""
+    """A vertex at the cut: its checkpoint, or its final positions if it had finished."""
 
     vertex: str
     checkpoint: str
@@ -67,7 +68,7 @@ class SavedRest:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A manifest. Times are us UTC; ``time_us``: up to it all sources had come in event time."""
+    """A manifest. Times are us UTC. ``time_us``: the event time that all sources had reached."""
 
     name: str
     created_us: int
@@ -79,23 +80,23 @@ class Savepoint:
     checkpointed_us: int
     vertices: tuple[SavedVertex, ...]
     rests: tuple[SavedRest, ...] = ()
-    #: By delivery and partition, how far the destination was known to be.
+    #: Rows (delivery, partition, seq): all items below that seq were known to be delivered.
     deliveries: tuple[tuple[str, int, int], ...] = ()
     generation: int = 0
 
     @property
     def files(self) -> frozenset[str]:
-        """The checkpoints that it rests on, and their parts, below the job's root."""
+        """The files of its checkpoints and their parts, relative to the job's root."""
         found = (name for v in self.vertices for name in (v.checkpoint, *v.parts))
         return frozenset(name for name in found if name)
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Return the savepoint as the fields of the manifest."""
         return {"format": FORMAT, **asdict(self)}
 
 
 def check_name(name: str) -> str:
-    """A name that can be a folder's.
+    """Check that a name can be the name of a folder, and return it.
 
     Raises:
         UsageError: it cannot.
@@ -113,12 +114,12 @@ def folder_of(name: str) -> str:
 
 
 def write_manifest(store: BlobStore, savepoint: Savepoint) -> None:
-    """Make it durable; this completes the savepoint."""
+    """Write the manifest durably, which completes the savepoint."""
     store.put(f"{folder_of(savepoint.name)}/{MANIFEST}", json_document(savepoint.to_json()))
 
 
 def read_savepoint(store: BlobStore, name: str) -> Savepoint:
-    """The savepoint of that name.
+    """Return the savepoint of that name.
 
     Raises:
         NoSavepointError: there is none.
@@ -156,7 +157,7 @@ def expire(store: BlobStore, name: str) -> None:
 
 
 def named_files(store: BlobStore) -> frozenset[str]:
-    """What must not be deleted, below the job's root, because a savepoint names it.
+    """Return the files, relative to the job's root, that savepoints name: never delete them.
 
     Raises:
         BrokenFileError: a manifest cannot be read.

@@ -1,4 +1,4 @@
-"""The status of a job for other processes, rebuilt if its file is lost or broken."""
+"""Reads the status of a job from another process; rebuilds it if the file is lost or broken."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 
 _LOCAL = "file://"
-#: A process that uses such a share of its limit is about to be killed.
+#: A process that uses this share of its memory limit is about to be killed.
 SHORT_OF_MEMORY = 0.85
-#: How a list shows a job whose files cannot be read.
+#: The state that a list shows for a job whose files cannot be read.
 BROKEN = "broken"
-#: The state of an open job whose manager is gone; of a job of which no file tells the state, and on
-#: which nobody works.
+#: The state of an open job whose job manager is dead; and of a job without a job manager whose
+#: files do not contain its state.
 INTERRUPTED, UNKNOWN = "interrupted", "unknown"
-#: What is taken over from the mark of a complete output, which has no checksum.
+#: Fields that a rebuilt status takes from ``_SUCCESS``, which has no checksum.
 _OF_AN_ANSWER = ("events_out", "output_digest")
 
 
 def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
-    """The last status; an open job whose manager is gone is shown as ``interrupted``.
+    """Return the last status. An open job whose job manager is dead gets ``interrupted``.
 
     Raises:
         NoJobError: the root holds no job.
-        BrokenFileError: it does, but the file that says so cannot be read.
+        BrokenFileError: ``job.json`` cannot be read.
     """
     settings = root.settings()
     found = root.read_status() or _rebuilt(root, settings, now_us)
@@ -48,9 +48,9 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
 
 
 def memory_shortage(status: dict[str, Any]) -> str:
-    """Explain the end of a job manager with hosts in its process by its last status.
+    """Return a note if the process of a dead job manager was short of memory at its last status.
 
-    The kernel ends such a process by SIGKILL, so it cannot report it.
+    The kernel kills such a process with SIGKILL, so the process itself cannot report it.
     """
     for host in status.get("hosts", ()):
         memory = host.get("memory")
@@ -66,11 +66,11 @@ def memory_shortage(status: dict[str, Any]) -> str:
 
 
 def status(root: str) -> dict[str, Any]:
-    """Where the job in the folder ``root`` stands, from any process and without its plan.
+    """Return the status of the job in the folder ``root``. Works from any process.
 
     Raises:
         NoJobError: the root holds no job.
-        BrokenFileError: a file that says so cannot be read.
+        BrokenFileError: ``job.json`` cannot be read.
     """
     return shown_status(JobRoot(root), SystemClock().now_us())
 
@@ -80,7 +80,7 @@ def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
 
 
 def row_of(root: str, now_us: int) -> dict[str, Any]:
-    """A job as a list shows it."""
+    """Return the row of a job in a list."""
     found = status_or_broken(root, now_us)
     row = {"job": found["job"], "state": found["state"], "root": root}
     if found["state"] == BROKEN:
@@ -89,7 +89,7 @@ def row_of(root: str, now_us: int) -> dict[str, Any]:
 
 
 def status_or_broken(root: str, now_us: int) -> dict[str, Any]:
-    """The status; of a job whose files cannot be read what keeps no other from its place."""
+    """Return the status, or a row with the state ``broken`` if the job's files are unreadable."""
     try:
         return shown_status(JobRoot(root), now_us)
     except StreamEngineError as error:
@@ -98,7 +98,7 @@ def status_or_broken(root: str, now_us: int) -> dict[str, Any]:
 
 
 def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, Any]:
-    """What the other files tell: who works on the job, its answer, its log."""
+    """Return a status from other files: the owner's claim, ``_SUCCESS``, the log."""
     here = display_uri(root.uri)
     found = {"job": root.name, "state": UNKNOWN, "error": "", "root": here}
     owner = root.owner()
@@ -122,7 +122,7 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
 
 
 def _requested_end(root: JobRoot) -> str:
-    """How the job ended if a user asked for it; empty if none did or the log cannot be read."""
+    """Return the final state that a user requested; empty if none, or if the log is unreadable."""
     from jobmanager.state.messages import CancelRequested, JobResumed, JobStarted, StopRequested
     from jobmanager.storage.notice_log import read_notices
 
@@ -137,10 +137,10 @@ def _requested_end(root: JobRoot) -> str:
 
 
 def roots_in(folder: str) -> tuple[list[str], dict[str, str]]:
-    """The roots, and the folders that may be some, by why they cannot be looked into.
+    """Return the roots in a folder, and unreadable folders that may be roots, with the reasons.
 
     Raises:
-        CannotListError: the folder itself cannot be, or is no local one.
+        CannotListError: the folder itself cannot be read, or is not local.
     """
     folder = folder.removeprefix(_LOCAL)
     if "://" in folder:
@@ -164,7 +164,7 @@ def roots_in(folder: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _may_be(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a folder, or cannot be asked what it is."""
+    """Whether the entry is a folder, or its type cannot be read."""
     try:
         return entry.is_dir()
     except OSError:

@@ -16,10 +16,10 @@ _LOCAL = "file://"
 
 
 def check_trusted(uri: str, files: tuple[str, ...]) -> None:
-    """Refuse a local root if anybody else may have written its ``files``, or may replace them.
+    """Check that no other user may have written the ``files`` of a local root, or may replace them.
 
     Raises:
-        UntrustedRootError: the folder or one of the files is another user's, or all may write it.
+        UntrustedRootError: the folder or a file belongs to another user, or others may write it.
     """
     if not uri.startswith(_LOCAL) or not hasattr(os, "geteuid"):
         return
@@ -31,7 +31,7 @@ def check_trusted(uri: str, files: tuple[str, ...]) -> None:
 
 
 def _reason(path: Path, user: int) -> str:
-    """Why what lies at ``path`` is not to be trusted; empty if it is, or if nothing is there."""
+    """Return why the file at ``path`` is not trusted; empty if it is, or does not exist."""
     try:
         found = path.stat()
     except OSError:
