@@ -1,4 +1,4 @@
-"""How the command ends: its exit statuses, and a message in one line."""
+"""The end of the command: its exit statuses, and messages in one line."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ EXIT_FAILED, EXIT_USAGE, EXIT_DEGRADED, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def in_one_line(message: str) -> str:
-    """A message, which may quote what a user's code raised, without its line breaks."""
+    """Return a message without its line breaks, which quoted errors of user code may have."""
     return "; ".join(line.strip() for line in message.splitlines() if line.strip())
 
 
 def leave(code: str | int | None) -> NoReturn:
-    """End the process without taking Python down under threads that are not its own.
+    """End the process without finalizing Python, because other threads may still need it.
 
-    A server that did not stop in its time may still call into Python from a thread of gRPC, which
-    would then end the process with "Fatal Python error: PyGILState_Release".
+    A server that did not stop in time may still call Python from a gRPC thread. With a finalized
+    Python, that would end the process with "Fatal Python error: PyGILState_Release".
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""The verbs that ask something of a running job: cancel, stop, drain."""
+"""The verbs that send requests to a running job: cancel, stop, drain."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ask(root: str, what: str, host: str = "") -> str:
 
     Raises:
         UsageError: there is no such request.
-        NoJobManagerError, NotRunningError: nobody works on the job.
+        NoJobManagerError, NotRunningError: no job manager works on the job.
         CannotDrainError, CannotFinishError: the job cannot do it.
     """
     if what not in _REQUESTS:
@@ -105,11 +105,11 @@ def status_of(root: str) -> dict[str, Any]:
 
 
 def _running_status(root: str, what: str) -> dict[str, Any]:
-    """The status of a job that somebody works on, who is to do ``what``.
+    """Return the status of a running job. ``what``: the request, for messages.
 
     Raises:
-        NoJobManagerError: whoever did is gone.
-        NotRunningError: nobody does.
+        NoJobManagerError: the job manager has died.
+        NotRunningError: the job has ended or has not started.
     """
     found = status_of(root)
     if found["state"] == INTERRUPTED:

@@ -1,4 +1,4 @@
-"""What the verbs that run a job say when it has ended, and their exit status."""
+"""Output and exit status of the verbs that run a job, after the job has ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Options of verbs from ``streamscope.toml`` and the environment.
 
-What decides, first to last: the command line, ``STREAMSCOPE_RUN_PARALLELISM``, the verb's table
-``[run]`` with ``parallelism = 8``, an option above all tables (for each verb that takes it), the
-default.
+Precedence, highest first: the command line; the environment (``STREAMSCOPE_RUN_PARALLELISM``); the
+verb's table (``[run]`` with ``parallelism = 8``); an option above all tables, for each verb that
+has it; the default.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = "streamscope.toml"
 
 
 def defaults(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By verb, the values of its parameters; ``commands`` are those of Click.
+    """Return the parameter values per verb. ``commands``: the Click commands.
 
     A command is looked up, and so imported, only if the file or a variable may name its options.
 

@@ -111,10 +111,10 @@ def starting(executor: str | None) -> str:
 def vertex_table(
     status: dict[str, Any], rates: dict[str, float] | None = None, *, width: int
 ) -> Table:
-    """One row per vertex; on less than 110 characters fewer columns, and then as many as fit.
+    """Return a table with one row per vertex. Below a width of 110 it has fewer columns.
 
-    Its replicas, twins and newcomers, and instances that leave a host, have rows below it, by role.
-    "durable seq" is that of the output stream that is least far.
+    Replicas, twins, newcomers and draining instances of a vertex have rows below it, by role.
+    "durable seq" is the smallest durable end of the vertex's output streams.
     """
     title = f"{status['job']}: {status['state']}"
     title += _lost_rows(status) + _health(status)
@@ -151,7 +151,7 @@ def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
 
 
 def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
-    """A line for each partition of a live log: what is left of it, how old its newest row is."""
+    """A line for each partition of a live log: rows left to read, and age of its newest row."""
     if row["state"] == "finished":
         return []
     return [
@@ -167,7 +167,7 @@ def _log_cells(row: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _delivery_cells(row: dict[str, Any]) -> dict[str, str]:
-    """A line for a partition of a delivery: what it has delivered, and what is left of it."""
+    """A line for a partition of a delivery: delivered rows, and items left to deliver."""
     return {
         "vertex": f"to {row['delivery']}, {row['partition']}",
         "state": row["state"],
@@ -177,7 +177,7 @@ def _delivery_cells(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _instance_cells(row: dict[str, Any]) -> list[dict[str, str]]:
-    """A line for each instance, where there is more to tell than that there is one."""
+    """A line for each instance, if the vertex has several, or one with a special role."""
     instances = row.get("instances", [])
     if row["state"] == "finished" or [i["role"] for i in instances] in ([], ["primary"]):
         return []

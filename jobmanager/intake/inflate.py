@@ -31,10 +31,10 @@ class Inflater:
         self._bytes_max = bytes_max
 
     def pieces(self, part: bytes) -> Iterator[bytes]:
-        """What the next bytes of the body hold.
+        """Yield the decompressed bytes of the next part of the body.
 
         Raises:
-            BodyTooLargeError: it is more than a body may have. PostError: it is no gzip.
+            BodyTooLargeError: the decompressed body is too large. PostError: it is no gzip.
         """
         if self._stream is None:
             yield self._counted(part)

@@ -1,1 +1,1 @@
-"""Recomputes what a job did from its retained inputs, streams and checkpoints; writes nothing."""
+"""Recomputes parts of a job from its retained inputs, streams and checkpoints. Read-only."""

@@ -1,4 +1,4 @@
-"""Conditions on rows, as a user writes them: SQL expressions over the columns that he sees."""
+"""User-written conditions on rows: SQL expressions over the columns that users see."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Condition:
-    """A SQL expression over events: their payload, and when they start and end."""
+    """A SQL expression over the payload columns of events, and their start and end times."""
 
     def __init__(self, text: str, payload: pa.Schema, form: TableForm | None = None) -> None:
-        """``form``: how files show the times of these rows; None: as ``start`` and ``end``.
+        """``form``: the names of the time columns in files; None: ``start`` and ``end``.
 
         Raises:
-            InvalidConditionError: the expression is none, or names columns that are not there.
+            InvalidConditionError: the text is no condition, or names an unknown column.
         """
         self.text = text
         self.payload = plain_schema(payload)
@@ -37,7 +37,7 @@ class Condition:
         self._predicates = _predicates(text, self.rows.schema)
 
     def mask(self, events: pa.RecordBatch) -> np.ndarray:
-        """For which events (columns ``_vs, _ve, payload``) it is true, bool[n]."""
+        """Return for which events (columns ``_vs, _ve, payload``) it is true, bool[n]."""
         shown = self.shown(events)
         mask = np.ones(events.num_rows, np.bool_)
         for batch in shown.combine_chunks().to_batches():

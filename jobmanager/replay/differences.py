@@ -60,14 +60,14 @@ class StreamCheck:
         seq: int,
         marks: dict[int, bytes],
     ) -> None:
-        """``marks``: recorded digests of ``[0, seq)``. ``ends_at``: how many items there are."""
+        """``marks``: recorded digests of ``[0, seq)``. ``ends_at``: the number of items."""
         self._stream, self._schema, self._feed, self._ends_at = stream, schema, feed, ends_at
         self._digest, self._marks = digest, marks
         self._checked_to = seq
         self.items = self.compared = self.digests = 0
 
     def check(self, items: Items) -> Difference | None:
-        """The first difference of items that follow; None: they are the recorded ones."""
+        """Compare the next items. Return the first difference; None: they are as recorded."""
         batch = as_declared(items.batch, self._schema)
         self.items += batch.num_rows
         found = None if self._feed is None else self._by_items(items.first_seq, batch)
@@ -77,7 +77,7 @@ class StreamCheck:
         return found or self._by_digests(items.first_seq, batch)
 
     def missing(self, seq: int) -> Difference | None:
-        """The first recorded item from ``seq``, where a replay has ended; None: there is none."""
+        """Return the first recorded item that a replay, which ended at ``seq``, lacks; or None."""
         if self._feed is not None and (items := self._feed.read(seq, 1)) is not None:
             return Difference(self._stream, seq, _row(items.batch, 0), None)
         return None
@@ -126,7 +126,7 @@ class StreamCheck:
 def checks_of(
     recorded: Recorded, spec: VertexSpec, start: Retained | None
 ) -> dict[str, StreamCheck]:
-    """By output stream what compares it from a checkpoint on, or from the beginning."""
+    """Return a check per output stream, from a checkpoint on, or from the start."""
     checks: dict[str, StreamCheck] = {}
     finished = recorded.finished(spec.id)
     for edge in spec.outputs:

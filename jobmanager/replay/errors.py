@@ -7,7 +7,7 @@ from rstream.errors import UsageError, error_class
 
 @error_class
 class CannotReplayError(UsageError):
-    """What a replay needs is not retained, or cannot be repeated. ``instead``: what to do."""
+    """Data for a replay is not retained, or a part cannot be repeated. ``instead``: advice."""
 
     what: str
     reason: str
@@ -29,7 +29,7 @@ class InvalidConditionError(UsageError):
 
 @error_class
 class NoSuchRowError(UsageError):
-    """There is no output row, or not one alone, that a command could be about."""
+    """No output row, or more than one, satisfies the condition of a command."""
 
     reason: str
 

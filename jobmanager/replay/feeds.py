@@ -1,4 +1,4 @@
-"""Where a vertex that is replayed gets its input: files of a source, or a retained stream."""
+"""Inputs of a replayed vertex: the files of a source, or a retained stream."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SourceFeed:
     def __init__(self, partition: SourcePartition) -> None:
         self._partition = partition
         self._reader: SourceReader | None = None
-        #: Rows that were read and not taken.
+        #: Rows that were read from a file, but not returned yet.
         self._rest: Items | None = None
 
     def read(self, seq: int, rows_max: int) -> Items | None:

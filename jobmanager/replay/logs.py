@@ -1,8 +1,9 @@
-"""A live log as a job has read it: its rows again, between the decisions that the job had recorded.
+"""Reads a live log again as a job has read it: the same rows, with the job's recorded decisions.
 
-The decisions (which files, from which position on a silent partition promises a time, where a log
-ends) are read from the vertex's journal and take effect where they did. Nothing is decided here, so
-rows for which the job had decided nothing yet, but would have to, are not used.
+The decisions are read from the vertex's journal and take effect at the same positions as in the
+job. (Examples: which files; from which position on a silent partition promises a time; where a log
+ends.) A replay makes no new decisions. So it does not use rows that need a decision that the job
+had not made yet.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.log_input import LogInput
     from rvertex.vertex.rvertex import RVertex
 
-#: How long a log may take to answer, and how long a wait for it lasts at a time.
+#: Maximum time until a log answers, and time between two checks for its answer.
 ANSWER_WAIT_S, _LOOK_S = 30.0, 0.05
 _LATER = "Name a later time with --from, or replay a vertex downstream"
 
@@ -42,7 +43,7 @@ class RecordedLog:
         store: BlobStore,
         on_rows: Callable[[int, LogRows], None] = lambda k, rows: None,
     ) -> None:
-        """``on_rows`` gets the number of a partition and the rows that are offered.
+        """``on_rows``: called with the number of a partition and the offered rows.
 
         Raises:
             CannotReplayError: decisions are not retained.

@@ -1,4 +1,4 @@
-"""A query that is tried on what a job has recorded: its plan over the same input."""
+"""Plans another query over the recorded input of a job, to try new code on it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def planned_again(recorded: Recorded, query: Query) -> PhysicalPlan:
 
 
 def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
-    """Decisions about a live log belong to the vertex that has read it, so it must be the same."""
+    """Check that each live log has the same reading vertex in both plans.
+
+    Recorded decisions about a log belong to the vertex that has read it.
+    """
     known = {v.id: v.source for v in old.vertices}
     for vertex in new.vertices:
         source, before = vertex.source, known.get(vertex.id)
@@ -56,7 +59,7 @@ def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
 
 
 def same_meaning(old: PhysicalPlan, new: PhysicalPlan) -> Callable[[VertexSpec], bool]:
-    """Whether a vertex of ``new`` computes what that of the same name does in ``old``."""
+    """Return a function: whether a vertex of ``new`` computes the same as in ``old``."""
     if new is old:
         return lambda _: True
     known = {v.id: (v.state_schema, v.output_streams) for v in old.vertices}

@@ -1,7 +1,7 @@
-"""What a root retains of a job: its plan, checkpoints, streams, and digests of finished vertices.
+"""Retained data of a job in its root: plan, checkpoints, streams, digests of finished vertices.
 
-Everything here only reads. A running job may delete files that were listed; a reader then gets an
-error that names the file.
+This module only reads. A running job may delete listed files; a reader then gets an error that
+names the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Retained:
 
 
 class Recorded:
-    """What is retained of one job."""
+    """The retained data of one job."""
 
     def __init__(self, root: JobRoot) -> None:
         """Raises NoJobError, UntrustedRootError, BrokenFileError, ChangedCodeError."""
@@ -62,7 +62,7 @@ class Recorded:
         return vertex_of(self.plan, name)
 
     def checkpoints(self, vertex: str) -> list[Retained]:
-        """Those that are retained, the newest first."""
+        """Return the retained checkpoints of a vertex, the newest first."""
         if vertex not in self._checkpoints:
             folder = f"{CHECKPOINTS}/{vertex}"
             names = [n for n in self.store.list(folder) if n.endswith(_MANIFEST)]
@@ -81,7 +81,7 @@ class Recorded:
         return read_checkpoint(self.store, checkpoint.name, spec).snapshot
 
     def finished(self, vertex: str) -> VertexFinished | None:
-        """Where the vertex ended, with the digests of all it wrote; None: it did not."""
+        """Return the end of a vertex, with its outputs' digests; None: it has not finished."""
         if self._finished is None:
             notices = [notice for _, notice in read_notices(self.store)]
             self._finished = {n.vertex: n for n in notices if isinstance(n, VertexFinished)}

@@ -1,4 +1,4 @@
-"""Replays one vertex between two times and compares its output; stops in pdb."""
+"""Replays one vertex between two times and compares its output; can stop in pdb."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay has found."""
+    """The result of a replay."""
 
     vertex: str
     #: The checkpoint that it started from; empty: the beginning of the input.

@@ -1,12 +1,13 @@
-"""Runs vertices again in this thread: each reads what is retained, or runs its writers first.
+"""Runs vertices again in this thread: each reads retained items, or runs its writers first.
 
 Theory of operation. A vertex is a deterministic function of its snapshot and its inputs. So a
-:class:`VertexRun` starts from a retained checkpoint, or from the beginning, and reads its channels.
-A channel whose items are durable is read from its files. The writer of any other one is run as far
-as its reader needs; its output is kept until it is read. Nothing is written anywhere.
+:class:`VertexRun` starts from a retained checkpoint, or from the start of the input, and reads its
+channels. A channel with durable items is read from its files. For any other channel, its writer
+runs as far as the reader needs, and the output is kept in memory until it is read. No file is
+written.
 
-Invariants: (1) a run's outputs equal the job's, number for number, if the code is
-deterministic; (2) only items that a reader may still ask for are kept.
+Invariants: (1) a run's items equal the job's, with the same seqs, if the code is deterministic;
+(2) only items that a reader may still need are kept.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ class VertexRun:
     def __init__(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> None:
         self.spec, self.vertex = spec, vertex
         self._feeds = feeds
-        #: The greatest number of items of an input at a time.
+        #: Maximum number of items of an input per turn.
         self.rows_max = STEP_ROWS
         #: The output of the last turn.
         self.result: StepResult | None = None
-        #: No turn will do anything.
+        #: Whether the run is at its end, so further turns do nothing.
         self.has_ended = False
         #: Its input instead of feeds, if it reads live logs.
         self.logs: RecordedLog | None = None
@@ -173,7 +174,7 @@ class Rerun:
         is_recorded: Callable[[VertexSpec], bool] = lambda _: True,
         open_source: Callable[[VertexSpec], Feed] | None = None,
     ) -> None:
-        """``recorded``: what may be read besides sources; None: nothing.
+        """``recorded``: retained data that may be read besides sources; None: sources only.
 
         ``is_recorded``: whether the retained files of a vertex equal its output now.
         ``open_source``: the rows of a source vertex, if not from its files.

@@ -1,8 +1,8 @@
-"""What the vertices of a job remember at a time, as tables; nothing is written to the root.
+"""Recomputes the states of a job's vertices at an event time, as tables. Read-only.
 
-A vertex is loaded from its newest retained checkpoint at or before the time, and runs on from there
-over the retained input. Its input is cut at the time, and a watermark of that time follows. So its
-state is that of all rows before the time, whichever watermarks the job had.
+A vertex is loaded from its newest retained checkpoint at or before the time, and reads the retained
+input from there. The input ends at the time, and a watermark of that time follows. So the state
+contains exactly the rows before the time, regardless of the watermarks in the job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verb ``state``: what the stages of a job remember."""
+"""The verb ``state``: prints the states of a job's stages."""
 
 from __future__ import annotations
 

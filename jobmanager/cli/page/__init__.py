@@ -1,1 +1,1 @@
-"""What shows jobs to people and programs: the page, the metrics, the doctor."""
+"""Shows jobs to people and programs: the web page, the metrics, the doctor."""

@@ -1,6 +1,6 @@
-"""What the page asks of one job beside its status: plan, log, savepoints, rows, moments.
+"""Data of one job for the page, besides its status: plan, log, savepoints, rows, moments.
 
-All of it is read from the files of the root, so it works for jobs that have ended.
+All data is read from the files of the root, so this works for jobs that have ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
     from planner.physical.plan import PhysicalPlan
 
-#: The latest sentences of a log, and rows, of one answer.
+#: Maximum number of sentences of a log (the latest), and of rows, in one response.
 SENTENCES_MAX, ROWS_MAX = 1_000, 1_000
 #: Notices that come every few seconds and would fill a timeline.
 _ROUTINE = (sent.CheckpointTaken,)
@@ -115,7 +115,10 @@ def shown_rows(table: pa.Table, count: int, outputs: list[str]) -> dict[str, Any
 
 
 def moments_of(root: str) -> dict[str, Any]:
-    """Between which event times, in us, a moment of a job can be recomputed: those of its rows."""
+    """Return the first and the last event time of a job's rows, us.
+
+    The state at any moment between them can be recomputed.
+    """
     outputs = plan_of(root).of_outputs
     least, most = int(INF_TIME), int(MIN_TIME)
     for output in outputs:

@@ -1,8 +1,8 @@
 """The page over HTTP: files, JSON, a stream of events, metrics, and the buttons.
 
-Without a token everything can be read and nothing changed, and only names of this machine are
-answered, so that no page of another site can read it through a browser. With tokens, what changes
-a job needs one; on an address that other machines reach, everything but ``/health`` does.
+Without tokens, all routes are read-only, and the server answers only requests whose ``Host`` names
+this machine. So no page of another site can read it through a browser. With tokens, requests that
+change a job need one. If other machines can reach the address, all requests except ``/health`` do.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
-#: Between two calls of other systems.
+#: Time between two exports to other systems.
 EXPORT_EVERY_S = 5.0
-#: Streams of events that are open at a time.
+#: Maximum number of open event streams.
 VIEWERS_MAX = 200
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; style-src 'self'; frame-ancestors 'none'",
@@ -77,7 +77,7 @@ def make_app(
     *,
     is_local: bool,
 ) -> Starlette:
-    """The application over a board; ``is_local``: only this machine reaches it."""
+    """Return the application over a board. ``is_local``: whether only this machine reaches it."""
     page = _Page(board, tokens, exports, is_local=is_local)
 
     @contextlib.asynccontextmanager
@@ -124,7 +124,7 @@ def make_app(
 
 
 class _Page:
-    """What each route answers."""
+    """The handlers of the routes."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Page:
         self._text = ""
 
     async def keep_looking(self) -> None:
-        """Read the statuses again and again, for all viewers."""
+        """Read the statuses regularly, once for all viewers."""
         while True:  # ends with the server
             try:
                 await run_in_threadpool(self._look)
@@ -160,7 +160,7 @@ class _Page:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def keep_exporting(self) -> None:
-        """Send to other systems; what they do not take is sent again."""
+        """Export to other systems regularly. Failed exports are sent again."""
         while self._exports:  # ends with the server
             await asyncio.sleep(EXPORT_EVERY_S)
             troubles = [await run_in_threadpool(_sent, one.send) for one in self._exports]
@@ -172,11 +172,14 @@ class _Page:
             self._board.rows()  # examines jobs in this thread, and not in the loop
 
     def reading(self, handler: Handler) -> Handler:
-        """The handler, for those who may read."""
+        """Return a handler that first checks the permission to read."""
         return self._guarded(handler, () if self._is_local else self._tokens)
 
     def changing(self, handler: Handler) -> Handler:
-        """The handler, for those who may change a job: nobody, without tokens."""
+        """Return a handler that first checks the permission to change jobs.
+
+        Without tokens, no request has it.
+        """
 
         async def with_tokens(request: Request) -> Response:
             if not self._tokens:
@@ -201,7 +204,7 @@ class _Page:
         return guard
 
     def read(self, answer: Callable[[str], Any]) -> Handler:
-        """A route that answers for a job; it may read files, so it runs beside the loop."""
+        """Return the handler of a route about a job. It may read files, so it runs in a thread."""
 
         async def handler(request: Request) -> Response:
             return _json(await run_in_threadpool(answer, request.path_params["name"]))
@@ -209,7 +212,7 @@ class _Page:
         return handler
 
     async def details(self, request: Request) -> Response:
-        """The status of a job, written once a look for all viewers."""
+        """Return the status of a job, serialized once per read for all viewers."""
         text = await run_in_threadpool(self._board.details_text, request.path_params["name"])
         return Response(text, headers=_HEADERS, media_type="application/json")
 

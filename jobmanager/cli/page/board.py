@@ -1,11 +1,11 @@
 """The jobs in a folder as the page shows them: read from files, once for all viewers.
 
-A look reads the status file of each job, at most every :data:`LOOK_EVERY_S`; jobs are not asked and
-do not notice. Plans, logs and rows are read when a viewer opens them.
+A *look* reads the status file of each job, at most every :data:`LOOK_EVERY_S`. It sends no request
+to jobs, so it does not disturb them. Plans, logs and rows are read when a viewer opens them.
 
-Invariants: (1) :attr:`Board.jobs` is replaced, never changed, so any thread may read it; (2) plan
-and log are read once between two looks, and findings at most every :data:`FINDINGS_EVERY_S`, for
-all viewers together.
+Invariants: (1) :attr:`Board.jobs` is replaced, never changed, so any thread may read it; (2) for
+all viewers together, plan and log are read once between two looks, and findings are computed at
+most every :data:`FINDINGS_EVERY_S`.
 """
 
 from __future__ import annotations

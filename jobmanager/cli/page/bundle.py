@@ -1,8 +1,8 @@
-"""A bundle: all that the page shows of a job, in one file for a bug report.
+"""A bundle: all data that the page shows of a job, in one file for a bug report.
 
 ``jobmanager bundle ROOT`` writes it, ``jobmanager serve FILE.zip`` shows it on another machine. It
-has the answers of the page as JSON, not the files of the root: no code, and no rows unless asked
-for. Secrets become ``...``, and so do rows and keys that messages quote.
+has the responses of the page as JSON, not the files of the root. So it has no code, and rows only
+on request. Secrets, and rows and keys that messages quote, are replaced by ``...``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NotABundleError(UsageError):
 
 
 def write_bundle(root: str, path: Path, *, rows: int = 0) -> dict[str, Any]:
-    """Write what the page shows of a job; ``rows`` of each kind of rows. What it holds.
+    """Write a bundle of a job. Return its manifest. ``rows``: maximum rows of each kind.
 
     Raises:
         NoJobError: there is no job.
@@ -108,7 +108,7 @@ def _metrics(board: Board) -> str:
 
 
 def _read(answer: Callable[[], Any]) -> Any:
-    """An answer, or why it cannot be read: that may be what the report is about."""
+    """Return a response, or the error of reading it, which may be the reason for the report."""
     try:
         return answer()
     except StreamEngineError as error:
@@ -116,7 +116,7 @@ def _read(answer: Callable[[], Any]) -> Any:
 
 
 def _secrets_of(root: JobRoot) -> Iterator[str]:
-    """Secrets that stand in the plan itself."""
+    """Yield secrets that the plan itself contains."""
     try:
         plan = root.read_plan()
     except StreamEngineError:
@@ -146,7 +146,7 @@ def _secrets_in(value: Any, visited: set[int]) -> Iterator[str]:
 
 
 def _masked(value: Any, secrets: list[str]) -> Any:
-    """A document without secrets, and without what messages quote of rows."""
+    """Return a document without secrets, and without rows that messages quote."""
     if isinstance(value, str):
         text = with_stars(without_secrets(value, secrets))
         for pattern in _QUOTED:
@@ -179,7 +179,7 @@ class BundledJobs:
 
     @property
     def bundle(self) -> dict[str, Any]:
-        """What the bundle says of itself."""
+        """The manifest of the bundle."""
         return dict(self._manifest)
 
     def look(self) -> None:

@@ -1,8 +1,8 @@
-"""What is wrong with a job: since when, why, and what to do. Pure.
+"""Diagnoses a job: what is wrong, since when, why, and what to do. Pure.
 
-The findings are the reasons of the job's health, and what takes more than one look or more than
-the status: growing lags, skew, restarts, checkpoints that stop. Each rule is a function that
-reads a :class:`Case`.
+The findings include the reasons of the job's health. Further findings need two statuses, or more
+files than the status: growing lags, skew, restarts, missing checkpoints. Each rule is a function
+that reads a :class:`Case`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _skew(case: Case) -> Iterator[Finding]:
 
 
 def _restarts(case: Case) -> Iterator[Finding]:
-    """What failed in the last day, though the job got over it; once for each subject."""
+    """Yield failures of the last day from which the job recovered, once per subject."""
     failures: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for at_us, notice in case.notices:
         if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
@@ -321,7 +321,7 @@ def _checkpoints_of(case: Case) -> dict[str, list[tuple[int, sent.CheckpointTake
 
 
 def _checkpoints(case: Case) -> Iterator[Finding]:
-    """A vertex that took checkpoints at some pace, and then none, though events came."""
+    """Yield a finding per vertex whose checkpoints have stopped, although it had events."""
     taken = {vertex: [at for at, _ in rows] for vertex, rows in _checkpoints_of(case).items()}
     before = {row["vertex"]: row["events_in"] for row in case.before.get("vertices", ())}
     for row in case.status.get("vertices", ()):

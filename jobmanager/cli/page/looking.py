@@ -1,4 +1,4 @@
-"""Reads what the page and the doctor know of one job: its status, its log, the disk of its root."""
+"""Reads the files of one job for page and doctor: its status, its log, the disk of its root."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each is read from a status (:mod:`jobmanager.driver.report`), which a job writes anyway, so a scrape
 costs the job nothing. Names and units follow the conventions of Prometheus: seconds, bytes, and
-``_total`` for what only grows; a counter begins again at 0 when a job does.
+``_total`` for counters. A counter restarts at 0 when its job restarts.
 """
 
 from __future__ import annotations

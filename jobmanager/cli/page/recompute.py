@@ -1,7 +1,7 @@
 """Verbs that the page runs for a viewer, each in a separate process.
 
-A recomputation runs the code of the job and may take a while; in another process it cannot disturb
-the server. At most :data:`RUNS_MAX` run at a time, each at most :data:`RUN_S_MAX`.
+A recomputation runs the code of the job and may take long. In a separate process it cannot block or
+crash the server. At most :data:`RUNS_MAX` processes run at a time, each at most :data:`RUN_S_MAX`.
 """
 
 from __future__ import annotations

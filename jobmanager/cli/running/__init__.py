@@ -1,1 +1,1 @@
-"""What the verbs that run a job to its end share: days, a batch, a frozen process."""
+"""Parts shared by the verbs that run a job to its end: days, a batch, a frozen process."""

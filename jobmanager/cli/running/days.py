@@ -1,4 +1,4 @@
-"""What ``run --continue`` asks before a day, and tells after it."""
+"""``run --continue``: its checks before a day, and its report after the day."""
 
 from __future__ import annotations
 

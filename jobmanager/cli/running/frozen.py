@@ -1,8 +1,9 @@
 """Ends this process if none of its threads has run for ``step_wait_s``.
 
-One call in C that never releases the interpreter lock (``re`` with a pattern of exponential cost)
-stops all threads: the hosts, the reports and Ctrl-C. So a second process waits for a byte a second.
-Ctrl-Z and a pause of the machine stop both processes, so they do not count.
+A C call that never releases the interpreter lock (such as ``re`` with a pattern of exponential
+cost) stops all threads: the hosts, the reports and Ctrl-C. So a second process expects a byte from
+this one every second, and ends it if none arrives. Ctrl-Z and a pause of the machine stop both
+processes, so that time does not count.
 """
 
 from __future__ import annotations

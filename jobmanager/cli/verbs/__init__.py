@@ -1,1 +1,1 @@
-"""Verbs that need nothing of the others."""
+"""Verbs that do not depend on each other."""

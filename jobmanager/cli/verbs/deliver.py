@@ -1,4 +1,4 @@
-"""The verb ``deliver``: the output of a job goes to a destination, from a process of its own."""
+"""The verb ``deliver``: sends the output of a job to a destination, from a separate process."""
 
 from __future__ import annotations
 

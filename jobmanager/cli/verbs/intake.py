@@ -1,4 +1,4 @@
-"""``jobmanager intake``: serve the logs that others push rows to."""
+"""``jobmanager intake``: serves logs to which producers push rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb ``list``: the jobs whose roots lie in a folder."""
+"""The verb ``list``: lists the jobs whose roots are in a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb ``logs``: what happened to a job, from its own log, in sentences."""
+"""The verb ``logs``: prints the history of a job from its log, in sentences."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _is_of(name: str, wanted: str) -> bool:
 
 
 def _lines(notice: Notice, wanted: str, *, verbose: bool) -> Iterator[str]:
-    """What to say of a notice; nothing of one that only keeps the books."""
+    """Return the sentence for a notice; empty for internal bookkeeping."""
     if wanted and not _is_of(getattr(notice, "vertex", ""), wanted):
         return
     line = sentence(notice)

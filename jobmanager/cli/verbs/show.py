@@ -1,4 +1,4 @@
-"""The verbs ``show`` and ``table``: rows of a job's answer, for people."""
+"""The verbs ``show`` and ``table``: print rows of a job's result."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def table(
 
 
 def _lost(root: JobRoot) -> list[str]:
-    """Rows that are not in the answer as they were read; nothing if no file tells."""
+    """Return lines on lost or changed rows of the sources; empty if the status is unreadable."""
     with contextlib.suppress(StreamEngineError):
         return lost_lines(shown_status(root, SystemClock().now_us()))
     return []

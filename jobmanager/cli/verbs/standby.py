@@ -1,4 +1,4 @@
-"""``standby``: waits, ready, for the driver of a job to die, and goes on with the job."""
+"""``standby``: waits, fully loaded, until the driver of a job dies, and then resumes the job."""
 
 from __future__ import annotations
 

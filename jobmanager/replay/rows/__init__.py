@@ -1,1 +1,1 @@
-"""Rows of answers and states: which input makes them, and how two versions differ."""
+"""Explains rows of results and states: their input rows, and differences of two versions."""

@@ -1,4 +1,4 @@
-"""Rows of a job's answer that satisfy a condition, each with the stream that holds it."""
+"""Finds the rows of a job's result that satisfy a condition, each with its stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits: random past ranges of a job run again, and their digests must be the recorded ones."""
+"""Audits: recompute random past ranges of a job, and compare their digests with the recorded."""
 
 from __future__ import annotations
 

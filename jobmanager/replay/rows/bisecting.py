@@ -1,9 +1,10 @@
-"""``bisect``: the first input item, or the first version of a query, that makes the answer wrong.
+"""``bisect``: finds the first input item, or first version of a query, that makes a wrong result.
 
-Theory of operation. The items of all sources are put into one order that keeps that of each source:
-by the greatest time read so far. A prefix of this order, then the end of the input, either gives a
-wrong row or not. Halving finds a place where the prefix of k items gives one and that of k - 1 does
-not. Both are run in the end, so the place is certain; if wrong rows come and go, it is one of many.
+Theory of operation. The items of all sources are sorted by the greatest time that their source has
+reached. This keeps the row order of each source. For each k, a run over the first k items of this
+order, followed by the end of the input, either emits a wrong row or not. Bisection finds a k such
+that k items emit one and k - 1 items do not. Both runs are made, so the result is certain. If the
+property changes more than once with k, the found k is one of several.
 """
 
 from __future__ import annotations

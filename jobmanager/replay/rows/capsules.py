@@ -1,9 +1,9 @@
 """Capsules: one file with the smallest input, the plan and the code that give one output row.
 
-A capsule is a zip: ``manifest.json``, ``plan.pkl`` without places, the rows of each source as Arrow
-files, the row, and the files of the query. Opening one runs the code in it, so the caller has to
-trust its maker. Columns can be masked: equal values get equal marks in all sources, in the same
-order, and the masked input must still give the row.
+A capsule is a zip: ``manifest.json``, ``plan.pkl`` without paths, the rows of each source as Arrow
+files, the row, and the files of the query. Opening a capsule runs its code, so the caller must
+trust its author. Columns can be masked: their values are replaced by marks, with equal marks for
+equal values in all sources, and the same sort order. The masked input must still give the row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``diff``: which rows of the answer another version of a query changes, over the recorded input.
 
-Rows are compared as bags: order and partitions do not count. Rows that only one side has are paired
-by their times and keys; the columns in which a pair differs are the reason. Without keys that both
-versions have, equal times alone do not make a pair.
+Rows are compared as bags: row order and partitions are ignored. Rows that only one version has are
+paired by their times and keys, and the columns in which a pair differs are reported. If the
+versions have no common keys, rows are not paired, because equal times are not enough.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Which rows of the sources make an output row: found by running slices, smaller and smaller.
+"""Finds the source rows of an output row, by running ever smaller slices of the input.
 
-Theory of operation. The output up to a row follows from the rows that were read by then, so later
-rows can be left out. Of the earlier ones, the last n are enough for some n. Values that the output
-row shares with columns of a source, and columns that two sources share, suggest what else can go.
-At the end rows are left out in halves, quarters and so on down to single rows. Each step counts
-only if the smaller slice still gives the row, so a wrong guess costs time, never a wrong answer.
+Theory of operation. The output up to a row depends only on input rows that were read before it, so
+later rows are left out first. Of the earlier ones, the last n suffice for some n. Values that the
+output row shares with columns of a source, and columns that two sources share, suggest which
+further rows to leave out. At the end, rows are left out in halves, quarters and so on down to
+single rows. A step is kept only if the smaller slice still gives the row. So a wrong guess costs
+time, but never makes a wrong result.
 
 Invariants: (1) the result gives the row; (2) if ``is_smallest``, the row is missing without any one
 of its rows.

@@ -1,7 +1,7 @@
 """Runs a query on some of the rows of its sources, in memory: the oracle of lineage and bisection.
 
-A slice names, by source vertex, the rows that take part. Their order is that of the source, and a
-row keeps its number. Whether a slice gives an output row is decided by running it.
+A slice lists the participating rows per source vertex. They keep the row order of the source and
+their numbers. Only a run decides whether a slice gives an output row.
 """
 
 from __future__ import annotations

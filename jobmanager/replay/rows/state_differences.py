@@ -1,7 +1,7 @@
-"""How the state of a replayed vertex differs from that of a retained checkpoint.
+"""Compares the state of a replayed vertex with that of a retained checkpoint.
 
-The vertex reads its input again exactly up to where the checkpoint was taken, as a vertex does that
-recovers by replay. Then both states describe the same moment, and are compared table by table.
+The vertex reads its input again exactly up to the checkpoint's positions, like a vertex that
+recovers by replay. Then both states are of the same moment, and are compared table by table.
 """
 
 from __future__ import annotations

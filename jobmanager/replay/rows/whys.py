@@ -1,4 +1,4 @@
-"""``why``: the rows of the sources that make one row of the answer, and the stages between."""
+"""``why``: finds the source rows that make one row of the result, and the stages between."""
 
 from __future__ import annotations
 

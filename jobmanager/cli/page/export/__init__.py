@@ -1,1 +1,1 @@
-"""What the server of the page sends to other systems: OpenTelemetry and OpenLineage."""
+"""Exports of the page's server to other systems: OpenTelemetry and OpenLineage."""

@@ -1,7 +1,7 @@
 """OpenLineage events of jobs: what each run reads and writes, and how it ended.
 
-Events are the JSON of the specification, sent by HTTP POST or appended to a file, one a line. The
-id of a run follows from the job and its start, so an event that is sent twice is the same event.
+Events are JSON as specified, sent by HTTP POST or appended to a file, one per line. The id of a run
+is derived from the job and its start time, so a repeated event has the same id.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Metrics and spans of jobs for an OpenTelemetry collector, over OTLP and HTTP.
 
-It sends the metrics of :mod:`jobmanager.cli.page.metrics`. Spans come from the jobs' logs: one per
-job, and below it one per instance of a vertex and per checkpoint, with sequence numbers.
+It sends the metrics of :mod:`jobmanager.cli.page.metrics`. Spans are derived from the jobs' logs:
+one per job, and below it one per instance of a vertex and per checkpoint, with sequence numbers.
 
-Invariant: the ids of a span follow from the job and the notice, so a server that restarts sends the
-same spans again, not others.
+Invariant: the ids of a span are derived from the job and the notice. So a restarted server sends
+the same spans again, and no duplicates under other ids.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Arrow Flight in front of the current tables of jobs, for dashboards and programs.
+"""Serves the current tables of jobs over Arrow Flight, for dashboards and programs.
 
-A flight is an output of a job: its descriptor is a path, the name of the job and, for a job with
-several outputs, that of the output. A ticket is JSON: ``{"job", "output", "at"}``, of which only
-the job is needed; ``at`` asks for an earlier time. A call reads the rows that are alive, as
-``table.arrow`` does over HTTP: the server reads on from where the last call ended.
+A flight is an output of a job. Its descriptor is a path: the name of the job and, if the job has
+several outputs, the name of the output. A ticket is JSON: ``{"job", "output", "at"}``. Only ``job``
+is required; ``at`` requests an earlier time. A call returns the living rows, like ``table.arrow``
+over HTTP. The server reads each stream on from the end of the previous call.
 """
 
 from __future__ import annotations
