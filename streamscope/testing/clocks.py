@@ -1,4 +1,4 @@
-"""The outside of a query under test: a clock that the test moves, and seeded randomness."""
+"""The environment of a query under test: a clock that the test moves, and seeded randomness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class VirtualClock:
-    """What ``ctx.now()`` and ``ctx.random()`` draw from, and the answers of lookups."""
+    """The source of ``ctx.now()`` and ``ctx.random()``, and of the answers of lookups."""
 
     def __init__(self, now: Time, seed: int, answers: Mapping[str, Any] | None = None) -> None:
         self.us = time_us(now, what="now")

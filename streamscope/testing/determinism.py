@@ -1,7 +1,7 @@
-"""The property of a query in one line: its answer does not depend on how its input arrives.
+"""Checks in one line that a query's result does not depend on how its input arrives.
 
-:func:`assert_deterministic` runs a query in many ways over the same rows and compares the answers.
-Each way has a name and a probable cause, which the failure shows.
+:func:`assert_deterministic` runs a query in many ways over the same rows and compares the results.
+Each way has a name and a probable cause of a difference, which the failure shows.
 """
 
 from __future__ import annotations
@@ -76,24 +76,25 @@ def assert_deterministic(
     other_process: bool = True,
     spark: bool = False,
 ) -> None:
-    """Assert that a query has one answer in any order of arrival and after any failure.
+    """Assert that a query has the same result in any order of arrival and after any failure.
 
-    The rows are cut anywhere, arrive in any order within the delay, are dealt to partitions, and
-    pass through several vertices. Vertices are restored between any two items, and killed to
-    compute again from an older snapshot. A query with user code also runs in another process with
-    another hash seed, time zone and date, and over its input repeated many times.
+    The rows are divided into any batches, arrive in any order within the delay, are distributed to
+    partitions, and pass through several vertices. Vertices are restored between any two items. They
+    are also killed, and compute again from an older snapshot. A query with user code also runs in
+    another process with another hash seed, time zone and date, and over its input repeated many
+    times.
 
     Args:
         query: SQL, a function of streams, a ``Stream`` or a ``Query``.
-        inputs: By name the rows, or a pair of an :class:`Input` (or schema) and rows.
-        runs: Random ways to run it, besides the others.
-        seed: Of these; the failure shows it.
-        bounded_state: The state of user code may not grow with the input.
-        other_process: Run user code in another process, too; it starts once, in about a second.
-        spark: Compare with the batch twin on Spark, too.
+        inputs: Per name the rows, or a pair of an :class:`Input` (or schema) and rows.
+        runs: Number of random runs, in addition to the fixed ones.
+        seed: Seed of the random runs; the failure shows it.
+        bounded_state: Fail if the state of user code grows with the input.
+        other_process: Also run user code in another process, which starts once, in about 1 s.
+        spark: Also compare with the batch twin on Spark.
 
     Raises:
-        NotDeterministicError: the way, the difference, and the probable cause.
+        NotDeterministicError: results differ; it names the run, the difference and the cause.
     """
     __tracebackhide__ = True
     test, found = bound_to_rows(query, inputs)

@@ -1,4 +1,4 @@
-"""What the test kit raises."""
+"""The errors of the test kit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class NotDeterministicError(AssertionError):
-    """A query gave two answers for one input; the message shows the difference and its cause."""
+    """A query had two results for one input. The message shows the difference and its cause."""
 
 
 class RepeatedDifferentlyError(Exception):
-    """A vertex that was killed computed another item than before."""
+    """A killed and restarted vertex computed another item than before."""
 
     def __init__(self, stage: str, item: pa.RecordBatch) -> None:
         super().__init__(stage, item)
@@ -24,4 +24,4 @@ class RepeatedDifferentlyError(Exception):
 
 
 class JobUnderFaultsError(AssertionError):
-    """A simulated job lost its answer, or broke another law; the text has its seed."""
+    """A simulated job had a wrong result, or broke another law. The message has its seed."""

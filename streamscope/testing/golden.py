@@ -1,4 +1,4 @@
-"""Recorded streams as tests: an input file, a query, and the answer it must have."""
+"""Golden tests: an input file, a query, and the recorded result that it must have."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def assert_golden(
     folder: str | Path = ".",
     rewrite: bool = False,
 ) -> None:
-    """Assert that a query has the recorded answer for recorded rows.
+    """Assert that a query has the recorded result for recorded rows.
 
     Args:
         query: SQL, a function of streams, a ``Stream`` or a ``Query``.
-        inputs: By name a Parquet or CSV file, or a pair of an :class:`Input` and a file. The rows
+        inputs: Per name a Parquet or CSV file, or a pair of an :class:`Input` and a file. The rows
             arrive in the order of the file. Columns ``_vs`` and ``_ve``, as ``ss.collect`` and
             ``ss.read_events`` name them, are the times of the rows.
-        answer: A table literal (``.md``), which a review can read, or a Parquet file.
-        folder: Where relative paths begin.
-        rewrite: Write the answer instead.
+        answer: The file of the result: a table literal (``.md``) for reviews, or Parquet.
+        folder: The folder for relative paths.
+        rewrite: Write the file of the result instead of comparing with it.
 
     Raises:
-        AssertionError: the answer differs, or there is none yet.
+        AssertionError: the result differs, or its file does not exist.
     """
     __tracebackhide__ = True
     base = Path(folder)

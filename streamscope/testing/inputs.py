@@ -1,4 +1,4 @@
-"""A query bound to inputs of a test: its sources read what the test pushes.
+"""Binds a query to inputs of a test: its sources read the rows that the test pushes.
 
 A function of streams and a SQL text get streams of the given schemas. A ready ``Stream`` or
 ``Query`` keeps its sources with their time columns, delays and rules for late and bad rows; each
@@ -55,9 +55,10 @@ _ROOT = "memory://test"
 class Input:
     """An input of a query under test.
 
-    ``vs``: the column that is the time of a row; without it a literal has ``time``, or ``start``
-    and ``end`` with ``spans=True``. ``delay``: the watermark follows the rows at that distance, as
-    in a job; without it only ``advance_watermark`` moves it, and rows may come in any order.
+    ``vs``: the column with the time of a row; without it a literal has a column ``time``, or
+    ``start`` and ``end`` if ``spans=True``. ``delay``: the watermark follows the greatest time at
+    this distance, as in a job; without it only ``advance_watermark`` moves the watermark, and rows
+    may arrive in any order.
     """
 
     schema: SchemaLike

@@ -1,8 +1,8 @@
 """Runs a physical plan in one thread, without streams on disk, hosts or a job manager.
 
 The planner makes the vertices as for a job, and they run the real operators. A :class:`Schedule`
-decides how their inputs are cut, when a vertex is restored from a snapshot, and when it is killed
-and computes again from an older one. Recovery, flushing and timing need the
+decides how inputs are divided into batches, when a vertex is restored from a snapshot, and when it
+is killed and computes again from an older one. To test recovery, flushing and timing, use the
 simulator (:mod:`streamscope.testing.chaos`) or a job.
 """
 

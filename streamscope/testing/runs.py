@@ -1,4 +1,4 @@
-"""One run of a query over rows that arrive in some order: feeds, answers, and their comparison."""
+"""One run of a query over rows in a given order of arrival: feeds, results, comparison."""
 
 from __future__ import annotations
 

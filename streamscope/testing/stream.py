@@ -1,4 +1,4 @@
-"""A query fed by hand, in this process: rows, watermarks, a clock; output, late rows, state."""
+"""Runs a query in this process on rows, watermarks and a clock that the test controls."""
 
 from __future__ import annotations
 

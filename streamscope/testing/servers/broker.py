@@ -2,9 +2,10 @@
 
 The broker installs from PyPI (``noida-db``). It has transactions, fencing and offsets like Kafka.
 It keeps its data when it is stopped. A kill may lose the last second of acknowledged records, so no
-test can show what a crash of a broker leaves of its topics. It also reports aborted transactions to
-consumers that have passed them, which hides later commits of the same producer, and it answers
-empty fetches at once: :mod:`streamscope.testing.servers.broker_front` corrects both.
+test can check the topics after a crash of a broker. It has two faults, which
+:mod:`streamscope.testing.servers.broker_front` corrects: it reports aborted transactions to
+consumers that have passed them, which hides later commits of the same producer; and it answers
+empty fetches at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What befalls single frames of lines that hold: a copy, an overtaking, a loss.
+"""Faults of single frames on working connections: duplication, reordering, loss.
 
-A transport that keeps the order does none of this; the ends of a line must not rest on it. Frames
-that are lost together with their line are the matter of ``network``.
+A transport that keeps the order has no such faults, but the code at both ends must not rely on
+that. Frames that are lost because their connection breaks are simulated in ``network``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A job manager from its start to its end; several may be there at once.
+"""Simulated job managers from start to end; several may exist at once.
 
-One that begins after the death of another takes the root at once, as on the same machine, where the
-process is seen to be gone. A *rival* on another machine asks first (``JobRoot.take_over``): it is
-refused while the status is fresh. One that was asleep meanwhile finds that the root is not its own.
+A job manager that starts after the death of another claims the root at once, as on the same
+machine, where the process is known to be dead. A *rival* on another machine calls
+``JobRoot.take_over``, which fails while the status is fresh. A job manager that was suspended
+meanwhile finds that it no longer owns the root.
 """
 
 from __future__ import annotations

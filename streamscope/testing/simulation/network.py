@@ -1,10 +1,10 @@
-"""Lines between processes: late, sometimes cut, and single frames copied, overtaken or lost.
+"""Connections ("lines") between processes: with delays, breaks, and faults of single frames.
 
-A control line is a pair of pipes. As on a TCP connection, what is lost is mostly lost from some
-message on, together with the line, and the two ends notice at different times. What befalls single
-frames is decided by ``fates``, and met by production's numbers. A data line pushes the
-items of a published stream with the same rules, but loses none while it holds; it is opened again
-by its reader.
+A control line is a pair of pipes. As on a TCP connection, messages are mostly lost when the line
+breaks: all from some message on. The two ends notice that at different times. ``fates`` decides on
+faults of single frames, which production code handles by its message numbers. A data line pushes
+the items of a published stream with the same rules, but loses no item until it breaks; then its
+reader opens it again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One direction of a control connection: production's numbers over a transport that keeps nothing.
+"""One direction of a control connection: production's message numbers over a faulty transport.
 
 Law: each message arrives once and in order.
 """

@@ -1,11 +1,12 @@
 """One thread, one seed: virtual time, processes and their next steps.
 
-A process is what can die by itself: a host, a job manager. Every event belongs to one. Time jumps
-from event to event; ties cannot matter because delays are drawn from the seed. While a process
-waits for its own background work the others continue (:meth:`Scheduler.wait`).
+A process is a unit that can die by itself: a host, a job manager. Every event belongs to one
+process. Time jumps from event to event. Ties have no effect, because delays are drawn from the
+seed. While a process waits for its own background work, the others continue
+(:meth:`Scheduler.wait`).
 
-Invariants: (1) nothing of a dead process ever runs; (2) a paused process runs nothing until it
-wakes; (3) the trace of a seed is the same in every run and on every machine.
+Invariants: (1) no event of a dead process ever runs; (2) no event of a paused process runs until it
+resumes; (3) the trace of a seed is the same in every run and on every machine.
 """
 
 from __future__ import annotations

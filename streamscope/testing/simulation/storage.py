@@ -1,10 +1,10 @@
-"""The store as one process sees it: it fails, tears, is slow, and is where processes like to die.
+"""The store as one process sees it: it fails, is slow, and interrupts writes by a process's death.
 
-Puts are atomic (that is what a BlobStore promises): a torn write leaves a temporary behind and the
-process dead. ``on_put`` and ``on_delete`` let the checkers see everything that becomes durable.
+Puts are atomic, as a BlobStore promises: an interrupted write leaves a temporary file and a dead
+process. Through ``on_put`` and ``on_delete`` the checkers see everything that becomes durable.
 
-Each process has its own machine. A power loss there loses data that its puts did not sync: a
-name is as it was before, or its content is empty; a deletion may be undone.
+Each process has its own machine. A power failure there loses data that its puts did not sync: a
+file has its former content or is empty, and a deletion may be undone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small job over a plan: random limits and options, and what every stream of it must hold.
+"""A small job over a plan: random limits and options, and the expected items of every stream.
 
 Limits are so small that tails fill, segments roll, volatile streams spill, and checkpoints and
 collections happen all the time. Each vertex is recovered in its own way, and some jobs retain data

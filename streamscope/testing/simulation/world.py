@@ -1,9 +1,9 @@
 """The world of one job: its hosts, its job manager, its store and its network, in one thread.
 
-Everything that decides anything is production code: ``Driver`` with its ``JobManager``, ``Host``
-with its runners, ``RStream``, ``DurableLog``, the notice log. Only their surroundings
-(:class:`rvertex.host.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``,
-``Clock``, ``BlobStore``) is simulated.
+All decisions are made by production code: ``Driver`` with its ``JobManager``, ``Host`` with its
+runners, ``RStream``, ``DurableLog``, the notice log. Only their environment is simulated:
+:class:`rvertex.host.wiring.Wiring`, ``Executor``, ``ControlService``, ``Background``, ``Clock``,
+``BlobStore``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Ways to run a query that need more than a schedule."""
+"""Runs of a query that need more than a schedule: another process, a growing input."""

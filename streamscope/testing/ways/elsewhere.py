@@ -1,8 +1,8 @@
-"""A run of a query on "another machine": another process, hash seed, time zone, and a later date.
+"""Runs a query on "another machine": another process, hash seed, time zone, and a later date.
 
-What iterates over a set of texts, reads a clock or asks for local time gives another answer there.
-The process is started once per test session and ends with it. Requests and answers are pickles over
-its standard input and output, which only the parent has.
+Code that iterates over a set of strings, reads a clock or uses local time has another result there.
+The process is started once per test session and ends with it. Requests and responses are pickles
+over its standard input and output, which only the parent can access.
 """
 
 from __future__ import annotations

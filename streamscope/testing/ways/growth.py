@@ -1,4 +1,4 @@
-"""Whether the state of user code grows with the input, although event time has moved on."""
+"""Checks whether the state of user code grows with the input, although event time advances."""
 
 from __future__ import annotations
 

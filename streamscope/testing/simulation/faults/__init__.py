@@ -1,1 +1,1 @@
-"""What goes wrong in simulated jobs."""
+"""The faults of simulated jobs."""

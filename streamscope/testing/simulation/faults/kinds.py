@@ -1,6 +1,6 @@
-"""What goes wrong, when: one small function per kind of fault, all driven by the seed.
+"""Faults at random times: one small function per kind of fault, all driven by the seed.
 
-Those that wait for their moment are in ``strikes`` and ``moments``.
+Faults that wait for a condition are in ``strikes`` and ``moments``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Faults at the moments that matter: between a decision and its log, in joins, in takeovers.
+"""Faults at critical moments: between a decision and its log entry, in joins, in takeovers.
 
-A random time seldom hits these: a host with work behind a checkpoint, the instance that a
-newcomer learns from, a job manager that has decided and not yet written down why, its successor
-while it reads the log. As in ``strikes`` each waits for its moment, and the seed decides.
+A fault at a random time seldom hits these targets: a host with work after its last checkpoint; the
+instance whose checkpoint a newcomer needs; a job manager with a decision that is not logged yet;
+its successor while it reads the log. As in ``strikes``, each fault waits for its moment, and the
+seed decides.
 """
 
 from __future__ import annotations

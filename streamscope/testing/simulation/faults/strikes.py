@@ -1,9 +1,9 @@
-"""Faults that wait for their moment: each waits until its target exists.
+"""Faults that wait for a condition: each waits until its target exists.
 
-A fault at a random time seldom meets what is rare: memory that was forgotten but is not covered by
-a checkpoint, an instance that no log names, a job manager that wakes beside its successor. These
-read the state of the job manager and the files. The seed decides which moment they take, and whom
-they hit.
+A fault at a random time seldom hits a rare target: items dropped from memory that no checkpoint
+covers yet, an instance that no log names, a suspended job manager that resumes beside its
+successor. These faults read the state of the job manager and the files. The seed decides which
+moment they choose, and which target they hit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The laws, one small checker each. They check durable data only.
 
-Content is read back with plain pyarrow (tables by the codec), ranges are computed by brute force;
-only ``recoverable`` asks production code (what would a job manager that takes over now do?) and
-checks its answer against the store.
+Content is read with plain pyarrow (tables by the codec), and ranges are computed by brute force.
+Only ``recoverable`` calls production code: it computes what a job manager that takes over now would
+do, and checks that against the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Laws of single decisions: what the job manager may and may not do upon one notice.
 
-Production mends what these forbid: a reader that finds nothing asks again, a host that was taken
-twice is replaced. So no law of the outcome sees such a mistake, only time is lost.
+Production code recovers from the mistakes that these laws forbid: a reader that finds no items
+requests them again, a host that was used twice is replaced. Such a mistake only costs time, so no
+law about the outcome would detect it.
 """
 
 from __future__ import annotations

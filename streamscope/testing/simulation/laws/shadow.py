@@ -1,4 +1,4 @@
-"""What a job manager that takes over now would know: for the laws of what is durable."""
+"""The knowledge of a job manager that would take over now, for the laws about durable data."""
 
 from __future__ import annotations
 
