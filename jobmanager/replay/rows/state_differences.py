@@ -1,7 +1,7 @@
 """Compares the state of a replayed vertex with that of a retained checkpoint.
 
 The vertex reads its input again exactly up to the checkpoint's positions, like a vertex that
-recovers by replay. Then both states are of the same moment, and are compared table by table.
+recovers by replay. Then both states belong to the same moment, and are compared by table.
 """
 
 from __future__ import annotations
