@@ -3,8 +3,8 @@
 Theory of operation. The items of all sources are sorted by the greatest time that their source has
 reached. This keeps the row order of each source. For each k, a run over the first k items of this
 order, followed by the end of the input, either emits a wrong row or not. Bisection finds a k such
-that k items emit one and k - 1 items do not. Both runs are made, so the result is certain. If the
-property changes more than once with k, the found k is one of these places.
+that k items emit one and k - 1 items do not. Both runs are made, so the result is certain. If wrong
+rows appear and disappear at more than one k, the found k is one of them.
 """
 
 from __future__ import annotations
