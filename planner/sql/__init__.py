@@ -1,1 +1,1 @@
-"""Queries written in SQL, compiled to the fluent interface."""
+"""Compiles queries in SQL to the fluent interface."""

@@ -1,7 +1,7 @@
-"""What the SELECT and the INSERT INTO statements of a text give: a Stream, or one job.
+"""Collects the SELECT and INSERT INTO statements of a text: they make a Stream, or one job.
 
 Several INSERT INTO, in a statement set or one after the other, are one job with an output for each
-target. Two into one target are the UNION ALL of both.
+target. Two INSERT INTO with the same target are their UNION ALL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TWICE = (
 
 
 class Answers:
-    """The answers of one text, statement after statement."""
+    """The results of one text, statement after statement."""
 
     def __init__(self, text: SqlText) -> None:
         self._text = text
@@ -37,7 +37,7 @@ class Answers:
         self._queries: dict[str, Query] = {}
 
     def check_create(self, statement: exp.Create) -> None:
-        """Refuse a CREATE behind the SELECT that is the answer.
+        """Raise for a CREATE after the SELECT that is the result.
 
         Raises:
             SqlError: it comes too late.
@@ -47,10 +47,10 @@ class Answers:
             raise self._text.error(statement, f"CREATE {kind} comes before the SELECT")
 
     def add(self, statement: exp.Expr, answer: Callable[[exp.Expr], Query | Stream]) -> None:
-        """Take what one statement gives.
+        """Add the result of one statement.
 
         Raises:
-            SqlError: it cannot be one job with those before it.
+            SqlError: it cannot be part of one job with the statements before it.
         """
         target = _target(statement)
         if self._select is not None or (self._queries and not target):
@@ -65,7 +65,7 @@ class Answers:
             self._select = found
 
     def result(self) -> Query | Stream:
-        """The stream of a SELECT, or the query of all outputs.
+        """Return the stream of a SELECT, or the query of all outputs.
 
         Raises:
             SqlError: there is neither.
@@ -80,7 +80,7 @@ class Answers:
 
 
 def _target(statement: exp.Expr) -> str:
-    """The name of what a statement writes; empty: it is a SELECT."""
+    """Return the target of an INSERT INTO; empty for a SELECT."""
     if not isinstance(statement, exp.Insert | exp.Create):
         return ""
     table = statement.this.this if isinstance(statement.this, exp.Schema) else statement.this

@@ -1,7 +1,7 @@
-"""What a text tells its client: SET, SHOW, DESCRIBE, EXPLAIN, and where a set of statements begins.
+"""Statements for the client: SET, SHOW, DESCRIBE, EXPLAIN, and the start of a statement set.
 
-SHOW, DESCRIBE and EXPLAIN print. SET takes what has no effect here, or the zone UTC, as times of
-declared columns are UTC; another zone is refused.
+SHOW, DESCRIBE and EXPLAIN print. SET accepts settings that have no effect here, and the zone UTC,
+because times of declared columns are UTC; another zone is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.pasted import ClientStatement
     from planner.sql.tables.declarations import Declaration
 
-#: Settings of other engines that say how a job runs, not what it answers: their beginnings.
+#: Prefixes of other engines' settings that control how a job runs, not its result.
 _WITHOUT_EFFECT = (
     *("pipeline.", "execution.", "parallelism.", "state.", "sql-client.", "table.exec.mini-batch"),
     *("table.optimizer", "restart-strategy", "streaming_", "cluster", "spark.sql.shuffle"),
@@ -31,7 +31,7 @@ _WITHOUT_EFFECT = (
 )
 _ZONES = ("table.local-time-zone", "timezone", "spark.sql.session.timezone", "time zone")
 _UTC = ("utc", "gmt", "z", "etc/utc", "+00:00")
-#: Functions that make times of the session's zone.
+#: Functions whose results depend on the session's zone.
 _LOCAL = ("TO_TIMESTAMP_LTZ", "FROM_UNIXTIME", "UNIX_TIMESTAMP", "CURRENT_TIMESTAMP")
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In)
 _SET = (
@@ -45,7 +45,7 @@ _ZONE = (
 
 
 def is_sink_of_query(node: exp.Expr) -> bool:
-    """Whether it is ``CREATE SINK s AS SELECT ...``, which is an answer."""
+    """Whether it is ``CREATE SINK s AS SELECT ...``, which has a result."""
     kind = str(node.args.get("kind")).upper()
     return (
         isinstance(node, exp.Create) and kind == "SINK" and node.args.get("expression") is not None
@@ -58,13 +58,13 @@ def tell(
     declared: Mapping[str, Declaration],
     answer: Callable[[exp.Expr], Query | Stream],
 ) -> str | None:
-    """Do what the statement says.
+    """Run a statement for the client.
 
     Returns:
-        The session's time zone where it sets one.
+        The session's time zone if the statement sets it.
 
     Raises:
-        SqlError: the setting is not known, or would change the answer.
+        SqlError: the setting is unknown, or would change the result.
     """
     word = node.name
     if word == "SET":
@@ -84,12 +84,12 @@ def tell(
 
 
 def explained(made: Query | Stream) -> str:
-    """The logical plan, a line for each step."""
+    """Return the logical plan, a line for each step."""
     return "\n".join(node.describe() for node in topological(made.plan))
 
 
 def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Names) -> None:
-    """Refuse times whose fields depend on the session's zone, which are UTC here.
+    """Raise for times whose fields depend on the session's zone, since they are UTC here.
 
     ``instants``: the columns that are declared with a time zone.
 
@@ -110,7 +110,7 @@ def refuse_local_times(statement: exp.Expr, instants: Container[str], names: Nam
 
 
 def _reads_fields(column: exp.Column) -> bool:
-    """Whether an instant is compared with a wall clock, or read as one."""
+    """Whether an instant is compared with a wall clock time, or read as one."""
     around = column.parent
     if type(around) in _COMPARED:
         assert around is not None, column

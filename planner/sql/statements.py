@@ -1,8 +1,8 @@
-"""A text in SQL: any number of CREATE, then one SELECT or INSERT INTO.
+"""Compiles a text in SQL: any number of CREATE, then one SELECT or INSERT INTO.
 
-``CREATE STREAM | SOURCE | TABLE | SINK name WITH (...)`` declares a table of some connector,
-``CREATE STREAM | VIEW name AS SELECT ...`` names a query. A SELECT at the end makes a Stream, an
-INSERT INTO makes a Query.
+``CREATE STREAM | SOURCE | TABLE | SINK name WITH (...)`` declares a table of a connector, ``CREATE
+STREAM | VIEW name AS SELECT ...`` names a query. A SELECT at the end makes a Stream, an INSERT INTO
+makes a Query.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
     from rvertex.aggregates.user_defined import UserAggregate
 
-#: What has options, what is a SELECT with a name, and both in messages.
+#: Kinds of CREATE with options, kinds that name a SELECT, and the texts for messages.
 _TABLES = ("STREAM", "SOURCE", "TABLE", "SINK")
 _QUERIES = ("STREAM", "VIEW", "TABLE")
-#: Options of other engines' CREATE ... AS SELECT that say how a query is stored.
+#: Options of other engines' CREATE ... AS SELECT about storage; they have no effect here.
 _WITHOUT_EFFECT = (
     *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
     *("kafka_topic", "retention_ms", "timestamp", "retain history"),
@@ -59,7 +59,7 @@ def compile_text(
     dialect: str | None = None,
     params: Parameters = (),
 ) -> Query | Stream:
-    """The stream or query of a text; see :func:`planner.sql.entry.sql`."""
+    """Return the stream or query of a text; see :func:`planner.sql.entry.sql`."""
     text, statements = parse(sql, engine_of(dialect))
     statements = bound(statements, params, text)
     return compile_statements(text, statements, streams, functions, aggregates, variables)
@@ -73,7 +73,7 @@ def compile_statements(
     aggregates: Mapping[str, UserAggregate] | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Query | Stream:
-    """The same of its trees."""
+    """Return the stream or query of parsed statements."""
     makers = {name: _constant(stream) for name, stream in streams.items()}
     own = {name.lower(): function for name, function in (functions or {}).items()}
     folds = {name.lower(): aggregate for name, aggregate in (aggregates or {}).items()}
@@ -88,7 +88,7 @@ def compile_statements(
 def _answer(
     compiler: _Statements, statements: list[exp.Expr], own: Mapping[str, object]
 ) -> Query | Stream:
-    """What the last of the statements gives, after the others."""
+    """Compile the statements in order; return the result of the last."""
     text = compiler.text
     answers = Answers(text)
     statements = [s for s in statements if not isinstance(s, exp.EndStatement)]
@@ -109,14 +109,14 @@ def _answer(
 
 
 class _Statements:
-    """Statement after statement, and what was declared so far."""
+    """Compiles statement after statement, and keeps their declarations."""
 
     def __init__(self, names: Names, variables: Mapping[str, str]) -> None:
         self.text, self._names, self._variables = names.text, names, variables
         self._declared: dict[str, Declaration] = {}
 
     def create(self, node: exp.Create) -> None:
-        """Take note of a table or a named query."""
+        """Declare a table or a named query."""
         table = node.this.this if isinstance(node.this, exp.Schema) else node.this
         kind = str(node.args.get("kind")).upper()
         if kind not in _TABLES and kind not in _QUERIES:
@@ -147,7 +147,7 @@ class _Statements:
         return rows.called(self._listed(rows.stream, node.this))
 
     def _listed(self, stream: Stream, schema: exp.Expr) -> Stream:
-        """The stream with its columns called as ``name (a, b)`` says, by place."""
+        """Return the stream with columns renamed by position, as in ``name (a, b)``."""
         if not isinstance(schema, exp.Schema):
             return stream
         names = [column.name for column in schema.expressions]
@@ -161,7 +161,7 @@ class _Statements:
             return stream.rename(dict(zip(stream.schema.names, names, strict=True)))
 
     def answer(self, node: exp.Expr) -> Query | Stream:
-        """What the SELECT or INSERT INTO gives."""
+        """Return the result of the SELECT or INSERT INTO."""
         if isinstance(node, exp.Insert):
             return self._insert(node)
         if isinstance(node, exp.Create):
@@ -172,20 +172,20 @@ class _Statements:
         raise self.text.error_at(place, "a statement is CREATE, SELECT or INSERT INTO")
 
     def _sink_of_query(self, node: exp.Create) -> Query:
-        """``CREATE SINK s AS SELECT ... WITH (...)``, as RisingWave has it."""
+        """Compile ``CREATE SINK s AS SELECT ... WITH (...)``, RisingWave's spelling."""
         query = node.args["expression"].pop()
         self.create(node)
         target = exp.Table(this=node.this.this.copy())
         return self._insert(exp.Insert(this=target, expression=query))
 
     def told(self, node: ClientStatement) -> None:
-        """Do what is told to a client: show what there is, or set what has a meaning here."""
+        """Run a statement for the client: print tables, or apply a setting."""
         zone = tell(node, self._names, self._declared, self.answer)
         if zone is not None:
             self._names = replace(self._names, zone=zone)
 
     def check_times(self, statement: exp.Expr) -> None:
-        """Refuse times of a zone that the session has and this does not."""
+        """Raise for times that depend on the session's zone."""
         if self._names.zone:
             tables = [declaration.table for declaration in self._declared.values()]
             instants = {name for table in tables for name in table.columns.zoned}
@@ -227,9 +227,9 @@ class _Statements:
 
 
 def _name_by_place(query: exp.Expr, names: Sequence[str]) -> None:
-    """Columns of a SELECT that have no name are called as what they are inserted into.
+    """Name unnamed columns of a SELECT after the columns into which they are inserted.
 
-    Not where a column of that name is read: ``ORDER BY`` would then mean another.
+    If the query reads a column of that name, it stays unnamed: ORDER BY would change its meaning.
     """
     if isinstance(query, exp.SetOperation):
         for side in (query.this, query.args["expression"]):
@@ -250,7 +250,7 @@ def _constant(stream: Stream) -> Callable[[], Stream]:
 
 
 def _once(made: list[Stream], make: Callable[[], Stream]) -> Stream:
-    """The same stream at every use, so that it is read once."""
+    """Return the same stream at every use, so that its source is read once."""
     if not made:
         made.append(make())
     return made[0]

@@ -1,1 +1,1 @@
-"""SELECT and its clauses."""
+"""Compiles SELECT and its clauses."""

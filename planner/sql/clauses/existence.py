@@ -1,9 +1,9 @@
-"""EXISTS and NOT EXISTS, which are about time too: an event is alive only while it is true.
+"""EXISTS and NOT EXISTS, which depend on time: an event is valid only while its test is true.
 
-``NOT EXISTS`` is the anti join, with a condition where it says more than equalities. ``EXISTS``
-joins with the times at which there is a match, where lifetimes that touch or overlap are made one,
-so that no event comes out twice. These times are told apart by the keys alone, or by all that the
-conditions read of the outer event, as events that agree in that have the same matches.
+``NOT EXISTS`` is an anti join, with a condition for all parts that are not equalities. ``EXISTS``
+joins with the times at which there is a match. Times that touch or overlap are merged, so that no
+event is emitted twice. They are grouped by the keys, or by all columns of the outer event that the
+conditions read: events that are equal in these have the same matches.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _POINTS = (
 def with_marks(
     node: exp.Expr, scope: Scope, names: Names, from_: Callable[[exp.Select, Names], Scope]
 ) -> tuple[exp.Expr, Scope]:
-    """The condition with columns in place of each EXISTS in it, and what has these.
+    """Replace each EXISTS in a condition by a column; return the condition and its scope.
 
-    Where it does not stand between ANDs, an event is alive while it is false, too.
+    If it is not between ANDs, an event is valid while it is false, too.
     """
     whole = exp.Paren(this=node.copy())
     while True:  # ends: each pass takes one away
@@ -73,7 +73,7 @@ def _marked(
     names: Names,
     from_: Callable[[exp.Select, Names], Scope],
 ) -> Scope:
-    """The events with a column that is true while the EXISTS is, else null."""
+    """Return the events with a column that is true while the EXISTS is true, else null."""
     select = _select_of(test, names)
     inner_scope = from_(select, names)
     outer, inner_scope = kept_sides(outer, inner_scope, _conditions(select), names)
@@ -108,13 +108,13 @@ def _marked(
 def _lives(
     test: exp.Expr, outer: Scope, inner: Scope, select: exp.Select, names: Names
 ) -> InWindows:
-    """How rows live that are kept or left out by what the subquery finds."""
+    """Return the lifetimes of rows that a subquery keeps or drops."""
     parts = [part for part in _conditions(select) if names_outer(part, inner, outer)]
     return _kept(test, outer, inner, parts, names)
 
 
 def _conditions(select: exp.Select) -> list[exp.Expr]:
-    """The sides of the ANDs in its WHERE."""
+    """Return the sides of the ANDs in its WHERE."""
     where = select.args.get("where")
     return and_parts(where.this) if where is not None else []
 
@@ -122,7 +122,7 @@ def _conditions(select: exp.Select) -> list[exp.Expr]:
 def _kept(
     test: exp.Expr, outer: Scope, inner: Scope, conditions: Sequence[exp.Expr], names: Names
 ) -> InWindows:
-    """The windows of the rows that a subquery keeps or drops for its rows.
+    """Return the windows of the rows that a subquery keeps or drops for its rows.
 
     Raises:
         SqlError: windows overlap and may differ, or one side is in windows and the other is points.
@@ -139,10 +139,9 @@ def _kept(
 def not_in(
     node: exp.In, outer: Scope, names: Names, query: Callable[[exp.Expr, Names], Rows]
 ) -> Scope:
-    """``x NOT IN (SELECT y FROM b)``: true of nothing beside a null y, and of a null x beside none.
+    """``x NOT IN (SELECT y FROM b)``: never true if a y is null, or if x is null and b has rows.
 
-    Three anti joins: with what is equal to x; with the nulls of y; and of events without an x with
-    all rows.
+    Three anti joins: with rows equal to x; with null y; and of events with null x with all rows.
     """
     select = select_of_in(node, outer, names)
     (item,) = select.expressions
@@ -172,7 +171,7 @@ def not_in(
 def exists(
     node: exp.Expr, outer: Scope, names: Names, from_: Callable[[exp.Select, Names], Scope]
 ) -> Scope:
-    """``[NOT] EXISTS (SELECT ... FROM b WHERE b.k = a.k)`` as a condition in WHERE."""
+    """Compile ``[NOT] EXISTS (SELECT ... FROM b WHERE b.k = a.k)`` as a condition in WHERE."""
     text = names.text
     negated = isinstance(node, exp.Not)
     test = node.find(exp.Exists)
@@ -222,7 +221,7 @@ def _near(
     names: Names,
     how: str,
 ) -> Stream:
-    """The points with a match near them, or without one, each once."""
+    """Return the points that have a match close in time, or have none, each once."""
     keys = asked.keys
     found = bounded([_owned(part, inner) for part in asked.others], outer, inner, names)
     of_keys = bounded([_owned(part, inner) for part in asked.equations], outer, inner, names)
@@ -252,7 +251,7 @@ def _near(
 
 
 def _owned(part: exp.Expr, inner: Scope) -> exp.Expr:
-    """A condition in which a plain name is the subquery's where that has it."""
+    """Return a condition in which a plain name is the subquery's column if it has one."""
     named = part.copy()
     for column in named.find_all(exp.Column):
         owners = [c.relation for c in inner.columns if c.name == column.name]
@@ -262,7 +261,7 @@ def _owned(part: exp.Expr, inner: Scope) -> exp.Expr:
 
 
 def _select_of(test: exp.Exists, names: Names) -> exp.Select:
-    """The SELECT of an EXISTS."""
+    """Return the SELECT of an EXISTS."""
     text = names.text
     select = test.this.unnest() if isinstance(test.this, exp.Subquery) else test.this
     if not isinstance(select, exp.Select):
@@ -276,7 +275,7 @@ def _select_of(test: exp.Exists, names: Names) -> exp.Select:
 
 
 def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> None:
-    """The list says nothing, but an aggregate in it makes one row of none."""
+    """Check the list: it is ignored, but an aggregate in it would make one row of no rows."""
     for item in select.expressions:
         if has_aggregate(item):
             reason = (
@@ -291,16 +290,16 @@ def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) ->
 
 
 def _while_matched(ours: Stream, pairs: Stream, by: list[str], taken: set[str]) -> Stream:
-    """Each event while it is in a pair; ``by``: columns that tell which pairs it is in."""
+    """Return each event while it is in a pair; ``by``: columns that decide its pairs."""
     theirs = {free_name("match_value", taken): col(name) for name in by}
     times = pairs.select(**theirs).stitch(on=list(theirs))
     return ours.join(times, left_on=by, right_on=list(theirs))
 
 
 def _read(others: list[exp.Expr], inner: Scope, outer: Scope, names: Names) -> dict[str, Expr]:
-    """The columns of the outer query in ``others``, each as a value that is null for none.
+    """Return the columns of the outer query in ``others``, each as values that are never null.
 
-    A null key matches nothing, so each is two: whether it is null, and what it is otherwise.
+    A null key matches nothing, so each column is two keys: whether it is null, and its value.
     """
     found: dict[str, Expr] = {}
     for node in (c for part in others for c in part.find_all(exp.Column)):
@@ -336,19 +335,19 @@ def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a subquery asks of the rows of the outer query."""
+    """The demands of a subquery on rows of the outer query."""
 
-    #: Its events, filtered by its own conditions.
+    #: The subquery's events, filtered by the conditions that read only these.
     inner: Scope
     #: Its equalities with the outer query, outer side first, and as they are written.
     keys: list[tuple[Expr, Expr]]
     equations: list[exp.Expr]
-    #: What else it says of both.
+    #: Further conditions on both.
     others: list[exp.Expr]
 
 
 def _correlated(select: exp.Select, inner: Scope, outer: Scope, names: Names) -> _Asked:
-    """Read the conditions of a subquery."""
+    """Split the conditions of a subquery."""
     keys: list[tuple[Expr, Expr]] = []
     equations: list[exp.Expr] = []
     others: list[exp.Expr] = []
@@ -376,7 +375,7 @@ def _where(
     outer: Scope,
     names: Names,
 ) -> Expr | None:
-    """The conditions on a pair; a plain name is the subquery's where that has it."""
+    """Return the conditions on a pair; a plain name is the subquery's column if it has one."""
     if not others:
         return None
     whole = Scope(
@@ -387,7 +386,7 @@ def _where(
 
 
 def _key(part: exp.Expr, inner: Scope, outer: Scope, names: Names) -> tuple[Expr, Expr] | None:
-    """The two sides of an equation of the outer and the inner query; None for other conditions."""
+    """Return the outer and the inner side of an equation; None for other conditions."""
     if not isinstance(part, exp.EQ):
         return None
     a, b = part.this, part.args["expression"]

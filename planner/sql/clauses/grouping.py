@@ -1,8 +1,8 @@
 """GROUP BY with a window, aggregates and HAVING.
 
-The keys and the aggregates become ``group_by(...).window(...).agg(...)``; what the list of columns
-makes of them is a projection above it, left out where it would change nothing. ``window_start`` and
-``window_end`` are the lifetime of the result.
+The keys and the aggregates become ``group_by(...).window(...).agg(...)``. A projection above them
+computes the SELECT list, unless it would change nothing. ``window_start`` and ``window_end`` are
+the lifetime of the result.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
 if TYPE_CHECKING:
-    #: Joins the subqueries of some expressions: the stream, the expressions, the columns added.
+    #: Joins subqueries of expressions; returns the stream, the expressions, the added columns.
     Attach = Callable[[Stream, list[exp.Expr]], tuple[Stream, list[exp.Expr], tuple[str, ...]]]
 
 _OF_ROWS_OF_WINDOWS = (
@@ -83,7 +83,7 @@ def is_grouped(node: exp.Select) -> bool:
 
 
 def group(node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach) -> Rows:
-    """The rows of a SELECT with GROUP BY or aggregates; ``attach`` joins its subqueries."""
+    """Return the rows of a SELECT with GROUP BY or aggregates; ``attach`` joins its subqueries."""
     text = names.text
     for over in (part for item in items for part in item.node.find_all(exp.Window)):
         raise text.error(over, OVER)
@@ -133,7 +133,7 @@ def _above(
     stream: Stream,
     attach: Attach,
 ) -> Stream:
-    """HAVING and the list of columns over the aggregates."""
+    """Apply HAVING and the SELECT list to the aggregates."""
     text = grouping.names.text
     asked = [*filter(None, [having]), *(item.node for item in items)]
     for node in asked:
@@ -163,7 +163,7 @@ def _above(
 
 
 def _refuse_outer(node: exp.Expr, scope: Scope, text: SqlText) -> None:
-    """Refuse a subquery that reads rows, of which none is there any more beside their groups."""
+    """Raise for a subquery that reads single rows, which do not exist after grouping."""
     for query in node.find_all(exp.Query):
         own = {table.alias_or_name for table in query.find_all(exp.Table, exp.Subquery)}
         for column in query.find_all(exp.Column):
@@ -184,16 +184,16 @@ class _Grouping:
     #: Aggregate as written -> its name and itself.
     aggregates: dict[exp.Expr, tuple[str, Agg]] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {"self"})
-    #: Of a window function in FROM.
+    #: The windows of a window function in FROM.
     window: WindowInFrom | None = None
-    #: The key that tells in which windows rows live, of which there is one result each.
+    #: The key that identifies the windows of the rows, with one result for each.
     key: tuple[exp.Expr, Bound] | None = None
-    #: There is no window: results hold until the next row of their key, or the end of one.
+    #: No window: a result is valid until the next row of its key, or the end of a row.
     runs: bool = False
-    #: What EMIT says, if it is there; of sessions that are given as they grow: where they begin.
+    #: The EMIT clause, if there is one; for running sessions the node of their start.
     emit: exp.Expr | None = None
     start: str | None = None
-    #: The windows of the results, where a window is said.
+    #: The windows of the results, if the query has windows.
     spec: AnyWindow | SessionBy | None = None
     #: Columns of subqueries.
     hidden: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ class _Grouping:
         self.building = Aggregates(self.before, self.names.aggregates)
 
     def is_implied(self, node: exp.Expr) -> bool:
-        """Whether a key says no more than the window in which rows are grouped."""
+        """Whether a key only repeats the window by which rows are grouped."""
         if self.scope.in_windows.is_whole or not isinstance(node, exp.Column):
             return False
         return bool(self._own_bounds(node))
@@ -215,7 +215,7 @@ class _Grouping:
         return not self.scope.candidates(node)
 
     def add_key(self, node: exp.Expr, items: list[Item]) -> None:
-        """A key, under the name that the list of columns gives it."""
+        """Add a key, under its name in the SELECT list."""
         value = self.before.compile(node)
         resolved = resolve(value.node, self.scope.stream.schema)
         if resolved in self.keys:
@@ -233,7 +233,7 @@ class _Grouping:
         self.key_nodes.append(node)
 
     def add_aggregates(self, node: exp.Expr, wanted: str) -> None:
-        """The aggregates inside of ``node``; one that is all of it is called ``wanted``."""
+        """Add the aggregates inside of ``node``; if ``node`` is one, it is named ``wanted``."""
         if is_aggregate(node):
             if node not in self.aggregates:
                 free = wanted and wanted not in self.taken
@@ -248,7 +248,7 @@ class _Grouping:
 
     @property
     def emits_changes(self) -> bool:
-        """Whether results are asked for as they grow."""
+        """Whether the query emits early results."""
         return self.emit is not None and self.emit.name == "CHANGES"
 
     def add_start(self, nodes: list[exp.Expr]) -> None:
@@ -264,7 +264,7 @@ class _Grouping:
         return self.emits_changes and isinstance(self.spec, Window)
 
     def set_window(self, node: exp.Expr) -> None:
-        """Read the window; EMIT CHANGES adds columns to the results of one by the clock."""
+        """Read the window; EMIT CHANGES adds columns to the results of windows by the clock."""
         text = self.names.text
         zone = self.names.zone
         own = None if self.window is None else self.window.spec
@@ -276,7 +276,7 @@ class _Grouping:
         self.spec = found
 
     def stream(self, node: exp.Expr, window_node: exp.Expr | None) -> Stream:
-        """The aggregates by key and window; without one, those of all that is alive."""
+        """Return the aggregates by key and window; without a window, over all valid events."""
         text = self.names.text
         stream = self.scope.stream
         if window_node is None and self.emit is not None:
@@ -317,7 +317,7 @@ class _Grouping:
             return grouped.agg(**chosen)
 
     def rows(self, stream: Stream, items: list[Item]) -> Rows:
-        """The results, which live as long as their windows."""
+        """Return the results, whose lifetimes are their windows."""
         if self.is_early or (self.key is None and (self.spec is None or _grows(self.spec))):
             return Rows(stream)
         spec = self.spec if self.key is None else self.key[1].window
@@ -328,13 +328,13 @@ class _Grouping:
             if self._is_bound(item.node):
                 kind = self._kind(item.node)
                 bounds[item.name] = Bound(kind, window, is_life=True, steps=steps)
-            elif others:  # beside another window, rows do not lie within that of the key
+            elif others:  # with another window, rows need not be within the window of the key
                 is_within = self.key is not None
                 bounds[item.name] = others[0] if is_within else Bound(others[0].kind, None)
         return Rows(stream, bounds, InWindows((window,), is_whole=True))
 
     def replacement(self, node: exp.Expr) -> Expr | None:
-        """The column for a part of the SELECT list: an aggregate, a bound or a key."""
+        """Return the column for a part of the SELECT list: an aggregate, a bound or a key."""
         if is_aggregate(node):
             found = col(self.aggregates[node][0])
             return found.cast("int64") if averages_whole(node, self.before) else found
@@ -363,7 +363,7 @@ class _Grouping:
         return None if key is None else col(key)
 
     def _is_bound(self, node: exp.Expr) -> bool:
-        """Whether it is a bound of the window that a result is of."""
+        """Whether it is a bound of the result's window."""
         if not isinstance(node, exp.Column):
             return False
         if self.window is not None:
@@ -375,12 +375,12 @@ class _Grouping:
         return not (self.runs and self.scope.candidates(node))
 
     def _kind(self, node: exp.Expr) -> str:
-        """Which bound a column is, that is one."""
+        """Return which bound a bound column is."""
         own = self._own_bounds(node)
         return own[0].kind if own else node.name
 
     def _own_bounds(self, node: exp.Expr) -> list[Bound]:
-        """The bounds that it is of the window that one of the keys says."""
+        """Return the bounds that the node is, of the window that a key names."""
         if self.key is None:
             return []
         found, window = window_bounds(node, self.scope), self.key[1].window

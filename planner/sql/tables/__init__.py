@@ -1,1 +1,1 @@
-"""What CREATE says: columns, options, and the connectors that they are for."""
+"""CREATE: columns, options, and the connectors."""

@@ -1,7 +1,7 @@
-"""The columns in ``CREATE ... (name TYPE, ...)``: their types, and what is said of them besides.
+"""The columns in ``CREATE ... (name TYPE, ...)``: their types and constraints.
 
-A column may be computed (``name AS expression``) or stand for what the connector knows of a row
-(``name TYPE METADATA``). ``WATERMARK FOR`` says which column is the time, and how late it may be.
+A column may be computed (``name AS expression``) or hold metadata of the connector (``name TYPE
+METADATA``). ``WATERMARK FOR`` declares the time column, and how late rows may be.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MICROSECOND_DIGITS = 6
 _KEY = exp.PrimaryKeyColumnConstraint
 _NOT_NULL = exp.NotNullColumnConstraint
-#: The words that a type may be followed by.
+#: Constraints that may follow a type.
 _BESIDE = (exp.CommentColumnConstraint, _KEY, _NOT_NULL)
 _ZONED = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
 _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
@@ -32,21 +32,21 @@ _WATERMARK = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, or AS ts"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a declaration says of columns, by their names, in the order in which they stand."""
+    """The declared columns by name, in the order of the declaration."""
 
     names: tuple[str, ...] = ()
-    #: Those that the rows have.
+    #: Columns that the rows have, with their types.
     types: dict[str, pa.DataType] = field(default_factory=dict)
-    #: Where those stand, for messages.
+    #: The nodes of these columns, for the place in messages.
     nodes: dict[str, exp.Expr] = field(default_factory=dict)
     computed: dict[str, exp.Expr] = field(default_factory=dict)
-    #: Name -> what the connector calls it.
+    #: Name -> the connector's name of the metadata.
     metadata: dict[str, str] = field(default_factory=dict)
     watermark: Watermark | None = None
-    #: How far rows may be out of order by the watermark.
+    #: How far rows may be out of order according to the watermark, us.
     delay_us: int = 0
     primary_key: tuple[str, ...] = ()
-    #: Columns in which a null makes a bad row.
+    #: Columns in which a null makes the row bad.
     not_null: tuple[str, ...] = ()
 
     @property
@@ -57,12 +57,12 @@ class Columns:
 
 
 def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Columns:
-    """The columns of a declaration; none if ``schema`` is a name alone.
+    """Return the columns of a declaration; none if ``schema`` is a name alone.
 
-    ``base``: those of a table that it is LIKE.
+    ``base``: the columns of the table after LIKE.
 
     Raises:
-        SqlError: something else stands there.
+        SqlError: a part is not a column or a constraint.
     """
     if not isinstance(schema, exp.Schema):
         return Columns()
@@ -103,7 +103,7 @@ def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Col
 
 
 def columns_with(base: Columns, more: Columns) -> Columns:
-    """The columns of a table that is LIKE another, with its own behind them."""
+    """Return the columns of a table after LIKE, followed by the table's own."""
     mark = base if more.watermark is None else more
     return Columns(
         (*base.names, *(name for name in more.names if name not in base.names)),
@@ -125,7 +125,7 @@ def _read_column(
     metadata: dict[str, str],
     text: SqlText,
 ) -> bool:
-    """Puts a column where it belongs; whether it is the primary key."""
+    """Add a column to its kind; return whether it is the primary key."""
     kind, constraints = column.args.get("kind"), column.args.get("constraints") or []
     every = [constraint.args["kind"] for constraint in constraints]
     said = [c for c in every if type(c) not in _BESIDE]
@@ -153,13 +153,13 @@ def _read_column(
 
 
 def _is_required(column: exp.Expr) -> bool:
-    """Whether NOT NULL is said of it; NULL alone says nothing."""
+    """Whether the column is declared NOT NULL; NULL has no effect."""
     constraints = [c.args["kind"] for c in column.args.get("constraints") or []]
     return any(type(c) is _NOT_NULL and not c.args.get("allow_null") for c in constraints)
 
 
 def _declared_type(kind: exp.DataType, column: exp.Expr, text: SqlText) -> pa.DataType:
-    """A type; TIMESTAMP(3) says how fine a time is written, which is read as it is."""
+    """Return a type; TIMESTAMP(3) declares the precision in text, which reading ignores."""
     digits = [part.name for part in kind.expressions]
     is_time = str(getattr(kind.this, "value", kind.this)).startswith("TIMESTAMP")
     if is_time and len(digits) == 1 and digits[0].isdigit():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSink:
-    """Names of the columns of times."""
+    """The options: names of the time columns."""
 
     start: str | None = option("start", read=null_or_text, default=DEFAULT)
     end: str | None = option("end", read=null_or_text, default=DEFAULT)

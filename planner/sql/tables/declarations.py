@@ -1,7 +1,7 @@
 """``CREATE STREAM | SOURCE | SINK | TABLE name [(columns)] WITH (option = value, ...)``.
 
-What is declared can be read by a SELECT, be the target of INSERT INTO, or both, as its connector
-allows. Nothing is read before it is used. A new connector is a file with a record of options for
+A declared table can be read by a SELECT, be the target of INSERT INTO, or both, depending on its
+connector. Nothing is read before it is used. A new connector is a file with a record of options for
 each direction, and a line in :data:`CONNECTORS`.
 """
 
@@ -34,14 +34,14 @@ _WITHOUT_EFFECT = {
     "ksqldb": ("partitions", "replicas", "key_format", "retention_ms", "wrap_single_value"),
     "postgres": ("force_append_only", "snapshot", "primary_key", "sink_decouple"),
 }
-#: By the name in ``WITH (connector = '...')``; one that is not named is the first.
+#: Connectors by the name in ``WITH (connector = '...')``; the first is the default.
 CONNECTORS: dict[str, Connector] = {
     connector.name: connector
     for connector in (
         *(filesystem.CONNECTOR, kafka.CONNECTOR, postgres.CONNECTOR, console.CONNECTOR),
     )
 }
-#: What else they are called.
+#: Other names of the connectors.
 _NOT_PARTITIONED = (
     "a target has no PARTITIONED BY: leave it out, or write "
     "stream.to_parquet(path, partition_by=[...]) in Python"
@@ -57,7 +57,7 @@ class Declaration:
     connector: Connector
 
     def source(self) -> Stream:
-        """The stream of what is there.
+        """Return the stream of the table's rows.
 
         Raises:
             SqlError: the options do not fit, or the files cannot be read.
@@ -70,7 +70,7 @@ class Declaration:
         return source.open(self.table, read_options(source.options, given, self.table.title))
 
     def target(self, stream: Stream) -> Query:
-        """The query that writes ``stream`` there."""
+        """Return the query that writes ``stream`` to the table."""
         given, sink = self.table.given, self.connector.sink
         if sink is None or self.table.word == "SOURCE":
             what = f"CREATE SOURCE {given.name.name}" if sink else f"a {self.connector.name} table"
@@ -87,10 +87,10 @@ class Declaration:
         return sink.write(self.table, said, self.table.matched(stream))
 
     def _check_direction(self, record: type[Any], of: str, not_of: str | None = None) -> None:
-        """Refuses an option that the connector has for the other direction alone."""
+        """Raise for an option that the connector has only for the other direction."""
         for name in self.table.given.values:
             if name == PARTITIONED and not_of is None:
-                continue  # where the files of a source are says nothing of its rows
+                continue  # the partitioning of a source's files does not change its rows
             if name == PARTITIONED:
                 raise self.table.given.error("", _NOT_PARTITIONED)
             if name != _CONNECTOR and not knows(record, name):
@@ -106,7 +106,7 @@ def declared(
     variables: Mapping[str, str],
     known: Mapping[str, Declaration],
 ) -> Declaration:
-    """What a CREATE without AS says.
+    """Return the declaration of a CREATE without AS.
 
     Raises:
         SqlError: there is no such connector, or it has no such option.
@@ -168,7 +168,7 @@ def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: 
 
 
 def _time_of(written: exp.Expr, columns: Columns) -> exp.Expr:
-    """KsqlDB's ``TIMESTAMP = 'column'``: a number is of milliseconds."""
+    """Translate ksqlDB's ``TIMESTAMP = 'column'``: a number is in milliseconds."""
     column = exp.column(written.name)
     kind = columns.types.get(written.name)
     found: exp.Expr = column

@@ -1,4 +1,4 @@
-"""The connector ``filesystem``: files that are read, folders that an answer is written to."""
+"""The connector ``filesystem``: files that are read, and folders that results are written to."""
 
 # ruff: noqa: RUF009 - option() makes a field
 
@@ -49,7 +49,7 @@ _LATE = {word: word for word in ("drop", "adjust", "error")}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSource:
-    """Options of files that are read."""
+    """The options of files that are read."""
 
     path: str = option("path")
     format: str | None = option("format", "value_format", default=None)
@@ -83,7 +83,7 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSink:
-    """Options of a folder that is written."""
+    """The options of a folder that is written."""
 
     path: str | None = option("path", default=None)
     format: str = option("format", "value_format", default="parquet")
@@ -94,7 +94,7 @@ class FileSink:
 
 
 def read_files(table: Table, said: FileSource) -> Stream:
-    """The stream of the files."""
+    """Return the stream of the files."""
     format_ = _format(table, said)
     if said.has_no_header or not said.has_header:
         name = "without_header" if said.has_no_header else "header"
@@ -149,7 +149,7 @@ def read_files(table: Table, said: FileSource) -> Stream:
 
 
 def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
-    """The query that writes ``stream`` to the folder."""
+    """Return the query that writes ``stream`` to the folder."""
     given = table.given
     if table.columns.primary_key:
         reason = "a folder keeps every version of a row, with its lifetime: leave PRIMARY KEY out"
@@ -170,7 +170,7 @@ def write_files(table: Table, said: FileSink, stream: Stream) -> Query:
 
 
 def _live(said: FileSource) -> dict[str, Any]:
-    """Options of a folder that grows; looking at it again and again says that it does."""
+    """Return the options of a folder that grows; an option for polling implies that it does."""
     return {
         "follow": said.follow or said.poll_every is not None,
         "idle": said.idle,
@@ -180,7 +180,7 @@ def _live(said: FileSource) -> dict[str, Any]:
 
 
 def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
-    """Lines of text, and what another job has written: their times are in them."""
+    """Return lines of text, or the output of another job: both have their own times."""
     known = ["connector", "path", "format", *(["partitions"] if format_ == "text" else [])]
     what = "text files" if format_ == "text" else "an rstream"
     for name in table.given.values:
@@ -196,7 +196,7 @@ def _fixed_source(table: Table, said: FileSource, format_: Format) -> Stream:
 
 
 def _as_written(found: pa.Schema, name: str, kind: pa.DataType) -> pa.DataType:
-    """The type; a time that is written without a zone is read without one."""
+    """Return the type of a column; a time that is written without a zone is read without one."""
     there = found.field(name).type if name in found.names else kind
     is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(there)
     return pa.timestamp("us") if is_time and there.tz is None else kind

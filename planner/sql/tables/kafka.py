@@ -1,4 +1,4 @@
-"""The connector ``kafka``: topics, read and written, with the options of Flink SQL as well."""
+"""The connector ``kafka``: topics to read and write; options of Flink SQL work, too."""
 
 # ruff: noqa: RUF009 - option() makes a field
 
@@ -51,7 +51,7 @@ _DEBEZIUM = ("debezium-json", "debezium-avro")
 _WITH_TOMBSTONES = ("json", "avro")
 _MODES = {"transactions": "transactions", "headers": "headers", "exactly-once": "transactions"}
 _REGISTRY = "schema.registry.url"
-#: Of scan.startup.mode and scan.bounded.mode: what each says, or what other option says it.
+#: Values of scan.startup.mode and scan.bounded.mode that another option specifies.
 _TIMESTAMP, _OFFSETS = "timestamp", "specific-offsets"
 _WORDS = {"earliest-offset": "earliest", "latest-offset": "latest"}
 _MILLISECOND_US = 1000
@@ -82,7 +82,7 @@ def _millis(given: Given, name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """Options of a topic that is read."""
+    """The options of a topic that is read."""
 
     topic: str = option("topic")
     servers: str = option("servers", "properties.bootstrap.servers", "properties.bootstrap.server")
@@ -131,7 +131,7 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSink:
-    """Options of a topic that is written."""
+    """The options of a topic that is written."""
 
     topic: str = option("topic")
     servers: str = option("servers", "properties.bootstrap.servers", "properties.bootstrap.server")
@@ -149,7 +149,7 @@ class TopicSink:
 
 
 def read_topic(table: Table, said: TopicSource) -> Stream:
-    """The stream of the topic."""
+    """Return the stream of the topic."""
     is_debezium = said.format in _DEBEZIUM
     if said.vs is None and table.columns.watermark is None and not is_debezium:
         raise table.no_time()
@@ -195,7 +195,7 @@ def read_topic(table: Table, said: TopicSource) -> Stream:
 
 
 def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
-    """The query that delivers to the topic."""
+    """Return the query that delivers to the topic."""
     key = said.key or table.columns.primary_key
     with table.text.located(table.given.name):
         spec = sinks.kafka(
@@ -213,7 +213,7 @@ def write_topic(table: Table, said: TopicSink, stream: Stream) -> Query:
 
 
 def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ...]:
-    """The columns whose rows the topic changes; empty: each message is a row by itself."""
+    """Return the key columns of a table topic; empty: each message is a row of its own."""
     key = table.columns.primary_key
     if is_debezium:
         if not key:
@@ -228,13 +228,13 @@ def _key(table: Table, options: TopicSource, is_debezium: bool) -> tuple[str, ..
 
 
 def _message_schema(table: Table) -> dict[str, pa.DataType]:
-    """The columns that messages have."""
+    """Return the columns that messages have."""
     columns = table.columns
     return {name: kind for name, kind in columns.types.items() if name not in columns.metadata}
 
 
 def _as_declared(table: Table, stream: Stream, declared: dict[str, pa.DataType]) -> Stream:
-    """The columns of the Avro schema in the types that are declared, where values fit these."""
+    """Cast the columns of the Avro schema to their declared types, where values fit."""
     for name, wanted in declared.items():
         at = table.columns.nodes[name]
         if name not in stream.schema.names:
@@ -254,12 +254,12 @@ def _as_declared(table: Table, stream: Stream, declared: dict[str, pa.DataType])
 def _times(
     table: Table, said: TopicSource, schema: dict[str, pa.DataType], is_debezium: bool
 ) -> dict[str, Any]:
-    """``vs``, ``ve`` and the delay; the record's own time may be a METADATA column."""
+    """Return ``vs``, ``ve`` and the delay; the record's own time may be a METADATA column."""
     mark = table.columns.watermark
     if is_debezium:
         of_record = mark is None or table.columns.metadata.get(mark.name) == _TIMESTAMP
         if said.vs is None and of_record:
-            # In a partition the order of changes is that of offsets, also where clocks disagree.
+            # Changes in a partition are ordered by offset, even if clocks disagree, so no row is dropped.
             late = {} if mark or said.delay is not None else {"late": "adjust"}
             delay_us = 0 if mark is None else table.columns.delay_us
             return {"vs": _TIMESTAMP, "delay": delay_us, **late}
@@ -277,7 +277,7 @@ def _times(
 
 
 def _with_metadata(table: Table, stream: Stream) -> Stream:
-    """The columns METADATA under their names, as the types that they are declared with."""
+    """Return the METADATA columns under their names, cast to their declared types."""
     for name, key in table.columns.metadata.items():
         value = col(f"kafka_{key}")
         wanted = table.columns.types[name]
@@ -298,7 +298,7 @@ def _until(table: Table, said: TopicSource) -> Any:
 def _place(
     table: Table, mode: str, role: str, time_us: int | None, offsets: dict[int, int] | None
 ) -> Any:
-    """Where reading starts or ends: a word, a time, or the offsets of another option."""
+    """Return the start or end of reading: a word, a time, or the offsets of another option."""
     flinks = "scan.startup" if role == "start" else "scan.bounded"
     if mode == _TIMESTAMP:
         if time_us is None:

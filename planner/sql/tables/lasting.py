@@ -1,7 +1,7 @@
-"""How long the rows of a source last: for ever, or each until the next version of its key.
+"""How long the rows of a source are valid: for ever, or until the next version of their key.
 
-``ve = NULL`` is the open end of every row. ``'changelog.mode' = 'upsert'`` makes rows versions of
-the ``PRIMARY KEY``, and ``deleted = condition`` says which of them end their key.
+``ve = NULL`` means that no row ends. ``'changelog.mode' = 'upsert'`` makes rows versions of the
+``PRIMARY KEY``, and ``deleted = condition`` marks the versions that end their key.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ def _mode(given: Given, name: str) -> bool:
 
 
 def changelog_option() -> Any:
-    """The field of a source's record: whether its rows are versions of their keys."""
+    """Return the field of a source's record: whether its rows are versions of their keys."""
     return option(CHANGELOG, read=_mode, default=False)
 
 
 def deleted_option() -> Any:
-    """The field that says which versions end their key."""
+    """Return the field with the condition for versions that end their key."""
     return option(DELETED, read=node, default=None)
 
 
 def lasting(
     table: Table, stream: Stream, ve: exp.Expr | None, *, upserts: bool, deleted: exp.Expr | None
 ) -> Stream:
-    """The stream of what a source declares, whose rows last as its options say.
+    """Return the declared stream, with lifetimes as its options require.
 
     Raises:
-        SqlError: versions without a key or with an end of their own, or ``deleted`` without them.
+        SqlError: versions have no key or an end of their own, or ``deleted`` is set without them.
     """
     given, key = table.given, table.columns.primary_key
     if not upserts:

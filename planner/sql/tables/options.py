@@ -1,7 +1,8 @@
-"""Options in ``WITH (...)``, read into a typed record of the connector that they are for.
+"""Parses options in ``WITH (...)`` into a typed record of their connector.
 
-A record is a dataclass whose fields are made by :func:`option`: how the option is spelled, here and
-in Flink SQL, and what reads its value. ``${name}`` in a text is replaced by a variable.
+A record is a dataclass whose fields are made by :func:`option`: the spellings of the option, ours
+and Flink SQL's, and the function that parses its value. ``${name}`` in a text is replaced by a
+variable.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SPELLINGS, _READ = "spellings", "read"
 _PARTITIONS_MAX = 1024
-#: At the end of a spelling: any name that begins so.
+#: At the end of a spelling: matches any name with this prefix.
 _ANY = "*"
 Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The options of one CREATE, unread."""
+    """The options of one CREATE, not parsed yet."""
 
     text: SqlText
     variables: Mapping[str, str]
-    #: Of what is created.
+    #: The name of the created table.
     name: exp.Expr
     values: Mapping[str, exp.Expr]
 
     def error(self, option: str, reason: str) -> SqlError:
-        """``reason`` at the option, or at the name where it is missing."""
+        """Return an error at the option, or at the table's name if the option is missing."""
         return self.text.error(self.values.get(option, self.name), reason)
 
     def text_of(self, option: str) -> str:
-        """The text of an option, with its variables."""
+        """Return the text of an option, with variables replaced."""
         node = self.values[option]
         if isinstance(node, exp.Column | exp.Var):
             return str(node.name)
@@ -66,11 +67,10 @@ def option(
     default: Any = MISSING,
     is_shown: bool = True,
 ) -> Any:
-    """A field of a record: the first spelling is ours; without ``default`` it is needed.
+    """Make a field of a record: the first spelling is ours; without ``default`` it is required.
 
-    ``is_shown``: whether the record's repr has it.
-
-    A spelling that ends in ``*`` stands for all names that begin so; they are read into a dict.
+    ``is_shown``: whether the record's repr includes it. A spelling that ends in ``*`` matches all
+    names with this prefix; they are collected in a dict.
     """
     about = {_SPELLINGS: spellings, _READ: read or text}
     if default is MISSING:
@@ -79,7 +79,7 @@ def option(
 
 
 def spellings(record: type[Any]) -> tuple[str, ...]:
-    """All names that options of a record have."""
+    """Return all names that options of a record have."""
     return tuple(name for f in fields(record) for name in f.metadata[_SPELLINGS])
 
 
@@ -89,10 +89,10 @@ def knows(record: type[Any], name: str) -> bool:
 
 
 def read_options(record: type[Record], given: Given, what: str) -> Record:
-    """The record that the options make; ``what`` is said to have what is missing.
+    """Parse the options into a record; ``what`` is the table's title in messages.
 
     Raises:
-        SqlError: an option is missing, is given twice or has no such value.
+        SqlError: an option is missing, is given twice or has an invalid value.
     """
     found: dict[str, Any] = {}
     exact = set(spellings(record))
@@ -114,7 +114,7 @@ def read_options(record: type[Record], given: Given, what: str) -> Record:
 
 
 def unknown_option(name: str, known: Iterable[str]) -> str:
-    """That there is none of that name, with the nearest that there is."""
+    """Return the message for an unknown option, with the closest known names."""
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}? There" if near else "there"
@@ -127,31 +127,31 @@ def _is_spelled(name: str, spelling: str) -> bool:
     return name == spelling
 
 
-# What reads a value.
+# Functions that parse a value.
 
 
 def text(given: Given, name: str) -> str:
-    """A text, or a word without quotes."""
+    """Parse a text, or a word without quotes."""
     return given.text_of(name)
 
 
 def names(given: Given, name: str) -> tuple[str, ...]:
-    """A list of names, between commas or semicolons."""
+    """Parse a list of names, separated by commas or semicolons."""
     return tuple(part.strip() for part in re.split("[,;]", given.text_of(name)) if part.strip())
 
 
 def node(given: Given, name: str) -> exp.Expr:
-    """The expression as it is written."""
+    """Return the expression as it is written."""
     return given.values[name]
 
 
 def null_or_text(given: Given, name: str) -> str | None:
-    """A text; NULL says that there is none."""
+    """Parse a text; NULL means no text."""
     return None if isinstance(given.values[name], exp.Null) else given.text_of(name)
 
 
 def duration(given: Given, name: str) -> int:
-    """A length of time in microseconds."""
+    """Parse a duration, in microseconds."""
     us = interval_us(given.values[name], given.text)
     if us < 0:
         raise given.error(name, f"{name} cannot be negative")
@@ -159,7 +159,7 @@ def duration(given: Given, name: str) -> int:
 
 
 def delay(given: Given, name: str) -> int | str:
-    """A length of time, ``'auto'``, or the percentile of an estimated one, as ``'p99'``."""
+    """Parse a duration, ``'auto'``, or the percentile of an estimated delay, such as ``'p99'``."""
     value = given.values[name]
     is_text = isinstance(value, exp.Literal) and value.is_string
     is_named = is_text and (value.name.startswith("p") or value.name == AUTO)
@@ -167,7 +167,7 @@ def delay(given: Given, name: str) -> int | str:
 
 
 def count(given: Given, name: str) -> int:
-    """How many partitions; also in quotes, as Flink has it."""
+    """Parse a number of partitions; quotes are accepted, as in Flink."""
     value = given.values[name]
     written = given.text_of(name) if value.is_string else str(value.name)
     found = int(written) if re.fullmatch(r"[0-9]{1,9}", written.strip()) else 0
@@ -177,7 +177,7 @@ def count(given: Given, name: str) -> int:
 
 
 def truth(given: Given, name: str) -> bool:
-    """TRUE or FALSE, also in quotes, as Flink has it."""
+    """Parse TRUE or FALSE; quotes are accepted, as in Flink."""
     value = given.values[name]
     word = str(value.this) if isinstance(value, exp.Boolean) else given.text_of(name)
     said = word.strip().lower()
@@ -187,7 +187,7 @@ def truth(given: Given, name: str) -> bool:
 
 
 def choice(known: Mapping[str, Any]) -> Callable[[Given, str], Any]:
-    """One of some words, and what each of them means."""
+    """Make a parser for one of several words, with the value of each."""
 
     def read(given: Given, name: str) -> Any:
         said = given.text_of(name).lower()

@@ -1,4 +1,4 @@
-"""The connector ``postgres``: tables that are written; ``jdbc`` is another name of it."""
+"""The connector ``postgres`` (or ``jdbc``): tables that are written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JDBC = "jdbc:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSink:
-    """Options of a table that is written."""
+    """The options of a table that is written."""
 
     dsn: str = option("dsn", "url", is_shown=False)
     table: str = option("table", "table-name")
@@ -45,7 +45,7 @@ class TableSink:
 
 
 def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
-    """The query that delivers to the table; a primary key makes it an upsert."""
+    """Return the query that delivers to the table; a primary key makes it an upsert."""
     key = said.key or table.columns.primary_key
     deletes: Any = said.deletes
     on_bad_row: Any = said.on_bad_row
@@ -64,7 +64,7 @@ def write_table(table: Table, said: TableSink, stream: Stream) -> Query:
 
 
 def _dsn(table: Table, said: TableSink) -> str:
-    """The address of the database, with the user of the options in it."""
+    """Return the address of the database, including the user of the options."""
     dsn = said.dsn.removeprefix(_JDBC)
     if said.username is None:
         if said.password is not None:

@@ -1,4 +1,4 @@
-"""A declared table, and what a connector is."""
+"""A declared table, and the definition of a connector."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from planner.sql.tables.columns import Columns
     from planner.sql.tables.options import Given
 
-#: A stream adds to the columns that its files have; the others have what is declared alone.
+#: CREATE STREAM adds columns to those of its files; other tables have only declared columns.
 STREAM = "STREAM"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What CREATE STREAM, SOURCE, TABLE or SINK says, to whoever reads or writes it."""
+    """The declaration of a CREATE STREAM, SOURCE, TABLE or SINK, as connectors use it."""
 
     word: str
     given: Given
@@ -47,7 +47,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The name of the table in messages."""
         return f"CREATE {self.word}"
 
     def time_options(
@@ -58,9 +58,9 @@ class Table:
         *,
         marked: bool = True,
     ) -> dict[str, Any]:
-        """``vs`` and ``ve`` over the columns that rows have, and the watermark's delay.
+        """Return ``vs`` and ``ve`` over the columns that rows have, and the watermark's delay.
 
-        ``marked``: whether the watermark is of such a column.
+        ``marked``: whether the watermark is on such a column.
         """
         mark = self.columns.watermark if marked else None
         found: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class Table:
         return found
 
     def no_time(self) -> SqlError:
-        """That neither an option nor a watermark says which column is the time."""
+        """Return the error for a table without a time: no option and no watermark declares it."""
         if self.word == STREAM:
             return self.given.error("", "a stream that is read needs vs = column")
         return self.given.error(
@@ -90,7 +90,7 @@ class Table:
         )
 
     def check_columns(self, found: pa.Schema) -> None:
-        """Refuses columns that rows do not have."""
+        """Raise for declared columns that rows do not have."""
         for name, node in self.columns.nodes.items():
             if name in self.columns.metadata:
                 raise self.text.error(node, "files have no METADATA columns")
@@ -99,10 +99,10 @@ class Table:
                 raise self.text.error(node, f"no column {name!r}; there are: {known}")
 
     def declared(self, stream: Stream, *, besides: str | None = None) -> Stream:
-        """The stream with the columns that are computed; but for CREATE STREAM with these alone.
+        """Add computed columns; keep only declared columns, except for CREATE STREAM.
 
-        A row with a null in a column that is NOT NULL is a bad one of its source. ``besides``: a
-        column that marks rows which only end their key, and so have nulls in all other columns.
+        A row with a null in a NOT NULL column is a bad row of its source. ``besides``: a column
+        that marks rows which only end their key, and so have null in all other columns.
         """
         required = self.columns.not_null
         if besides is not None:
@@ -114,7 +114,7 @@ class Table:
             for name in self.columns.zoned
             if name in stream.schema.names and stream.schema.field(name).type == pa.timestamp("us")
         ]
-        if zoned:  # a time that is written without a zone is in UTC
+        if zoned:  # times without a zone are UTC
             stream = stream.with_columns(*zoned)
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)
@@ -126,10 +126,10 @@ class Table:
         return stream.select(*self.columns.names, *([] if besides is None else [besides]))
 
     def matched(self, stream: Stream) -> Stream:
-        """What is written, under the names that the target declares; types have to fit.
+        """Return the written columns under the target's names; types must fit.
 
         Raises:
-            SqlError: there are more or fewer columns, or one is of another type.
+            SqlError: there are more or fewer columns, or one has another type.
         """
         if self.columns.computed or self.columns.metadata:
             at = next(iter((*self.columns.computed, *self.columns.metadata)))
@@ -162,7 +162,7 @@ class Table:
         return stream.select(*columns)
 
     def _end(self, node: exp.Expr, schema: pa.Schema) -> Any:
-        """A length, as ``'+1h'`` or an INTERVAL, or a column or expression."""
+        """Parse ``ve``: a length, such as ``'+1h'`` or an INTERVAL, or a column or expression."""
         is_text = isinstance(node, exp.Literal) and node.is_string
         if is_text and node.name.startswith("+"):
             return interval_us(exp.Literal.string(node.name[1:]), self.text)
@@ -171,7 +171,7 @@ class Table:
         return self._time(node, schema)
 
     def _time(self, node: exp.Expr, schema: pa.Schema) -> str | Expr:
-        """A column, by name or in quotes, or an expression over the columns of the rows."""
+        """Parse a time: a column, by name or in quotes, or an expression over the rows' columns."""
         if (isinstance(node, exp.Literal) and node.is_string) or isinstance(node, exp.Var):
             column = exp.column(node.name)
             column.this.update_positions(node)
@@ -192,7 +192,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """How a connector is written."""
+    """The writing side of a connector."""
 
     options: type[Any]
     write: Callable[[Table, Any, Stream], Query]
@@ -200,7 +200,7 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """An outside system; None: it cannot be read, or written."""
+    """An external system; a side that is None is not supported."""
 
     name: str
     source: Source | None
@@ -209,13 +209,13 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Stands for rows of files before they are a stream."""
+    """Stands for the rows of files before they are a stream."""
 
     schema: pa.Schema
 
 
 def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a type has its equal in another."""
+    """Whether every value of a type has an equal value in another."""
     from planner.expressions.types import common_type
 
     try:
