@@ -211,7 +211,7 @@ class _Statements:
         return declaration.target(self._ordered(found, schema, declaration))
 
     def _ordered(self, found: Stream, schema: exp.Expr, target: Declaration) -> Stream:
-        """What is inserted, in the order of the target's columns; all of them are needed."""
+        """Return the inserted columns in the order of the target, which needs all of them."""
         if not isinstance(schema, exp.Schema):
             return found
         found = self._listed(found, schema)

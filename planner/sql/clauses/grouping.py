@@ -252,7 +252,7 @@ class _Grouping:
         return self.emit is not None and self.emit.name == "CHANGES"
 
     def add_start(self, nodes: list[exp.Expr]) -> None:
-        """The start of a session as an aggregate, if it is asked for: a result is not as long."""
+        """Add the start of a session as an aggregate, if it is read: early results start later."""
         if any(self._is_bound(part) for node in nodes for part in node.find_all(exp.Column)):
             self.start = free_name("window_start", {*self.taken, *self.keys.values()})
             self.taken.add(self.start)
@@ -306,7 +306,7 @@ class _Grouping:
             return of_each_window(stream, bound, value, results)
 
     def _results(self, grouped: GroupedStream | WindowedStream, node: exp.Expr) -> Stream:
-        """The aggregates; each is tried alone first, so that an error shows which one it is."""
+        """Return the aggregates; each is compiled alone first, so that an error names it."""
         text = self.names.text
         chosen = {}
         for called, (name, aggregate) in self.aggregates.items():

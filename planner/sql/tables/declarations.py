@@ -153,7 +153,7 @@ def declared(
 
 
 def _translate(options: dict[str, exp.Expr], places: dict[str, exp.Expr], text: SqlText) -> None:
-    """Options of ksqlDB and RisingWave: the topic, and options that do not change the rows."""
+    """Translate options of ksqlDB and RisingWave: the topic, and options without effect on rows."""
     for name in _WITHOUT_EFFECT.get(text.engine.name, ()):
         options.pop(name, None)
         places.pop(name, None)

@@ -259,7 +259,7 @@ def _times(
     if is_debezium:
         of_record = mark is None or table.columns.metadata.get(mark.name) == _TIMESTAMP
         if said.vs is None and of_record:
-            # Changes in a partition are ordered by offset, even if clocks disagree, so no row is dropped.
+            # In a partition offsets order changes, even if clocks disagree: a late one is kept.
             late = {} if mark or said.delay is not None else {"late": "adjust"}
             delay_us = 0 if mark is None else table.columns.delay_us
             return {"vs": _TIMESTAMP, "delay": delay_us, **late}

@@ -184,7 +184,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How a connector is read: the record of its options, and what makes a stream of it."""
+    """The reading side of a connector: its record of options, and how to make a stream of it."""
 
     options: type[Any]
     open: Callable[[Table, Any], Stream]
