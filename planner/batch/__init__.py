@@ -1,1 +1,1 @@
-"""The batch twin: the same plan as Spark SQL."""
+"""The batch twin: runs the same plan as Spark SQL."""

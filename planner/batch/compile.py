@@ -1,18 +1,17 @@
-"""The batch twin: a logical plan as Spark SQL DataFrames, made of Spark's own operators.
+"""The batch twin: a logical plan as Spark SQL DataFrames, built from Spark's own operators.
 
-It is what users validate a query with, and what the stream is tested against, so it shares with the
-stream the source readers and their grid, nothing else: expressions are Spark SQL
-(:mod:`planner.batch.spark_sql`), a temporal join is an equality join with a condition on the
-lifetimes, a window aggregate explodes each event into its windows and groups. The plan is taken as
-the query has it, not optimised.
+Users validate a query with it, and tests compare the stream with it. So it shares only the source
+readers and their grid with the stream: expressions are Spark SQL (:mod:`planner.batch.spark_sql`),
+a temporal join is an equality join with a condition on the lifetimes, a window aggregate explodes
+each event into its windows and groups. The plan is the query's, not optimised.
 
-What differs from the stream: (1) its sequence is known from the sources on through steps that work
-row by row and keep starts in order; after any other step events that start together have no order.
-``first``, ``last``, ``max_by``, count windows, the payload of a stitch, keyed processes and users'
-operators then refuse what would depend on it, and values for a user's aggregate come by value. (2)
-Floats are added in any order, so sums and means agree up to rounding. (3) Expressions are evaluated
-where they are needed only. (4) All rows of the sources pass through the driver. (5) RE2 and Java
-read some regular expressions differently.
+Differences from the stream: (1) The order of rows is known from the sources through steps that work
+row by row and keep starts in order. After any other step, events that start together have no order.
+``first``, ``last``, ``max_by``, count windows, the payload of a stitch, keyed processes and user
+operators then raise an error if the result would depend on it, and a user's aggregate gets its
+values sorted. (2) Floats are added in any order, so sums and means agree up to rounding. (3)
+Expressions are evaluated only where they are needed. (4) All rows of the sources pass through the
+driver. (5) RE2 and Java interpret some regular expressions differently.
 """
 
 from __future__ import annotations
@@ -70,14 +69,14 @@ def collect(
     parallelism: int,
     cti_every_us: int | None = None,
 ) -> pa.Table:
-    """The answer of ``plan``: columns ``_vs, _ve, payload``, sorted by all of them (nulls first).
+    """Return the result of ``plan``: columns ``_vs, _ve, payload``, sorted by all of them.
 
-    ``cti_every_us``: the grid of the stream's CTIs, if the query gives it.
+    Nulls are first. ``cti_every_us``: the grid of the stream's CTIs, if the query sets it.
 
     Raises:
         UnsupportedInBatchError: the plan has no exact counterpart in Spark SQL.
         BatchDataError: a value that the query cannot handle, or an ambiguous first or last.
-        BatchFailedError: anything else that Spark reports.
+        BatchFailedError: any other error that Spark reports.
     """
     session = open_session(spark_context(master, daemon_module))
     try:
@@ -91,7 +90,7 @@ def collect(
 
 
 def open_session(context: SparkContext) -> SparkSession:
-    """A session of its own on the shared context, configured as the SQL here needs it."""
+    """Open a separate session on the shared context, with the settings that the SQL here needs."""
     session = SparkSession(context).newSession()
     for key, value in _CONF.items():
         session.conf.set(key, value)
@@ -105,7 +104,7 @@ def compile_plan(
     parallelism: int,
     cti_every_us: int | None = None,
 ) -> Frame:
-    """The plan as a DataFrame; reads the sources, runs nothing."""
+    """Return the plan as a DataFrame; reads the sources, runs nothing."""
     every_us = cti_every_us or grid_us(plan)
     frames: NodeMap[Frame] = NodeMap()
     for node in topological(plan):
@@ -214,7 +213,7 @@ def _union(node: logical.Union | logical.Join, inputs: Sequence[Frame]) -> Frame
 
 
 def _join(node: logical.Join, left: Frame, right: Frame) -> Frame:
-    """Pairs with equal keys and overlapping lifetimes."""
+    """Return pairs with equal keys and overlapping lifetimes."""
     sides = _pairs(node, left, right, how="inner")
     names = {"left": ("l", left.columns), "right": ("r", right.columns)}
     made = [f"{names[side][0]}{names[side][1][column]}" for side, column, _ in node.columns]
@@ -231,7 +230,7 @@ def _joined_on(left: Frame, right: Frame, conditions: Sequence[str], how: str) -
 
 
 def _anti(node: logical.Join, left: Frame, right: Frame) -> Frame:
-    """Left events outside the lifetimes of their matches; null in columns of the right."""
+    """Return left events outside the lifetimes of their matches; right columns are null."""
     cover = f"if(r_slice is null, null, named_struct('s', {pairs.START}, 'e', {pairs.END}))"
     grouped = _per_left(node, left, right, f"array_sort(collect_list({cover})) as cover")
     made = [
@@ -245,7 +244,7 @@ def _anti(node: logical.Join, left: Frame, right: Frame) -> Frame:
 
 
 def _clip(node: logical.Clip, left: Frame, right: Frame) -> Frame:
-    """Left events up to the first later start of a match, however long that lives."""
+    """End left events at the first later start of a match, regardless of the match's end."""
     starts = replace(right, df=right.df.withColumn(VE, expr(f"{VS} + 1L")), lifetime_us=1)
     later = f"min(if(r{VS} > l{VS}, r{VS}, null)) as cut"
     grouped = _per_left(node, left, starts, later)
@@ -257,7 +256,7 @@ def _clip(node: logical.Clip, left: Frame, right: Frame) -> Frame:
 def _per_left(
     node: logical.Join | logical.Clip, left: Frame, right: Frame, aggregate: str
 ) -> DataFrame:
-    """Each left event once, with an aggregate over its pairs."""
+    """Return each left event once, with an aggregate over its pairs."""
     numbered = replace(left, df=left.df.withColumn("_id", expr("monotonically_increasing_id()")))
     found = _pairs(node, numbered, right, how="left")
     kept = [expr(f"any_value(l{name}) as {name}") for name in left.columns.values()]
@@ -265,12 +264,12 @@ def _per_left(
 
 
 def _pairs(node: logical.Join | logical.Clip, left: Frame, right: Frame, *, how: str) -> DataFrame:
-    """Pairs with equal keys and overlapping lifetimes."""
+    """Return pairs with equal keys and overlapping lifetimes."""
     return _overlapping(pairs.conditions(node, left.columns, right.columns), left, right, how)
 
 
 def _overlapping(conditions: Sequence[str], left: Frame, right: Frame, how: str) -> DataFrame:
-    """Pairs with overlapping lifetimes for which the conditions are true."""
+    """Return pairs with overlapping lifetimes for which the conditions are true."""
     slice_us = max(left.lifetime_us, right.lifetime_us)
     on = expr(" and ".join([*conditions, *pairs.MEET]))
     return _sliced(left, "l", slice_us).join(_sliced(right, "r", slice_us), on=on, how=how)
@@ -283,7 +282,7 @@ def _sliced(frame: Frame, prefix: str, slice_us: int) -> DataFrame:
 
 
 def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
-    """The starts at which an event of its key is kept, and there the first."""
+    """Keep the first event of each key at each start at which the stream keeps one."""
     if not below.has_place:
         reason = "which event is the first is known to the stream only"
         raise UnsupportedInBatchError("deduplicate", reason)
@@ -298,7 +297,7 @@ def _deduplicated(node: logical.Distinct, below: Frame) -> Frame:
 
 
 def _snapshots(node: logical.DataWindowAgg, below: Frame) -> Frame:
-    """Each event once per endpoint of its key at which it is alive, then grouped."""
+    """Copy each event to every endpoint of its key at which it is valid, then group."""
     keys = [below.columns[key] for key in node.keys]
     ends = below.df.selectExpr(f"explode(array({VS}, {VE})) as `{VS}`", *keys).distinct()
     ends = ends.selectExpr("*", f"{data_windows.next_endpoint(keys)} as _next")

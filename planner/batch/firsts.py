@@ -1,7 +1,7 @@
-"""What comes first, in a batch: the first events of all, and those of one start in an order.
+"""The first events in a batch: of all events, and of events that start together.
 
-The order of the stream is a column where it is known (:data:`PLACE`). Where it is not, what would
-depend on it is refused.
+The order of the stream is a column where it is known (:data:`PLACE`). Where it is not, a result
+that would depend on it is an error.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rstream.items.batch import VS
 
 
 def ordered(node: logical.Sorted | logical.Limited, below: Frame) -> Frame:
-    """What sorts events, or takes the first of them."""
+    """Compile a node that sorts events, or keeps the first of them."""
     if isinstance(node, logical.Limited):
         return limited(node, below)
     return sorted_together(node, below)
 
 
 def sorted_together(node: logical.Sorted, below: Frame) -> Frame:
-    """The same events; where their order was known, or is asked for within keys, it is another."""
+    """Return the same events; if their order was known or depends on keys, it is a new column."""
     if not below.has_place and not node.keys:
         return below
     ways = [
@@ -40,7 +40,7 @@ def sorted_together(node: logical.Sorted, below: Frame) -> Frame:
 
 
 def limited(node: logical.Limited, below: Frame) -> Frame:
-    """The first events; refused where the stream alone knows which of one start come first."""
+    """Return the first events; raise if only the stream knows the order of events at one start."""
     columns = list(below.columns.values())
     number = data_windows.number([], node.rows, below.order)
     rows = below.df.selectExpr("*", f"least({number}, 1L) as _number")

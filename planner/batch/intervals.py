@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from planner.logical import nodes as logical
 
-    #: The join of two sides on conditions, of a kind that Spark knows.
+    #: Joins two sides on conditions, by a join type of Spark.
     Joined = Callable[[Frame, Frame, Sequence[str], str], Frame]
 
 _KINDS = {"anti": "left_anti", "semi": "inner"}
 
 
 def by_interval(node: logical.IntervalJoin, joined: Joined, left: Frame, right: Frame) -> Frame:
-    """Rows of pairs at the later start; those without a match when none can come any more."""
+    """Return pairs at the later start, and rows without a match once none is possible any more."""
     numbered = replace(left, df=left.df.selectExpr("*", "monotonically_increasing_id() as _id"))
     conditions = pairs.conditions(node, left.columns, right.columns)
     conditions.append(f"r{VS} - l{VS} between {node.lo_us}L and {node.hi_us}L")

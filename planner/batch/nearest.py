@@ -1,7 +1,7 @@
-"""As-of joins, in a batch: both sides in one order of time, in which each left event looks around.
+"""As-of joins in a batch: both sides are sorted by time, and each left event looks around.
 
-Of right events that start together the first or the last counts; where their order is not known to
-the batch, they have to be equal.
+Of right events that start together the first or the last matches. If their order is unknown in the
+batch, they must be equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AMBIGUOUS = (
 
 
 def nearest(node: logical.AsOf, left: Frame, right: Frame) -> Frame:
-    """Each left event with the struct ``_found`` of its match, and that made columns of."""
+    """Return each left event with the struct ``_found`` of its match, as columns."""
     theirs = [right.columns[name] for name in node.right_on]
     row = f"struct({', '.join(list(right.columns.values())[2:])})"
     best = "min" if node.strategy == "forward" else "max"
@@ -55,7 +55,7 @@ def nearest(node: logical.AsOf, left: Frame, right: Frame) -> Frame:
 
 
 def _around(keys: str) -> tuple[str, str]:
-    """The last match at or before each row, and the first at or after it."""
+    """Return the last match at or before each row, and the first at or after it."""
     marks_first = f"partition by {keys} order by _at, _mark is null"
     marks_last = f"partition by {keys} order by _at, _mark is not null"
     return (

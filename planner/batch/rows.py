@@ -1,8 +1,8 @@
-"""The events of a source, all at once: what the batch twin computes over.
+"""The events of a source, all at once: the input of the batch twin.
 
-Rows come through the same readers as the stream's, and the rule for late ones is applied to each
-partition's rows in their order, so that the same rows count. It is written here a second time, on
-whole columns, because the twin is what the stream is compared with.
+Rows come through the stream's readers. The rule for late rows is applied to each partition's rows
+in their order, so the same rows are dropped. The rule is written a second time here, on whole
+columns, because the stream is tested against the twin.
 """
 
 from __future__ import annotations
@@ -34,22 +34,21 @@ _ROWS_MAX = 65_536
 
 
 def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[pa.Table, int]:
-    """What the stream would take from ``source``, and the last CTI that it would have.
+    """Return the events that the stream would read from ``source``, and its last CTI.
 
     The events have the columns ``_vs, _ve, payload``; without a CTI its time is MIN_TIME.
-
-    ``parallelism`` decides how many partitions a source has that does not say it, and so which rows
-    are late.
+    ``parallelism``: the number of partitions of a source that does not set it, which decides which
+    rows are late.
 
     Raises:
-        LateRowError: a row is late, and that is to be an error.
-        StreamEngineError: what the readers raise, naming the file.
+        LateRowError: a row is late, and ``late`` makes that an error.
+        StreamEngineError: an error of the readers, naming the file.
     """
     spec = source.spec.without_late_columns
     refuse_endless(source, "a batch")
     units = discover_units(spec)
     n = partition_count(spec, units, source.partitions, parallelism)
-    if spec.log is not None:  # each partition of a log has a frontier of its own
+    if spec.log is not None:  # each partition of a log has its own frontier
         n = len(units)
     times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()
     parts = [_accepted(partition, cti_every_us) for partition in dealt(spec, units, n, times)]
@@ -107,7 +106,7 @@ def _delays(vs: np.ndarray, spec: SourceSpec) -> np.ndarray:
 
 
 def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:
-    """No event starts before ``least``, none is empty."""
+    """Raise starts to ``least``, so that no event starts before it and none is empty."""
     vs = np.maximum(int64_column(events, VS), least)
     ve = np.maximum(int64_column(events, VE), vs + 1)
     return pa.RecordBatch.from_arrays(
@@ -116,7 +115,7 @@ def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:
 
 
 def _read(partition: SourcePartition) -> pa.RecordBatch | None:
-    """All rows of a partition in order, None if there are none."""
+    """Return all rows of a partition in order, None if there are none."""
     if partition.spec.log is not None:
         return read_whole(partition)
     spec = partition.spec

@@ -1,4 +1,4 @@
-"""Aggregates by key and window as Spark's groups; the islands that sessions are made of."""
+"""Aggregates by key and window as Spark's groups, and the islands of activity in sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def of_clock(node: logical.WindowAgg, below: Frame) -> Frame:
-    """Each event once per window that its lifetime overlaps, then grouped."""
+    """Copy each event to every window that its lifetime overlaps, then group."""
     bounded = below.df.selectExpr("*", *clock_windows.bounds(node))
     rows = bounded.selectExpr("*", clock_windows.spread(node))
     return grouped(node, below, rows, ["_window"], clock_windows.lifetime(node), node.size_us)
@@ -39,7 +39,7 @@ def grouped(
     more: Mapping[str, str] | None = None,
     kept: str = "true",
 ) -> Frame:
-    """Aggregates of ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
+    """Aggregate ``rows`` per key and ``by``; ``times`` and ``kept`` read these and ``more``."""
     keys = [below.columns[key] for key in node.keys]
     takes = [take_of(a, i, below) for i, a in enumerate(node.aggregates)]
     for i, aggregate in enumerate(node.aggregates):
@@ -59,7 +59,7 @@ def grouped(
 
 
 def sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -> Frame:
-    """Each event with the start of its session, then grouped."""
+    """Add the start of its session to each event, then group."""
     rows = _in_sessions(node, window, below)
     more = {"_end": data_windows.session_end(window.max_us)}
     lifetime_us = min(INF_TIME, below.lifetime_us + window.gap_us)
@@ -67,7 +67,7 @@ def sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -
 
 
 def running_sessions(node: logical.DataWindowAgg, window: RunningSession, below: Frame) -> Frame:
-    """Each event once per start of its session from its own on, then grouped by that start."""
+    """Copy each event to each later start of its session and its own, then group by that start."""
     keys = [below.columns[key] for key in node.keys]
     rows = _in_sessions(node, window, below)
     steps = rows.groupBy(*keys, "_start", VS).agg(expr("max(_running) as _until"))
@@ -100,14 +100,14 @@ def _in_sessions(
 
 
 def _with_islands(df: DataFrame, keys: Sequence[str], until: str, *, touch: bool) -> DataFrame:
-    """The events of each key with ``_island``, the start of the activity that each belongs to."""
+    """Add ``_island``, the start of the activity that an event belongs to, per key."""
     for step in data_windows.islands(keys, until, touch=touch):
         df = df.selectExpr("*", *step)
     return df
 
 
 def stitched(node: logical.Stitch, below: Frame) -> Frame:
-    """One event per island, with the payload of its first."""
+    """Return one event per island, with the payload of its first."""
     keys = [below.columns[name] for name in node.on]
     takes = [
         take_of(logical.Aggregate("first", name, name), i, below)
@@ -125,7 +125,7 @@ def stitched(node: logical.Stitch, below: Frame) -> Frame:
 
 
 def counted(node: logical.DataWindowAgg, count: int, below: Frame) -> Frame:
-    """Each event with the number of its window, then grouped; windows that are full."""
+    """Add the number of its window to each event, then group; only full windows remain."""
     keys = [below.columns[key] for key in node.keys]
     payload = list(below.columns.values())[2:]
     number = data_windows.number(keys, count, below.order)

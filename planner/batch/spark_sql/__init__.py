@@ -1,4 +1,4 @@
-"""Expressions of a plan as Spark SQL text: pure, without pyspark."""
+"""Expressions of a plan as Spark SQL text; does not import pyspark."""
 
 from planner.batch.spark_sql.containers import restored
 from planner.batch.spark_sql.expressions import to_sql

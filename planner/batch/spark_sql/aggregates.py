@@ -1,9 +1,9 @@
-"""Aggregates as Spark SQL: what is computed per group, and the result made of that.
+"""Aggregates as Spark SQL: a column that is computed per group, and the result from it.
 
 Sums of integers and decimals are exact and must fit into their type. ``first``, ``last``,
-``max_by``, ``min_by`` and aggregates of users take events that start together by their place in the
-stream. Where that is not known, they refuse to choose between different values; a user's aggregate
-gets them by value.
+``max_by``, ``min_by`` and user aggregates order events that start together by their place in the
+stream. Where it is unknown, they raise an error if the values differ; a user aggregate gets the
+values sorted instead.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from planner.logical.nodes import Aggregate
 
 
-#: The rows with a value, of a list of structs.
+#: Keeps the rows with a value in a list of structs.
 _OF_VALID = "filter({}, row -> row.x is not null)"
 
 
 def user_function(index: int) -> str:
-    """The name of a user's aggregate, by its number."""
+    """Return the name of the user aggregate with a number."""
     return f"user_aggregate_{index}"
 
 
 def _added(wanted: Wanted, once: str = "") -> Take:
     """Sums of integers and decimals are exact and must fit; floats are added as doubles.
 
-    Spark gives null for a sum of decimals that leaves 38 digits, even if it would come back.
+    Spark returns null for a sum of decimals with more than 38 digits at any time, even if later
+    values reduce it.
     """
     name, column, kind, shown = wanted.name, wanted.column, wanted.kind, wanted.shown
     counted = f"{name}_count"
@@ -60,7 +61,7 @@ def _added(wanted: Wanted, once: str = "") -> Take:
 
 
 def _together(wanted: Wanted) -> Take:
-    """By Spark's own; null where one side does not vary, which Spark tells by its sums."""
+    """Spark's own; null if one side is constant, which Spark's sums show."""
     name, x, y = wanted.name, f"{wanted.column}.x", f"{wanted.column}.y"
     both = f"{x} is not null and {y} is not null"
     partial = {f"{name}_n": f"count(if({both}, 1, null))"}
@@ -78,7 +79,7 @@ def _together(wanted: Wanted) -> Take:
 
 
 def _mode(wanted: Wanted) -> Take:
-    """Of the values sorted, the least of those that come most often."""
+    """The least of the most frequent values, from the sorted values."""
     name = wanted.name
 
     def best(values: str) -> str:
@@ -93,7 +94,7 @@ def _mode(wanted: Wanted) -> Take:
 
 
 def _shape(wanted: Wanted) -> Take:
-    """By Spark's own; null where the values do not vary, which Spark tells by its sums."""
+    """Spark's own; null if the values are all equal, which Spark's sums show."""
     name, value = wanted.name, f"cast({wanted.column} as double)"
     partial = {
         name: f"{wanted.function}({value})",
@@ -105,7 +106,7 @@ def _shape(wanted: Wanted) -> Take:
 
 
 def _spread(wanted: Wanted) -> Take:
-    """By Spark's population variance; exactly 0 where all values are one."""
+    """Spark's population variance; exactly 0 if all values are equal."""
     name, ddof = wanted.name, wanted.aggregate.argument
     value = f"cast({wanted.column} as double)"
     partial = {
@@ -121,7 +122,7 @@ def _spread(wanted: Wanted) -> Take:
 
 
 def _discrete(wanted: Wanted) -> Take:
-    """The value at its place of the sorted list."""
+    """The value at an index of the sorted list."""
     q, way = str(wanted.aggregate.argument).split(" ")
     name = wanted.name
     place = f"greatest({name}_n - floor({name}_n - {name}_n * {q}D), 1)"
@@ -131,13 +132,13 @@ def _discrete(wanted: Wanted) -> Take:
 
 
 def _of_user(wanted: Wanted) -> Take:
-    """By a function of the array of values, which :func:`register` makes known."""
+    """A function of the array of values, which :func:`register` registers."""
     values = f"transform(array_sort({wanted.name}), pair -> pair.x)"
     pairs = f"collect_list(struct({', '.join(wanted.below.order)}, {wanted.column} as x))"
     return Take({wanted.name: pairs}, f"{user_function(wanted.index)}({values})")
 
 
-#: By the name of a function: what is computed of a column, and the result of that.
+#: By the name of a function: the column per group, and the result from it.
 WRITERS: dict[str, Callable[[Wanted], Take]] = {
     "count": lambda wanted: wanted.take("count({})"),
     "sum": _added,
@@ -179,7 +180,7 @@ WRITERS: dict[str, Callable[[Wanted], Take]] = {
 
 
 def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) -> None:
-    """Make a user's aggregate a function of the array of its values."""
+    """Register a user aggregate as a function of the array of its values."""
     assert aggregate.column is not None, aggregate
     assert isinstance(aggregate.argument, Custom), aggregate
     target, kind = aggregate.argument.target, schema.field(aggregate.column).type
@@ -193,7 +194,7 @@ def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) 
 
 
 def take_of(aggregate: Aggregate, index: int, below: Frame) -> Take:
-    """The ``index``-th aggregate of rows ``below``."""
+    """Return the ``index``-th aggregate of rows ``below``."""
     if aggregate.column is None:
         name = f"a{index}"
         return Take({name: "count(1)"}, name)

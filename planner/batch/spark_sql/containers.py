@@ -1,4 +1,4 @@
-"""Lists and maps as Spark SQL. A map lies in an array of structs, as Spark cannot order maps."""
+"""Lists and maps as Spark SQL. A map is an array of structs, as Spark cannot order maps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column as Spark has it, as one of ``kind``."""
+    """Convert a column from Spark's form to type ``kind``."""
     if isinstance(column, pa.ChunkedArray):
         chunks = [restored(chunk, kind) for chunk in column.chunks]
         return pa.chunked_array(chunks, type=kind)
@@ -47,10 +47,10 @@ def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _holds(kind: pa.DataType) -> bool:
-    """Whether there is a map within, or a list of a fixed size.
+    """Whether the type contains a map, or a list of a fixed size.
 
-    Arrow's cast to the one is none, and that to the other reads memory that is not there, if no
-    list that Spark gave has an element.
+    Arrow cannot cast to a map. Its cast to lists of a fixed size reads invalid memory if no list
+    has an element, so both are converted here.
     """
     types = pa.types
     if types.is_map(kind) or types.is_fixed_size_list(kind):
@@ -61,7 +61,7 @@ def _holds(kind: pa.DataType) -> bool:
 
 
 def _of_fixed_size(values: pa.Array, lengths: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Lists of these lengths; one of none is null."""
+    """Return lists of these lengths; a list of another length is null."""
     size = kind.list_size
     starts = np.cumsum(lengths) - lengths
     places = (starts[:, None] + np.arange(size)).ravel()
@@ -80,7 +80,7 @@ def _item(call: Call, held: str, asked: str) -> str:
             lambda x, p: f"get({x}, try_cast(if({p} < 0, size({x}) + {p}, {p}) as int))",
         )
     key = cast("entry.key", kind.key_type, _type_of(call.args[1]), str(call))
-    not_nan = f" and not isnan({key})" if is_float(call.args[1]) else ""  # Spark finds it
+    not_nan = f" and not isnan({key})" if is_float(call.args[1]) else ""  # Spark would find NaN
     found = f"filter({held}, entry -> {key} = {asked}{not_nan})"
     return f"get(transform({found}, entry -> entry.value), 0)"
 

@@ -1,11 +1,11 @@
 """Expressions as Spark SQL text, with the meaning that their functions have in streams.
 
-The text is written for a session without ANSI mode, in UTC: division by zero gives null, and what
-may overflow is written with its check. Where Spark means something else (comparisons with NaN,
-``floor`` of doubles, ``round``, white space, regular expressions' replacements) it is spelled out
-in Spark's own functions. Only a ``case`` is known to decide what is evaluated on a row, so ``and``
-and ``or`` are one where their right side may fail. Not spelled out: case mappings that change a
-string's length.
+The text is for a session without ANSI mode, in UTC: division by zero gives null, and an expression
+that may overflow includes a check. Where Spark has another meaning (comparisons with NaN, ``floor``
+of doubles, ``round``, white space, replacements by regular expressions), the text combines other
+functions of Spark. Spark guarantees only for ``case`` that a branch is not evaluated, so ``and``
+and ``or`` become a ``case`` if their right side may fail. Case mappings that change a string's
+length are not handled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def to_sql(node: Node, columns: Mapping[str, str]) -> str:
-    """The resolved ``node`` in Spark SQL; ``columns`` says what its columns are called there.
+    """Return the resolved ``node`` in Spark SQL; ``columns``: names of its columns there.
 
     Raises:
         UnsupportedInBatchError: Spark has no exact counterpart.
@@ -46,7 +46,7 @@ def to_sql(node: Node, columns: Mapping[str, str]) -> str:
 
 
 def _of_elements(call: Call, *args: str) -> str:
-    """A function of Spark with a lambda; nested lambdas have different names."""
+    """Call a Spark function with a lambda; nested lambdas get different parameter names."""
     own = OWN_ARGUMENTS[call.function]
     names = [name.removeprefix("@") for name in call.option("names")]
     columns = {f"@{name}": name for name in names}
@@ -72,14 +72,14 @@ def _comparison(operator: str) -> Writer:
 
 
 def _compared(call: Call, a: str, operator: str, b: str) -> str:
-    """Two arguments of ``call``."""
+    """Compare two arguments of ``call``."""
     if not any(is_float(arg) for arg in call.args):
         return f"({a} {operator} {b})"
     return let2(a, b, lambda x, y: _ieee(x, operator, y))
 
 
 def _ieee(a: str, operator: str, b: str) -> str:
-    """For Spark NaN equals NaN and is the greatest; here it compares as IEEE says."""
+    """Compare as IEEE does; in Spark NaN equals NaN and is the greatest value."""
     unordered = "true" if operator == "<>" else "false"
     return (
         f"case when {a} is null or {b} is null then null "
@@ -96,7 +96,7 @@ def _between(call: Call, a: str, low: str, high: str) -> str:
 
 def _is_in(call: Call, a: str) -> str:
     kind = call.args[0].type
-    comparable = [v for v in call.option("values") if v == v]  # Spark finds NaN in a list
+    comparable = [v for v in call.option("values") if v == v]  # Spark would find NaN in a list
     members = ", ".join(literal(Literal(v, kind)) for v in comparable)
     if not members:
         return let(a, lambda x: f"if({x} is null, cast(null as boolean), false)")
@@ -104,7 +104,7 @@ def _is_in(call: Call, a: str) -> str:
 
 
 def _until(operator: str, decisive: str) -> Writer:
-    """``and`` and ``or``, whose right side is not asked where the left side decides."""
+    """``and`` and ``or``, whose right side is not evaluated if the left side decides."""
 
     def write(call: Call, a: str, b: str) -> str:
         if not may_fail(call.args[1]):
@@ -122,7 +122,7 @@ def _when(_call: Call, *args: str) -> str:
     return f"case {branches} else {args[-1]} end"
 
 
-# Times: microseconds, made a timestamp where the calendar is asked.
+# Times: microseconds, converted to a timestamp for functions of the calendar.
 
 
 def _cast(call: Call, a: str) -> str:
@@ -144,7 +144,7 @@ def _struct(call: Call, *args: str) -> str:
     return f"named_struct({', '.join(f'{text(name)}, {value}' for name, value in pairs)})"
 
 
-#: How each of :data:`planner.expressions.functions.FUNCTIONS` is written.
+#: The writer of each function in :data:`planner.expressions.functions.FUNCTIONS`.
 WRITERS: dict[str, Writer] = {
     **ARITHMETIC,
     **MORE,

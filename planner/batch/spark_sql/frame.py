@@ -1,4 +1,4 @@
-"""Events as a DataFrame, and what their columns are called in Spark SQL."""
+"""Events as a DataFrame, and the names of their columns in Spark SQL."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Node
 
-#: bigint; of events that start together, the one with the lesser place is first in the stream.
+#: Column, bigint: the order of events that start together; the least place is the first.
 PLACE = "_place"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """``_vs``, ``_ve``, and ``c0``, ``c1``, ... for ``schema``; ``_place`` where that is known."""
+    """``_vs``, ``_ve``, and ``c0``, ``c1``, ... for ``schema``; ``_place`` where it is known."""
 
     df: Any
     schema: pa.Schema
-    #: Mean length of a lifetime, as far as the sources tell. It says how joins cut time, no more.
+    #: Estimated mean length of a lifetime, us. It decides only how joins cut time into slices.
     lifetime_us: int
     has_place: bool = False
     #: The last finite CTI that the stream would have; MIN_TIME if none.
@@ -38,7 +38,7 @@ class Frame:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Columns that events come in the stream's order by, as far as it is known."""
+        """The columns that sort events into the stream's order, as far as it is known."""
         return (VS, PLACE) if self.has_place else (VS,)
 
     @property
@@ -47,5 +47,5 @@ class Frame:
         return [PLACE] if self.has_place else []
 
     def sql(self, node: Node) -> str:
-        """An expression over the columns."""
+        """Return an expression over the columns."""
         return to_sql(node, self.columns)

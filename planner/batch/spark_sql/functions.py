@@ -1,7 +1,7 @@
-"""More functions as Spark SQL: of numbers and of the calendar.
+"""Functions of numbers and of the calendar as Spark SQL.
 
-Powers, logarithms and angles are Java's and may differ from Arrow's in their last digit; paths in
-JSON give numbers as Spark writes them.
+Powers, logarithms and angles are Java's and may differ from Arrow's in their last digit; JSON paths
+return numbers as Spark writes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JAVA_CODES = {
 
 
 def plain(function: str) -> Writer:
-    """A function that Spark has, too."""
+    """A function that Spark has under a name, with the same meaning."""
     return lambda _call, *args: f"{function}({', '.join(args)})"
 
 
@@ -50,7 +50,7 @@ def _of_some(function: str) -> Writer:
 
 
 def _logarithm(function: str) -> Writer:
-    """Spark's is null at and below zero."""
+    """A logarithm; Spark's is null at and below zero, so these cases are added."""
 
     def ieee(x: str) -> str:
         return (
@@ -104,7 +104,7 @@ def _format(call: Call, a: str) -> str:
 
 
 def java_format(format: str) -> str:
-    """``%Y-%m`` as Java writes it: ``yyyy-MM``, with all other letters in quotes."""
+    """Convert ``%Y-%m`` to Java's ``yyyy-MM``, with all other letters in quotes."""
     pieces: list[str] = []
     codes = iter(format)
     for character in codes:

@@ -1,7 +1,7 @@
 """Aggregates as Spark SQL whose results depend on the order of rows.
 
-Where the places of rows in the stream are not known, they do not choose between rows that start
-together with different values.
+Where the places of rows in the stream are unknown, different values of rows that start together are
+an error.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def picked(wanted: Wanted) -> Take:
-    """The value at the least (greatest) ``_vs``, and of these at the least (greatest) place.
+    """The value at the least (greatest) ``_vs``, on ties at the least (greatest) place.
 
-    Without places the least and the greatest such value must agree; ``~_vs`` runs against ``_vs``
-    and, unlike ``-_vs``, does not overflow.
+    Without places the least and the greatest such value must be equal. ``~_vs`` reverses the order
+    of ``_vs`` and, unlike ``-_vs``, does not overflow.
     """
     name, column, below = wanted.name, wanted.column, wanted.below
     best, other = ("min", "max") if wanted.function == "first" else ("max", "min")
@@ -39,9 +39,9 @@ def picked(wanted: Wanted) -> Take:
 
 
 def ranked_first(wanted: Wanted) -> Take:
-    """The value at the greatest (least) rank, there at the least time, there at the least place.
+    """The value at the greatest (least) rank, on ties at the least time, then at the least place.
 
-    Without places, one value must be there.
+    Without places there must be only one such value.
     """
     name, column, below = wanted.name, wanted.column, wanted.below
     place = below.place[0] if below.has_place else "0L"
@@ -67,7 +67,7 @@ def ranked_first(wanted: Wanted) -> Take:
 
 
 def listed_by_time(wanted: Wanted, chosen: str, result: str = "{}") -> Take:
-    """All values by time and place; without places, values of one time by value."""
+    """All values by time and place; without places, values of one time are sorted."""
     fields = ", ".join((*wanted.below.order, f"{wanted.column} as x"))
     rows = f"array_sort({chosen.format(wanted.name)})"
     values = f"transform({rows}, row -> row.x)"
@@ -76,7 +76,7 @@ def listed_by_time(wanted: Wanted, chosen: str, result: str = "{}") -> Take:
 
 
 def top_rows(wanted: Wanted) -> Take:
-    """The rows sorted by a comparison; rows that tie in all have no order without places."""
+    """The rows sorted by a comparison; without places, rows that tie in all keys have no order."""
     order = TopOrder.read(wanted.aggregate.argument)
     fields = [f.name for f in wanted.kind.field("row").type]
 
@@ -105,7 +105,7 @@ def top_rows(wanted: Wanted) -> Take:
 
 
 def top_value(wanted: Wanted) -> Take:
-    """The value of the first of the rows, sorted as for :func:`top_rows`."""
+    """The value of the first row, sorted as for :func:`top_rows`."""
     order = TopOrder.read(wanted.aggregate.argument)
     return _in_order(
         wanted, order.ways, "row", lambda rows: f"get({rows}, 0).x.row.value", latest=order.latest
@@ -133,9 +133,9 @@ def listed_by_order(wanted: Wanted) -> Take:
 def _in_order(
     wanted: Wanted, ways: Ways, value: str, made: Callable[[str], str], *, latest: bool = False
 ) -> Take:
-    """What ``made`` makes of the list of rows ``x`` that count, by ``ways``, time and place.
+    """Apply ``made`` to the list of counted rows ``x``, sorted by ``ways``, time and place.
 
-    Without places, rows that tie in all but their field ``value`` have no order.
+    Without places, rows that are equal in all fields except ``value`` have no order.
     """
     place = wanted.below.place[0] if wanted.below.has_place else "0L"
     time = f"{VS} as vs"
@@ -163,7 +163,7 @@ def _in_order(
 
 
 def _by_ways(left: str, right: str, ways: Ways) -> str:
-    """-1, 0 or 1, by the values that order rows alone."""
+    """-1, 0 or 1, comparing only the values that order rows."""
     steps = [
         way(f"{left}.x.by{i}", f"{right}.x.by{i}", down=down, nulls_first=first)
         for i, (down, first) in enumerate(ways)
@@ -172,7 +172,7 @@ def _by_ways(left: str, right: str, ways: Ways) -> str:
 
 
 def way(a: str, b: str, *, down: bool, nulls_first: bool) -> str:
-    """-1, 0 or 1, as one value comes before, with or after another."""
+    """-1, 0 or 1: one value is before, equal to or after another."""
     null = -1 if nulls_first else 1
     less = 1 if down else -1
     return (

@@ -1,4 +1,4 @@
-"""One aggregate as Spark SQL: the columns that are computed per group, and their result."""
+"""One aggregate as Spark SQL: the column that is computed per group, and its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """An aggregate: what is computed per group, and the result made of that."""
+    """An aggregate: the columns that are computed per group, and the result from them."""
 
     partial: dict[str, str]
     result: str
@@ -50,7 +50,7 @@ class Wanted:
 
     @property
     def joining(self) -> str:
-        """A list of texts with the separator between them."""
+        """A list of strings with the separator between them."""
         return f"array_join({{}}, {text(str(self.aggregate.argument))})"
 
     @property
@@ -59,7 +59,7 @@ class Wanted:
         return f"{self.function}({self.source})"
 
     def take(self, partial: str, result: str = "{}") -> Take:
-        """``partial`` has a place for the column, ``result`` for :attr:`name`."""
+        """Make a Take: ``partial`` has a slot for the column, ``result`` for :attr:`name`."""
         argument = self.aggregate.argument
         made = partial.format(self.column, argument=argument)
         return Take({self.name: made}, result.format(self.name, argument=argument))

@@ -1,4 +1,4 @@
-"""The keys of a GROUP BY: columns, expressions, names of the list, places in it, and the window."""
+"""The keys of a GROUP BY: columns, expressions, names or positions in the list, the window."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def split_group(
     clause: exp.Expr, items: list[Item], scope: Scope, names: Names
 ) -> tuple[exp.Expr | None, list[exp.Expr]]:
-    """The window if there is one, and the keys: expressions, names of the list, or places in it."""
+    """Return the window, if there is one, and the keys as expressions."""
     text = names.text
     if clause.args.get("totals"):
         raise text.error(clause, "GROUP BY ... WITH TOTALS is not supported")
@@ -46,7 +46,7 @@ def split_group(
 def _split_bounds(
     clause: exp.Expr, keys: list[exp.Expr], scope: Scope, names: Names
 ) -> tuple[exp.Expr, list[exp.Expr]]:
-    """The same of GROUP BY window_start, window_end; sessions are made per key of GROUP BY."""
+    """Split GROUP BY window_start, window_end; with other keys, sessions are made per key."""
     text, window = names.text, scope.window
     assert window is not None, scope
     bounds = [key for key in keys if is_bound_of(key, window.relation)]
@@ -73,7 +73,7 @@ def _split_bounds(
 
 
 def _is_key(node: exp.Expr) -> bool:
-    """Whether GROUP BY ALL takes it: it is no aggregate and reads a column."""
+    """Whether GROUP BY ALL groups by it: it is no aggregate and reads a column."""
     return not has_aggregate(node) and node.find(exp.Column) is not None
 
 
@@ -83,7 +83,7 @@ def listed(
     scope: Scope,
     error: Callable[[exp.Expr, str], SqlError],
 ) -> exp.Expr:
-    """A place in the list, or a name of it that no column of the stream has, as what it is of."""
+    """Resolve a position, or a name that only the SELECT list has, to its expression."""
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):
@@ -100,7 +100,7 @@ def listed(
 
 
 def without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr:
-    """HAVING may use the names of the list where the stream has no such column."""
+    """Replace names of the SELECT list in HAVING, unless the stream has such a column."""
     made = {item.name: item.node for item in items}
     columns = node.walk(prune=lambda part: isinstance(part, exp.Query))
     for column in [part for part in columns if isinstance(part, exp.Column)]:
@@ -114,7 +114,7 @@ def without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr
 
 
 def _at(node: exp.Expr, place: exp.Expr) -> exp.Expr:
-    """A copy of ``node`` that messages show at another place."""
+    """Return a copy of ``node`` that messages show at another place."""
     copy = node.copy()
     for part in copy.walk():
         part.meta.pop("start", None)

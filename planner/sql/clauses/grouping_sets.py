@@ -1,7 +1,7 @@
-"""GROUPING SETS, ROLLUP and CUBE: a GROUP BY for each set, and all their results together.
+"""GROUPING SETS, ROLLUP and CUBE: one GROUP BY per set, and the union of their results.
 
-In the results of a set the keys that are not in it are null, and ``GROUPING(k)`` is 1 of those and
-0 of the others; of several keys it is a number whose bits are theirs, the last key's the lowest.
+In the results of a set the keys outside of it are null, and ``GROUPING(k)`` is 1 for these and 0
+for the others. With several keys it is a number with a bit per key, the last key's the lowest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Sets = list[tuple[exp.Expr, ...]]
 def group_all(
     node: exp.Select, items: list[Item], scope: Scope, names: Names, attach: Attach
 ) -> Rows:
-    """The rows of a SELECT with GROUP BY, of each of its grouping sets."""
+    """Return the rows of a SELECT with GROUP BY, for each of its grouping sets."""
     clause = node.args.get("group")
     sets = None if clause is None else _sets(clause, names)
     if clause is None or sets is None:
@@ -53,7 +53,7 @@ def group_all(
 
 
 def _sets(clause: exp.Expr, names: Names) -> _Sets | None:
-    """The sets that GROUP BY asks for; None: it has none of these. Several are combined."""
+    """Return the grouping sets of GROUP BY, combined if there are several; None: it has none."""
     found: _Sets | None = None
     for asked in filter(_is_sets, clause.expressions):
         more = _listed_sets(asked)
@@ -88,7 +88,7 @@ def _together(node: exp.Expr) -> tuple[exp.Expr, ...]:
 
 
 def _told(node: exp.Expr, keys: list[exp.Expr], left_out: list[exp.Expr], names: Names) -> exp.Expr:
-    """An expression of the list as it is in the results of one set."""
+    """Return an expression of the SELECT list as it is in the results of one set."""
     whole = exp.Paren(this=node.copy())
     for part in list(whole.find_all(exp.Grouping, exp.GroupingId)):
         asked = part.expressions or [part.this]

@@ -1,4 +1,4 @@
-"""The list of a SELECT: what each column is called and what it is made of."""
+"""The SELECT list: the name and the expression of each column."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A column of the answer."""
+    """A column of the result."""
 
     name: str
     node: exp.Expr
-    #: It came from a ``*``; then it is the stream's ``column``.
+    #: Whether it came from a ``*``; then it is the stream's ``column``.
     star: bool = False
     column: str = ""
 
 
 def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> list[Item]:
-    """The columns, each ``*`` in full; unless ``named``, a name is made for what has none."""
+    """Return the columns, with each ``*`` expanded; unless ``named``, unnamed ones get a name."""
     items: list[Item] = []
     for part in node.expressions:
         if isinstance(part, exp.Star) or (
@@ -85,7 +85,7 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[
         return [item(names[column], column) for column in columns]
     if merges:
         return [item(column, column) for column in columns]
-    taken: set[str] = set()  # other engines give a key of both sides twice
+    taken: set[str] = set()  # other engines return a key of both sides twice
     every = [c.column for c in visible if c.name not in excluded]
     return [item(free_name(column, taken), column) for column in every]
 
@@ -93,7 +93,7 @@ def _star(node: exp.Expr, scope: Scope, text: SqlText, *, merges: bool) -> list[
 def _named_in(
     parts: list[exp.Expr] | None, name: Callable[[exp.Expr], str], known: set[str], text: SqlText
 ) -> dict[str, exp.Expr]:
-    """The parts of ``* REPLACE`` or ``* RENAME`` by the columns that they are for."""
+    """Return the parts of ``* REPLACE`` or ``* RENAME`` by their columns."""
     found: dict[str, exp.Expr] = {}
     for part in parts or ():
         if not isinstance(part, exp.Alias):
@@ -125,7 +125,7 @@ def _name(node: exp.Expr, text: SqlText, default: str | None, place: int) -> str
 
 
 def listed_rows(stream: Stream, items: Sequence[Item], scope: Scope) -> Rows:
-    """The rows that a list of columns makes of ``scope``."""
+    """Return the rows of ``scope`` with the columns of a SELECT list."""
     bounds: dict[str, Bound] = {}
     for item in items:
         if item.star:

@@ -1,8 +1,8 @@
-"""JOIN ... ON: the equalities become keys, what else ON says decides which pairs are matches.
+"""JOIN ... ON: equalities become keys, other conditions decide which pairs match.
 
-``a JOIN b ON a.k = b.k`` with one name on both sides gives the key once, as ``join(on="k")`` does;
-other columns of ``b`` whose name is taken are ``name_right`` in the answer of ``*``. A LEFT JOIN
-keeps both keys, as that of the right side is null where nothing matches.
+``a JOIN b ON a.k = b.k`` with one name on both sides returns the key once, as ``join(on="k")``
+does; other columns of ``b`` whose name is taken are ``name_right`` in the result of ``*``. A LEFT
+JOIN keeps both keys, because the right one is null without a match.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def join_by(
     pushes: bool = True,
     also: Sequence[exp.Expr] = (),
 ) -> Scope:
-    """The pairs of both sides. ``pushes``: conditions on the right side alone are asked there.
+    """Return the pairs of both sides. ``pushes``: filter the right side before the join.
 
-    ``also``: conditions of an inner join that stand in WHERE.
+    ``also``: conditions of an inner join that are in WHERE.
     """
     if clause.args.get("using"):
         keys = [using_key(part, left, right, names) for part in clause.args["using"]]
@@ -72,7 +72,7 @@ def _bounded(
     right: Scope,
     names: Names,
 ) -> tuple[Within | None, list[exp.Expr]]:
-    """The bounds on the time between points, and the conditions that say more; None: no points."""
+    """Return the bounds on the time between points, and the other conditions; None: no points."""
     if not are_points(left, right):
         return None, parts
     found = bounded(parts, left, right, names)
@@ -81,13 +81,13 @@ def _bounded(
 
 
 def join_all(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """All pairs of rows that are alive together."""
+    """Return all pairs of rows that are valid together."""
     time, _ = _bounded([], [], clause, left, right, names)
     return _joined(clause, left, right, [(lit(1), lit(1))], "inner", names, time=time)
 
 
 def join_kind(clause: exp.Join, names: Names) -> str:
-    """What the fluent interface calls it."""
+    """Return the name of the join in the fluent interface."""
     side, kind = clause.side.upper(), clause.kind.upper()
     if clause.method or clause.args.get("global_") or clause.args.get("match_condition"):
         raise names.text.error(clause, f"{clause.method or 'this kind of'} JOIN is not supported")
@@ -106,9 +106,9 @@ def join_kind(clause: exp.Join, names: Names) -> str:
 def _filtered_right(
     rest: exp.Expr | None, left: Scope, right: Scope, names: Names
 ) -> tuple[Scope, exp.Expr | None]:
-    """The right side without what could match nothing, and what ON says besides.
+    """Filter the right side by conditions on it alone; return it and the remaining conditions.
 
-    What may fail stays behind the conditions that stand before it.
+    A condition that may fail stays after the conditions before it.
     """
     others: list[exp.Expr] = []
     for part in and_parts(rest) if rest is not None else ():
@@ -121,20 +121,20 @@ def _filtered_right(
 
 
 def filtered(condition: exp.Expr, scope: Scope, names: Names) -> Scope:
-    """The events for which the condition is true."""
+    """Return the events for which the condition is true."""
     predicate = Expressions(names.text, scope, names.functions).compile(condition)
     with names.text.located(condition):
         return scope.with_stream(scope.stream.filter(predicate))
 
 
 def fails(condition: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether the condition may be an error on some row."""
+    """Whether the condition may raise an error on some row."""
     made = Expressions(names.text, scope, names.functions).compile(condition)
     return may_fail(resolve(made.node, scope.stream.schema))
 
 
 def all_of(conditions: Sequence[exp.Expr]) -> exp.Expr:
-    """The conditions with AND between them."""
+    """Join conditions by AND."""
     return reduce(lambda a, b: exp.And(this=a, expression=b), conditions)
 
 
@@ -150,7 +150,7 @@ def and_parts(node: exp.Expr) -> list[exp.Expr]:
 def split(
     condition: exp.Expr, left: Scope, right: Scope, names: Names
 ) -> tuple[list[Key], exp.Expr | None]:
-    """The equalities between both sides, and the rest of the condition."""
+    """Return the equalities between both sides, and the rest of the condition."""
     keys: list[Key] = []
     rest: exp.Expr | None = None
     for part in and_parts(condition):
@@ -175,7 +175,7 @@ def _key(node: exp.EQ, left: Scope, right: Scope, names: Names) -> Key | None:
 
 
 def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
-    """``left``, ``right``, or something else for columns of both or of none."""
+    """Return ``left`` or ``right``; something else if it reads columns of both or of none."""
     found: set[str] = set()
     for column in node.find_all(exp.Column):
         here, there = left.candidates(column), right.candidates(column)
@@ -189,7 +189,7 @@ def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
 
 
 def using_key(node: exp.Expr, left: Scope, right: Scope, names: Names) -> Key:
-    """A column of USING, on both sides."""
+    """Return a column of USING, on both sides."""
     column = exp.column(node.copy())
     column.this.meta.update(node.meta)
     return col(left.column(column, names.text)), col(right.column(column, names.text))
@@ -206,7 +206,7 @@ def _joined(
     where: exp.Expr | None = None,
     time: Within | None = None,
 ) -> Scope:
-    """The join by ``keys``; columns that were computed for it are not visible."""
+    """Return the join by ``keys``; columns that were computed for it are not visible."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     left_stream, left_on = with_key_columns(
         left.stream, [key[0] for key in keys], "join_key", taken
@@ -241,20 +241,20 @@ def _joined(
             how=how,
             where=condition,
         )
-    if how == "left" and same:  # there is no column that is null where the right side is missing
+    if how == "left" and same:  # no column of the right side would be null without a match
         theirs = tuple(c for c in theirs if c.column not in right_on)
     return Scope(stream, (*left.columns, *(() if how == "anti" else theirs)))
 
 
 def _same_types(left: Stream, right: Stream, on: list[str]) -> bool:
-    """Whether one column says what the keys of both sides are."""
+    """Whether one column can represent the keys of both sides."""
     return all(left.schema.field(name).type == right.schema.field(name).type for name in on)
 
 
 def _without_clashes(
     left: Stream, right: Stream, dropped: list[str]
 ) -> tuple[Stream, dict[str, str]]:
-    """The right side without columns for which the join would find no name."""
+    """Rename columns of the right side for which the join would find no name."""
     taken = {*left.schema.names, *right.schema.names}
     renamed: dict[str, str] = {}
     for name in right.schema.names:
@@ -264,7 +264,7 @@ def _without_clashes(
 
 
 def _outputs(left: Stream, right: Stream, shared: list[str]) -> dict[str, str]:
-    """The join's name for each column of the right side."""
+    """Return the join's name for each column of the right side."""
     mine = set(left.schema.names)
     return {
         name: name if name in shared or name not in mine else f"{name}_right"

@@ -1,13 +1,13 @@
-"""Joins that are made of others: RIGHT and FULL, tables as of a time, FROM with commas, SEMI; ASOF.
+"""Joins that consist of others: RIGHT, FULL, tables as of a time, FROM with commas, SEMI; and ASOF.
 
-``RIGHT`` is a ``LEFT`` from the other side. ``FULL`` adds what an anti join gives for the right
-side. ``FOR SYSTEM_TIME AS OF`` pairs an event with the newest row of its key: each row lasts until
-the next of its key, unless it has a lifetime of its own. What stands behind ``IN`` or ``SEMI JOIN``
-is an ``EXISTS``.
+``RIGHT`` is a ``LEFT`` with swapped sides. ``FULL`` adds an anti join of the right side. ``FOR
+SYSTEM_TIME AS OF`` pairs an event with the newest row of its key: each row is valid until the next
+row of its key, unless it has a lifetime of its own. The subquery of ``IN`` or ``SEMI JOIN`` is an
+``EXISTS``.
 
 ``a ASOF [LEFT] JOIN b ON a.k = b.k AND a.ts >= b.ts`` is DuckDB's: ``>=`` takes the last row of
-``b`` at or before, ``<=`` the first at or after. How far it may be is one more condition, which
-``<=`` needs: ``b.ts >= a.ts - INTERVAL '5' SECOND``, or ``b.ts <= a.ts + INTERVAL '5' SECOND``.
+``b`` at or before, ``<=`` the first at or after. One more condition bounds the distance, and ``<=``
+needs it: ``b.ts >= a.ts - INTERVAL '5' SECOND``, or ``b.ts <= a.ts + INTERVAL '5' SECOND``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def join(
     names: Names,
     conditions: list[exp.Expr] | None = None,
 ) -> Scope:
-    """The pairs of both sides, and the rows without a pair, according to the clause.
+    """Return the pairs of both sides, and rows without a pair, as the clause requires.
 
     A join of points takes the bounds on the time between them out of ``conditions``.
     """
@@ -68,7 +68,7 @@ def join(
         asked = conditions or [] if kind in ("inner", "left") else []
         bounds = bounds_of_where(asked, left, right, names)
         if bounds:
-            kind = "inner"  # no bound holds for a time that is null
+            kind = "inner"  # a null time meets no bound
         for part in bounds:
             asked.remove(part)
         return join_by(clause, left, right, names, kind, also=bounds)
@@ -82,7 +82,7 @@ def _right(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
 
 
 def _full(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """The LEFT join, and the right side's events for the time they have no match."""
+    """Return the LEFT join, and right events for the time in which they have no match."""
     if clause.args.get("using"):
         raise names.text.error(clause, "FULL JOIN takes ON; COALESCE(a.k, b.k) is its key")
     if are_points(left, right):
@@ -101,7 +101,7 @@ def _full(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
 
 
 def _as_of(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """``JOIN t FOR SYSTEM_TIME AS OF a.ts ON ...``."""
+    """Compile ``JOIN t FOR SYSTEM_TIME AS OF a.ts ON ...``."""
     text, version = names.text, clause.this.args["version"]
     time = version.args["expression"]
     is_time = version.name.upper() == "TIMESTAMP" and version.args.get("kind") == "AS OF"
@@ -121,7 +121,7 @@ def _as_of(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
 
 
 def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """Each row of the right side until the next of its key."""
+    """End each row of the right side when the next row of its key starts."""
     if clause.args.get("using"):
         keys = [using_key(part, left, right, names) for part in clause.args["using"]]
     else:
@@ -137,14 +137,14 @@ def _versions(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scop
 
 
 def is_without_condition(clause: exp.Join) -> bool:
-    """Whether it is ``FROM a, b`` or a CROSS JOIN, whose keys stand in WHERE."""
+    """Whether it is ``FROM a, b`` or a CROSS JOIN, whose keys are in WHERE."""
     if clause.args.get("on") is not None or clause.args.get("using") or clause.method:
         return False
     return not clause.side and clause.kind.upper() in ("", "CROSS")
 
 
 def keys_of_where(left: Scope, right: Scope, conditions: list[exp.Expr]) -> list[exp.Expr]:
-    """The equalities among ``conditions`` that join both."""
+    """Return the equalities among ``conditions`` that join both sides."""
     return [part for part in conditions if _is_key(part, left, right)]
 
 
@@ -165,7 +165,7 @@ def _owner(node: exp.Expr, left: Scope, right: Scope) -> str:
 
 
 def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
-    """``a SEMI JOIN b ON c`` as the EXISTS that it is."""
+    """Return ``a SEMI JOIN b ON c`` as an EXISTS."""
     condition = clause.args.get("on")
     if condition is None:
         raise names.text.error(clause, "a SEMI JOIN needs ON a.key = b.key")
@@ -173,7 +173,7 @@ def exists_of_semi(clause: exp.Join, names: Names) -> exp.Expr:
 
 
 def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
-    """``x IN (SELECT y FROM b)`` as an EXISTS over that subquery: false where it is null."""
+    """Return ``x IN (SELECT y FROM b)`` as an EXISTS over that subquery: false instead of null."""
     from_, found = _queried_by_in(node, outer, names)
     value = node.this.copy()
     for column in value.find_all(exp.Column):
@@ -184,7 +184,7 @@ def exists_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
 
 
 def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
-    """The same with its nulls: unless x is some y, a null y or a null x leaves it open."""
+    """Return IN with its nulls: unless x equals a y, a null x or a null y makes it null."""
     from_, found = _queried_by_in(node, outer, names)
     is_null = exp.Is(this=found, expression=exp.Null())
     has_none = exp.Is(this=node.this.copy(), expression=exp.Null())
@@ -201,7 +201,7 @@ def case_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Expr:
 
 
 def _queried_by_in(node: exp.In, outer: Scope, names: Names) -> tuple[exp.From, exp.Column]:
-    """The subquery of an IN as what an EXISTS reads, and its only column."""
+    """Return the subquery of an IN as the FROM of an EXISTS, and its only column."""
     select = select_of_in(node, outer, names)
     (item,) = select.expressions
     name = item.alias_or_name or free_name("value", set())
@@ -212,7 +212,7 @@ def _queried_by_in(node: exp.In, outer: Scope, names: Names) -> tuple[exp.From, 
 
 
 def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:
-    """A copy of the SELECT of one column that is behind ``x IN``."""
+    """Return a copy of the SELECT of one column in ``x IN``."""
     query = node.args["query"]
     select = query.this if isinstance(query, exp.Subquery) else query
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
@@ -233,7 +233,7 @@ def select_of_in(node: exp.In, outer: Scope, names: Names) -> exp.Select:
 
 
 def _in_as_exists(node: exp.In) -> str:
-    """What to write for an IN that reads the outer query; NOT IN is not true beside a null."""
+    """Return how to write an IN that reads the outer query; NOT IN is not true beside a null."""
     is_negated = isinstance(node.parent, exp.Not) or node.args.get("negate")
     if not is_negated:
         return "write EXISTS (SELECT 1 FROM b WHERE ... AND b.y = a.x)"
@@ -251,7 +251,7 @@ def _exists(from_: exp.From, condition: exp.Expr, at: exp.Expr) -> exp.Expr:
 
 
 def flattened(clause: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions of a WHERE; equalities that all sides of an OR have stand before it, too."""
+    """Return the conditions of a WHERE, and equalities that all sides of an OR have."""
     conditions = [] if clause is None else and_parts(clause.this)
     found: list[exp.Expr] = []
     for part in conditions:
@@ -274,7 +274,7 @@ def _or_parts(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _nearest(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope:
-    """Each row of the left side with the one of the right side that is nearest to it."""
+    """Return each row of the left side with the nearest row of the right side."""
     text = names.text
     said = (clause.side.upper(), clause.kind.upper())
     how = {"": "inner", "LEFT": "left"}.get(said[0])
@@ -314,17 +314,17 @@ def _nearest(clause: exp.Join, left: Scope, right: Scope, names: Names) -> Scope
 
 @dataclass(frozen=True, slots=True)
 class _Nearest:
-    """What the conditions beside the keys have said so far."""
+    """The conditions of an ASOF JOIN, besides the keys."""
 
     strategy: str | None
     tolerance_us: int | None
 
 
 def _read(part: exp.Expr, asked: _Nearest, left: Scope, right: Scope, names: Names) -> _Nearest:
-    """Take in one condition.
+    """Add one condition.
 
     Raises:
-        SqlError: it is none of those that there are.
+        SqlError: an ASOF JOIN does not support this condition.
     """
     text = names.text
     if type(part) not in _TURNED:
@@ -349,7 +349,7 @@ def _read(part: exp.Expr, asked: _Nearest, left: Scope, right: Scope, names: Nam
 
 
 def _is_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether it is the time of the stream's rows."""
+    """Whether it is the start of the stream's rows."""
     if not isinstance(node, exp.Column) or not scope.candidates(node):
         return False
     return is_event_time(scope.stream.plan, scope.column(node, names.text))

@@ -1,9 +1,9 @@
 """Aggregates ``OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN n PRECEDING AND CURRENT ROW)``.
 
-The forms of Flink SQL: ordered by the time of the stream, from some place before a row, or the very
-beginning, to the row itself or some place before it. ``ORDER BY ts, x`` tells rows apart that
-start together; what is still equal comes in the order of the stream. ``LAG(x, n, default)`` is the
-value of a row before; ``ROW_NUMBER()`` by time is a count of rows.
+These are the forms of Flink SQL: ordered by the time of the stream, from a distance before a row,
+or the first row, to the row itself or a distance before it. ``ORDER BY ts, x`` orders rows that
+start together; ties keep the order of the stream. ``LAG(x, n, default)`` is the value of an earlier
+row; ``ROW_NUMBER()`` by time is a count of rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _RANGE_ENDS_BEFORE = (
 
 
 def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether the rows of a window function are ordered by the time of the stream, upwards."""
+    """Whether the rows of a window function are ordered by the time of the stream, ascending."""
     order = node.args.get("order")
     if order is None or order.expressions[0].args.get("desc"):
         return False
@@ -74,7 +74,7 @@ def timed(
 
     def is_by_time(window: exp.Window) -> bool:
         if is_grouped(node):
-            return True  # and refused later
+            return True  # the error is raised later
         if not scopes:
             copy = node.copy()
             scopes.append(from_(copy, names, flattened(copy.args.get("where"))))
@@ -84,7 +84,7 @@ def timed(
 
 
 def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
-    """The list with columns in place of its window functions, over a stream that has them."""
+    """Replace window functions in the list by columns of a stream that has them; return both."""
     found: dict[exp.Expr, str] = {}
     for item in items:
         for node in () if item.star else item.node.find_all(exp.Window):
@@ -105,10 +105,10 @@ def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Ite
 
 
 def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
-    """The column of one window function."""
+    """Return the column of one window function."""
     text = names.text
     order = node.args.get("order")
-    assert order is not None, node  # the others are of whole partitions
+    assert order is not None, node  # functions without an order are compiled as whole partitions
     if not by_time(node, scope, names):
         raise text.error(order.expressions[0].this, _TIME)
     ties: list[Ordering] = []
@@ -133,7 +133,7 @@ def _over(node: exp.Window, scope: Scope, names: Names) -> tuple[str, Scope]:
 def _asked(
     node: exp.Window, frame: RowFrame, compiler: Expressions, names: Names
 ) -> tuple[Agg | Lag, RowFrame]:
-    """What is computed, and over which frame."""
+    """Return the aggregate, and its frame."""
     text, function = names.text, node.this
     if isinstance(function, exp.RespectNulls) and isinstance(function.this, exp.Lag):
         function = function.this
@@ -163,7 +163,7 @@ def _asked(
 
 
 def _check_default(value: Expr, default: Expr, scope: Scope) -> None:
-    """Refuse a default of another kind than the value of LAG."""
+    """Raise for a default of LAG with another type than the value."""
     schema = scope.stream.schema
     kinds = [one.output_type(schema) for one in (value, default)]
     if not pa.types.is_null(kinds[1]) and common_type(*kinds) is None:
@@ -172,14 +172,14 @@ def _check_default(value: Expr, default: Expr, scope: Scope) -> None:
 
 
 def _frame(node: exp.Window, names: Names) -> RowFrame:
-    """What ``ROWS`` or ``RANGE`` says; as in SQL all up to the row's peers if nothing does."""
+    """Return the frame of ``ROWS`` or ``RANGE``; the default is all rows up to the row's peers."""
     text, spec = names.text, node.args.get("spec")
     if spec is None:
         return RowFrame(False, None)
     kind = str(spec.args.get("kind") or "").upper()
     if kind == "GROUPS" and _is_range(spec):
         kind = "RANGE"
-    assert kind in ("ROWS", "RANGE"), node  # others are of whole partitions
+    assert kind in ("ROWS", "RANGE"), node  # other frames are compiled as whole partitions
     if spec.args.get("exclude"):
         raise text.error(node, "EXCLUDE is not supported in frames")
     is_rows = kind == "ROWS"
@@ -195,13 +195,13 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
 
 
 def _is_range(spec: exp.Expr) -> bool:
-    """Whether a frame of GROUPS has no number of groups, and so is one of RANGE."""
+    """Whether a frame of GROUPS has no number of groups, so that it equals one of RANGE."""
     bounds = [spec.args.get(which) for which in ("start", "end")]
     return all(bound in (None, "CURRENT ROW", "UNBOUNDED") for bound in bounds)
 
 
 def _bound(spec: exp.Expr, which: str, names: Names, *, is_rows: bool) -> int | None:
-    """So far before the row; None: UNBOUNDED PRECEDING."""
+    """Return the distance before the row; None: UNBOUNDED PRECEDING."""
     text, value = names.text, spec.args.get(which)
     if value is None or value == "CURRENT ROW":
         return 0

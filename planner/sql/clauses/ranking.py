@@ -50,12 +50,12 @@ _BOUND = (
 
 
 def is_ranking(node: exp.Expr) -> bool:
-    """Whether it is the number of a row by some order."""
+    """Whether it is the rank of a row by some order."""
     return isinstance(node, exp.Window) and type(node.this) in _KINDS
 
 
 def bounds_of(table: exp.Expr, conditions: Sequence[exp.Expr]) -> dict[str, int]:
-    """The same for what stands in FROM; none if an alias gives its columns other names."""
+    """Return the bounds for a relation in FROM; none if an alias renames its columns."""
     alias = table.args.get("alias")
     if alias is not None and alias.columns:
         return {}
@@ -63,9 +63,9 @@ def bounds_of(table: exp.Expr, conditions: Sequence[exp.Expr]) -> dict[str, int]
 
 
 def bounds_in(conditions: Sequence[exp.Expr], relation: str) -> dict[str, int]:
-    """Column of ``relation`` -> the greatest whole number that the conditions let it have.
+    """Return the greatest integer that the conditions allow for each column of ``relation``.
 
-    What a name without a relation means is known later; where several have it, it is refused.
+    A name without a relation is resolved later; if several relations have it, that is an error.
     """
     found: dict[str, int] = {}
     for part in conditions:
@@ -95,7 +95,7 @@ def _bound(node: exp.Expr, relation: str) -> tuple[str, int] | None:
 
 
 def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
-    """What all that reads the query ``name`` alone lets its columns be at most."""
+    """Return the greatest value that all readers of the query ``name`` allow for its columns."""
     found: list[dict[str, int]] = []
     for table in whole.find_all(exp.Table, exp.Column):
         if table.name != name or (isinstance(table, exp.Column) and not _is_data(table)):
@@ -112,13 +112,13 @@ def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
 
 
 def _is_data(node: exp.Column) -> bool:
-    """Whether it names what a window function reads."""
+    """Whether it is a column that a window function reads."""
     place = node.parent.parent if isinstance(node.parent, exp.Kwarg) else node.parent
     return isinstance(place, WindowTable)
 
 
 def _is_seen(place: exp.Expr | None) -> bool:
-    """Whether the columns of a relation in this part of FROM can be named around it."""
+    """Whether the outer query can name the columns of a relation in this part of FROM."""
     if isinstance(place, exp.Join):
         return place.kind.upper() not in ("SEMI", "ANTI")
     return isinstance(place, exp.From)
@@ -132,7 +132,7 @@ def ranked(
     bounds: Mapping[str, int],
     is_by_time: Callable[[exp.Expr], bool],
 ) -> tuple[list[Item], Scope]:
-    """The first rows, with a column for their number; ``bounds`` are those of what is around.
+    """Return the first rows, with a column for their rank; ``bounds`` are the outer query's.
 
     ``is_by_time``: whether a window function is ordered by the time of the stream.
     """
@@ -154,7 +154,7 @@ def ranked(
         known |= bounds_in(and_parts(qualify.this), "")
     rows = known.get(called, known.get(as_sql(first)))
     if rows is None and qualify is None and type(first.this) is exp.RowNumber and is_by_time(first):
-        return items, scope  # a number that never changes
+        return items, scope  # the number of a row never changes
     if rows is None:
         raise names.text.error(first, _BOUND.format(called or "it"))
     source = scope
@@ -182,12 +182,12 @@ def ranked(
 
 
 def _is_cut(node: exp.Select) -> bool:
-    """Whether its LIMIT would take other rows if what is around it were asked first."""
+    """Whether its LIMIT would keep other rows if the outer conditions were applied first."""
     return any(node.args.get(part) is not None for part in ("limit", "offset"))
 
 
 def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
-    """A column that stands for what is written at ``place``."""
+    """Return a column that represents the text at ``place``."""
     made = exp.column(exp.to_identifier(name, quoted=True))
     for part in made.walk():
         part.meta.update({"start": place[0], "end": place[1] - 1})
@@ -197,7 +197,7 @@ def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
 def _top(
     node: exp.Expr, rows: int, scope: Scope, names: Names, *, of_time: bool
 ) -> tuple[str, Scope]:
-    """The first rows by a window function, and the column of their numbers.
+    """Return the first rows by a window function, and the column of their ranks.
 
     ``of_time``: one row of each key, the earliest.
     """
@@ -215,7 +215,7 @@ def _top(
     number = free_name("@place", taken)
     of_window = window_key(keys, scope, names, "PARTITION BY")
     kind = _KINDS[type(node.this)]
-    # The newest row of a key is the last of those that start together, as for upserts.
+    # Of rows of a key that start together the last one is the newest, as for upserts.
     ties = "last" if _is_newest_first(order, scope, names) else "first"
 
     def first(stream: Stream, window: Window) -> Stream:
@@ -228,7 +228,7 @@ def _top(
             found = of_each_window(by, bound, compiler.compile(key), first)
             top = found.with_columns(**_bounds(scope, bound))
         elif of_time and on and len(orders) == 1 and _is_table(by):
-            # Nothing can come before it any more, so it comes at once.
+            # No later row can precede it, so it is emitted at once.
             top = by.deduplicate(on).for_ever().with_columns(lit(1).alias(number))
         else:
             top = by.group_by(*on).top(rows, orders, rank=kind, place=number, ties=ties)
@@ -240,14 +240,14 @@ def _top(
 
 
 def _is_newest_first(order: exp.Expr, scope: Scope, names: Names) -> bool:
-    """Whether rows are ordered by a time, downwards."""
+    """Whether rows are ordered by a time, descending."""
     first = order.expressions[0]
     value = Expressions(names.text, scope, names.functions).compile(first.this)
     return bool(first.args.get("desc")) and is_time(value.output_type(scope.stream.schema))
 
 
 def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
-    """The columns that say the lifetime of rows that live as long as a window."""
+    """Return the columns of the lifetime of rows that are valid as long as a window."""
     return {
         c.column: bound_of(of.window, c.bound.kind)
         for c in scope.columns
@@ -256,12 +256,12 @@ def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
 
 
 def _is_table(stream: Stream) -> bool:
-    """Whether rows count from their start on, for ever."""
+    """Whether rows are valid from their start, for ever."""
     return stream.plan.is_point or never_ends(stream.plan)
 
 
 def orderings(order: exp.Expr, scope: Scope, names: Names) -> list[Ordering]:
-    """What ORDER BY says."""
+    """Return the sort keys of ORDER BY."""
     compiler = Expressions(names.text, scope, names.functions)
     return [
         Ordering(
@@ -276,7 +276,7 @@ def orderings(order: exp.Expr, scope: Scope, names: Names) -> list[Ordering]:
 def limited(
     node: exp.Query, stream: Stream, items: list[Item], scope: Scope, names: Names
 ) -> Stream:
-    """ORDER BY ... LIMIT: the first rows of those that are alive, at each instant."""
+    """Compile ORDER BY ... LIMIT: the first rows of the valid ones, at each instant."""
     text = names.text
     limit, offset = (node.args.get(part) for part in ("limit", "offset"))
     order = node.args.get("order")
@@ -319,10 +319,10 @@ def _whole(node: exp.Expr, names: Names) -> int:
 def listed_orders(
     order: exp.Expr, stream: Stream, items: list[Item], source: Scope, names: Names
 ) -> list[Ordering]:
-    """ORDER BY over the columns of the list: names, places, and expressions of the list.
+    """Compile ORDER BY over the SELECT list: names, positions, and expressions of the list.
 
-    A name alone is that of the list, if it has such a column; within an expression it is a column
-    of ``source``, what the list is made of, if that has one.
+    A name alone is a column of the list, if it has one; in an expression it is a column of
+    ``source``, the input of the list, if that has one.
     """
     made: list[exp.Expr] = []
     for part in order.expressions:
@@ -336,7 +336,7 @@ def listed_orders(
 def with_order_columns(
     node: exp.Select, items: list[Item], source: Scope, names: Names
 ) -> tuple[exp.Select, list[Item]]:
-    """ORDER BY and LIMIT of a SELECT, and the list with the columns that only ORDER BY reads."""
+    """Return ORDER BY and LIMIT, and the list with the columns that only ORDER BY reads."""
     made, ends = list(items), exp.Select()
     for name in ("order", "limit", "offset"):
         ends.set(name, node.args[name].copy() if node.args.get(name) else None)
@@ -346,7 +346,7 @@ def with_order_columns(
             _of_list(part.this.copy(), items, source, names)
         except SqlError:
             if part.find(exp.Column) is None or part.find(exp.AggFunc) is not None:
-                continue  # raised again where it is ordered
+                continue  # raised again when the order is compiled
             name = free_name("@order", {item.name for item in made})
             made.append(Item(name, part.this))
             part.set("this", column_at(name, names.text.place(part.this)))
@@ -354,7 +354,7 @@ def with_order_columns(
 
 
 def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:
-    """A part of ORDER BY over the columns of the list."""
+    """Return a part of ORDER BY over the columns of the list."""
     text = names.text
     if isinstance(value, exp.Literal | exp.Neg) and value.find(exp.Column) is None:
         if not (isinstance(value, exp.Literal) and value.name.isdigit() and not value.is_string):
@@ -370,7 +370,7 @@ def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) ->
 
 
 def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:
-    """An expression with the columns of the list in place of what they are made of."""
+    """Replace parts of an expression by the columns of the list that have the same expression."""
     match = next((item for item in items if _is_of(item, node, source)), None)
     if match is not None:
         return column_at(match.name, names.text.place(node))
@@ -390,7 +390,7 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
 
 
 def _is_of(item: Item, node: exp.Expr, source: Scope) -> bool:
-    """Whether a column of the list is what ``node`` is."""
+    """Whether a column of the list has the expression ``node``."""
     if isinstance(node, exp.Column):
         column = source.candidates(node)
         if item.star:

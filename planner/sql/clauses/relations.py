@@ -1,7 +1,8 @@
 """FROM: its relations, joined one after the other.
 
-Commas and CROSS JOINs take their keys out of WHERE. A relation that no equality joins to those
-before it waits for one that does; where none ever does, all rows that are alive together pair.
+Commas and CROSS JOINs take their keys from WHERE. A relation without an equality with the relations
+before it is joined after the relation that brings one. If none does, all rows that are valid
+together are paired.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Scope
 
-    #: The relation of a node in FROM.
+    #: Compiles the relation of a node in FROM.
     Relation = Callable[[exp.Expr, Names], Scope]
-    #: What a SEMI JOIN makes of the relations before it.
+    #: Applies a SEMI JOIN to the relations before it.
     Semi = Callable[[exp.Join, Scope, Names], Scope]
 
 _APART = (
@@ -60,7 +61,7 @@ def joined(
     relation: Relation,
     semi: Semi,
 ) -> Scope:
-    """The relations of FROM; the keys of commas are taken out of ``conditions``."""
+    """Return the relations of FROM; keys of commas are removed from ``conditions``."""
     clauses = list(node.args.get("joins") or ())
     tables = [node.args["from_"].this, *(clause.this for clause in clauses)]
     first = relation(tables[0], _bounded(tables[0], conditions, names))
@@ -116,7 +117,7 @@ def joined(
 
 
 def _of_where(conditions: list[exp.Expr], clauses: list[exp.Join]) -> list[exp.Expr]:
-    """The conditions from which joins remove theirs: a copy if a later join adds rows."""
+    """Return the conditions from which joins remove keys: a copy if a later join adds rows."""
     adds = any(clause.side.upper() in ("RIGHT", "FULL") for clause in clauses)
     return list(conditions) if adds else conditions
 
@@ -124,14 +125,14 @@ def _of_where(conditions: list[exp.Expr], clauses: list[exp.Join]) -> list[exp.E
 def _lasting(
     clause: exp.Join, scope: Scope, right: Scope, conditions: list[exp.Expr], names: Names
 ) -> tuple[exp.Join, Scope, Scope]:
-    """The join and its sides, whose rows last where the dialect's do."""
+    """Return the join and its sides; rows last if the dialect's tables keep their rows."""
     clause = with_time_bounds(clause, scope, right, names)
     asked = [*_conditions_of(clause), *([] if clause.side else conditions)]
     return clause, *kept_sides(scope, right, asked, names, clause)
 
 
 def refuse_version(node: exp.Table, names: Names) -> None:
-    """Refuse ``FOR SYSTEM_TIME`` and ``FOR VERSION`` where no versions are joined."""
+    """Raise for ``FOR SYSTEM_TIME`` and ``FOR VERSION`` where no versions are joined."""
     clause, version = node.parent, node.args.get("version")
     if version is None:
         return
@@ -145,14 +146,14 @@ def _is_comma(clause: exp.Join) -> bool:
 
 
 def _bounded(table: exp.Expr, conditions: list[exp.Expr], names: Names) -> Names:
-    """The names for a subquery in FROM, with what the conditions let its columns be at most."""
+    """Return the names for a subquery in FROM, with the bounds of conditions on its columns."""
     return replace(names, bounds=bounds_of(table, conditions))
 
 
 def _with_all(
     scope: Scope, waiting: list[tuple[exp.Join, Scope]], conditions: list[exp.Expr], names: Names
 ) -> Scope:
-    """The pairs with what waits for keys, each as soon as WHERE has some."""
+    """Join the relations that have no keys yet, each as soon as WHERE has some."""
     left = list(waiting)
     while left:  # ends: each pass joins one of them
         asked = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
@@ -177,7 +178,7 @@ def _with_all(
 
 
 def _meeting(left: Scope, right: Scope, conditions: list[exp.Expr], names: Names) -> list[exp.Expr]:
-    """The conditions that join both: equalities, and bounds on the time between points."""
+    """Return the conditions that join both: equalities, and bounds on the time between points."""
     keys = keys_of_where(left, right, conditions)
     others = [part for part in conditions if part not in keys]
     return [*keys, *bounds_of_where(others, left, right, names)]
@@ -186,7 +187,7 @@ def _meeting(left: Scope, right: Scope, conditions: list[exp.Expr], names: Names
 def _of_windows(
     pairs: Scope, left: Scope, right: Scope, met: list[exp.Expr], names: Names, clause: exp.Join
 ) -> Scope:
-    """The pairs, which lie in the windows of both sides; ``met``: the conditions on them."""
+    """Return pairs that are in the windows of both sides; ``met``: the conditions on them."""
     for part in met:
         if joins_previous_windows(part, left, right):
             raise names.text.error(part, _APART)
@@ -199,10 +200,10 @@ def _of_windows(
 def _right(
     clause: exp.Join, relation: Relation, conditions: list[exp.Expr], names: Names
 ) -> Scope | None:
-    """What a clause joins; None: lists of the rows before it."""
+    """Return the relation that a clause joins; None: lists of the rows before it."""
     if isinstance(clause.this, exp.Unnest):
         return None
-    # A SEMI or ANTI JOIN hides the columns of its right side: no condition is about them.
+    # A SEMI or ANTI JOIN hides the columns of its right side, so no condition reads them.
     visible = [] if clause.kind.upper() in ("SEMI", "ANTI") else conditions
     return relation(clause.this, _bounded(clause.this, visible, names))
 
@@ -213,7 +214,7 @@ def _alone(
     conditions: list[exp.Expr],
     names: Names,
 ) -> int | None:
-    """The place of the relation whose windows are those of GROUP BY, and of nothing else."""
+    """Return the position of the relation whose windows are exactly those of GROUP BY."""
     group, clauses = node.args.get("group"), node.args.get("joins") or ()
     found = [(at, s) for at, s in enumerate(scopes) if s is not None and s.window is not None]
     if group is None or len(found) != 1:
@@ -242,7 +243,7 @@ def _alone(
 
 
 def _is_about_windows(asked: exp.Expr, relation: str, names: Names) -> bool:
-    """Whether a subquery reads rows of windows, or bounds of the ``relation`` around it."""
+    """Whether a subquery reads rows of windows, or bounds of the outer ``relation``."""
     for part in asked.walk():
         if isinstance(part, WindowTable):
             select = part.find_ancestor(exp.Select)
@@ -264,7 +265,7 @@ def _all(conditions: list[exp.Expr]) -> exp.Expr:
 
 
 def _conditions_of(clause: exp.Join) -> list[exp.Expr]:
-    """What ON says, or USING."""
+    """Return the conditions of ON, or of USING."""
     condition = clause.args.get("on")
     if condition is not None:
         return and_parts(condition)

@@ -1,10 +1,10 @@
-"""Subqueries that stand for a value: ``x > (SELECT avg(y) FROM b WHERE b.k = a.k)``.
+"""Subqueries as values: ``x > (SELECT avg(y) FROM b WHERE b.k = a.k)``.
 
-Each becomes a join with the rows of the subquery, grouped by what its WHERE equates with the outer
-query; without such an equality, with its only row. The aggregates in its list become columns that
-the statement cannot name, and the list's expression is computed above the join: so a count of
-nothing is 0. A comparison between ANDs is not true of a null, so there an event without a match is
-not kept; elsewhere the value is null.
+Each becomes a join with the subquery's rows, grouped by the columns that its WHERE equates with the
+outer query; without such an equality it joins the only row. The aggregates in its list become
+columns that the statement cannot name. The list's expression is computed above the join, so a count
+of no rows is 0. A comparison between ANDs is not true for null, so an event without a match is
+dropped there; elsewhere the value is null.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
 
-    #: The relations of a SELECT, and the stream of one.
+    #: Compiles the relations of a SELECT; the other compiles a whole SELECT.
     From = Callable[[exp.Select, Names], Scope]
     Query = Callable[[exp.Expr, Names], Stream]
 
@@ -38,7 +38,7 @@ _VALUES = (exp.Column, exp.Identifier, exp.Literal, exp.Cast, exp.DataType, exp.
 
 
 def has_scalar(node: exp.Expr) -> bool:
-    """Whether a subquery stands for a value in ``node``."""
+    """Whether ``node`` has a subquery as a value."""
     return _first_scalar(node) is not None
 
 
@@ -59,7 +59,7 @@ def _first_scalar(node: exp.Expr) -> exp.Subquery | None:
 def with_scalars(
     node: exp.Expr, scope: Scope, names: Names, from_: From, query: Query
 ) -> tuple[exp.Expr, Scope]:
-    """The condition or value with columns in place of its subqueries, and what has these."""
+    """Replace subqueries in a condition or value by columns; return it and its scope."""
     node = node.copy()
     whole = exp.Paren(this=node)  # so that the root can be replaced
     while True:  # ends: each pass takes a subquery away
@@ -72,7 +72,7 @@ def with_scalars(
 
 
 def _is_strict(node: exp.Expr, part: exp.Expr) -> bool:
-    """Whether ``node`` is a comparison that is not true where ``part`` of it is null."""
+    """Whether ``node`` is a comparison that is not true if its part ``part`` is null."""
     if not isinstance(node, _COMPARISONS):
         return False
     while part is not node:  # ends: a tree is finite
@@ -93,7 +93,7 @@ def _value(
     *,
     is_inner: bool,
 ) -> tuple[exp.Expr, Scope]:
-    """The expression for the subquery, over what is joined to the outer query for it."""
+    """Return the expression for the subquery, over the join with the outer query."""
     text, select = names.text, node.unnest()
     if not isinstance(select, exp.Select) or len(select.expressions) != 1:
         raise text.error(node, "a subquery that stands for a value is a SELECT of one column")
@@ -142,14 +142,14 @@ def _value(
 
 
 def _placed(tree: exp.Expr, place: tuple[int, int]) -> None:
-    """What was made for a subquery is where that is."""
+    """Give a tree that replaces a subquery the subquery's place in the text."""
     for node in tree.walk():
         node.meta.setdefault("start", place[0])
         node.meta.setdefault("end", place[1] - 1)
 
 
 def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Expr]]:
-    """The item over columns that stand for its aggregates, and these."""
+    """Return the item over columns that replace its aggregates, and these aggregates."""
     columns: dict[str, exp.Expr] = {}
 
     def put(node: exp.Expr) -> exp.Expr:
@@ -172,14 +172,14 @@ def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Exp
 
 
 def _is_null_of_null(node: exp.Expr) -> bool:
-    """Whether the value is null where one within it is; of others, as COALESCE, it is not said."""
+    """Whether the value is surely null if a part is null; COALESCE, for example, is not."""
     return isinstance(node, (*_ARITHMETIC, *_VALUES))
 
 
 def _split(
     select: exp.Select, inner: Scope, outer: Scope, names: Names
 ) -> tuple[list[exp.Expr], list[tuple[exp.Expr, exp.Expr]]]:
-    """Its own conditions, and the two sides, outer and inner, of what it equates with ``outer``."""
+    """Return its own conditions, and the outer and inner sides of its equations with ``outer``."""
     own: list[exp.Expr] = []
     keys: list[tuple[exp.Expr, exp.Expr]] = []
     where = select.args.get("where")
@@ -209,7 +209,7 @@ def _key(part: exp.Expr, inner: Scope, outer: Scope) -> tuple[exp.Expr, exp.Expr
 
 
 def names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
-    """Whether a column in ``node`` is one of the outer query (and none of the inner)."""
+    """Whether ``node`` reads a column of the outer query (that the inner query does not have)."""
     theirs = set(outer.relations) - set(inner.relations)
     columns = node.find_all(exp.Column)
     return any(
@@ -220,7 +220,7 @@ def names_outer(node: exp.Expr, inner: Scope, outer: Scope) -> bool:
 def attached(
     stream: Stream, nodes: list[exp.Expr], names: Names, from_: From, query: Query
 ) -> tuple[Stream, list[exp.Expr], tuple[str, ...]]:
-    """The same over rows that have no relation any more, as those of groups."""
+    """Join subqueries to rows without relations, such as groups."""
     scope = Scope(stream, ())
     made: list[exp.Expr] = []
     for node in nodes:

@@ -1,8 +1,7 @@
-"""SELECT, UNION ALL and WITH as streams.
+"""Compiles SELECT, UNION ALL and WITH to streams.
 
-A relation in FROM is a stream; WHERE filters it, the list of columns projects it. What has a
-GROUP BY is in :mod:`planner.sql.clauses.grouping`, what has a JOIN in
-:mod:`planner.sql.clauses.joins`.
+A relation in FROM is a stream; WHERE filters it, the SELECT list projects it. GROUP BY is compiled
+in :mod:`planner.sql.clauses.grouping`, JOIN in :mod:`planner.sql.clauses.joins`.
 """
 
 from __future__ import annotations
@@ -80,14 +79,14 @@ _TABLE_PARTS = ("this", "alias", "joins", "version")
 
 
 def compile_query(node: exp.Expr, names: Names) -> Stream:
-    """The stream of a SELECT, of several with UNION ALL, in parentheses or not."""
+    """Return the stream of a SELECT, or of several with UNION ALL, in parentheses or not."""
     return rows_of_query(node, names).stream
 
 
 def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
-    """The same, with what it keeps of windows.
+    """Return the rows of a query, with the windows that they belong to.
 
-    ``named``: columns need names, as those of all but the first SELECT of a UNION ALL do not.
+    ``named``: columns need names; those of all but the first SELECT of a UNION ALL do not.
     """
     bounds = names.bounds
     names = _with_definitions(node, replace(names, bounds={}))
@@ -102,7 +101,7 @@ def rows_of_query(node: exp.Expr, names: Names, *, named: bool = True) -> Rows:
 
 
 def _renamed(rows: Rows, columns: Sequence[exp.Expr], at: exp.Expr | None, names: Names) -> Rows:
-    """The rows with their columns called as an alias lists them, by place."""
+    """Rename columns by position, as an alias lists them."""
     if not columns or at is None:
         return rows
     stream = rows.stream
@@ -130,7 +129,7 @@ def _with_definitions(node: exp.Expr, names: Names) -> Names:
 
 
 def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
-    """Columns are matched by place, as SQL does; they are called as in the first."""
+    """Match columns by position, as SQL does; the first SELECT names them."""
     reject(node, ("this", "expression", "with_", "distinct", "order", "limit", "offset"), names)
     branches = [node.this, node.args["expression"]]
     if isinstance(node, exp.Union):
@@ -152,7 +151,7 @@ def _union(node: exp.SetOperation, names: Names, *, named: bool) -> Rows:
 
 
 def _branches(node: exp.Expr) -> list[exp.Expr]:
-    """The SELECTs of a chain of UNION ALL."""
+    """Return the SELECTs of a chain of UNION ALL."""
     plain = isinstance(node, exp.Union) and not node.args.get("distinct")
     if not plain or any(node.args.get(part) for part in ("with_", "order", "limit", "offset")):
         return [node]
@@ -196,7 +195,7 @@ def _select(node: exp.Select, names: Names, bounds: Mapping[str, int], *, named:
 
 
 def _ordered(node: exp.Query, rows: Rows, items: list[Item], source: Scope, names: Names) -> Rows:
-    """ORDER BY and LIMIT; the list is made of ``source``."""
+    """Apply ORDER BY and LIMIT; ``source`` is the input of the SELECT list."""
     stream, order = rows.stream, node.args.get("order")
     if node.args.get("limit") is not None or node.args.get("offset") is not None:
         rows = refuse_windows(rows, OF_LIMIT)
@@ -214,7 +213,7 @@ def _attached(
 
 
 def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[list[Item], Scope]:
-    """The list with columns in place of its subqueries."""
+    """Replace the subqueries in the list by columns."""
     made: list[Item] = []
     for item in items:
         if not item.star and has_scalar(item.node):
@@ -225,7 +224,7 @@ def _without_scalars(items: list[Item], scope: Scope, names: Names) -> tuple[lis
 
 
 def _distinct(node: exp.Select, stream: Stream, names: Names) -> Stream:
-    """Each row once at a time: equal rows whose lifetimes touch or overlap become one."""
+    """Emit each row once at a time: equal rows that touch or overlap are merged."""
     clause = node.args.get("distinct")
     if clause is None:
         return stream
@@ -250,7 +249,7 @@ def _project(items: list[Item], scope: Scope, names: Names) -> Stream:
 
 
 def _from(node: exp.Select, names: Names, conditions: list[exp.Expr] | None = None) -> Scope:
-    """The relations of FROM; commas take their keys out of ``conditions``."""
+    """Return the relations of FROM; commas remove their keys from ``conditions``."""
     return joined(node, names, conditions or [], _relation, _semi)
 
 
@@ -262,7 +261,7 @@ def _semi(clause: exp.Join, scope: Scope, names: Names) -> Scope:
 
 
 def _relation(node: exp.Expr, names: Names) -> Scope:
-    """A relation of FROM, pivoted if it says so."""
+    """Return a relation of FROM, with its PIVOT applied."""
     if not node.args.get("pivots"):
         return _plain_relation(node, names)
     base = node.copy()
@@ -303,9 +302,9 @@ def _plain_relation(node: exp.Expr, names: Names) -> Scope:
 
 
 def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, names: Names) -> Scope:
-    """One filter for all plain conditions (``whole`` as written); each subquery is a join.
+    """Apply one filter for all plain conditions (``whole`` as written); subqueries are joins.
 
-    What may fail on what an EXISTS before it keeps out is asked after it.
+    A condition that may fail on rows which an earlier EXISTS drops is applied after it.
     """
     if not conditions:
         return scope
@@ -327,7 +326,7 @@ def _where(conditions: list[exp.Expr], whole: exp.Expr | None, scope: Scope, nam
 
 
 def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
-    """The events for which a condition with a subquery is true."""
+    """Return the events for which a condition with a subquery is true."""
     asked = _in_query(test)
     if asked is not None:
         if isinstance(test, exp.Not) or asked.args.get("negate"):
@@ -344,7 +343,7 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
 
 
 def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
-    """The condition with an EXISTS for each ``IN (SELECT ...)`` within it, or several."""
+    """Replace each ``IN (SELECT ...)`` in the condition by one EXISTS or several."""
     whole = exp.Paren(this=test.copy())
     for node in list(whole.find_all(exp.In)):
         if node.args.get("query") is None or node.find_ancestor(exp.Select):
@@ -359,7 +358,7 @@ def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
 
 
 def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
-    """Whether a null there makes no event pass that false would not."""
+    """Whether null in this place passes no event that false would drop."""
     while node is not whole:  # ends: a tree is finite
         assert node.parent is not None
         node = node.parent
@@ -376,14 +375,14 @@ def has_subquery(node: exp.Expr) -> bool:
 
 
 def _in_query(node: exp.Expr) -> exp.In | None:
-    """The ``x [NOT] IN (SELECT ...)`` that a condition is."""
+    """Return the ``x [NOT] IN (SELECT ...)`` that a condition is."""
     inner = node.this if isinstance(node, exp.Not) else node
     inner = inner.this if isinstance(inner, exp.Paren) else inner
     return inner if isinstance(inner, exp.In) and inner.args.get("query") is not None else None
 
 
 def _inner_from(node: exp.Select, names: Names) -> Scope:
-    """The relations of a subquery; the keys of its commas stay in its WHERE, to be asked again."""
+    """Return the relations of a subquery; keys of its commas stay in WHERE and are used again."""
     return _from(node, names, flattened(node.args.get("where")))
 
 

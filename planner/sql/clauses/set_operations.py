@@ -1,7 +1,7 @@
-"""UNION, EXCEPT and INTERSECT: what is alive in either, in one alone, or in both, at each instant.
+"""UNION, EXCEPT and INTERSECT: rows valid in either, in only one, or in both, at each instant.
 
-Columns are matched by place. EXCEPT and INTERSECT compare whole rows, nulls as equal, and give each
-row once: the rows of either side are stitched, and joined by a text that tells rows apart.
+Columns are matched by position. EXCEPT and INTERSECT compare whole rows, nulls as equal, and return
+each row once: the rows of both sides are stitched, and joined by a text that identifies a row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POINTS = (
 def set_operation(
     node: exp.SetOperation, first: Stream, others: Sequence[Stream], names: Names
 ) -> Stream:
-    """The stream of all branches; they are renamed as the first is."""
+    """Return the stream of all branches; the first one names the columns."""
     wanted = first.schema.names
     kind = type(node).__name__.upper()
     _check_emit(node, names)
@@ -68,7 +68,7 @@ def set_operation(
 
 
 def _check_emit(node: exp.Expr, names: Names) -> None:
-    """What stands last would be of the last SELECT alone."""
+    """Check EMIT, which at the end of the text would belong to the last SELECT only."""
     if not isinstance(node, exp.SetOperation):
         return
     last = node.expression
@@ -80,7 +80,7 @@ def _check_emit(node: exp.Expr, names: Names) -> None:
 
 
 def united(branches: Sequence[Stream], node: exp.Expr, names: Names) -> Stream:
-    """All rows of streams with equal columns."""
+    """Return all rows of streams with equal columns."""
     with names.text.located(node):
         return branches[0].union(*branches[1:])
 
@@ -94,7 +94,7 @@ def _compared(left: Stream, right: Stream, *, is_except: bool) -> Stream:
 
 
 def _told(schema: pa.Schema) -> Expr:
-    """A text that is the same for equal rows, and for no others."""
+    """Return a text that is equal for equal rows only."""
     made: Expr = lit("")
     for name in schema.names:
         made = made + when(col(name).is_null()).then("-").otherwise(text_of(col(name), schema))

@@ -1,9 +1,9 @@
-"""``CROSS JOIN UNNEST(list) AS u (x)``, or after a comma: a row for each element of a row's list.
+"""``CROSS JOIN UNNEST(list) AS u (x)``, or after a comma: one row per element of a row's list.
 
-Elements come in the order of the list, ``WITH ORDINALITY`` numbers them from 1. A list that is
-empty or null gives no row, with ``LEFT JOIN ... ON TRUE`` one of nulls. Structs with as many names
-as fields become columns, and so do a map's keys and values. Spark's ``LATERAL VIEW [OUTER]
-EXPLODE | POSEXPLODE`` says the same.
+Elements keep the order of the list, and ``WITH ORDINALITY`` numbers them from 1. An empty or null
+list gives no row; with ``LEFT JOIN ... ON TRUE`` it gives a row of nulls. Structs with as many
+names as fields become columns, and so do a map's keys and values. Spark's ``LATERAL VIEW [OUTER]
+EXPLODE | POSEXPLODE`` means the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VIEW = "write LATERAL VIEW [OUTER] EXPLODE(list) name AS column, or POSEXPLODE"
 
 @dataclass(frozen=True, slots=True)
 class _Unnest:
-    """What is unnested, as what; ``first``: from where places count, None: none are asked for."""
+    """The list and its column names; ``first``: the first position, None: no position column."""
 
     node: exp.Expr
     value: exp.Expr
@@ -40,7 +40,7 @@ class _Unnest:
 
 
 def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
-    """The relations so far, each row once for each element."""
+    """Return the relations so far, with one row for each element."""
     text, node = names.text, clause.this
     on = clause.args.get("on")
     side = clause.side.upper()
@@ -56,7 +56,7 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
     offset = node.args.get("offset")
     if offset and not isinstance(offset, exp.Expr):
         raise text.error(node, "write WITH ORDINALITY AS name (column, place)")
-    if offset:  # sqlglot takes the last name for that of the places
+    if offset:  # sqlglot uses the last name for the positions
         columns = (*columns, offset.name)
     asked = _Unnest(
         node,
@@ -70,7 +70,7 @@ def unnested(clause: exp.Join, scope: Scope, names: Names) -> Scope:
 
 
 def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
-    """The same for a LATERAL VIEW."""
+    """Return the relations so far with one row per element, for LATERAL VIEW."""
     call, alias = view.this, view.args.get("alias")
     if type(call) not in (exp.Explode, exp.Posexplode) or alias is None or not alias.columns:
         raise names.text.error(view, _VIEW)
@@ -78,7 +78,7 @@ def viewed(view: exp.Lateral, scope: Scope, names: Names) -> Scope:
     is_placed = type(call) is exp.Posexplode
     if is_placed and len(columns) == 1:
         raise names.text.error(view, "write LATERAL VIEW POSEXPLODE(list) name AS place, column")
-    if is_placed:  # Spark names the place first
+    if is_placed:  # Spark names the position first
         columns = [*columns[1:], columns[0]]
     asked = _Unnest(
         view,

@@ -1,1 +1,1 @@
-"""Functions, aggregates and windows of SQL, scalar expressions, and the names they may use."""
+"""Functions, aggregates and windows of SQL, scalar expressions, and the names that they may use."""

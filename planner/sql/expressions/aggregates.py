@@ -1,4 +1,4 @@
-"""The aggregates of SQL: what they are called here, and ``FILTER (WHERE ...)``."""
+"""The aggregates of SQL, mapped to ours, and ``FILTER (WHERE ...)``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rvertex.aggregates.user_defined import UserAggregate
 
 
-#: Of one value, by sqlglot's node: its name in ``KNOWN``, "" for a second one, and what it is.
+#: Aggregates of one value, by sqlglot's node: SQL's name ("" for a second one), and ours.
 _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.Sum: ("SUM", agg.sum),
     exp.Avg: ("AVG", agg.mean),
@@ -45,7 +45,7 @@ _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.CountIf: ("COUNT_IF", agg.count_if),
     exp.ApproxDistinct: ("APPROX_COUNT_DISTINCT", agg.count_distinct),
 }
-#: Those that sqlglot has no node for, and how many literals they take, and may take besides.
+#: Aggregates without a node in sqlglot, their numbers of required and of optional literals.
 _NAMED: dict[str, tuple[Callable[..., Agg], int, int]] = {
     "product": (agg.product, 0, 0),
     "latest_by_offset": (lambda x: agg.last(x, where=x.is_not_null()), 0, 0),
@@ -61,14 +61,14 @@ _NAMED: dict[str, tuple[Callable[..., Agg], int, int]] = {
     **dict.fromkeys(("percentile_approx", "approx_percentile"), (agg.quantile_disc, 1, 1)),
 }
 _IN_ORDER_NAMED = ("collect_list", "collect_set", "string_agg", "listagg", "group_concat")
-#: Of each different value once.
+#: Aggregates of distinct values.
 _OF_DISTINCT: dict[type[exp.Expr], Callable[[Expr], Agg]] = {
     exp.Sum: agg.sum_distinct,
     exp.Avg: agg.mean_distinct,
     exp.Min: agg.min,
     exp.Max: agg.max,
 }
-#: Those that depend on the order of rows, by node; ``_IN_ORDER_NAMED`` has the others.
+#: Aggregates that depend on the order of rows, by node; ``_IN_ORDER_NAMED`` has the others.
 _IN_ORDER = (
     *(exp.First, exp.Last, exp.FirstValue, exp.LastValue, exp.AnyValue, exp.ArrayAgg),
     exp.GroupConcat,
@@ -112,16 +112,16 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def has_aggregate(node: exp.Expr) -> bool:
-    """Whether there is one in the node, outside of subqueries."""
+    """Whether the node contains an aggregate outside of subqueries."""
     if isinstance(node, exp.Subquery | exp.Select):
         return False
-    if isinstance(node, exp.Window):  # a function of each row
+    if isinstance(node, exp.Window):  # a window function has a value per row, so it is no aggregate
         return any(has_aggregate(part) for part in node.iter_expressions() if part is not node.this)
     return is_aggregate(node) or any(has_aggregate(part) for part in node.iter_expressions())
 
 
 def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.Expr:
-    """The statement, in which calls of aggregates by name are known as such."""
+    """Return the statement with calls of user aggregates marked as aggregates."""
     named = (*_NAMED, *_IN_ORDER_NAMED, *aggregates)
 
     def mark(node: exp.Expr) -> exp.Expr:
@@ -142,13 +142,13 @@ def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """Builds aggregates over what ``before`` compiles."""
+    """Builds aggregates; the compiler ``before`` compiles their arguments."""
 
     before: Expressions
     own: Mapping[str, UserAggregate]
 
     def build(self, node: exp.Expr) -> Agg:
-        """The aggregate of a node for which :func:`is_aggregate` holds."""
+        """Return the aggregate of a node for which :func:`is_aggregate` holds."""
         text, call = self.before.text, call_of(node)
         node = call.node
         for part in (*call.values, *call.order):
@@ -195,7 +195,7 @@ class Aggregates:
         return self._made(node, make, call.values[0], condition)
 
     def _in_order(self, call: AggregateCall, condition: Expr | None) -> Agg:
-        """``FIRST``, ``LAST`` and lists, whose results depend on the order of the rows."""
+        """Compile ``FIRST``, ``LAST`` and lists, whose results depend on the order of the rows."""
         text, node = self.before.text, call.node
         if not call.values:
             raise text.error(node, f"{called(node)} lacks an argument")
@@ -256,14 +256,14 @@ class Aggregates:
         if isinstance(value, exp.Star) and any(value.args.values()):
             reason = "COUNT(*) counts rows: leave EXCEPT, REPLACE and RENAME out"
             raise self.before.text.error(node, reason)
-        if isinstance(value, exp.Null):  # of no type, and never counted
+        if isinstance(value, exp.Null):  # NULL has no type, and is never counted
             return self._made(node, lambda x: agg.count(x.cast("int64")), value, condition)
         if value is not None and not isinstance(value, exp.Star):
             return self._made(node, agg.count, value, condition)
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
 
     def _within_group(self, call: AggregateCall, condition: Expr | None) -> Agg:
-        """``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``, and ``MODE()`` so."""
+        """Compile ``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``, and ``MODE()`` so."""
         text, node = self.before.text, call.node
         if len(call.order) != 1 or len(call.values) != int(type(node) is not exp.Mode):
             wanted = "write PERCENTILE_CONT(q) or PERCENTILE_DISC(q) WITHIN GROUP (ORDER BY x)"
@@ -286,7 +286,7 @@ class Aggregates:
         return self._made(node, lambda x: agg.quantile(x, share), by.this, condition)
 
     def _quantile(self, node: exp.Expr, condition: Expr | None) -> Agg:
-        """``QUANTILE(x, q)``, which in DuckDB is one of the values, as is an approximate one."""
+        """Compile ``QUANTILE(x, q)``; in DuckDB, or approximate, it returns one of the values."""
         q = plain_value(node.args["quantile"], self.before.text)
         is_one = isinstance(node, exp.ApproxQuantile) or self.before.text.engine.name == "duckdb"
         make = agg.quantile_disc if is_one else agg.quantile
@@ -330,14 +330,14 @@ def _where(condition: Expr | None, value: Expr) -> Expr:
 
 
 def called(node: exp.Expr) -> str:
-    """SQL's name of an aggregate."""
+    """Return SQL's name of an aggregate."""
     if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc):
         return node.name.upper()
     return node.sql_name() if isinstance(node, exp.Func) else as_sql(node)
 
 
 def averages_whole(node: exp.Expr, compiler: Expressions) -> bool:
-    """Whether it is an average of whole numbers, which is one in this dialect."""
+    """Whether it is an average of integers, which is an integer in this dialect."""
     inner = node.this if isinstance(node, exp.Filter | exp.Window) else node
     inner = inner.this if isinstance(inner, exp.Filter) else inner
     if not isinstance(inner, exp.Avg) or not compiler.text.engine.averages_whole:

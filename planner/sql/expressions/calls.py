@@ -1,7 +1,7 @@
-"""More functions of SQL in terms of the fluent interface: of numbers and of text.
+"""Functions of SQL over numbers and text, in terms of the fluent interface.
 
 The first table is keyed by sqlglot's node and names its parts, the second by the name in lower
-case. All parts are compiled; what has to be a literal is taken out of them.
+case. All parts are compiled; a part that must be a literal is then read from its expression.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ANGLES: tuple[type[exp.Func], ...] = (*(exp.Sin, exp.Cos, exp.Tan, exp.Asin, ex
 
 
 def is_not_distinct(a: Expr, b: Expr) -> Expr:
-    """Whether both are the same value, or none."""
+    """Whether both are equal or both are null."""
     return ~a.is_distinct_from(b)
 
 
@@ -46,7 +46,7 @@ def _shifted(value: Expr, bits: Expr, *, is_left: bool) -> Expr:
 
 
 def _log(base: Expr, value: Expr | None = None) -> Expr:
-    """``LOG(x)`` is natural, as in Spark and Flink; ``LOG(base, x)``."""
+    """``LOG(x)`` is the natural logarithm, as in Spark and Flink; ``LOG(base, x)`` has a base."""
     if value is None:
         return base.ln()
     known = base.node.literal if isinstance(base.node, Literal) else None
@@ -76,7 +76,7 @@ def _bucket(value: Expr, low: Expr, high: Expr, buckets: Expr) -> Expr:
 
 
 def _decoded(value: Expr, *pairs: Expr) -> Expr:
-    """``DECODE(x, 1, 'a', 2, 'b', 'other')``; null is found, too."""
+    """``DECODE(x, 1, 'a', 2, 'b', 'other')``; it also matches null."""
     if len(pairs) < 2:
         raise InvalidPlanError(
             "DECODE takes a value, then pairs of a value to compare and a result"
@@ -96,7 +96,7 @@ def _nth(at: Expr, *values: Expr) -> Expr:
 
 
 def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
-    """Up to the n-th separator, or from the n-th last on below 0."""
+    """The text up to the n-th separator; below 0, after the n-th separator from the end."""
     by, n = words(separator, "a separator"), whole(count)
     parts = text.str.split(by)
     size = parts.list.length()
@@ -106,7 +106,7 @@ def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
     return parts.list.slice(first, size).list.join(by)
 
 
-#: Parts of the node, compiled -> the expression.
+#: By node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     # Choices and nulls.
     exp.Greatest: (("this", "expressions"), greatest),
@@ -156,7 +156,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     **times.CALLS,
 }
 
-#: By name, lower case; the number of arguments is that of the Python function.
+#: By name in lower case; the Python function's parameters decide the number of arguments.
 NAMED: dict[str, Callable[..., Expr]] = {
     FIRST_REPLACED: lambda s, p, r="": s.str.replace(p, r, regex=True, count=1),
     "isnull": Expr.is_null,

@@ -1,4 +1,4 @@
-"""Functions of lists, maps and structs in SQL, where places count from 1."""
+"""Functions of lists, maps and structs in SQL, where positions count from 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACES = "a place is 1 or more, or counts from the end of the list below 0"
 
 
 def nth(values: Expr, place: Expr) -> Expr:
-    """The element at a place from 1 on, or from the end, where the last is -1."""
+    """The element at a position, from 1, or from the end, where the last is -1."""
     if isinstance(place.node, Literal) and isinstance(place.node.literal, int):
         at = place.node.literal
         return values.item(lit(None).cast("int64") if at == 0 else at - 1 if at > 0 else at)
@@ -27,14 +27,14 @@ def nth(values: Expr, place: Expr) -> Expr:
 
 
 def _from_zero(place: Expr) -> Expr:
-    """A place from 1 on as one from 0 on."""
+    """Convert a position from 1 to an index from 0."""
     if isinstance(place.node, Literal) and place.node.literal == 0:
         raise InvalidPlanError(_PLACES)
     return when(place > 0).then(place - 1).otherwise(place)
 
 
 def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
-    """``list[first:last]``, both included."""
+    """``list[first:last]``, both inclusive."""
     begin = lit(0) if first is None else _from_zero(first)
     size = items.list.length()
     if last is None:
@@ -43,7 +43,7 @@ def between(items: Expr, first: Expr | None, last: Expr | None) -> Expr:
 
 
 def _counted(items: Expr, first: Expr, count: Expr) -> Expr:
-    """``SLICE(list, first, count)``, as Spark has it."""
+    """``SLICE(list, first, count)`` of Spark."""
     begin = when(first < 0).then(first + items.list.length()).otherwise(first - 1)
     return items.list.slice(begin, begin + count)
 
@@ -61,7 +61,7 @@ def _sorted(items: Expr, asc: Expr | None = None, nulls_first: Expr | None = Non
 
 
 def _total(items: Expr) -> Expr:
-    """The sum of the values; null without values."""
+    """The sum of the values; null if there are none."""
     some = items.list.filter(lambda x: x.is_not_null())
     total = some.list.reduce(lit(0), lambda a, x: a + x)
     return when(some.list.length() > 0).then(total).otherwise(None)
@@ -99,7 +99,7 @@ def _sizes(items: Expr, dimension: Expr | None = None) -> Expr:
 
 
 def _pairs(values: tuple[Expr, ...], what: str) -> dict[str, Expr]:
-    """Names and values in turn."""
+    """Split a list of arguments into names and values, which alternate."""
     if not values or len(values) % 2:
         raise InvalidPlanError(f"{what} takes names and values in turn: {what}('a', x, 'b', y)")
     return {words(values[k], "a name"): values[k + 1] for k in range(0, len(values), 2)}
@@ -117,13 +117,13 @@ def json_object(*values: Expr) -> Expr:
 
 
 def _over(values: Expr, kind: Expr, n: Expr, *other: Expr) -> Expr:
-    """A window function of a list; ``n`` is its number, or null."""
+    """Compute a window function on a list; ``n`` is its numeric argument, or null."""
     number = getattr(n.node, "literal", None)
     return call("list_over", values, *other, kind=words(kind), n=number)
 
 
 def _frames(values: Expr, keys: Expr, frame: Expr) -> Expr:
-    """Of each row of a partition the list of the values in its frame."""
+    """Return, for each row of a partition, the list of the values in its frame."""
     return call("list_frames", values, keys, frame=words(frame))
 
 

@@ -1,7 +1,8 @@
-"""The functions of SQL in terms of the fluent interface.
+"""The functions of SQL, in terms of the fluent interface.
 
-The first table is keyed by sqlglot's node and names the parts that are expressions; the second has
-what sqlglot does not know. What is in neither is an error that names the function.
+The first table is keyed by sqlglot's node and names the parts that are expressions. The second
+table has functions without a node in sqlglot. A function in neither table is an error that names
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rvertex.user_code.durations import UNITS_US
 if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
-#: Some parts of the node, compiled -> the expression.
+#: Builds an expression from compiled parts of a node.
 Build = Callable[..., Expr]
 
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
@@ -47,7 +48,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Build]] = {
     exp.If: (("this", "true", "false"), lambda c, a, b=None: when(c).then(a).otherwise(b)),
 }
 
-#: By name, lower case; the number of arguments is that of the Python function.
+#: By name in lower case; the Python function's parameters decide the number of arguments.
 NAMED: dict[str, Build] = {
     **catalogue.NAMED,
     "vs": vs,
@@ -78,7 +79,7 @@ _WILD = {"%": ".*", "_": "."}
 
 
 def parts_of(node: exp.Expr, names: tuple[str, ...]) -> list[exp.Expr]:
-    """The parts of a node that are there, with each of a list."""
+    """Return the parts that a node has, with each element of lists."""
     found: list[exp.Expr] = []
     for name in names:
         part = node.args.get(name)
@@ -87,7 +88,7 @@ def parts_of(node: exp.Expr, names: tuple[str, ...]) -> list[exp.Expr]:
 
 
 def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None:
-    """Arguments and modifiers of a function that nothing here looks at are told, not ignored."""
+    """Raise for arguments and modifiers that the compiler would otherwise ignore."""
     for name, part in node.args.items():
         if part and name not in known and not isinstance(part, bool):
             at = part if isinstance(part, exp.Expr) else node
@@ -96,7 +97,7 @@ def reject_others(node: exp.Expr, known: tuple[str, ...], text: SqlText) -> None
             raise text.error(at, f"this form of {said} is not supported{hint}")
 
 
-#: Arguments that are texts, wherever they are literals.
+#: Arguments that are strings if they are literals.
 _WORDS = frozenset(("expression", "replacement", "delimiter"))
 
 
@@ -106,7 +107,7 @@ def takes_literals(node: exp.Expr) -> bool:
 
 
 def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
-    """Such a function, of ``value``."""
+    """Apply such a function to ``value``."""
     known = (
         *("this", "expression", "replacement", "start", "length", "decimals"),
         *("delimiter", "part_index", "unit", "position"),
@@ -121,7 +122,7 @@ def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
 
 
 def concat(values: list[Expr]) -> Expr:
-    """Texts, one after the other; null if one is."""
+    """Concatenate strings; null if one is null."""
     first, *rest = values
     for value in rest:
         first = first + value
@@ -129,7 +130,7 @@ def concat(values: list[Expr]) -> Expr:
 
 
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
-    """``EXTRACT(part FROM value)``."""
+    """Compile ``EXTRACT(part FROM value)``."""
     method = _PARTS.get(part.upper())
     build = calls.NAMED.get(part.lower())
     if method is None and part.upper() not in _COMPUTED:
@@ -157,7 +158,7 @@ def _truncate(value: Expr, _given: dict[str, Any], node: exp.Expr, text: SqlText
 
 
 def similar_pattern(pattern: str) -> str:
-    """A pattern of SIMILAR TO as a regular expression."""
+    """Convert a pattern of SIMILAR TO to a regular expression."""
     return "".join(_WILD.get(c, f"\\{c}" if c in ".^$" else c) for c in pattern)
 
 
@@ -172,7 +173,7 @@ _WITH_LITERALS: dict[type[exp.Expr], Callable[..., Expr]] = {
 
 
 def arguments(node: exp.Expr) -> list[exp.Expr]:
-    """The arguments of a function in the order in which sqlglot lists them."""
+    """Return the arguments of a function in the order in which sqlglot lists them."""
     given: list[exp.Expr] = []
     for part in node.args.values():
         given += [p for p in (part if isinstance(part, list) else [part]) if p is not None]

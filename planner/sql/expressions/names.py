@@ -1,4 +1,4 @@
-"""The streams that a statement may name, and what compiling it needs besides."""
+"""The streams that a statement may name, and other context for compiling it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Names:
     streams: Mapping[str, Callable[[], Stream]]
     functions: Mapping[str, Callable[..., Expr]]
     aggregates: Mapping[str, UserAggregate]
-    #: The greatest numbers that what is around a SELECT lets its columns have.
+    #: By column of a SELECT, the greatest value that the outer query lets through.
     bounds: Mapping[str, int] = field(default_factory=dict)
     #: The time zone of the session; "" is UTC.
     zone: str = ""
-    #: What named queries keep of windows.
+    #: The rows of named queries, with their windows.
     queries: Mapping[str, Rows] = field(default_factory=dict)
 
     def stream(self, node: exp.Table) -> Stream:
-        """The stream of that name."""
+        """Return the stream of that name."""
         make = self.streams.get(self.called(node))
         if make is None:
             near = get_close_matches(node.name, self.streams, n=1, cutoff=0.6)
@@ -50,7 +50,7 @@ class Names:
         return make()
 
     def called(self, node: exp.Table) -> str:
-        """The name that a table of a statement means; its own if there is none."""
+        """Return the name that a table of a statement refers to; its own if there is none."""
         name = node.name
         if name in self.streams or not node.meta.get(ANY_CASE):
             return name
@@ -58,12 +58,12 @@ class Names:
         return found[0] if len(found) == 1 else name
 
     def rows(self, node: exp.Table) -> Rows:
-        """The stream of that name, with what it keeps of windows."""
+        """Return the stream of that name, with the windows that its rows belong to."""
         stream = self.stream(node)
         known = self.queries.get(self.called(node))
         return Rows(stream) if known is None else known
 
     def adding(self, name: str, rows: Rows) -> Names:
-        """These, and one more (which hides another of that name)."""
+        """Return the names and one more, which hides another of the same name."""
         streams = {**self.streams, name: lambda: rows.stream}
         return replace(self, streams=streams, queries={**self.queries, name: rows})

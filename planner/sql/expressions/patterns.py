@@ -1,4 +1,4 @@
-"""LIKE and TRIM, which SQL writes in a special form."""
+"""LIKE and TRIM, which have a special syntax in SQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.expressions.nodes import Literal
 
 
 def like(value: Expr, pattern: str, escape: str = "\\") -> Expr:
-    """``LIKE`` with a literal pattern: a comparison, where there is an equal one."""
+    """Compile ``LIKE`` with a literal pattern; to a comparison, if an equal one exists."""
     pieces = like_pieces(pattern, escape)
     wild = [at for at, (_, is_wild) in enumerate(pieces) if is_wild]
     plain = "".join(character for character, is_wild in pieces if not is_wild)
@@ -27,7 +27,7 @@ def like(value: Expr, pattern: str, escape: str = "\\") -> Expr:
 
 
 def like_any(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
-    """``LIKE`` with any pattern.
+    """Compile ``LIKE`` with any pattern.
 
     Raises:
         InvalidPlanError: the pattern is a literal of another type.
@@ -43,7 +43,7 @@ def like_any(value: Expr, pattern: Expr, escape: str = "\\") -> Expr:
 
 
 def ilike(value: Expr, pattern: Expr) -> Expr:
-    """``ILIKE``: ``LIKE`` of both in lower case."""
+    """Compile ``ILIKE``: ``LIKE`` of both sides in lower case."""
     node = pattern.node
     if isinstance(node, Literal):
         pattern = lit(node.literal.lower() if isinstance(node.literal, str) else node.literal)
@@ -53,6 +53,6 @@ def ilike(value: Expr, pattern: Expr) -> Expr:
 
 
 def trim(text: Expr, characters: Expr | None, side: str | None) -> Expr:
-    """``TRIM(BOTH 'ab' FROM s)``."""
+    """Compile ``TRIM(BOTH 'ab' FROM s)``."""
     named = {"LEADING": text.str.strip_left, "TRAILING": text.str.strip_right}
     return named.get(side or "", text.str.strip)(characters)

@@ -1,4 +1,4 @@
-"""What there is not, in SQL's words, and what there is instead."""
+"""Errors for unsupported SQL, in SQL's words, with an alternative."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.errors import SqlError
     from planner.sql.reading.parsing import SqlText
 
-#: Quantifier and the comparison before it -> what says the same, nulls included.
+#: Quantifier and the comparison before it -> an equivalent query, also for nulls.
 _QUANTIFIED: dict[tuple[type[exp.Expr], type[exp.Expr]], str] = {
     (exp.Any, exp.EQ): "write x IN (SELECT y FROM b)",
     (exp.All, exp.NEQ): "write x NOT IN (SELECT y FROM b)",
@@ -52,7 +52,7 @@ _WHAT = {
 
 
 def _quantified(node: exp.Expr, text: SqlText) -> str:
-    """What to write for ``x > ALL (SELECT y FROM b)``."""
+    """Return how to write ``x > ALL (SELECT y FROM b)``."""
     around = node.parent
     kind = type(around) if isinstance(around, exp.Binary) else exp.EQ
     said = text.spelled(around) if isinstance(around, exp.Binary) else "="
@@ -61,7 +61,7 @@ def _quantified(node: exp.Expr, text: SqlText) -> str:
 
 
 def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
-    """That there is no such thing, in SQL's words, and what there is instead."""
+    """Return the error for an unsupported node, in SQL's words, with an alternative."""
     said = text.spelled(node)
     if is_window(node):
         where = "it stands in GROUP BY, and window_start and window_end are its bounds"
@@ -74,7 +74,7 @@ def not_supported(node: exp.Expr, text: SqlText) -> SqlError:
 
 
 def reject(node: exp.Expr, supported: tuple[str, ...], names: Names) -> None:
-    """Refuse each part of ``node`` that is not in ``supported``."""
+    """Raise for each part of ``node`` that is not in ``supported``."""
     for part, value in node.args.items():
         if part in supported or not value:
             continue

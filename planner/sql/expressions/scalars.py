@@ -1,7 +1,7 @@
-"""Expressions of SQL as expressions of the fluent interface, typed as they are built.
+"""Compiles scalar expressions of SQL to the fluent interface, and types them.
 
-Every part is resolved against the stream it is over, so a type error is told at the innermost part
-that has it. Names of columns are exact; names of functions and keywords are not.
+Every part is resolved against its stream, so a type error points at the innermost part that has it.
+Names of columns are case-sensitive; names of functions and keywords are not.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ class Expressions:
 
     text: SqlText
     scope: Scope
-    #: The user's own, by lower-case name.
+    #: The user's functions, by name in lower case.
     functions: Mapping[str, Callable[..., Expr]]
-    #: Asked first: keys and aggregates of a grouped query.
+    #: Tried first: returns keys and aggregates of a grouped query, None for other nodes.
     special: Callable[[exp.Expr], Expr | None] = field(default=lambda _node: None)
 
     def compile(self, node: exp.Expr) -> Expr:
-        """The expression, known to fit the stream's types.
+        """Return the expression; its types are checked against the stream.
 
         Raises:
-            SqlError: it does not, or there is no such function.
+            SqlError: a type does not fit, or there is no such function.
         """
         made = self.special(node)
         if made is None:
@@ -95,7 +95,7 @@ class Expressions:
         return made
 
     def column(self, node: exp.Expr) -> Expr:
-        """Compile a column of an answer, which has to have a type."""
+        """Compile a column of a result, which must have a type."""
         made = self.compile(node)
         if made.output_type(self.schema) == pa.null():
             reason = "this is always null; give it a type: CAST(NULL AS BIGINT)"
@@ -165,7 +165,7 @@ class Expressions:
         return replace(self, scope=scope, special=first)
 
     def _own(self, node: exp.Expr) -> Expr | None:
-        """A function of the user's, or one that sqlglot has no node for."""
+        """Compile a function of the user, or one without a node in sqlglot."""
         if not isinstance(node, exp.Func):
             return None
         name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
@@ -302,7 +302,7 @@ class Expressions:
             return time.dt.at_zone(plain_value(node.args["zone"], self.text))
 
     def _bracket(self, node: exp.Bracket) -> Expr:
-        """``list[1]``, counted from 1 or from the end, and ``map['key']``."""
+        """Compile ``list[1]``, counted from 1 or from the end, and ``map['key']``."""
         part = node.expressions[0] if len(node.expressions) == 1 else None
         if isinstance(part, exp.Slice) and not self.text.engine.lists_from_zero:
             ends = [None if end is None else self.compile(end) for end in _ends_of(part)]
@@ -323,7 +323,7 @@ class Expressions:
             return nth(held, asked + 1 if is_from_zero else asked)
 
     def _dot(self, node: exp.Dot) -> Expr:
-        """``list[1].field``."""
+        """Compile ``list[1].field``."""
         name = node.expression
         if type(name) is not exp.Identifier:
             raise not_supported(node, self.text)
@@ -353,7 +353,7 @@ class Expressions:
         is_over = isinstance(node, exp.Window)
         raise self.text.error(node, OVER if is_over else SUBQUERY)
 
-    #: By kind of node: a kind derived from another means something else.
+    #: By exact class of node: a subclass means something else.
     _METHODS: ClassVar[dict[type[exp.Expr], Callable[..., Expr]]] = {
         exp.Paren: lambda self, node: self.compile(node.this),
         exp.Column: _column,

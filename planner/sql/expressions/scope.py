@@ -1,4 +1,4 @@
-"""Which columns a place in a statement may name, and what they are called in the stream."""
+"""Scopes: the columns that a place in a statement may name, and their names in the stream."""
 
 from __future__ import annotations
 
@@ -23,64 +23,65 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a column tells of the window in which its row lives."""
+    """The window that a column is a bound of; its row's lifetime depends on that window."""
 
-    #: ``window_start``, ``window_end`` or ``window_time``, whatever the column is called.
+    #: ``window_start``, ``window_end`` or ``window_time``, regardless of the column's name.
     kind: str
-    #: None: of windows that follow from the data, or of several kinds in one stream.
+    #: None: windows that depend on the data, or of several kinds in one stream.
     window: Window | None
-    #: Rows in which both bounds are equal live equally long, as the results of windows do.
+    #: Rows with equal bounds have equal lifetimes, as the results of windows have.
     is_life: bool = False
-    #: Of CUMULATE: results live in the last step of their window, not as long as it.
+    #: For CUMULATE: results are valid in the last step of their window, not in all of it.
     steps: CumulatingWindow | None = None
-    #: It is null in rows of outer joins that have no match: the relation joined, and the side
-    #: that is missing; "": within that relation.
+    #: Outer joins whose unmatched rows have null here: the relation that is joined, and the
+    #: missing side; "": within that relation.
     null_when: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def is_nullable(self) -> bool:
-        """Whether it is null in some rows."""
+        """Whether the column is null in some rows."""
         return bool(self.null_when)
 
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A column as the statement sees it."""
+    """A column that the statement can name."""
 
     relation: str
     name: str
-    #: What the stream calls it.
+    #: Its name in the stream.
     column: str
     bound: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InWindows:
-    """How rows live that come of windows; without ``windows`` they come of none."""
+    """The windows that decide the lifetimes of rows; no ``windows``: no window does."""
 
-    #: A row lives at most while one of each kind lasts; None: of those that follow from the data.
+    #: A row ends at the latest with a window of each kind; None: windows that depend on the data.
     windows: tuple[Window | None, ...] = ()
-    #: A row lives as long as its window, as the results of windows do.
+    #: A row's lifetime equals its window, as for the results of windows.
     is_whole: bool = False
-    #: There are rows of windows among them, not only results.
+    #: Some rows are input rows of windows, not results.
     has_rows: bool = False
-    #: Rows of windows that overlap are paired whose windows are not the same.
+    #: Rows of different windows that overlap are paired.
     is_crossed: bool = False
-    #: Why the rows that are there at a window's end are not all that belong to it; "": they are.
+    #: Why a row may have ended before its window does, so that the valid rows at the window's
+    #: end are not all of its rows; "": they are.
     refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A query's stream, and what it keeps of the windows that its rows come of."""
+    """The stream of a query, and the windows that its rows belong to."""
 
     stream: Stream
-    #: Column -> what it tells of the window.
+    #: Column -> the window that it is a bound of.
     bounds: Mapping[str, Bound] = field(default_factory=dict)
     in_windows: InWindows = InWindows()
 
     def called(self, stream: Stream) -> Rows:
-        """The same rows, whose columns are called as those of ``stream``."""
+        """Return the same rows with the column names of ``stream``."""
         pairs = zip(self.stream.schema.names, stream.schema.names, strict=True)
         bounds = {name: self.bounds[mine] for mine, name in pairs if mine in self.bounds}
         return Rows(stream, bounds, self.in_windows)
@@ -88,25 +89,25 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class WindowInFrom:
-    """The windows of a window function in FROM, whose rows do not live in them yet."""
+    """The windows of a window function in FROM; the rows' lifetimes are not cut to them yet."""
 
     spec: AnyWindow
     relation: str
-    #: Columns of PARTITION BY.
+    #: The columns of PARTITION BY.
     keys: tuple[str, ...]
-    #: The zone whose wall clock the bounds are times of; "" is UTC.
+    #: The zone of the bounds; "" is UTC.
     zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A stream and the columns of its relations, in the order in which ``*`` gives them."""
+    """A stream and the columns of its relations, in the order of ``*``."""
 
     stream: Stream
     columns: tuple[Visible, ...]
-    #: By which GROUP BY window_start, window_end groups.
+    #: The windows that GROUP BY window_start, window_end refers to.
     window: WindowInFrom | None = None
-    #: Columns of the stream that stand for subqueries; ``*`` does not give them.
+    #: Columns of the stream that replace subqueries; ``*`` omits them.
     hidden: tuple[str, ...] = ()
     in_windows: InWindows = InWindows()
 
@@ -116,7 +117,7 @@ class Scope:
         return tuple(dict.fromkeys(c.relation for c in self.columns))
 
     def candidates(self, node: exp.Column) -> tuple[str, ...]:
-        """The stream's columns that a name may mean."""
+        """Return the stream's columns that a name may refer to."""
         name, relation = node.name, node.table
         if not relation and (name in (VS, VE) or name in self.hidden):
             return (name,)
@@ -131,7 +132,7 @@ class Scope:
         return tuple(dict.fromkeys(c.column for c in found))
 
     def parts(self, node: exp.Column) -> tuple[exp.Column, list[str]]:
-        """The column that ``meta.ua`` or ``t.meta.ua`` begins with, and the fields behind it."""
+        """Split ``meta.ua`` or ``t.meta.ua`` into its column and the fields after it."""
         named = [node.args.get(part) for part in ("catalog", "db", "table", "this")]
         ids = [one for one in named if one is not None]
         if len(ids) < 2 or (len(ids) == 2 and ids[0].name in self.relations):
@@ -141,7 +142,7 @@ class Scope:
         return (base, [i.name for i in ids[at + 1 :]]) if self.candidates(base) else (node, [])
 
     def column(self, node: exp.Column, text: SqlText) -> str:
-        """The one column that a name means."""
+        """Return the one column that a name refers to."""
         if node.args.get("db") is not None:
             raise text.error(node.args["db"], "a column is name or relation.name")
         found = self.candidates(node)
@@ -156,11 +157,11 @@ class Scope:
         raise text.error(node.this, self._no_column(node.name, node.table))
 
     def visible_in(self, relation: str) -> tuple[Visible, ...]:
-        """The columns of one relation; of all without a name."""
+        """Return the columns of one relation; of all, if the name is empty."""
         return tuple(c for c in self.columns if relation in ("", c.relation))
 
     def with_stream(self, stream: Stream) -> Scope:
-        """Show the same columns over another stream."""
+        """Return the same columns over another stream."""
         return replace(self, stream=stream)
 
     def _no_column(self, name: str, relation: str) -> str:
@@ -172,12 +173,12 @@ class Scope:
 
 
 def scope_of(stream: Stream, relation: str) -> Scope:
-    """All columns of one relation."""
+    """Return all columns of one relation."""
     return scope_of_rows(Rows(stream), relation)
 
 
 def scope_of_rows(rows: Rows, relation: str) -> Scope:
-    """The same of a query."""
+    """Return all columns of a query as one relation, with its windows."""
     names = rows.stream.schema.names
     within = frozenset({(relation, "")})
     bounds = {
@@ -191,7 +192,7 @@ def scope_of_rows(rows: Rows, relation: str) -> Scope:
 def with_key_columns(
     stream: Stream, keys: list[Expr], name: str, taken: set[str]
 ) -> tuple[Stream, list[str]]:
-    """The stream with a column, called like ``name``, for each key that is computed.
+    """Add a column, called like ``name``, for each key that is computed.
 
     Returns:
         The stream, and the columns of all keys.
@@ -208,7 +209,7 @@ def with_key_columns(
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """``wanted``, with underscores added until it is not taken; takes it."""
+    """Return ``wanted`` with underscores added until it is unused; add it to ``taken``."""
     while wanted in taken:
         wanted += "_"
     taken.add(wanted)

@@ -1,8 +1,8 @@
-"""Joins of two streams of points: the conditions that bound the time between their rows.
+"""Joins of two streams of points: conditions that bound the time between their rows.
 
-A point lives for an instant, so the lifetimes of two of them meet only at the same microsecond. SQL
-means rows, and says how far apart they may be: ``b.ts BETWEEN a.ts AND a.ts + INTERVAL '1' HOUR``.
-Where it does not, a join is refused.
+A point is valid for an instant, so the lifetimes of two points overlap only at the same
+microsecond. SQL joins rows, and bounds their distance: ``b.ts BETWEEN a.ts AND a.ts + INTERVAL '1'
+HOUR``. A join of points without such a bound is an error.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ _PLAIN = (
 
 
 def are_points(left: Scope, right: Scope) -> bool:
-    """Whether the rows of both live for an instant."""
+    """Whether the rows of both are points."""
     return are_instants(left.stream.plan) and are_instants(right.stream.plan)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """What conditions say of the time between the rows of two scopes."""
+    """Conditions on two scopes, split by whether they bound the time between the rows."""
 
     span: Span
-    #: The conditions that say more than that.
+    #: Conditions that are more than a bound on the time.
     rest: list[exp.Expr]
-    #: Those that bound the time.
+    #: Conditions that bound the time.
     bounds: list[exp.Expr]
 
 
 def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) -> Bounded:
-    """Read the conditions; names mean columns of either side."""
+    """Split the conditions; names refer to columns of either side."""
     whole = _pairs(left, right)
     compiler = Expressions(names.text, whole, names.functions)
     plan = whole.stream.plan
@@ -78,7 +78,7 @@ def bounded(parts: Iterable[exp.Expr], left: Scope, right: Scope, names: Names) 
 
 
 def is_bounded(parts: Sequence[exp.Expr], left: Scope, right: Scope, names: Names) -> bool:
-    """Whether the conditions bound the time between points; rows that last need no bound."""
+    """Whether the conditions bound the time between points; other rows need no bound."""
     if not are_points(left, right):
         return True
     span = bounded(parts, left, right, names).span
@@ -88,7 +88,7 @@ def is_bounded(parts: Sequence[exp.Expr], left: Scope, right: Scope, names: Name
 def bounds_of_where(
     conditions: Sequence[exp.Expr], left: Scope, right: Scope, names: Names
 ) -> list[exp.Expr]:
-    """The conditions that bound the time between rows of both; none if rows are no points."""
+    """Return the conditions that bound the time between rows of both; none without points."""
     if not are_points(left, right):
         return []
     asked = [part for part in conditions if _is_of_both(part, left, right)]
@@ -103,10 +103,10 @@ def within(
     at: exp.Expr,
     names: Names,
 ) -> Within:
-    """The bounds that conditions and equal times give.
+    """Return the bounds that follow from conditions and equal times.
 
     Raises:
-        SqlError: there are none, or one alone.
+        SqlError: there is no bound, or only one.
     """
     for mine, other in keys:
         sides = ((left.stream.plan, mine), (right.stream.plan, other))
@@ -122,7 +122,7 @@ def within(
 
 
 def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead: str) -> None:
-    """Refuse what takes no bound; ``instead`` does.
+    """Raise for a clause that takes no bound; ``instead`` names one that does.
 
     Raises:
         SqlError: the rows of both are points.
@@ -143,7 +143,7 @@ def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def _pairs(left: Scope, right: Scope) -> Scope:
-    """Some pairs of both, to read conditions over."""
+    """Return a join of both, to resolve conditions."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     renamed = {
         name: free_name(f"{name}_right", taken)

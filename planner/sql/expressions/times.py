@@ -1,6 +1,6 @@
-"""Functions of times in SQL: their parts, their distances, and how they are written and read.
+"""Functions of times in SQL: parts, distances, formatting and parsing.
 
-The tables are as those of :mod:`planner.sql.expressions.calls`.
+The tables have the form of those in :mod:`planner.sql.expressions.calls`.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _LENGTHS = {
 }
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-#: What Java's letters in a format of times are in ours.
+#: Java's letters in a time format -> ours.
 _JAVA = {
     "yyyy": "%Y", "yy": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "dd": "%d", "HH": "%H",
     "hh": "%I", "mm": "%M", "ss": "%S", "EEEE": "%A", "EEE": "%a", "DDD": "%j", "a": "%p",
 }  # fmt: skip
-#: Those of TO_CHAR.
+#: TO_CHAR's letters in a time format -> ours.
 _CHAR = {
     "YYYY": "%Y", "YY": "%y", "MM": "%m", "DDD": "%j", "DD": "%d", "HH24": "%H", "HH12": "%I",
     "HH": "%I", "MI": "%M", "SS": "%S", "MON": "%b", "MONTH": "%B", "DAY": "%A", "DY": "%a",
     "AM": "%p", "PM": "%p",
 }  # fmt: skip
-#: What they are where a time is read; a fraction has as many digits as there are.
+#: Differences when a time is parsed: a fraction has any number of digits.
 _JAVA_READ = {
     **_JAVA, **{letter: _JAVA[letter * 2] for letter in ("M", "d", "H", "h", "m", "s")},
     "y": "%Y", "u": "%Y", "uuuu": "%Y",
@@ -58,7 +58,7 @@ _CHAR_PART = re.compile(
 
 
 def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
-    """``yyyy-MM-dd`` as ``%Y-%m-%d``."""
+    """Convert ``yyyy-MM-dd`` to ``%Y-%m-%d``."""
 
     def one(found: re.Match[str]) -> str:
         if found[1] is not None:
@@ -71,7 +71,7 @@ def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
 
 
 def char_format(written: str) -> str:
-    """``YYYY-MM-DD`` as ``%Y-%m-%d``."""
+    """Convert ``YYYY-MM-DD`` to ``%Y-%m-%d``."""
 
     def one(found: re.Match[str]) -> str:
         if found[1] is not None or found[3] is not None:
@@ -89,7 +89,7 @@ def _code(letters: str, codes: dict[str, str], written: str) -> str:
 
 
 def _days_between(later: Expr, earlier: Expr) -> Expr:
-    """Whole days between the dates of two times."""
+    """The number of days between the dates of two times."""
     return later.dt.epoch_us() // _DAY_US - earlier.dt.epoch_us() // _DAY_US
 
 
@@ -98,7 +98,7 @@ def _days_later(day: Expr, count: Expr) -> Expr:
 
 
 def _between_times(unit: Expr, earlier: Expr, later: Expr) -> Expr:
-    """Whole units, cut toward zero."""
+    """The number of whole units, rounded toward zero."""
     size = _length(words(unit, "a unit")) // timedelta(microseconds=1)
     apart = later.dt.epoch_us() - earlier.dt.epoch_us()
     return when(apart >= 0).then(apart // size).otherwise(-((-apart) // size))
@@ -119,7 +119,7 @@ def _length(unit: str) -> timedelta:
 
 
 def interval_months(node: exp.Expr) -> int | None:
-    """How many months ``INTERVAL '2' MONTH`` has; None: it is of another length."""
+    """Return the months in ``INTERVAL '2' MONTH``; None: it has another unit."""
     if type(node) is not exp.Interval or not isinstance(node.this, exp.Literal):
         return None
     unit = node.args.get("unit")
@@ -174,7 +174,7 @@ def _last_day(time: Expr) -> Expr:
 
 
 def _next_day(time: Expr, name: Expr) -> Expr:
-    """The first day of that name behind a date."""
+    """The first day of that name after a date."""
     word = words(name, "a day of the week").upper()[:3]
     if word[:2] not in _WEEKDAYS:
         raise InvalidPlanError(f"no day of the week {words(name)!r}; write 'Monday' or 'Mon'")
@@ -183,7 +183,10 @@ def _next_day(time: Expr, name: Expr) -> Expr:
 
 
 def _months_between(later: Expr, earlier: Expr) -> Expr:
-    """Months of 31 days, whole between equal days of months or their last days, as in Spark."""
+    """The months between two times as in Spark: fractions count months of 31 days.
+
+    Equal days of months, or both last days, give a whole number.
+    """
 
     def parts(time: Expr) -> tuple[Expr, Expr, Expr, Expr]:
         months = time.dt.year() * 12 + time.dt.month()
@@ -217,7 +220,7 @@ def _seconds(time: Expr) -> Expr:
     return time.dt.epoch_us() / float(_SECOND_US)
 
 
-#: Parts of the node, compiled -> the expression.
+#: By node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.Week: (("this",), lambda t: t.dt.week()),
     exp.WeekOfYear: (("this",), lambda t: t.dt.week()),
@@ -237,7 +240,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     ),
 }
 
-#: The same names, of a number.
+#: Functions of the same names whose argument is a number.
 OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
     "to_timestamp": _of_seconds,
     "try_to_timestamp": _of_seconds,

@@ -1,4 +1,4 @@
-"""``VALUES (1, 'a'), (2, 'b')`` in FROM: rows that are written in the text and hold always."""
+"""``VALUES (1, 'a'), (2, 'b')`` in FROM: rows in the text, which are always valid."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Scope
 
-#: What the columns are called in each dialect; else ``col1``.
+#: The names of columns by dialect; the default is ``col1``.
 _CALLED = {"postgres": "column{}", "duckdb": "col{0}", "flink": "EXPR${}", "spark": "col{}"}
 #: Dialects that count columns of VALUES from 0.
 _FROM_ZERO = ("duckdb", "flink")
 
 
 def values_relation(node: exp.Values, names: Names) -> Scope:
-    """The relation of VALUES.
+    """Return the relation of VALUES.
 
     Raises:
         SqlError: rows differ in length, or a column in type, or a value is no literal.
@@ -63,7 +63,7 @@ def _column(parts: list[exp.Expr], names: Names) -> pa.Array:
 
 
 def _value(node: exp.Expr, names: Names) -> Any:
-    """A literal, or a time."""
+    """Return the value of a literal or of a time."""
     if isinstance(node, exp.Null):
         return None
     if type(node) is exp.Cast:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.logical.windows import AnyWindow
     from planner.sql.reading.parsing import SqlText
 
-#: Name -> what it takes; a name with ``?`` may be left out.
+#: Name -> the function that makes the window, and its arguments; ``?`` marks optional ones.
 _WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]] = {
     "HOP": (hopping, ("size", "every", "offset?")),
     "TUMBLE": (tumbling, ("size", "offset?")),
@@ -37,7 +37,7 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
-#: Windows that Flink's GROUP BY gives a column of times first: what they take here.
+#: The arguments here of windows whose first argument in Flink's GROUP BY is a time column.
 _LENGTHS = {"HOP": "size, every", "TUMBLE": "size", "CUMULATE": "size, step"}
 _NO_COLUMN = (
     "windows in GROUP BY are of the stream's own times and take no column; "
@@ -54,7 +54,7 @@ def is_window(node: exp.Expr) -> bool:
 def window_of(
     node: exp.Expr, text: SqlText, compiled: Callable[[exp.Expr], Expr], zone: str
 ) -> AnyWindow | SessionBy:
-    """The window of such a part; a session may have its gap from columns."""
+    """Return the window of such a node; the gap of a session may be computed from columns."""
     name = node.name.upper()
     make, wanted = _WINDOWS[name]
     least = sum(not what.endswith("?") for what in wanted)
@@ -88,7 +88,7 @@ def window_of(
 
 
 def length(node: exp.Expr, text: SqlText, *, least: int | None) -> int:
-    """A duration of at least ``least`` microseconds; a number is in microseconds."""
+    """Return a duration of at least ``least`` microseconds; a number is in microseconds."""
     number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
     us = int(node.name) if number else interval_us(node, text)
     if least is not None and us < least:

@@ -1,1 +1,1 @@
-"""From text to a checked tree, and what its literals mean."""
+"""Parses a text into a checked tree, and its literals into values."""

@@ -1,7 +1,7 @@
-"""Tokens of a text as the grammar takes them: words of our own and of other engines.
+"""Adapts the tokens of a text to the grammar: words of our own and of other engines.
 
-``CREATE STREAM`` and ``CREATE SINK`` are tables to sqlglot, ``CREATE MATERIALIZED VIEW`` is a view.
-ksqlDB's ``WINDOW TUMBLING (SIZE 1 MINUTE)`` in front of GROUP BY becomes a key of it.
+sqlglot parses ``CREATE STREAM`` and ``CREATE SINK`` as tables, ``CREATE MATERIALIZED VIEW`` as a
+view. ksqlDB's ``WINDOW TUMBLING (SIZE 1 MINUTE)`` in front of GROUP BY becomes one of its keys.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: What is read as CREATE TABLE.
+#: Words that are parsed as TABLE after CREATE.
 TABLE_WORDS = ("STREAM", "SOURCE", "SINK")
-#: Words behind CREATE that change nothing: all names of a text are temporary, a query is kept.
+#: Words after CREATE without effect: all names of a text are temporary, and queries are kept.
 _SILENT = ("TEMPORARY", "TEMP", "MATERIALIZED")
 _WINDOWS = {"TUMBLING": "TUMBLE", "HOPPING": "HOP", "SESSION": "SESSION"}
-#: How long ksqlDB keeps windows, and how late rows may be: here the stream's delay says it.
+#: How long ksqlDB keeps windows, and how late rows may be; here the stream's delay decides it.
 _KEPT = ("RETENTION", "GRACE")
 
 
 def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
-    """The tokens, with our words after ``CREATE``, and windows as keys."""
+    """Yield the tokens, with our words after ``CREATE`` replaced, and windows as keys."""
     given = _of_ksqldb(tokens) if engine == "ksqldb" else list(tokens)
     words = _created(_with_bounds(_with_windows(given)))
     for at, token in enumerate(words):
@@ -64,9 +64,9 @@ def _like(token: Token, kind: TokenType, text: str) -> Token:
 
 
 def _created(tokens: list[Token]) -> list[Token]:
-    """The words behind CREATE; ``CREATE SINK s FROM q`` is ``AS SELECT * FROM q``."""
+    """Rewrite the words after CREATE; ``CREATE SINK s FROM q`` is ``AS SELECT * FROM q``."""
     found: list[Token] = []
-    is_behind = False  # only CREATE, OR and REPLACE have come since
+    is_behind = False  # whether all tokens since CREATE are CREATE, OR and REPLACE
     for at, token in enumerate(tokens):
         word = token.text.upper()
         if is_behind and word in _SILENT:
@@ -93,7 +93,7 @@ def _is_sink(tokens: list[Token], at: int) -> bool:
 
 
 def _with_windows(tokens: list[Token]) -> list[Token]:
-    """``WINDOW TUMBLING (...) ... GROUP BY k`` as ``... GROUP BY TUMBLE(...), k``."""
+    """Rewrite ``WINDOW TUMBLING (...) ... GROUP BY k`` as ``... GROUP BY TUMBLE(...), k``."""
     found: list[Token] = []
     waiting: list[Token] = []
     at = 0
@@ -113,7 +113,7 @@ def _with_windows(tokens: list[Token]) -> list[Token]:
 
 
 def _with_bounds(tokens: list[Token]) -> list[Token]:
-    """KsqlDB's ``JOIN b WITHIN 1 HOUR ON c`` as ``JOIN b ON WITHIN_TIME('1 HOUR') AND c``."""
+    """Rewrite ``JOIN b WITHIN 1 HOUR ON c`` as ``JOIN b ON WITHIN_TIME('1 HOUR') AND c``."""
     found: list[Token] = []
     at = 0
     while at < len(tokens):  # ends: each pass takes a token
@@ -131,7 +131,7 @@ def _with_bounds(tokens: list[Token]) -> list[Token]:
 
 
 def _within_end(tokens: list[Token], at: int) -> int:
-    """The ON behind ``WITHIN ...``; 0: there is none."""
+    """Return the position of ON after ``WITHIN ...``; 0: there is none."""
     if tokens[at].text.upper() != "WITHIN" or at + 1 == len(tokens):
         return 0
     if tokens[at + 1].token_type not in (TokenType.NUMBER, TokenType.L_PAREN):
@@ -143,7 +143,7 @@ def _within_end(tokens: list[Token], at: int) -> int:
 
 
 def _lengths(tokens: list[Token]) -> list[Token]:
-    """``10 MINUTES`` or ``(1 HOUR, 2 HOURS)`` as texts; GRACE PERIOD is the stream's delay."""
+    """Return ``10 MINUTES`` or ``(1 HOUR, 2 HOURS)`` as texts; GRACE PERIOD is ignored."""
     found: list[Token] = []
     for token in tokens:
         if token.text.upper() == "GRACE":
@@ -159,7 +159,7 @@ def _lengths(tokens: list[Token]) -> list[Token]:
 
 
 def _window_end(tokens: list[Token], at: int) -> int:
-    """Behind ``WINDOW TUMBLING (...)`` at this place; 0: there is none."""
+    """Return the position after ``WINDOW TUMBLING (...)`` that begins here; 0: there is none."""
     words = [token.text.upper() for token in tokens[at : at + 3]]
     if len(words) < 3 or words[0] != "WINDOW" or words[1] not in _WINDOWS or words[2] != "(":
         return 0
@@ -175,7 +175,7 @@ def _window_end(tokens: list[Token], at: int) -> int:
 
 
 def _window_call(tokens: list[Token]) -> list[Token]:
-    """``TUMBLING (SIZE 1 MINUTE, RETENTION 1 DAY)`` as ``TUMBLE('1 MINUTE')``."""
+    """Rewrite ``TUMBLING (SIZE 1 MINUTE, RETENTION 1 DAY)`` as ``TUMBLE('1 MINUTE')``."""
     name, opened, *inner, closed = tokens
     parts: list[list[Token]] = [[]]
     for token in inner:

@@ -1,4 +1,4 @@
-"""The call of an aggregate, taken apart: its values, DISTINCT, ORDER BY, FILTER and nulls."""
+"""Splits the call of an aggregate: its values, DISTINCT, ORDER BY, FILTER and nulls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-#: What may be around the call of an aggregate.
+#: Nodes that may be around the call of an aggregate.
 AROUND = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
-#: Quantiles take a list of shares, and return a list; by name those without a node.
+#: Quantiles, which also take a list of shares and return a list.
 _QUANTILES = (exp.Quantile, exp.ApproxQuantile, exp.PercentileCont, exp.PercentileDisc)
 _QUANTILE_NAMES = (
     *("percentile", "quantile_cont", "quantile_disc", "percentile_approx", "approx_percentile"),
@@ -30,7 +30,7 @@ class AggregateCall:
 
 
 def call_of(node: exp.Expr) -> AggregateCall:
-    """The parts of an aggregate."""
+    """Split the call of an aggregate into its parts."""
     condition, skips_nulls = None, None
     order: list[exp.Expr] = []
     while isinstance(node, AROUND):  # ends: a tree is finite
@@ -63,7 +63,7 @@ def call_of(node: exp.Expr) -> AggregateCall:
 
 
 def spread_quantiles(node: exp.Expr) -> exp.Expr:
-    """``QUANTILE(x, [0.1, 0.9])`` as a list of quantiles, null without values; else the node."""
+    """Rewrite ``QUANTILE(x, [0.1, 0.9])`` as a list of quantiles; return other nodes unchanged."""
     if not isinstance(node, (*AROUND, *_QUANTILES, exp.Anonymous)):
         return node
     call = node

@@ -1,8 +1,8 @@
-"""The dialects of SQL that a text may be in, and where these differ.
+"""The dialects of SQL that a text may use, and their differences.
 
-Without a dialect a text means what docs/SQL.md says. A dialect decides how integers divide, where
-nulls stand in ORDER BY, whether names have cases, how columns without a name are called, what a
-number is as a time, and how long rows last that have a time and no end.
+Without a dialect a text has the meaning in docs/SQL.md. A dialect decides the division of integers,
+the place of nulls in ORDER BY, whether names are case-sensitive, the names of unnamed columns, the
+conversion of numbers to times, and whether rows with a time and no end are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Nulls = Literal["nulls_are_last", "nulls_are_small", "nulls_are_large"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """How one dialect reads what others read in another way."""
+    """The settings of one dialect."""
 
     name: str
     #: ``7 / 2`` of integers is 3.
@@ -31,34 +31,34 @@ class Engine:
     #: ``-7 % 2`` and ``-7 DIV 2`` cut toward zero; else they round down.
     cuts_to_zero: bool = False
     nulls: Nulls = "nulls_are_last"
-    #: Names without quotes match in any case.
+    #: Names without quotes are not case-sensitive.
     ignores_case: bool = False
-    #: Of a column without a name: its text, the name of its function, its place from 1.
+    #: Names an unnamed column, from its text, the name of its function, and its position from 1.
     called: Callable[[str, str, int], str] | None = None
     #: ``list[0]`` is the first element.
     lists_from_zero: bool = False
-    #: What 1 is when it is cast to a time, in microseconds; None: such casts are refused.
+    #: The unit of integers that are cast to times, us; None: such casts are an error.
     epoch_us: int | None = 1
-    #: A time as text has neither microseconds that are 0 nor ``Z``.
+    #: A time as text omits microseconds that are 0, and ``Z``.
     plain_times: bool = False
-    #: A row with a time and no end is there from then on, as in a table that only grows.
+    #: A row with a time and no end is valid from then on, as in a table that only grows.
     keeps_rows: bool = False
-    #: DECIMAL without digits; None: 38 digits without a fraction.
+    #: The type of DECIMAL without digits; None: 38 digits without a fraction.
     decimal: pa.DataType | None = None
     #: FLOAT has 64 bits.
     float_is_double: bool = False
-    #: What ``CAST(x AS VARCHAR(n))`` does, and VARCHAR(n) of a declared column.
+    #: The effect of ``CAST(x AS VARCHAR(n))``, and of VARCHAR(n) of a declared column.
     varchar_cast: Literal["refuse", "cut", "ignore"] = "refuse"
-    #: What ``CAST(x AS CHAR(n))`` does; ``pad`` fills with blanks.
+    #: The effect of ``CAST(x AS CHAR(n))``; ``pad`` fills with blanks.
     char_cast: Literal["refuse", "pad", "ignore"] = "refuse"
-    #: What ``CAST(t AS TIMESTAMP(p))`` does with the digits behind the p-th.
+    #: The effect of ``CAST(t AS TIMESTAMP(p))`` on digits after the p-th.
     timestamp_cast: Literal["refuse", "cut", "round"] = "refuse"
     #: Halves are rounded away from this time.
     zero_time_us: int = 0
     varchar_column: Literal["refuse", "ignore"] = "refuse"
     #: ``REGEXP_REPLACE`` without the flag ``g`` replaces the first match.
     replaces_first: bool = False
-    #: ``CAST(2.5 AS INT)`` is 3, of a decimal; of a float the even neighbour.
+    #: ``CAST(2.5 AS INT)`` is 3 for a decimal; for a float it is rounded to even.
     rounds_to_whole: bool = False
     #: ``AVG`` of integers is an integer.
     averages_whole: bool = False
@@ -155,7 +155,7 @@ ENGINES = {engine.name: engine for engine in (_FLINK, _SPARK, _POSTGRES, _DUCKDB
 
 
 def engine_of(name: str | None) -> Engine:
-    """The dialect of that name; without a name the one of this page.
+    """Return the dialect of that name; without a name the default one.
 
     Raises:
         InvalidPlanError: there is no such dialect.

@@ -1,9 +1,9 @@
-"""The grammar: sqlglot's own, with the statements and tables that it does not know.
+"""The grammar: sqlglot's own, with statements and tables that sqlglot does not have.
 
-Ours are ``CREATE STREAM | SOURCE | SINK``, read as ``CREATE TABLE``; options ``name = expression``
-in ``WITH (...)``; ``WATERMARK FOR`` and ``METADATA`` among columns; and tables of windows in FROM,
-in Flink's spellings: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``; and ``EMIT
-CHANGES`` as in ksqlDB. Nothing is passed on unparsed.
+Ours are ``CREATE STREAM | SOURCE | SINK``, parsed as ``CREATE TABLE``; options ``name =
+expression`` in ``WITH (...)``; ``WATERMARK FOR`` and ``METADATA`` among columns; window functions
+in FROM, in Flink's spelling: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``; and
+``EMIT CHANGES`` as in ksqlDB. No part of a text stays unparsed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from planner.sql.reading.engines import Engine
 
 E = TypeVar("E", bound=exp.Expr)
-#: Window functions that FROM may have.
+#: Window functions that are allowed in FROM.
 WINDOW_TABLES = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 
 
-#: Functions whose arguments are taken by place, whatever sqlglot calls them.
+#: Functions whose arguments are read by position, regardless of sqlglot's names for them.
 _BY_PLACE = (
     *("TIMESTAMPDIFF", "DATEDIFF", "DATE_ADD", "DATE_SUB", "DATE_PART", "REGEXP_EXTRACT"),
     *("REGEXP_SUBSTR", "LPAD", "RPAD", "LTRIM", "RTRIM", "LISTAGG", "STRING_AGG"),
     *("GROUP_CONCAT", "PERCENTILE", "MAP"),
 )
-#: Of these the first is a unit, which is no column.
+#: Functions whose first argument is a unit, not a column.
 _OF_UNIT = ("TIMESTAMPDIFF", "TIMESTAMPADD")
 
 
@@ -61,30 +61,30 @@ class Metadata(exp.Expression):
 
 
 class WindowTable(exp.Expression):
-    """A window function in FROM: its name ``this``, and its arguments as they are written."""
+    """A window function in FROM: its name ``this``, and its arguments as written."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True, "alias": False}
 
 
 class TableArgument(exp.Expression):
-    """``TABLE name [PARTITION BY ...]`` among the arguments of a window function."""
+    """``TABLE name [PARTITION BY ...]`` in the arguments of a window function."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
 
 
 class Descriptor(exp.Expression):
-    """``DESCRIPTOR(column)`` among them."""
+    """``DESCRIPTOR(column)`` in the arguments of a window function."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class Emit(exp.Expression):
-    """``EMIT CHANGES | FINAL`` behind a SELECT; ``this`` is the second word."""
+    """``EMIT CHANGES | FINAL`` after a SELECT; ``this`` is the second word."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
-#: What follows the alias of a table.
+#: Tokens that may follow the alias of a table.
 _BEHIND_ALIASES = frozenset(
     getattr(TokenType, name)
     for name in (
@@ -94,12 +94,12 @@ _BEHIND_ALIASES = frozenset(
         "NATURAL",
     )
 )
-#: Types that only DuckDB's dialect has names for.
+#: Types that only DuckDB's dialect names.
 _UNSIGNED = (TokenType.UTINYINT, TokenType.USMALLINT, TokenType.UBIGINT)
 
 
 class StreamDialect(Dialect):
-    """Names may stand in double quotes or, as Flink and Spark have it, in backquotes."""
+    """Names may be in double quotes or, as in Flink and Spark, in backquotes."""
 
     NULL_ORDERING = "nulls_are_last"
 
@@ -112,7 +112,7 @@ class StreamDialect(Dialect):
         }
 
     class Generator(PlainGenerator):
-        """Our nodes as they are written, for messages."""
+        """Writes our nodes as SQL, for messages."""
 
         TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
             **PlainGenerator.TRANSFORMS,
@@ -138,7 +138,7 @@ class _LargeNulls(StreamDialect):
 
 
 def dialect_of(engine: Engine) -> Dialect:
-    """The grammar's dialect, which says where nulls stand in ORDER BY."""
+    """Return the dialect for the grammar, which decides the place of nulls in ORDER BY."""
     for kind in (_SmallNulls, _LargeNulls):
         if engine.nulls == kind.NULL_ORDERING:
             return kind()
@@ -146,12 +146,12 @@ def dialect_of(engine: Engine) -> Dialect:
 
 
 def as_sql(node: exp.Expr) -> str:
-    """The SQL of a node, for messages."""
+    """Return the SQL of a node, for messages."""
     return node.sql(dialect=StreamDialect)
 
 
 class StreamParser(RowPatterns):
-    """The grammar of sqlglot's own dialect, with the differences that the module names."""
+    """The grammar of sqlglot's own dialect, with the additions that the module lists."""
 
     CONSTRAINT_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **Parser.CONSTRAINT_PARSERS,
@@ -164,7 +164,7 @@ class StreamParser(RowPatterns):
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: build for name, build in Parser.FUNCTIONS.items() if name not in _BY_PLACE
     } | {"ELEMENT_AT": _bracket, "LIST_AGG": lambda given: exp.ArrayAgg(this=given[0])}
-    #: Of INITCAP sqlglot's own would say characters that nobody wrote.
+    #: INITCAP: sqlglot's own parser would add an argument that the text does not have.
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         name: read for name, read in Parser.FUNCTION_PARSERS.items() if name != "INITCAP"
     } | {"JSON_VALUE": json_value}
@@ -175,7 +175,7 @@ class StreamParser(RowPatterns):
     }
 
     def _warn_unsupported(self) -> None:
-        """Nothing: what is no statement here is refused, with its place."""
+        """Do nothing: an unknown statement is an error with its place."""
 
     def expression(
         self, instance: E, token: Token | None = None, comments: list[str] | None = None
@@ -210,13 +210,13 @@ class StreamParser(RowPatterns):
         return self.expression(Watermark(this=column, expression=self._parse_disjunction()))
 
     def parse_metadata(self) -> exp.Expr:
-        """What follows the word METADATA."""
+        """Parse the rest after the word METADATA."""
         key = self._parse_string() if self._match(TokenType.FROM) else None
         self._match_text_seq("VIRTUAL")
         return self.expression(Metadata(this=key))
 
     def _parse_column_def(self, *args: Any, **options: Any) -> exp.Expr | None:
-        """``NOT NULL`` behind a computed column is of the column; sqlglot reads ``IS NOT NULL``."""
+        """Give the column a ``NOT NULL`` after a computed column; sqlglot reads ``IS NOT NULL``."""
         begin = self._index
         found = super()._parse_column_def(*args, **options)
         if found is not None and found.find(exp.ComputedColumnConstraint):
@@ -228,7 +228,7 @@ class StreamParser(RowPatterns):
         return found
 
     def _required(self, begin: int) -> Token | None:
-        """The ``NOT`` of a ``NOT NULL`` that was read since and is in no brackets, without IS."""
+        """Return the ``NOT`` of a ``NOT NULL`` since ``begin``, outside of brackets, without IS."""
         depth, before = 0, None
         for token, after in itertools.pairwise(self._tokens[begin : self._index]):
             depth += token.token_type is TokenType.L_PAREN
@@ -240,7 +240,7 @@ class StreamParser(RowPatterns):
         return None
 
     def _emit_word(self) -> str | None:
-        """What EMIT says, if it stands here; ``ON WINDOW CLOSE`` is FINAL."""
+        """Return the word of an EMIT clause, if one begins here; ``ON WINDOW CLOSE`` is FINAL."""
         first, second = self._curr, self._next
         if not (first and second and first.text.upper() == "EMIT"):
             return None
@@ -251,7 +251,7 @@ class StreamParser(RowPatterns):
         return word if word in ("CHANGES", "FINAL") else None
 
     def _parse_query_modifiers(self, this: Any) -> Any:
-        """``EMIT CHANGES`` stands last, as in ksqlDB."""
+        """Parse ``EMIT CHANGES`` last, as in ksqlDB."""
         found = super()._parse_query_modifiers(this)
         word = self._emit_word()
         if isinstance(found, exp.Select) and word is not None:
@@ -262,12 +262,12 @@ class StreamParser(RowPatterns):
         return found
 
     def _parse_table_hints(self) -> list[exp.Expr] | None:
-        """WITH behind a table of a CREATE are the options of what is created."""
+        """Leave WITH after a table in a CREATE: it has the options of the created table."""
         is_create = self._tokens[0].token_type is TokenType.CREATE
         return None if is_create else super()._parse_table_hints()
 
     def _parse_statement(self) -> exp.Expr | None:
-        """What a client is told, as SET and SHOW; ``EXECUTE STATEMENT SET BEGIN`` is read over."""
+        """Parse client statements such as SET and SHOW; skip ``EXECUTE STATEMENT SET BEGIN``."""
         return client_statement(self) or super()._parse_statement()
 
     def _parse_table_alias(self, *args: Any, **options: Any) -> exp.TableAlias | None:
@@ -277,7 +277,7 @@ class StreamParser(RowPatterns):
         return super()._parse_table_alias(*args, **options)
 
     def _check_clause(self) -> None:
-        """Refuse another engine's clause that would be read as an alias."""
+        """Raise for another engine's clause that would be parsed as an alias."""
         word, after = self._curr, self._next
         if word is None or word.text.upper() not in CLAUSES:
             return
@@ -294,7 +294,7 @@ class StreamParser(RowPatterns):
         return found
 
     def _parse_window_table(self) -> exp.Expr | None:
-        """A window function, alone or in ``TABLE(...)``; None: there is none."""
+        """Parse a window function, alone or in ``TABLE(...)``; None: there is none."""
         before = self._index
         is_wrapped = self._match_pair(TokenType.TABLE, TokenType.L_PAREN)
         name, after = self._curr, self._next
@@ -331,7 +331,7 @@ class StreamParser(RowPatterns):
         return self._parse_disjunction()
 
     def _parse_keys(self) -> list[exp.Expr]:
-        """``PARTITION BY a, b`` in front of a comma and DESCRIPTOR."""
+        """Parse ``PARTITION BY a, b`` in front of a comma and DESCRIPTOR."""
         if not self._match(TokenType.PARTITION_BY):
             return []
         is_wrapped = self._match(TokenType.L_PAREN)
@@ -346,19 +346,19 @@ class StreamParser(RowPatterns):
         return [key for key in keys if key is not None]
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """``x -> x + 1``, or as DuckDB writes it now ``lambda x: x + 1``."""
+        """Parse ``x -> x + 1``, or DuckDB's newer ``lambda x: x + 1``."""
         before = self._index
         if self._match_text_seq("LAMBDA"):
             names = self._parse_csv(self._parse_lambda_arg)
             if self._match(TokenType.COLON):
                 body = self._replace_lambda(self._parse_disjunction(), names)
                 return self.expression(exp.Lambda(this=body, expressions=names))
-            self._retreat(before)  # a column of that name
+            self._retreat(before)  # ``lambda`` is a column here
         found: exp.Expr | None = super()._parse_lambda(alias)
         return found
 
     def _parse_function(self, *args: Any, **options: Any) -> exp.Expr | None:
-        """What builds a node of a function fails in Python's words where arguments are missing."""
+        """Report missing arguments as an SQL error; sqlglot would raise Python's TypeError."""
         name = self._curr
         try:
             return _with_unit(super()._parse_function(*args, **options))
@@ -372,7 +372,7 @@ class StreamParser(RowPatterns):
 
 
 def _by_place(arguments: list[exp.Expr]) -> list[exp.Expr]:
-    """RisingWave's ``TUMBLE(t, ts, size)``: the first is a table, the second its time."""
+    """Parse RisingWave's ``TUMBLE(t, ts, size)``: a table, its time, and lengths."""
     if len(arguments) < 2 or not all(isinstance(part, exp.Column) for part in arguments[:2]):
         return arguments
     named, time, *lengths = arguments
@@ -385,12 +385,12 @@ def _by_place(arguments: list[exp.Expr]) -> list[exp.Expr]:
 
 
 def _is_clause(after: Token | None) -> bool:
-    """Whether a word that begins a clause is followed by what belongs to it, and is no alias."""
+    """Whether a word begins a clause, because the clause's next word follows it."""
     return after is not None and after.token_type not in _BEHIND_ALIASES
 
 
 def _with_unit(node: exp.Expr | None) -> exp.Expr | None:
-    """The call, with its unit as a text."""
+    """Return the call, with its unit as a text."""
     if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_UNIT and node.expressions:
         unit, *others = node.expressions
         if isinstance(unit, exp.Column) and not unit.table:

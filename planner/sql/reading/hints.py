@@ -1,7 +1,7 @@
-"""What other engines call what is here, or how it is said here: for the message of a refusal.
+"""Hints for unsupported functions, operators and keywords of other engines, used in messages.
 
-Keyed by what is written, in upper case: the name of a function, an operator, a keyword. The words
-follow "NAME is not supported; ".
+The key is the text in upper case: the name of a function, an operator, a keyword. The hint follows
+"NAME is not supported; ".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Durations, times and types as SQL writes them."""
+"""Parses durations, times and types as SQL writes them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _TYPES: dict[str, pa.DataType] = {
 }
 _CUT = "has no length here; cut text with SUBSTRING(x, 1, n), and write VARCHAR"
 _FINER = "has microseconds here; cut them with DATE_TRUNC('second', x), and write TIMESTAMP"
-#: What a type with a length in parentheses means elsewhere.
+#: Types with a length in parentheses, and their meaning in other engines.
 _LENGTHS = {
     **dict.fromkeys(("VARCHAR", "CHAR", "NCHAR", "NVARCHAR", "TEXT"), _CUT),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"), _FINER),
@@ -73,7 +73,7 @@ _HELP = "is not a duration; write it like '5 seconds', INTERVAL '5' SECOND or '5
 
 
 def interval_us(node: exp.Expr, text: SqlText) -> int:
-    """Microseconds of ``'5 seconds'``, ``INTERVAL '5' SECOND`` or ``'5s'``."""
+    """Return the microseconds of ``'5 seconds'``, ``INTERVAL '5' SECOND`` or ``'5s'``."""
     if isinstance(node, exp.Interval):
         return _interval_us(node, text)
     if isinstance(node, exp.Neg):
@@ -105,12 +105,12 @@ def _parsed_us(written: str, node: exp.Expr, text: SqlText) -> int:
 
 
 def interval(node: exp.Interval, text: SqlText) -> timedelta:
-    """The same as a value of an expression."""
+    """Return an interval as a value of an expression."""
     return timedelta(microseconds=interval_us(node, text))
 
 
 def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
-    """The Arrow type of a type in SQL."""
+    """Return the Arrow type of a type in SQL."""
     name = str(getattr(node.this, "value", node.this))
     if name == "DECIMAL":
         bare = text.engine.decimal if not node.expressions else None
@@ -135,12 +135,12 @@ def data_type(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
 
 
 def type_length(node: exp.DataType) -> int | None:
-    """The n of ``VARCHAR(n)`` or ``CHAR(n)``; None: there is none."""
+    """Return the n of ``VARCHAR(n)`` or ``CHAR(n)``; None: there is none."""
     return _one_number(node) if _type_name(node) in ("VARCHAR", "CHAR") else None
 
 
 def fraction_digits(node: exp.DataType) -> int | None:
-    """The p of ``TIMESTAMP(p)``; None: there is none."""
+    """Return the p of ``TIMESTAMP(p)``; None: there is none."""
     return _one_number(node) if _type_name(node).startswith("TIMESTAMP") else None
 
 
@@ -182,7 +182,7 @@ def _decimal(node: exp.DataType, at: exp.Expr, text: SqlText) -> pa.DataType:
 
 
 def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
-    """The moment of ``TIMESTAMP '...'`` or ``DATE '...'``; None: it is another cast."""
+    """Return the value of ``TIMESTAMP '...'`` or ``DATE '...'``; None: it is another cast."""
     value = node.this
     if not (isinstance(value, exp.Literal) and value.is_string and pa.types.is_temporal(to)):
         return None
@@ -192,7 +192,7 @@ def time_literal(node: exp.Cast, to: pa.DataType, text: SqlText) -> Any:
 
 
 def literal_member(node: exp.Expr, text: SqlText) -> Any:
-    """The value of a literal in a list, times included; None: it is NULL or an expression."""
+    """Return the value of a literal in a list, times included; None: NULL or an expression."""
     inner = node
     while isinstance(inner, exp.Paren | exp.Neg):  # ends: an expression is finite
         inner = inner.this

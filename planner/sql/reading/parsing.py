@@ -1,7 +1,7 @@
-"""A text in SQL as sqlglot's trees, each node of which can be found again in the text.
+"""Parses a text in SQL into sqlglot's trees, and finds the place of each node in the text.
 
-Source: sqlglot keeps the place of identifiers, literals and names of functions; for the others the
-place is that of their first part, of their operator, or of the token that was read last.
+Source: sqlglot keeps the place of identifiers, literals and names of functions. The place of other
+nodes is that of their first part, of their operator, or of the token that was read last.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from planner.sql.reading.engines import Engine
 
 Place = tuple[int, int]
-#: In the notes of a node: its name matches in any case.
+#: Key in ``meta`` of a node: its name is not case-sensitive.
 ANY_CASE = "any_case"
 _MISSING = re.compile(r"Missing (.+) from (\d+):(\d+)")
 _EMIT = re.compile(r"\bEMIT\s+(CHANGES|FINAL)\b", re.IGNORECASE)
 _REQUIRED = re.compile(r"Required keyword: '(\w+)' missing for <class '.*\.(\w+)'>")
-#: Behind GROUP BY sqlglot takes the name for the clause WINDOW, and refuses what stands in it.
+#: After GROUP BY sqlglot parses this name as the clause WINDOW, and fails.
 _SPARK_WINDOW = re.compile(r"\bGROUP\s+BY\s+(window)\b\s*(?:\([^()]*)?", re.IGNORECASE)
 _FIRST_WORDS = ("SELECT", "WITH", "CREATE", "INSERT")
 _INFIX = (exp.Binary, exp.SetOperation, exp.In, exp.Between)
-#: Nodes that are found by the keyword they begin with.
+#: Nodes whose place is the keyword that they begin with.
 _WORDS = {
     exp.Select: TokenType.SELECT,
     exp.Create: TokenType.CREATE,
@@ -89,11 +89,11 @@ class SqlText:
     engine: Engine = PLAIN
 
     def error(self, node: exp.Expr, reason: str) -> SqlError:
-        """``reason`` with the place of ``node``."""
+        """Return an error with ``reason`` and the place of ``node``."""
         return self.error_at(self.place(node), reason)
 
     def error_at(self, place: Place, reason: str) -> SqlError:
-        """``reason`` at the characters ``[place[0], place[1])`` (of their first line)."""
+        """Return an error at the characters ``[place[0], place[1])`` (of their first line)."""
         start, end = place
         first = self.text.rfind("\n", 0, start) + 1
         last = self.text.find("\n", start)
@@ -127,7 +127,7 @@ class SqlText:
         return (0, 1)
 
     def spelled(self, node: exp.Expr) -> str:
-        """The node's name or operator as it is written, else all of its text."""
+        """Return the node's name or operator as it is written, else all of its text."""
         if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc) and node.name:
             return node.name.upper()
         start, end = self.place(node)
@@ -149,7 +149,7 @@ class SqlText:
         return shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
 
     def _called(self, node: exp.Func) -> str | None:
-        """The name before the parenthesis around a function's first part, if it is one of it."""
+        """Return the name before the parenthesis, if the function has it."""
         first = self._first(node)
         before = [t for t in self.tokens if t.start < first[0]] if first else []
         for bracket, word in itertools.pairwise(reversed(before)):
@@ -159,11 +159,11 @@ class SqlText:
         return None
 
     def written(self, node: exp.Expr) -> str:
-        """The node as sqlglot writes it, in lower case."""
+        """Return the node as sqlglot writes it, in lower case."""
         return as_sql(node).lower()
 
     def statement(self, node: exp.Expr) -> Place:
-        """The first word of the statement that ``node`` is."""
+        """Return the place of the first word of the statement ``node``."""
         end = self.place(node)[1]
         ended = True
         place = (0, 1)
@@ -176,7 +176,7 @@ class SqlText:
         return place
 
     def token_after(self, node: exp.Expr, *, skip: tuple[TokenType, ...] = ()) -> Place | None:
-        """The token behind all of ``node``; none if the node is missing."""
+        """Return the place of the token after all of ``node``; None if the node is missing."""
         walked = node.walk() if isinstance(node, exp.Expr) else ()
         ends = [n.meta["end"] for n in walked if "end" in n.meta]
         past = (TokenType.R_PAREN, *skip)
@@ -194,7 +194,7 @@ class SqlText:
         if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
             skip: tuple[TokenType, ...] = (TokenType.L_PAREN,)  # of a call without arguments
             if any(isinstance(part, exp.Interval) for part in node.this.walk()):
-                skip = (*skip, TokenType.VAR)  # the unit, of which the tree has no place
+                skip = (*skip, TokenType.VAR)  # the unit, whose place the tree does not have
             return self.token_after(node.this, skip=skip) or self._first(node)
         if isinstance(node, exp.Cast):
             of_cast = (TokenType.ALIAS, TokenType.DCOLON)
@@ -202,7 +202,7 @@ class SqlText:
         return self._first(node)
 
     def _word_before(self, node: exp.Expr, word: TokenType) -> Place | None:
-        """The keyword that the node begins with: the last one before its first part."""
+        """Return the keyword that the node begins with: the last one before its first part."""
         first = self._first(node)
         if first is None:
             return None
@@ -217,10 +217,10 @@ class SqlText:
 
 
 def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
-    """The statements of a text.
+    """Parse the statements of a text.
 
     Raises:
-        SqlError: it is no SQL.
+        SqlError: it is not SQL.
     """
     dialect = dialect_of(engine)
     try:
@@ -249,7 +249,7 @@ def parse(text: str, engine: Engine = PLAIN) -> tuple[SqlText, list[exp.Expr]]:
 
 
 def _mark_names(statement: exp.Expr) -> None:
-    """Names without quotes match in any case."""
+    """Mark names without quotes: they are not case-sensitive."""
     for node in statement.find_all(exp.Column, exp.Table):
         if isinstance(node.this, exp.Identifier) and not node.this.quoted:
             node.meta[ANY_CASE] = True
@@ -269,7 +269,7 @@ def _raise_token_error(source: SqlText, error: TokenError) -> NoReturn:
 
 
 def _check_first_words(source: SqlText) -> None:
-    """A word that begins no statement is what is wrong, whatever was made of what follows."""
+    """Raise for an unknown first word of a statement, before errors that follow from it."""
     begins = True
     for token in source.tokens:
         if begins and token.token_type is TokenType.VAR:
@@ -280,14 +280,14 @@ def _check_first_words(source: SqlText) -> None:
         begins = token.token_type is TokenType.SEMICOLON
 
 
-#: What other engines write between two values.
+#: Operators of other engines, and their hints.
 _OPERATORS = {
     "**": "write POWER(a, b)",
     "//": "write a DIV b",
     "!~": "write NOT s RLIKE 'a.*'",
     "~": "write s RLIKE 'a.*'",
 }
-#: What other engines write, and the hint for it.
+#: Clauses of other engines, and their hints.
 _CLAUSES = {
     re.compile(r"\bSELECT\s+TOP\s+\d", re.IGNORECASE): "write ORDER BY x LIMIT n",
     re.compile(r"\bMUTUALLY\s+RECURSIVE\b", re.IGNORECASE): "write a query for each level",
@@ -322,7 +322,7 @@ def _raise_parse_error(source: SqlText, error: ParseError) -> NoReturn:
 
 
 def _other_spelling(source: SqlText, start: int) -> str:
-    """The hint for another engine's operator, or TOP, at the place of an error or around it."""
+    """Return the hint for another engine's operator, or TOP, at or around the place of an error."""
     for clause, hint in _CLAUSES.items():
         if any(found.start() <= start < found.end() for found in clause.finditer(source.text)):
             return f"; {hint}"
@@ -337,7 +337,7 @@ def _other_spelling(source: SqlText, start: int) -> str:
 
 
 def expression_of(text: str) -> exp.Expr:
-    """The tree of an expression, without places in a text of a user."""
+    """Parse an expression, without places in a user's text."""
     _, (statement,) = parse(f"SELECT {text}")
     made: exp.Expr = statement.expressions[0]
     made.parent = None

@@ -1,7 +1,7 @@
-"""Clauses and statements of other engines that the grammar of sqlglot reads in another way.
+"""Clauses and statements of other engines that sqlglot's grammar parses in another way.
 
-Behind a CREATE TABLE: ``COMMENT``, ``PARTITIONED BY``, ``USING``, ``OPTIONS``, ``LOCATION``,
-``FORMAT ... ENCODE ...`` and ``LIKE``. As statements: ``SET``, ``SHOW`` and the like.
+After a CREATE TABLE: ``COMMENT``, ``PARTITIONED BY``, ``USING``, ``OPTIONS``, ``LOCATION``,
+``FORMAT ... ENCODE ...`` and ``LIKE``. Statements: ``SET``, ``SHOW`` and the like.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from sqlglot.tokenizer_core import Token, TokenType
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Names of options that say what has no effect on a source, as where it is put into folders.
+#: Names of options for clauses, of which the first two have no effect on a source.
 COMMENT, PARTITIONED, LIKE = "comment of", "partitioned by", "like"
 
 
 class ClientStatement(exp.Expression):
-    """``this``: its first word; ``expressions`` and ``query``: what it is about."""
+    """A statement for the client. ``this``: its first word; ``expressions``, ``query``: the rest"""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "query": False}
 
 
 def option_of(name: Token, value: exp.Expr, called: str | None = None) -> exp.Expr:
-    """An option in ``WITH``, at the place of its name."""
+    """Make an option as in ``WITH``, at the place of its name."""
     option = exp.Property(this=exp.var(called or name.text), value=value)
     option.update_positions(name)
     return option
 
 
 def dotted_name(tokens: Sequence[Token], at: int) -> Sequence[Token]:
-    """The tokens of an option's name, as ``a.b.c``; none if no ``=`` follows."""
+    """Return the tokens of an option's name such as ``a.b.c``; none if no ``=`` follows."""
     end = at + 1
     while end < len(tokens) and tokens[end].token_type is TokenType.DOT:
         end += 2
@@ -69,7 +69,7 @@ def _location(parser: Any) -> exp.Expr:
 
 
 def _options(parser: Any) -> list[exp.Expr]:
-    """``OPTIONS (path 'x', 'header' = 'true')``."""
+    """Parse ``OPTIONS (path 'x', 'header' = 'true')``."""
     parser._advance()
     found: list[exp.Expr] = parser._parse_wrapped_csv(lambda: _one_option(parser))
     return found
@@ -87,7 +87,7 @@ def _one_option(parser: Any) -> exp.Expr:
 
 
 def _format(parser: Any) -> list[exp.Expr]:
-    """``FORMAT PLAIN ENCODE CSV (delimiter = ',')``; ``FORMAT = 'x'`` is an option as any."""
+    """Parse ``FORMAT PLAIN ENCODE CSV (delimiter = ',')``; ``FORMAT = 'x'`` is a plain option."""
     name = parser._curr
     if parser._next and parser._next.token_type is TokenType.EQ:
         parser._advance(2)
@@ -122,7 +122,7 @@ def _text(word: exp.Expr) -> exp.Expr:
     return made
 
 
-#: By the word that they begin with.
+#: Parsers of clauses by their first word.
 CLAUSES_OF_TABLES: dict[str, Callable[[Any], Any]] = {
     "COMMENT": _comment,
     "PARTITIONED": _partitioned,
@@ -137,7 +137,7 @@ _SHOWN = ("TABLES", "VIEWS", "STREAMS", "SOURCES", "SINKS", "MATERIALIZED", "FUN
 
 
 def client_statement(parser: Any) -> exp.Expr | None:
-    """A statement that is no query and creates nothing; None: it is another."""
+    """Parse a statement that is no query and creates nothing; None: it is another."""
     first, second = parser._curr, parser._next
     if first is None:
         return None
@@ -179,7 +179,7 @@ def _told(first: Token, word: str, parts: list[exp.Expr] | None = None) -> Clien
 
 
 def _rest(parser: Any, first: Token, word: str) -> ClientStatement:
-    """All words up to the end of the statement."""
+    """Parse all words up to the end of the statement."""
     words: list[exp.Expr] = []
     parser._advance()
     while parser._curr:  # ends: the statement does
@@ -189,7 +189,7 @@ def _rest(parser: Any, first: Token, word: str) -> ClientStatement:
 
 
 def _set(parser: Any, first: Token) -> ClientStatement:
-    """``SET 'key' = 'value'``, ``SET key = value``, ``SET key TO value``."""
+    """Parse ``SET 'key' = 'value'``, ``SET key = value``, ``SET key TO value``."""
     parser._advance()
     words = []
     while parser._curr and parser._curr.text not in ("=", "TO", "to"):  # ends: the text does

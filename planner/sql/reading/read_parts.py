@@ -1,9 +1,9 @@
-"""What is read of each node of a statement: anything else that a node has is refused.
+"""The parts that the compiler reads of each node of a statement; any other part is an error.
 
-The parser of SQL knows many dialects and hangs what they say on its nodes. A part that no line of
-the translation reads would be ignored without a word, so every statement is checked against this
-table after it was compiled. A kind of node that is not in it is refused where it stands, unless it
-is the call of a function of the user's, which takes all its arguments.
+sqlglot parses many dialects and stores all their parts in its nodes. A part that the compiler does
+not read would be ignored silently, so every statement is checked against this table after it was
+compiled. A node of another kind is an error at its place, unless it is the call of a user's
+function, all arguments of which are read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _TWO = ("this", "expression")
 _LIST = ("this", "expressions")
 
-#: What has relations below it; elsewhere nothing is pivoted.
+#: Nodes that have relations, the only ones that can be pivoted.
 _RELATIONS = (exp.From, exp.Join, exp.Subquery, exp.Paren)
 
-#: Kind of node -> the parts of it that the translation reads.
+#: Kind of node -> the parts of it that the compiler reads.
 READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     # Statements.
     exp.Create: ("this", "expression", "kind", "properties", "exists", "replace"),
@@ -250,7 +250,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
 
 
 def check_complete(statement: exp.Expr, text: SqlText) -> None:
-    """Refuses what lacks a part that it has to have, as a function without its arguments.
+    """Raise for a node without a required part, such as a function without its arguments.
 
     Raises:
         SqlError: there is such a node.
@@ -262,7 +262,7 @@ def check_complete(statement: exp.Expr, text: SqlText) -> None:
 
 
 def _has_place(node: exp.Expr, part: str) -> bool:
-    """Whether a part that some nodes of its kind have may be part of this one."""
+    """Whether this node may have a part that some nodes of its kind have."""
     if part == "pivots":
         return isinstance(node.parent, _RELATIONS)
     if part == "all":  # GROUP BY ALL has no keys
@@ -274,7 +274,7 @@ def _has_place(node: exp.Expr, part: str) -> bool:
 
 
 def check_parts(statement: exp.Expr, own: Mapping[str, object], text: SqlText) -> None:
-    """Refuses what a statement says and no line of the translation has read.
+    """Raise for parts of a statement that the compiler does not read.
 
     Raises:
         SqlError: there is such a part.

@@ -1,8 +1,9 @@
-"""Spellings of other engines as those that are compiled, tree for tree.
+"""Rewrites spellings of other engines to the spellings that are compiled, tree for tree.
 
 ``WINDOW w AS (...)``, ``DISTINCT ON``, ``= ANY`` and ``> ALL`` of subqueries, and windows among the
 keys of GROUP BY that name their time: ``TUMBLE(ts, size)`` of Flink and ``window(ts, size)`` of
-Spark. Each says exactly the same as what it becomes; what would not is left, and refused later.
+Spark. Each rewriting has exactly the same meaning; a spelling without an equivalent is left, and is
+an error later.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from planner.sql.reading.parsing import expression_of
 if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
-#: The name of REGEXP_REPLACE of the first match, which no text can have.
+#: The name for REGEXP_REPLACE of the first match; no text can contain it.
 FIRST_REPLACED = "@first_replaced"
 _START_WORDS = ("TUMBLE_START", "HOP_START", "SESSION_START")
 _END_WORDS = ("TUMBLE_END", "HOP_END", "SESSION_END")
 _TIME_WORDS = ("TUMBLE_ROWTIME", "HOP_ROWTIME", "SESSION_ROWTIME")
-#: Function of the time among the keys -> that in FROM, and whether its slide stands first there.
+#: Window function among the keys -> the one in FROM, and whether its slide is first there.
 _GROUPED = {
     "TUMBLE": "TUMBLE",
     "HOP": "HOP",
@@ -42,10 +43,10 @@ _WHOLE = "a window is two columns here: write window_start and window_end"
 
 
 def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
-    """The statement in the spellings that are compiled.
+    """Return the statement in the spellings that are compiled.
 
     Raises:
-        SqlError: a spelling is used for what has no other.
+        SqlError: a spelling has no equivalent.
     """
     whole = exp.Paren(this=statement)
     spelled(whole, text.engine.name, text.error)
@@ -78,7 +79,7 @@ def _replaced(node: exp.Expr, *, only_first: bool) -> None:
 
 
 def _ksqldb(select: exp.Select) -> None:
-    """ROWTIME and the bounds of windows in milliseconds; EMIT CHANGES of rows says nothing."""
+    """Rewrite ROWTIME and window bounds to milliseconds; drop EMIT CHANGES of plain rows."""
     group = select.args.get("group")
     is_windowed = group is not None and any(is_window_call(k) for k in group.expressions)
     if "emit" in select.args and not is_windowed:
@@ -106,7 +107,7 @@ def _ksqldb(select: exp.Select) -> None:
 
 
 def _with_text(node: exp.Expr) -> bool:
-    """Whether ROWTIME is compared with a text, which is then read as a time."""
+    """Whether ROWTIME is compared with a text, which is then parsed as a time."""
     around = node.parent
     sides = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
     if type(around) not in sides:
@@ -126,7 +127,7 @@ def is_window_call(node: exp.Expr) -> bool:
 
 
 def _name_windows(select: exp.Select, text: SqlText) -> None:
-    """What ``OVER w`` means is written in its place."""
+    """Replace ``OVER w`` by the definition of w."""
     clause = select.args.pop("windows", None)
     if not clause:
         return
@@ -147,7 +148,7 @@ def _name_windows(select: exp.Select, text: SqlText) -> None:
 
 
 def _merged(node: exp.Window, base: exp.Window) -> exp.Window:
-    """What a window says, and what that which it is named for says besides."""
+    """Merge the parts of a window with the parts of the named window that it extends."""
     made = exp.Window(this=None, over="OVER")
     for part in ("partition_by", "order", "spec"):
         said = node.args.get(part) or base.args.get(part)
@@ -158,7 +159,7 @@ def _merged(node: exp.Window, base: exp.Window) -> exp.Window:
 
 
 def _distinct_on(select: exp.Select, text: SqlText) -> None:
-    """``DISTINCT ON (k) ... ORDER BY k, x`` as the first row of each k by x."""
+    """Rewrite ``DISTINCT ON (k) ... ORDER BY k, x`` as the first row of each k by x."""
     clause = select.args.get("distinct")
     if clause is None or clause.args.get("on") is None:
         return
@@ -186,11 +187,11 @@ def _distinct_on(select: exp.Select, text: SqlText) -> None:
     select.set("distinct", None)
     select.set("qualify", exp.Qualify(this=exp.EQ(this=number, expression=exp.Literal.number(1))))
     if any(part.this not in select.expressions for part in parts):
-        select.set("order", None)  # each row alone decides where it stands, and none is cut
+        select.set("order", None)  # the order of the remaining rows does not matter without a LIMIT
 
 
 def _quantified(node: exp.Expr) -> None:
-    """``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null and false are the same."""
+    """Rewrite ``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null equals false."""
     around, query = node.parent, node.this
     query = query.this if isinstance(query, exp.Subquery) else query
     is_list = isinstance(node, exp.Any) and not isinstance(query, exp.Query)
@@ -219,7 +220,7 @@ def _quantified(node: exp.Expr) -> None:
 
 
 def _is_asked_alone(node: exp.Expr) -> bool:
-    """Whether it is a side of ANDs and ORs in WHERE, where null is as good as false."""
+    """Whether it is a side of ANDs and ORs in WHERE, where null and false are equivalent."""
     place = node.parent
     while isinstance(place, exp.And | exp.Or | exp.Paren):  # ends: a tree is finite
         place = place.parent
@@ -254,7 +255,7 @@ def _exists_of(around: exp.Expr, value: exp.Expr, query: exp.Query, *, is_any: b
 
 
 def _group_windows(select: exp.Select, text: SqlText) -> None:
-    """``GROUP BY TUMBLE(ts, size)`` as TUMBLE in FROM, and its bounds as keys."""
+    """Rewrite ``GROUP BY TUMBLE(ts, size)`` as TUMBLE in FROM, and its bounds as keys."""
     clause = select.args.get("group")
     if clause is None:
         return
@@ -302,7 +303,7 @@ def _is_timed(node: exp.Expr) -> bool:
 
 
 def _read(window: exp.Expr) -> tuple[str, exp.Expr, list[exp.Expr]]:
-    """The function in FROM, the time, and the lengths as they stand there."""
+    """Return the function in FROM, the time, and the lengths in the order of FROM."""
     time, *lengths = window.expressions
     name = _GROUPED[window.name.upper()]
     if name != "WINDOW":
@@ -313,7 +314,7 @@ def _read(window: exp.Expr) -> tuple[str, exp.Expr, list[exp.Expr]]:
 
 
 def _name_bounds(part: exp.Expr, window: exp.Expr, text: SqlText) -> None:
-    """The functions for bounds, and the fields of Spark's window, as columns."""
+    """Replace functions for bounds, and fields of Spark's window, by columns."""
     own = "session_window" if window.name.upper() == "SESSION_WINDOW" else "window"
     for node in list(part.walk()):
         named = _bound_named(node, window, own)
@@ -332,7 +333,7 @@ def _name_bounds(part: exp.Expr, window: exp.Expr, text: SqlText) -> None:
 
 
 def _struct_of(node: exp.Expr, own: str) -> exp.Expr:
-    """Spark's window as a struct of its bounds."""
+    """Return Spark's window as a struct of its bounds."""
     fields = [
         exp.PropertyEQ(this=exp.to_identifier(name), expression=exp.column(f"window_{name}"))
         for name in ("start", "end")
@@ -345,7 +346,7 @@ def _struct_of(node: exp.Expr, own: str) -> exp.Expr:
 
 
 def _bound_named(node: exp.Expr, window: exp.Expr, own: str) -> str | None:
-    """What a part of the list is of the window: a bound, "" for all of it, None for nothing."""
+    """Return the bound that a part of the list is; "" for the whole window, None for neither."""
     fields = {"start": "window_start", "end": "window_end"}
     if isinstance(node, exp.Anonymous):
         word = node.name.upper()

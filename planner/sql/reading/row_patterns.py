@@ -1,4 +1,4 @@
-"""The grammar of ``MATCH_RECOGNIZE (...)`` behind a table."""
+"""The grammar of ``MATCH_RECOGNIZE (...)`` after a table."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ class Semantics(exp.Expression):
 
 
 class RowOf(exp.Expression):
-    """``FIRST(this, expression)`` or ``LAST``: ``kind`` says which."""
+    """``FIRST(this, expression)`` or ``LAST``; ``kind`` is the function."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": False, "kind": True}
 
 
 class Subset(exp.Expression):
-    """``this = (expressions)`` behind SUBSET."""
+    """``this = (expressions)`` after SUBSET."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
 
 
 class Definition(exp.Expression):
-    """``this AS expression`` behind DEFINE."""
+    """``this AS expression`` after DEFINE."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
 class RowPatterns(Parser):
-    """Reads them; part of the parser."""
+    """The part of the parser for row patterns."""
 
-    #: Whether RUNNING and FINAL are words here.
+    #: Whether RUNNING and FINAL are keywords here.
     _is_in_match = False
 
     def _is_match(self) -> bool:
@@ -78,7 +78,7 @@ class RowPatterns(Parser):
         return bool(is_word and after and after.token_type is TokenType.L_PAREN)
 
     def _parse_match_table(self, table: exp.Expr) -> exp.Expr:
-        """The table with the pattern that stands behind it."""
+        """Parse the pattern after a table."""
         start = self._curr
         self._advance(2)
         node = MatchTable(this=table)

@@ -1,6 +1,6 @@
-"""Frames over all rows of a partition: FOLLOWING, GROUPS, and ORDER BY other than the time.
+"""Frames that need all rows of a partition: FOLLOWING, GROUPS, and ORDER BY other than the time.
 
-Of each row there is a list of the values in its frame, and an aggregate is a function of that list.
+Each row gets the list of the values in its frame, and an aggregate is a function of that list.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from planner.sql.reading.parsing import SqlText
 
-#: ``@f`` is the list of a frame, ``@s`` its values that are not null.
+#: In templates ``@f`` is the list of a frame, ``@s`` its values that are not null.
 _SOME = 'FILTER("@f", "@x" -> "@x" IS NOT NULL)'
 _MEAN = "(CAST(ARRAY_SUM(@s) AS DOUBLE) / CARDINALITY(@s))"
 _SQUARES = f'ARRAY_SUM(TRANSFORM(@s, "@y" -> POWER(CAST("@y" AS DOUBLE) - {_MEAN}, 2)))'
@@ -54,7 +54,7 @@ _DISTANCE = "RANGE with a distance takes ORDER BY one column"
 
 
 def follows(window: exp.Window) -> bool:
-    """Whether its frame has rows after the current one, or counts groups of rows."""
+    """Whether its frame has rows after the current row, or counts groups of rows."""
     spec = window.args.get("spec")
     if spec is None:
         return False
@@ -66,7 +66,7 @@ def follows(window: exp.Window) -> bool:
 
 
 def frame_of(window: exp.Window, order: exp.Expr, text: SqlText) -> str:
-    """The frame as the text that ``list_frames`` takes.
+    """Return the frame as the text that ``list_frames`` takes.
 
     Raises:
         SqlError: it is not a frame.
@@ -90,7 +90,7 @@ def frame_of(window: exp.Window, order: exp.Expr, text: SqlText) -> str:
 
 
 def _bound(spec: exp.Expr, which: str, unit: str, text: SqlText) -> float:
-    """The distance from the row, below 0 for PRECEDING."""
+    """Return the distance from the row; negative for PRECEDING."""
     value, side = spec.args.get(which), str(spec.args.get(f"{which}_side")).upper()
     sign = 1 if side == "FOLLOWING" else -1
     if value is None or value == "CURRENT ROW":
@@ -107,10 +107,10 @@ def _bound(spec: exp.Expr, which: str, unit: str, text: SqlText) -> float:
 
 
 def value_of(window: exp.Window, text: SqlText) -> tuple[exp.Expr, Callable[[exp.Expr], exp.Expr]]:
-    """What the list has of each row, and what is computed of the list of a frame.
+    """Return the value of each row in the list, and the function of a frame's list.
 
     Raises:
-        SqlError: the aggregate is not one of such a frame.
+        SqlError: the aggregate does not support such a frame.
     """
     function, condition, skips = window.this, None, False
     while isinstance(function, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):  # ends: a tree
@@ -146,7 +146,7 @@ def value_of(window: exp.Window, text: SqlText) -> tuple[exp.Expr, Callable[[exp
 
 
 def filled(template: str, frame: exp.Expr) -> exp.Expr:
-    """A template over the list of a frame."""
+    """Fill a template with the list of a frame."""
     made = sqlglot.parse_one(template.replace("@s", _SOME))
     for column in list(made.find_all(exp.Column)):
         if column.name == "@f":

@@ -1,11 +1,11 @@
-"""Which windows the rows of a query belong to, as the queries around it see them.
+"""Tracks which windows the rows of a query belong to, for the queries around it.
 
-A row of a window lives to the window's end at most; a result lives exactly as long as its window. A
-query that lists the bounds hands them on, so GROUP BY and PARTITION BY around it know the windows
-and give one result for each. A pair of rows from two kinds of windows lives while both windows
-last: it ends with the smaller window if that lies within the larger one, else with neither. A row
-that is over before its window ends, such as a pair with a point, cannot be counted then, so the
-query is refused.
+A row of a window ends at the latest with the window; a result has exactly the window's lifetime. A
+query that lists the bounds passes them on, so GROUP BY and PARTITION BY around it know the windows
+and return one result for each. A pair of rows from two kinds of windows is valid while both windows
+last: it ends with the smaller window if that is within the larger one, otherwise with neither. A
+row that ends before its window does, such as a pair with a point, is missing at the window's end,
+so a query that groups it is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AnyRows = TypeVar("_AnyRows", Scope, Rows)
 
 BOUNDS = ("window_start", "window_end", "window_time")
 NEEDS_BOUNDS = "{} needs window_start and window_end"
-#: Why rows that belong to a window need not be there at its end.
+#: Why a row of a window may have ended before the window does.
 OF_LIMIT = (
     "LIMIT gives the first rows at each instant, and of no window: write ROW_NUMBER() OVER "
     "(PARTITION BY window_start, window_end ORDER BY ...) <= n in place of it"
@@ -77,7 +77,7 @@ _MIXED = (
 
 
 def is_any_bound(nodes: Iterable[exp.Expr], relation: str) -> bool:
-    """Whether a bound of the windows of ``relation`` is among the nodes, by its name."""
+    """Whether one of the nodes is a bound of the windows of ``relation``, by its name."""
     return any(is_bound_of(node, relation) for node in nodes)
 
 
@@ -89,7 +89,7 @@ def is_bound_of(node: exp.Expr, relation: str) -> bool:
 
 
 def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
-    """The bounds that a key stands for: a column, or COALESCE over both sides of a FULL JOIN."""
+    """Return the bounds that a key equals: a column, or COALESCE over both sides of a FULL JOIN."""
     while isinstance(node, exp.Paren):  # ends: a tree is finite
         node = node.this
     if isinstance(node, exp.Column):
@@ -112,7 +112,7 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 
 def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
-    """The unknown bound of a value that only bounds make, as ``CAST(window_start AS DATE)``."""
+    """Return the unknown bound for a value made of bounds only: ``CAST(window_start AS DATE)``."""
     columns = list(node.find_all(exp.Column))
     found = [window_bounds(column, scope) for column in columns]
     has_times = any(call.name.lower() in ("vs", "ve") for call in node.find_all(exp.Anonymous))
@@ -122,7 +122,7 @@ def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 
 def _may_meet(nulls: Sequence[frozenset[tuple[str, str]]]) -> bool:
-    """Whether a row may be one of each: both sides of a join are not missing at once."""
+    """Whether a row may have all these nulls: both sides of a join are never missing at once."""
     return any(
         not any(side == "LEFT" and (name, "RIGHT") in one for name, side in one)
         for one in itertools.product(*nulls)
@@ -132,12 +132,12 @@ def _may_meet(nulls: Sequence[frozenset[tuple[str, str]]]) -> bool:
 def window_key(
     keys: Sequence[exp.Expr], scope: Scope, names: Names, clause: str
 ) -> tuple[exp.Expr, Bound] | None:
-    """The key that says which windows there is one result of each for; None: no key does.
+    """Return the key that identifies the windows, which get one result each; None: there is none.
 
-    ``clause``: what the keys stand in, as messages call it.
+    ``clause``: the clause of the keys, as messages name it.
 
     Raises:
-        SqlError: keys say windows, but rows are not all there at their ends.
+        SqlError: a key identifies windows, but some rows end before their window does.
     """
     asked = [(key, bound) for key in keys for bound in window_bounds(key, scope)]
     if not asked:
@@ -168,7 +168,7 @@ def window_key(
 def _of_lifetimes(
     asked: list[tuple[exp.Expr, Bound]], scope: Scope, names: Names, clause: str
 ) -> tuple[exp.Expr, Bound]:
-    """The key among bounds of windows of several lengths, which only both bounds tell apart."""
+    """Return the key among bounds of windows of several lengths, which need both bounds."""
     key, bound = asked[0]
     if not all(bound.is_life for _, bound in asked):
         raise names.text.error(key, _MIXED.format(clause))
@@ -181,7 +181,7 @@ def _of_lifetimes(
 
 
 def joins_previous_windows(part: exp.Expr, left: Scope, right: Scope) -> bool:
-    """Whether a condition joins the windows of one side with the windows before them."""
+    """Whether a condition joins the windows of one side with the preceding windows."""
     if not isinstance(part, exp.EQ):
         return False
     kinds = [
@@ -192,20 +192,20 @@ def joins_previous_windows(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def has_bounds(scope: Scope) -> bool:
-    """Whether there are rows of windows here (not only results) with bounds among the columns."""
+    """Whether some rows are input rows of windows (not only results) with bound columns."""
     return scope.in_windows.has_rows and any(c.bound is not None for c in scope.columns)
 
 
 def windows_of_pairs(
     pairs: Scope, left: Scope, right: Scope, conditions: Iterable[exp.Expr]
 ) -> InWindows:
-    """The windows of joined pairs that meet ``conditions``."""
+    """Return the windows of joined pairs that meet ``conditions``."""
     same = {kind for part in conditions for kind in same_kinds(part, left, right)}
     return _windows_of_both(pairs, left, right, same)
 
 
 def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) -> InWindows:
-    """The windows of pairs whose bounds of the kinds ``same`` are equal."""
+    """Return the windows of pairs whose bounds of the kinds ``same`` are equal."""
     mine, theirs = left.in_windows, right.in_windows
     windows = tuple(dict.fromkeys((*mine.windows, *theirs.windows)))
     overlap = any(_overlaps(window) for window in mine.windows if window in theirs.windows)
@@ -230,7 +230,7 @@ def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) ->
 
 
 def with_nulls(pairs: Scope, clause: exp.Join, right: Scope) -> Scope:
-    """The pairs of an outer join, in which the bounds of a side may be null."""
+    """Return the pairs of an outer join, in which the bounds of a side may be null."""
     side, theirs = clause.side.upper(), set(right.relations)
     columns = []
     for column in pairs.columns:
@@ -244,7 +244,7 @@ def with_nulls(pairs: Scope, clause: exp.Join, right: Scope) -> Scope:
 
 
 def with_nearest(pairs: Scope, left: Scope) -> Scope:
-    """The pairs of an ASOF JOIN, which live as the left side does."""
+    """Return the pairs of an ASOF JOIN, which have the lifetimes of the left side."""
     columns = []
     for column in pairs.columns:
         if column.bound is not None and column.relation not in left.relations:
@@ -254,14 +254,14 @@ def with_nearest(pairs: Scope, left: Scope) -> Scope:
 
 
 def refuse_windows(rows: _AnyRows, reason: str) -> _AnyRows:
-    """The rows, marked: GROUP BY their windows is refused for ``reason``."""
+    """Mark the rows: GROUP BY their windows is an error, for ``reason``."""
     if not _comes_of_windows(rows):
         return rows
     return replace(rows, in_windows=replace(rows.in_windows, refused=reason))
 
 
 def rows_of_union(branches: Sequence[Rows], made: Stream) -> Rows:
-    """The rows of a UNION: what all branches know, under the names of the first."""
+    """Return the rows of a UNION: the properties of all branches, under the names of the first."""
     lives = [rows.in_windows for rows in branches]
     return Rows(
         made,
@@ -277,7 +277,7 @@ def rows_of_union(branches: Sequence[Rows], made: Stream) -> Rows:
 
 
 def rows_of_comparison(left: Rows, right: Rows, made: Stream) -> Rows:
-    """The rows of EXCEPT or INTERSECT, which compare all columns."""
+    """Return the rows of EXCEPT or INTERSECT, which compare all columns."""
     bounds = common_bounds([left, right])
     same = {bound.kind for bound in bounds.values() if bound.window is not None or bound.is_life}
     mine, theirs = scope_of_rows(left, ""), scope_of_rows(right, "")
@@ -285,7 +285,7 @@ def rows_of_comparison(left: Rows, right: Rows, made: Stream) -> Rows:
 
 
 def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
-    """The bound that each column is in all branches, by its name in the first."""
+    """Return the bound that each column is in all branches, by its name in the first."""
     bounds: dict[str, Bound] = {}
     for columns in zip(*(rows.stream.schema.names for rows in branches), strict=True):
         found = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
@@ -305,14 +305,14 @@ def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
 
 
 def _is_life(bound: Bound, rows: Rows) -> bool:
-    """Whether rows live as long as the window that the column is of, and no other."""
+    """Whether the rows' lifetimes are the window of this bound, and no other."""
     lives = rows.in_windows
     is_alone = lives.is_whole and set(lives.windows) <= {bound.window}
     return is_alone and bound.is_life and bound.steps is None
 
 
 def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
-    """Which bounds a condition says to be the same on both sides."""
+    """Return which bounds a condition requires to be equal on both sides."""
     if not isinstance(part, exp.EQ):
         return set()
     a, b = part.this, part.expression
@@ -326,7 +326,7 @@ def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
 
 
 def _same(a: Bound, b: Bound) -> bool:
-    """Whether equal values of both are of one window."""
+    """Whether equal values of both mean the same window."""
     if a.window is None and not (a.is_life and b.is_life):
         return False
     return (a.kind, a.window, a.steps) == (b.kind, b.window, b.steps)
@@ -343,7 +343,7 @@ def _is_nullable(column: Visible) -> bool:
 
 
 def is_always_alive(plan: LogicalNode) -> bool:
-    """Whether its rows are alive at all times, as those of a table without times."""
+    """Whether its rows are always valid, as rows of a table without times are."""
     if not isinstance(plan, Source):
         is_kept = plan.keeps_lifetimes or isinstance(plan, Join | Union)
         return is_kept and all(map(is_always_alive, plan.inputs))
@@ -359,7 +359,7 @@ def _overlaps(window: Window | None) -> bool:
 
 
 def lies_within(window: Window, other: Window | None) -> bool:
-    """Whether each window lies within those of ``other`` that it overlaps."""
+    """Whether each window is within the windows of ``other`` that it overlaps."""
     if window == other:
         return True
     if other is None:

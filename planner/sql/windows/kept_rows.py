@@ -1,9 +1,9 @@
-"""Rows with a time and no end, as other engines have them: each is there from its time on.
+"""Rows with a time and no end, which in other engines' tables are kept from their time on.
 
-Here such a row is a point in time. Where a text is in the dialect of an engine whose joins,
-EXISTS, DISTINCT and set operations are over tables that grow, its points become such rows before
-these. Points that conditions keep near each other in time stay points: these are interval joins
-there, too.
+Here such a row is a point in time. In the dialect of an engine whose joins, EXISTS, DISTINCT and
+set operations work on growing tables, its points get no end before these clauses. Points whose
+distance in time is bounded by conditions stay points: such joins are interval joins in these
+engines, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Rows, Scope
 
-#: What WITHIN is read as.
+#: The function that replaces WITHIN in the tree.
 WITHIN = "WITHIN_TIME"
 _DIFFERENT = (
     "the windows of both sides differ, so a row would have a match for a part of its window and "
@@ -34,13 +34,13 @@ _DIFFERENT = (
 
 
 def kept(stream: Stream, names: Names) -> Stream:
-    """The stream, with rows that last if its points do in this dialect."""
+    """Return the stream; its points get no end if the dialect keeps rows."""
     keeps = names.text.engine.keeps_rows and are_instants(stream.plan)
     return stream.for_ever() if keeps else stream
 
 
 def lasting_results(keys: list[exp.Expr], scope: Scope, names: Names) -> Scope:
-    """Results of windows, grouped by other ``keys``, as rows of a table that grows."""
+    """Return results of windows that are grouped by other ``keys``, as rows of a growing table."""
     if not (names.text.engine.keeps_rows and scope.in_windows.is_whole):
         return scope
     if window_key(keys, scope, names, "GROUP BY") is not None:
@@ -57,7 +57,7 @@ def kept_sides(
     names: Names,
     clause: exp.Join | None = None,
 ) -> tuple[Scope, Scope]:
-    """Both sides of a join or a subquery, with rows that last unless time bounds the pairs."""
+    """Return both sides of a join or a subquery; rows get no end unless time bounds the pairs."""
     if not names.text.engine.keeps_rows or _is_of_times(clause):
         return left, right
     if are_points(left, right):
@@ -72,7 +72,7 @@ def kept_sides(
 
 
 def _kept_beside(scope: Scope, other: Scope, names: Names, *, may_be_points: bool) -> Scope:
-    """One side; beside rows that hold always its points may stay points, if all come out."""
+    """Return one side; beside rows that never end its points may stay points, if all are kept."""
     if scope.window is not None or scope.in_windows.windows:
         return scope
     if may_be_points and is_always_alive(other.stream.plan):
@@ -81,14 +81,14 @@ def _kept_beside(scope: Scope, other: Scope, names: Names, *, may_be_points: boo
 
 
 def _is_of_times(clause: exp.Join | None) -> bool:
-    """Whether a join says itself at which time rows meet."""
+    """Whether a join itself defines the time at which rows match."""
     if clause is None:
         return False
     return bool(clause.method) or clause.this.args.get("version") is not None
 
 
 def with_time_bounds(clause: exp.Join, left: Scope, right: Scope, names: Names) -> exp.Join:
-    """KsqlDB's WITHIN as a bound on the times of both sides."""
+    """Replace ksqlDB's WITHIN by a bound on the times of both sides."""
     condition = clause.args.get("on")
     found = (
         []
@@ -113,7 +113,7 @@ def with_time_bounds(clause: exp.Join, left: Scope, right: Scope, names: Names) 
 
 
 def _time_of(scope: Scope, at: exp.Expr, names: Names) -> exp.Expr:
-    """The column of a relation that is the time of its rows."""
+    """Return the column of a relation that is the start of its rows."""
     for column in scope.columns:
         if is_event_time(scope.stream.plan, column.column):
             return exp.column(
@@ -125,9 +125,9 @@ def _time_of(scope: Scope, at: exp.Expr, names: Names) -> exp.Expr:
 
 
 def unlike(lives: InWindows, left: Scope | Rows, right: Scope | Rows, *, keeps: bool) -> str:
-    """Why rows of these windows cannot be compared; empty if they can.
+    """Return why rows of these windows cannot be compared; empty if they can.
 
-    ``lives``, made of both; ``keeps``: a row without a match counts.
+    ``lives``: the windows of both sides together; ``keeps``: rows without a match are emitted.
     """
     ours, theirs = left.in_windows, right.in_windows
     if not (ours.has_rows and theirs.has_rows):

@@ -1,4 +1,4 @@
-"""Trees of lists: the rows of a partition as a list, and what is computed of such lists."""
+"""Builds trees of lists: the rows of a partition as a list, and functions of such lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlglot import exp
 
 
 def order_keys(order: exp.Expr) -> exp.Expr:
-    """One text of the values that OVER orders by; equal texts are peers."""
+    """Return one text of the values that OVER orders by; equal texts are peers."""
     fields = [
         exp.PropertyEQ(this=exp.to_identifier(f"k{k}"), expression=part.this.copy())
         for k, part in enumerate(order.expressions)

@@ -1,8 +1,8 @@
-"""PIVOT and UNPIVOT, as the GROUP BY and the UNION ALL that say the same.
+"""PIVOT and UNPIVOT, rewritten as an equivalent GROUP BY or UNION ALL.
 
-``PIVOT (SUM(x) FOR k IN ('a', 'b'))`` groups by the columns that it does not name,
-with an aggregate FILTERed for each value. ``UNPIVOT (v FOR k IN (a, b))`` has a row for each column
-that is not null.
+``PIVOT (SUM(x) FOR k IN ('a', 'b'))`` groups by the columns that it does not name, with an
+aggregate with FILTER for each value. ``UNPIVOT (v FOR k IN (a, b))`` has a row for each column that
+is not null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Scope
 
-#: The name of what is pivoted; no statement can write it.
+#: The name of the pivoted relation; no statement can contain it.
 _SOURCE = "@pivoted"
 _ONE_KEY = "PIVOT takes values of one column: FOR k IN ('a', 'b')"
 _VALUES = "PIVOT takes literals: which columns there are cannot depend on the rows"
@@ -29,10 +29,10 @@ _VALUES = "PIVOT takes literals: which columns there are cannot depend on the ro
 def pivoted(
     scope: Scope, node: exp.Expr, names: Names, query: Callable[[exp.Expr, Names], Rows]
 ) -> Rows:
-    """The rows of a relation after its PIVOT or UNPIVOT.
+    """Return the rows of a relation after its PIVOT or UNPIVOT.
 
     Raises:
-        SqlError: it says something else.
+        SqlError: it has an unsupported form.
     """
     (pivot, *others) = node.args["pivots"]
     if others:
@@ -54,7 +54,7 @@ def _from() -> exp.From:
 
 
 def _called(part: exp.Expr) -> tuple[exp.Expr, str]:
-    """A value of IN, and the name of its column."""
+    """Return a value of IN, and the name of its column."""
     if isinstance(part, exp.PivotAlias | exp.Alias):
         return part.this, part.args["alias"].name
     return part, part.name

@@ -1,4 +1,4 @@
-"""``MATCH_RECOGNIZE``: what its parts ask of :meth:`planner.api.stream.Stream.match`."""
+"""``MATCH_RECOGNIZE``, translated to :meth:`planner.api.stream.Stream.match`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNNAMED = "(match)"
 
 
 def match_table(node: MatchTable, below: Scope, names: Names) -> Scope:
-    """The rows that matches give, over the relation ``below``."""
+    """Return the rows of the matches in the relation ``below``."""
     text = names.text
     keys = [below.column(_plain(key, names), text) for key in node.args.get("partition_by") or ()]
     order = node.args.get("order")
@@ -82,24 +82,24 @@ def _plain(node: exp.Expr, names: Names) -> exp.Column:
 
 
 def _columns(orders: list[agg.Ordering]) -> list[str]:
-    """The columns that rows are ordered by."""
+    """Return the columns that order the rows."""
     return [name for order in orders for name in order.expr.node.columns() if name[0] != "_"]
 
 
 class _Reading:
-    """Compiles conditions and measures, whose columns are those of rows mapped to variables."""
+    """Compiles conditions and measures, whose columns belong to rows mapped to variables."""
 
     def __init__(self, names: Names, below: Scope) -> None:
         self._names, self._text = names, names.text
         self._below = below
         relation = below.columns[0].relation if below.columns else ""
-        #: The columns as they stand in an argument, without their variables.
+        #: The columns as an argument names them, without variables.
         columns = tuple(replace(column, relation="") for column in below.columns)
         self._rows = replace(below, columns=columns)
         self._relation = relation
 
     def compiled(self, node: exp.Expr) -> Expr:
-        """A condition or a measure."""
+        """Compile a condition or a measure."""
         return self._expressions().compile(node)
 
     def _expressions(self) -> Expressions:
@@ -130,7 +130,7 @@ class _Reading:
         return self._aggregate(node) if is_aggregate(node) else None
 
     def _navigated(self, node: exp.Expr) -> Expr:
-        """``PREV``, ``NEXT``, ``FIRST``, ``LAST``, and one of the last two in one of the others."""
+        """Compile ``PREV``, ``NEXT``, ``FIRST``, ``LAST``; the first two may contain the others."""
         if isinstance(node, RowOf):
             inner, offset = node.this, node.args.get("expression")
             if is_aggregate(inner):
@@ -165,7 +165,7 @@ class _Reading:
             return pattern.rows_of(variable).agg(made)
 
     def _value(self, node: exp.Expr) -> tuple[str | None, Expr]:
-        """The variable, and the value of one of its rows."""
+        """Return the variable, and the value of one of its rows."""
         variable, stripped = self._stripped(node)
         if isinstance(stripped, exp.Column):
             return variable, col(self._rows.column(stripped, self._text))
@@ -173,7 +173,7 @@ class _Reading:
         return variable, before.compile(stripped)
 
     def _stripped(self, node: exp.Expr) -> tuple[str | None, exp.Expr]:
-        """The one variable of all columns in a node, and the node without it."""
+        """Return the one variable of all columns in a node, and the node without it."""
         own = (self._relation,)
         found = {c.table if c.table not in own else "" for c in node.find_all(exp.Column)}
         if len(found) > 1:

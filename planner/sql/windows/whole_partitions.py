@@ -1,8 +1,8 @@
 """Window functions that need all rows of their partition: NTILE, LEAD, frames with FOLLOWING.
 
-The rows of a partition become a list in the order of OVER, the functions are computed of lists, and
-UNNEST makes rows of them again. So the result of a partition follows from its rows as a GROUP BY
-does: of a window once, when it closes; of a table again whenever its rows change.
+The rows of a partition become a list in the order of OVER, functions of the list are computed, and
+UNNEST makes rows of it again. So a partition's result is computed as for a GROUP BY: for a window
+once, when it closes; for a table again whenever its rows change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Rows
 
-    #: Makes a value of the field of a row that stands for a window.
+    #: Computes a value from the field of a row that represents a window function.
     _Made = Callable[[exp.Expr], exp.Expr]
 
 _ALWAYS = (exp.Ntile, exp.PercentRank, exp.CumeDist, exp.Lead, exp.NthValue)
@@ -40,7 +40,7 @@ _RANKS: dict[type[exp.Expr], str] = {
     exp.CumeDist: "cume_dist",
     exp.Ntile: "ntile",
 }
-#: In ``meta`` of a window, the column that replaces it.
+#: Key in ``meta`` of a window function: the column that replaces it.
 _COLUMN = "whole partition column"
 _AROUND = (exp.IgnoreNulls, exp.RespectNulls, exp.Filter)
 _FIRST = (exp.FirstValue, exp.First)
@@ -63,10 +63,10 @@ _TILES = "{} takes a whole number, 1 or more"
 def whole_windows(
     node: exp.Select, bounds: Mapping[str, int], is_by_time: Callable[[exp.Window], bool]
 ) -> list[exp.Window]:
-    """The windows of a SELECT that need all rows of their partition.
+    """Return the window functions of a SELECT that need all rows of their partition.
 
-    ``bounds``: by name of a column, the greatest number that is used of it. ``is_by_time``: whether
-    the rows of a window are in the order of the stream, ascending.
+    ``bounds``: by name of a column, the greatest value that the outer query reads. ``is_by_time``:
+    whether the rows of a window function are in the order of the stream, ascending.
     """
     windows = _windows(node)
     needed = [window for window in windows if _needs_all(window, is_by_time)]
@@ -79,13 +79,13 @@ def whole_windows(
 
 
 def _is_count(window: exp.Window, is_by_time: Callable[[exp.Window], bool]) -> bool:
-    """Whether it numbers the rows in the order of the stream, so that no later row matters."""
+    """Whether it numbers the rows in the order of the stream, so that later rows change nothing."""
     is_number = isinstance(window.this, exp.RowNumber)
     return window.args.get("order") is None or (is_number and is_by_time(window))
 
 
 def _windows(node: exp.Select) -> list[exp.Window]:
-    """Return the windows of a SELECT, without the windows of its subqueries."""
+    """Return the window functions of a SELECT, without those of its subqueries."""
     parts = [*node.expressions, node.args.get("qualify"), node.args.get("order")]
     return [
         found
@@ -160,16 +160,16 @@ def with_whole_windows(
     names: Names,
     query: Callable[[exp.Expr, Names], Rows],
 ) -> tuple[exp.Select, Names]:
-    """The SELECT over rows that have a column in place of each window.
+    """Return the SELECT over rows with a column in place of each window function.
 
     Raises:
-        SqlError: one of them cannot be computed so.
+        SqlError: one of them cannot be computed from lists.
     """
     if node.args.get("joins") or node.args.get("laterals") or node.args.get("group"):
         raise names.text.error(windows[0], _ONE)
     alias = node.args["from_"].this.alias_or_name
     frames = [w for w in _windows(node) if w not in windows and type(w.this) not in _RANKS]
-    for k, window in enumerate(frames):  # these follow the time, so they come first
+    for k, window in enumerate(frames):  # frames by time need the original rows
         window.meta[_COLUMN] = f"@frame{k}"
     base = exp.Select(
         expressions=[exp.Star(), *(called(w.copy(), w.meta[_COLUMN]) for w in frames)]
@@ -196,7 +196,7 @@ def with_whole_windows(
 
 
 def _grouped(windows: list[exp.Window]) -> list[list[exp.Window]]:
-    """The windows of equal keys and order are computed together."""
+    """Group the window functions of equal keys and order, which are computed together."""
     groups: dict[str, list[exp.Window]] = {}
     for window in windows:
         parts = [*(window.args.get("partition_by") or ()), window.args.get("order")]
@@ -244,7 +244,7 @@ def _table(name: str) -> exp.Expr:
 
 
 def _placed(made: exp.Expr, at: exp.Expr) -> exp.Expr:
-    """A new tree, at the place of a node of the text."""
+    """Give a new tree the place of a node of the text."""
     place = next((n.meta for n in at.walk() if "start" in n.meta), {})
     for part in made.walk():
         for key in ("start", "end"):
@@ -258,13 +258,13 @@ def _as_it_is(value: exp.Expr) -> exp.Expr:
 
 
 class _Level:
-    """Rows with the values of the windows that have one order."""
+    """Rows with the values of the window functions that have one order."""
 
     def __init__(self, source: str, columns: list[str], names: Names, first: int) -> None:
         self._source, self._columns, self._names, self._first = source, columns, names, first
 
     def select(self, windows: list[exp.Window]) -> exp.Select:
-        """The rows of the source, and a column for each window."""
+        """Return the rows of the source, with a column for each window function."""
         keys = list(windows[0].args.get("partition_by") or ())
         for key in keys:
             if not isinstance(key, exp.Column):
@@ -339,7 +339,7 @@ class _Level:
     def _placed(
         self, window: exp.Window, function: exp.Expr, order: exp.Expr, kind: str | None
     ) -> exp.Expr:
-        """A rank, LAG or LEAD, as a list."""
+        """Compile a rank, LAG or LEAD, as a list."""
         spec = window.args.get("spec")
         if spec is not None and not _is_default(spec):
             text = self._names.text
@@ -357,7 +357,7 @@ class _Level:
     def _of_all(
         self, window: exp.Window, function: exp.Expr, order: exp.Expr | None, kind: str | None
     ) -> tuple[exp.Expr, _Made | None]:
-        """A window whose frame is the partition, or FIRST_VALUE and the like up to a row."""
+        """Compile a function over the whole partition, or FIRST_VALUE and the like up to a row."""
         if kind is not None or isinstance(function, (exp.Lead, exp.Lag)):
             assert order is not None
             return self._placed(window, function, order, kind), _as_it_is
@@ -366,7 +366,7 @@ class _Level:
             place = self._number(function, function.args["offset"], 1)
         elif isinstance(function, (*_FIRST, *_LAST)):
             place = 1 if isinstance(function, _FIRST) else None
-        else:  # an aggregate of all rows
+        else:  # an aggregate over all rows
             return window.this.copy(), None
         values = listed(function.this, order)
         if _skips_nulls(window):

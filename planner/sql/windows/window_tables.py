@@ -1,9 +1,9 @@
 """Window functions in FROM: ``TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))``.
 
-With ``GROUP BY window_start, window_end`` they are the windows of the aggregation, as if they
-stood in GROUP BY. Without it each row comes once per window that it is in, with the window's
-bounds as columns, and lives from its own start to the window's end: so rows of one window overlap,
-and joins of them are joins in the window.
+With ``GROUP BY window_start, window_end`` they are the windows of the aggregation, as if GROUP BY
+named them. Without it, each row is emitted once per window that it is in, with the window's bounds
+as columns, and is valid from its own start to the window's end. So rows of one window overlap, and
+joins of them are joins in the window.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.reading.parsing import SqlText
 
-#: Function -> what makes the window of its lengths, and their names; ``?``: may be left out.
+#: Function -> the function that makes the window, and its arguments; ``?`` marks optional ones.
 _FUNCTIONS: dict[str, tuple[Callable[..., AnyWindow], tuple[str, ...]]] = {
     "TUMBLE": (tumbling, ("SIZE", "OFFSET?")),
     "HOP": (
@@ -73,7 +73,7 @@ _OF_PAIRS = (
     "vs(), which is the later time of a pair that is joined by time: write DESCRIPTOR(vs()), or "
     "make the windows before the join"
 )
-#: Of windows that overlap: each row is there once for each of them.
+#: The most overlapping windows that a row may be in: the row is copied for each of them.
 _COPIES_MAX = 100
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -95,14 +95,14 @@ class _Call:
 
 
 def window_table(node: WindowTable, names: Names) -> Scope:
-    """The relation of a window function, whose windows are still to be used."""
+    """Return the relation of a window function; its windows are applied later."""
     call = _read(node, names.text)
     rows = names.rows(call.table)
     stream = rows.stream
     zone = names.zone if _is_zoned(call, stream) else ""
     spec = _spec(call, zone)
     if never_ends(stream.plan) or not _are_within(rows, spec):
-        stream = stream.set_duration(1)  # a row is in the windows that its time is in
+        stream = stream.set_duration(1)  # the start of a row decides its windows
     relation = node.alias or call.table.name
     scope = scope_of(stream, relation)
     _check_time(call, scope, rows, spec)
@@ -117,7 +117,7 @@ def window_table(node: WindowTable, names: Names) -> Scope:
 
 
 def bound_of(spec: AnyWindow | SessionBy | None, name: str, zone: str = "") -> Expr:
-    """The bound of a window, over the result of an aggregation by it; of a zone its wall clock."""
+    """Return the bound of a window, over its aggregation; with a zone in local time."""
     if zone and name != "window_time":
         return bound_of(spec, name).dt.at_zone(zone)
     if name == "window_start":
@@ -130,7 +130,7 @@ def bound_of(spec: AnyWindow | SessionBy | None, name: str, zone: str = "") -> E
 
 
 def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
-    """The rows with the bounds of their windows as columns, once per window."""
+    """Return the rows with the bounds of their windows as columns, once per window."""
     window = scope.window
     if window is None:
         return scope
@@ -166,16 +166,16 @@ def with_rows_of_windows(scope: Scope, node: exp.Expr, names: Names) -> Scope:
 def in_whole_windows(
     left: Scope, right: Scope, conditions: Iterable[exp.Expr]
 ) -> tuple[Scope, Scope]:
-    """Both sides of an outer or anti join within windows, whose rows then live equally long.
+    """Extend both sides of an outer or anti join in windows to their windows' lifetimes.
 
-    Otherwise a row would be without a match until that starts, and come out twice.
+    Otherwise a row would have no match until its match starts, and be emitted twice.
     """
     is_joined = any(same_kinds(part, left, right) for part in conditions)
     return _both_whole(left, right, is_joined=is_joined)
 
 
 def compared_in_windows(left: Rows, right: Rows) -> tuple[Rows, Rows]:
-    """Both sides of EXCEPT or INTERSECT within windows, whose rows then live equally long."""
+    """Extend both sides of EXCEPT or INTERSECT in windows to their windows' lifetimes."""
     bounds = common_bounds([left, right]).values()
     sides = (scope_of_rows(left, ""), scope_of_rows(right, ""))
     made = _both_whole(*sides, is_joined=any(bound.window is not None for bound in bounds))
@@ -197,7 +197,7 @@ def _both_whole(left: Scope, right: Scope, *, is_joined: bool) -> tuple[Scope, S
 
 
 def _whole(side: Scope, window: Window) -> Scope:
-    """The rows that are alive when their window ends, each as long as that."""
+    """Return the rows that are valid when their window ends, with their window's lifetime."""
     lives = side.in_windows
     bounds = [(c.column, c.bound) for c in side.columns if c.bound is not None]
     known = [pair for pair in bounds if pair[1].window == window and not pair[1].is_nullable]
@@ -210,7 +210,7 @@ def _whole(side: Scope, window: Window) -> Scope:
 
 
 def _end_of(bound: Bound, value: Expr) -> Expr:
-    """The end of the window of which ``value`` is the ``bound``."""
+    """Return the end of the window of which ``value`` is the ``bound``."""
     assert bound.window is not None, bound
     size = timedelta(microseconds=bound.window.size_us)
     add = {"window_start": size, "window_time": _MILLISECOND}
@@ -220,14 +220,15 @@ def _end_of(bound: Bound, value: Expr) -> Expr:
 def of_each_window(
     stream: Stream, bound: Bound, value: Expr, make: Callable[[Stream, Window], Stream]
 ) -> Stream:
-    """What ``make`` gives of the rows of each window: those that are alive when it ends.
+    """Apply ``make`` to the rows of each window that are valid when the window ends.
 
-    ``value`` is the ``bound`` of their window. Rows of joins may end before: those whose match
-    ended, and those that had none until one came. ``make`` gets each row as a point at its own
-    start, in tumbling windows: of windows that overlap those that do not, one kind after the other.
+    ``value`` is the ``bound`` of their window. Rows of joins may end before: rows whose match
+    ended, and rows that had no match until one arrived. ``make`` gets each row as a point at its
+    own start, in tumbling windows. Overlapping windows are split into sets without overlap, one
+    after the other.
 
     Raises:
-        InvalidPlanError: of the windows more than ``_COPIES_MAX`` overlap.
+        InvalidPlanError: more than ``_COPIES_MAX`` windows overlap.
     """
     window = bound.window
     assert window is not None, bound
@@ -250,7 +251,7 @@ def of_each_window(
 
 
 def _in_windows(stream: Stream, size_us: int, offset_us: int) -> Stream:
-    """Rows that live to the end of their tumbling window; pieces of those that are in several."""
+    """Extend rows to the end of their tumbling window; cut those that are in several windows."""
     pieces = stream if stream.plan.is_point else stream.chop(size_us, offset_us)
     start = _floored(vs(), size_us, offset_us)
     end = start + lit(timedelta(microseconds=size_us))
@@ -299,7 +300,7 @@ def _spec(call: _Call, zone: str) -> AnyWindow:
 
 
 def _read(node: WindowTable, text: SqlText) -> _Call:
-    """The arguments, by place or by name (``SIZE => ...``)."""
+    """Return the arguments, by position or by name (``SIZE => ...``)."""
     name = node.name.upper()
     wanted = ("DATA", "TIMECOL", *_FUNCTIONS[name][1])
     known = {what.removesuffix("?"): what for what in wanted}
@@ -333,7 +334,7 @@ def _usage(name: str, wanted: Sequence[str]) -> str:
 
 
 def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
-    """Windows go by the start of events, so the column has to be that."""
+    """Check that the column is the start of events, which windows use."""
     time = call.time
     if isinstance(time, exp.Anonymous) and time.name.lower() == "vs":
         return
@@ -351,7 +352,7 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
 
 
 def _are_within(rows: Rows, spec: AnyWindow) -> bool:
-    """Whether what comes of other windows ends in the windows of ``spec`` in which it starts."""
+    """Whether rows of other windows end in the windows of ``spec`` in which they start."""
     if isinstance(spec, CumulatingWindow):
         spec = tumbling(spec.step_us, spec.offset_us)
     windows = rows.in_windows.windows
@@ -359,7 +360,7 @@ def _are_within(rows: Rows, spec: AnyWindow) -> bool:
 
 
 def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
-    """Whether a column is window_time of results whose windows lie within those of ``spec``."""
+    """Whether a column is window_time of results whose windows are within those of ``spec``."""
     bound, lives = rows.bounds.get(column), rows.in_windows
     if bound is None or bound.kind != "window_time" or bound.window is None:
         return False
@@ -368,7 +369,7 @@ def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
 
 
 def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
-    """Whether rows of windows are counted once by ``spec``, in the window that they start in."""
+    """Whether ``spec`` counts each row of windows once, in the window in which it starts."""
     if not lives.has_rows:
         return True
     if not isinstance(spec, Window) or spec.size_us != spec.every_us:
@@ -377,5 +378,5 @@ def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
 
 
 def _ends_within(window: Window, spec: Window) -> bool:
-    """Whether each window ends in those of ``spec`` in which it starts, as none of HOP does."""
+    """Whether each window ends in the windows of ``spec`` in which it starts; never with HOP."""
     return window.size_us == window.every_us and lies_within(window, spec)

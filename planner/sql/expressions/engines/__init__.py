@@ -1,1 +1,1 @@
-"""What a call in SQL needs before it is an expression: names, literals, what engines differ in."""
+"""Prepares calls in SQL: names, literals, and differences between engines."""

@@ -29,7 +29,7 @@ _SIZES = (
 
 
 def calendar_length(node: exp.Expr) -> str | None:
-    """``"3mo"`` of ``INTERVAL '3' MONTH`` or ``'3 months'``; None: it is another length."""
+    """Return ``"3mo"`` for ``INTERVAL '3' MONTH`` or ``'3 months'``; None: it has another unit."""
     written = node.name if isinstance(node, exp.Literal) and node.is_string else ""
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
         unit = node.args.get("unit")
@@ -39,10 +39,10 @@ def calendar_length(node: exp.Expr) -> str | None:
 
 
 def by_calendar(lengths: Sequence[exp.Expr], offset_us: int, zone: str) -> CalendarWindow | None:
-    """The windows of a size and a step in months or years; None: the lengths are others.
+    """Return windows with a size and a step in months or years; None: other units.
 
     Raises:
-        InvalidPlanError: one of them is and the other is not.
+        InvalidPlanError: one has such a unit and the other does not.
     """
     found = [calendar_length(node) for node in lengths] or [None]  # SNAPSHOT() has no length
     size, every = found[0], found[-1]
@@ -54,7 +54,7 @@ def by_calendar(lengths: Sequence[exp.Expr], offset_us: int, zone: str) -> Calen
 
 
 def in_zone(window: AnyWindow, zone: str) -> AnyWindow:
-    """Windows by the clock as those by the wall clock of a zone.
+    """Convert windows by the clock to windows in a zone's local time.
 
     Raises:
         InvalidPlanError: the windows do not fit the zone in all years.
@@ -78,7 +78,7 @@ def _fits(every_us: int, zone: str) -> bool:
 
 
 def _offsets(zone: str) -> set[int]:
-    """The distances from UTC that a zone has at the starts of months, in us."""
+    """Return the offsets from UTC that a zone has at the starts of months, us."""
     rules = zoneinfo.ZoneInfo(zone)
     found = set()
     for year in _YEARS:

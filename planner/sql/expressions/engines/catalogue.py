@@ -1,7 +1,7 @@
 """The functions of the catalogue under their names in SQL.
 
-An entry without a builder calls its Python method: arguments are expressions, options are taken out
-of literals, and options that may differ from row to row may also be columns.
+An entry without a builder calls its Python method: arguments are expressions, options are values of
+literals. Options that may differ from row to row may also be columns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _method(function: Function) -> Callable[..., Expr]:
 
 
 def _taken(parameter: inspect.Parameter, value: Expr) -> Any:
-    """What the method takes for an argument: an expression, or the value of a literal."""
+    """Return an argument as the method takes it: an expression, or the value of a literal."""
     kind = VARYING_KINDS.get(str(parameter.annotation)) or _KINDS.get(str(parameter.annotation))
     node = value.node
     if kind is None or (not isinstance(node, Literal) and parameter.annotation not in _KINDS):
@@ -63,7 +63,7 @@ def _spelled(function: Function, spelling: Sql) -> tuple[Callable[..., Expr], li
     return spelling.build or _method(function), spelling.names.split()
 
 
-#: By sqlglot's node: its parts, and what is built of them, compiled.
+#: By sqlglot's node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {}
 #: By name in lower case.
 NAMED: dict[str, Callable[..., Expr]] = {}

@@ -34,7 +34,7 @@ _WRITE = {
 
 
 def with_lambda(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """The expression of a call with lambdas; None: it is another node."""
+    """Return the expression of a call with lambdas; None: it is another node."""
     kind = "reduce" if type(node) is exp.Reduce else _NODES.get(type(node))
     if isinstance(node, exp.Anonymous):
         kind = _NAMES.get(node.name.lower())
@@ -77,7 +77,7 @@ def with_lambda(node: exp.Expr, compiler: Compiler) -> Expr | None:
 
 
 def _finished(finish: exp.Expr, result: Expr, compiler: Compiler) -> Expr:
-    """The last lambda of REDUCE, of its result."""
+    """Apply the last lambda of REDUCE to its result."""
     name = finish.expressions[0].name
 
     def special(node: exp.Expr) -> Expr | None:
@@ -95,7 +95,7 @@ def _compiled(
     list_type: pa.DataType,
     others: list[Expr],
 ) -> Callable[..., Expr]:
-    """The body as a function of what its parameters stand for."""
+    """Return the body as a function of its parameters' values."""
     names = [parameter.name for parameter in body.expressions]
 
     def made(*values: Expr) -> Expr:

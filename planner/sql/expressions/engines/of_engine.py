@@ -1,4 +1,4 @@
-"""Division and casts as the dialect of a text has them."""
+"""Division and casts as the dialect of a text defines them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _NO_EPOCH = (
 )
 
 _HALF = 0.5
-#: Digits behind the seconds of a time.
+#: The most digits of a fraction of seconds.
 _DIGITS_MAX = 6
 
 
 def arithmetic(
     node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
 ) -> Expr | None:
-    """What an operator makes of both; None: it is as without a dialect."""
+    """Return the result of an operator in the dialect; None: it has the default meaning."""
     found = _divided(node, left, right, schema, engine)
     found = _days_later(node, left, right, schema) if found is None else found
     return _times_interval(node, left, right, schema) if found is None else found
 
 
 def _days_later(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
-    """``day + 30`` and ``day - 30``; None: it is another sum."""
+    """Compile ``day + 30`` and ``day - 30``; None: it is another sum."""
     if type(node) not in (exp.Add, exp.Sub):
         return None
     kinds = (left.output_type(schema), right.output_type(schema))
@@ -49,7 +49,7 @@ def _days_later(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> E
 
 
 def _times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> Expr | None:
-    """``INTERVAL '1 second' * x`` of a float, to the microsecond; None: it is another product."""
+    """Compile ``INTERVAL '1 second' * x`` of a float, to the microsecond; None: another product."""
     if type(node) is not exp.Mul:
         return None
     for span, factor in ((left, right), (right, left)):
@@ -65,7 +65,7 @@ def _times_interval(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) 
 def _divided(
     node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema, engine: Engine
 ) -> Expr | None:
-    """A division of whole numbers; None: it is as without a dialect."""
+    """Compile a division of integers; None: it has the default meaning."""
     if not isinstance(node, exp.Div | exp.IntDiv | exp.Mod):
         return None
     kinds = [side.output_type(schema) for side in (left, right)]
@@ -83,7 +83,7 @@ def _divided(
 
 
 def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: SqlText) -> Expr:
-    """A cast whose meaning differs between engines; of ``TRY_CAST`` null where it fails."""
+    """Compile a cast that differs between engines; ``TRY_CAST`` gives null where it fails."""
     engine = text.engine
     kind = value.output_type(schema)
     types = pa.types
@@ -104,12 +104,12 @@ def cast(node: exp.Cast, value: Expr, to: pa.DataType, schema: pa.Schema, text: 
 
 
 def is_plain(kind: pa.DataType) -> bool:
-    """Whether engines agree how such a value is written as text."""
+    """Whether engines agree how to write such a value as text."""
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _rounded(value: Expr, kind: pa.DataType) -> Expr:
-    """To the nearest whole number: halves of decimals away from zero, of floats to the even one."""
+    """Round to the nearest integer: halves of decimals away from zero, of floats to even."""
     if pa.types.is_decimal(kind):
         return value.round(0)
     if not pa.types.is_floating(kind):
@@ -123,7 +123,7 @@ def _plain(node: exp.Cast, value: Expr, to: pa.DataType) -> Expr:
 
 
 def shortened(to: exp.DataType, value: Expr, engine: Engine) -> Expr:
-    """The value as ``VARCHAR(n)``, ``CHAR(n)`` or ``TIMESTAMP(p)`` of the dialect."""
+    """Return the value as ``VARCHAR(n)``, ``CHAR(n)`` or ``TIMESTAMP(p)`` of the dialect."""
     length, digits = type_length(to), fraction_digits(to)
     if length is not None:
         is_char = str(getattr(to.this, "value", to.this)) == "CHAR"

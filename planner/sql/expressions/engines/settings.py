@@ -1,4 +1,4 @@
-"""What has to be a literal among the arguments of a function: patterns, digits, units, formats."""
+"""Arguments of functions that must be literals: patterns, digits, units, formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def json_value(value: Expr) -> Expr:
 
 
 def literal(value: Expr, kind: type[Any] | tuple[type[Any], ...], what: str) -> Any:
-    """The value of a literal of some type.
+    """Return the value of a literal of some type.
 
     Raises:
         InvalidPlanError: it is something else.
@@ -31,10 +31,10 @@ def literal(value: Expr, kind: type[Any] | tuple[type[Any], ...], what: str) -> 
 
 
 def words(value: Expr, what: str = "a pattern") -> str:
-    """A literal text."""
+    """Return the value of a literal string."""
     return str(literal(value, str, what))
 
 
 def whole(value: Expr, what: str = "a number of characters") -> int:
-    """A literal whole number."""
+    """Return the value of a literal integer."""
     return int(literal(value, int, what))

@@ -1,4 +1,4 @@
-"""Calls whose form differs from a list of values: structs, objects of JSON, FLOOR(t TO HOUR).
+"""Calls whose arguments are more than a list of values: structs, JSON objects, FLOOR(t TO HOUR).
 
 Each is compiled from its parts.
 """
@@ -35,18 +35,18 @@ class Compiler(Protocol):
     def schema(self) -> pa.Schema: ...
 
     def compile(self, node: exp.Expr) -> Expr:
-        """The expression of a node."""
+        """Return the expression of a node."""
 
     def knowing(self, types: Mapping[str, pa.DataType], special: Special) -> Compiler:
-        """The same with more columns, and with ``special`` asked first."""
+        """Return a compiler with more columns that tries ``special`` first."""
 
 
-#: The expression of a node, or None for a node that it does not know.
+#: Returns the expression of a node, or None for a node that it does not compile.
 Special = Callable[[exp.Expr], Expr | None]
 _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
 _JSON_NULLS = "JSON_OBJECT keeps nulls: leave ABSENT ON NULL out"
-#: A Monday, from which windows of whole days and weeks count.
+#: A Monday, us; the origin of windows of whole days and weeks.
 _ORIGIN_US = 946_857_600_000_000
 
 
@@ -73,7 +73,7 @@ def _struct(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _unnamed(place: int, compiler: Compiler) -> str:
-    """The name of a field without one."""
+    """Return the name of a field without one."""
     engine = compiler.text.engine.name
     if engine == "flink":
         return f"EXPR${place - 1}"
@@ -133,7 +133,7 @@ def _bin(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _any(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """``ANY_MATCH(list, x -> condition)``: an element for which the condition holds."""
+    """``ANY_MATCH(list, x -> condition)``: whether the condition holds for an element."""
     found = _matching(node, compiler)
     return None if found is None else found.list.length() > 0
 
@@ -147,7 +147,7 @@ def _all(node: exp.Expr, compiler: Compiler) -> Expr | None:
 
 
 def _matching(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """The elements for which the condition holds; None: there is no lambda."""
+    """Return the elements for which the condition holds; None: there is no lambda."""
     if isinstance(node, exp.Exists):
         given = [node.this, node.args.get("expression")]
     else:
@@ -170,7 +170,7 @@ def _path(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``CONCAT(a, b)`` and ``a || b`` of texts, and of lists."""
+    """Compile ``CONCAT(a, b)`` and ``a || b`` of strings, and of lists."""
     is_operator = isinstance(node, exp.DPipe)
     parts = [node.this, node.args["expression"]] if is_operator else node.expressions
     values = [compiler.compile(part) for part in parts]
@@ -192,7 +192,7 @@ def _concat(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _hexadecimal(node: exp.Expr, compiler: Compiler) -> Expr:
-    """``HEX(x)`` of a text or a whole number; ``TO_HEX`` of PostgreSQL has small letters."""
+    """Compile ``HEX(x)`` of a string or an integer; ``TO_HEX`` of PostgreSQL has small letters."""
     value = compiler.compile(node.this)
     with compiler.text.located(node):
         if is_text(value.output_type(compiler.schema)):

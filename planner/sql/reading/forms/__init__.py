@@ -1,1 +1,1 @@
-"""Other spellings of what is compiled, tree for tree."""
+"""Rewrites other spellings to the spellings that are compiled, tree for tree."""

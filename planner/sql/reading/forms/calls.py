@@ -1,4 +1,4 @@
-"""Calls whose arguments are not a list of values, read by a parser."""
+"""Parses calls whose arguments are not a list of values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 
 def json_value(parser: Any) -> exp.Expr:
-    """``JSON_VALUE(s, path RETURNING type)`` is a cast, NULL where it fails."""
+    """Parse ``JSON_VALUE(s, path RETURNING type)`` as a cast that gives NULL where it fails."""
     given = [parser._parse_assignment()]
     while parser._match(TokenType.COMMA):  # ends: each turn reads a token
         given.append(parser._parse_assignment())

@@ -1,6 +1,6 @@
-"""Aggregates that are expressions of other aggregates: REGR_SLOPE, BIT_AND, JSON_ARRAYAGG.
+"""Rewrites aggregates that combine other aggregates: REGR_SLOPE, BIT_AND, JSON_ARRAYAGG.
 
-Each is rewritten before it is compiled. REGR_* reads the rows where neither value is null.
+It runs before compilation. REGR_* use the rows where neither value is null.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMED = {
     "LIST_AGG": _EVERY,
     **dict.fromkeys(("JSON_AGG", "JSONB_AGG", "JSON_GROUP_ARRAY"), f"TO_JSON({_EVERY})"),
 }
-#: Functions that build JSON, and what builds the value.
+#: Functions that build JSON, and the functions that build the value itself.
 _BUILDERS = {
     **dict.fromkeys(("JSON_BUILD_OBJECT", "JSONB_BUILD_OBJECT"), "NAMED_STRUCT"),
     **dict.fromkeys(("JSON_ARRAY", "JSON_BUILD_ARRAY", "JSONB_BUILD_ARRAY"), "LIST_VALUE"),
@@ -60,7 +60,7 @@ def composed(statement: exp.Expr) -> exp.Expr:
         if isinstance(around, exp.Filter) and around.this is node:
             outer, condition = around, around.expression.this
         if isinstance(outer.parent, exp.Window) and outer.parent.this is outer:
-            continue  # a window over an expression is no call
+            continue  # a window over an expression is not an aggregate call
         outer.replace(_filled(template, node, condition))
     return statement
 
@@ -83,12 +83,12 @@ def _unwrap(value: exp.Expr) -> None:
 
 
 def _is_pair(node: exp.Expr) -> bool:
-    """Whether a regression has both arguments; without them it is refused later."""
+    """Whether a regression has both arguments; otherwise it is an error later."""
     return isinstance(node.this, exp.Expr) and isinstance(node.args.get("expression"), exp.Expr)
 
 
 def _move(node: exp.Anonymous) -> None:
-    """``DATE_ADD(t, INTERVAL 1 DAY)`` is a sum."""
+    """Rewrite ``DATE_ADD(t, INTERVAL 1 DAY)`` as a sum."""
     given = node.expressions
     if len(given) == 2 and isinstance(given[1], exp.Interval):
         made: exp.Expr = exp.Paren(

@@ -1,6 +1,6 @@
-"""Functions that are expressions of other functions, tree for tree: HYPOT, MAKE_DATE, HISTOGRAM.
+"""Rewrites functions that combine other functions: HYPOT, MAKE_DATE, HISTOGRAM.
 
-A template names its arguments ``@1``, ``@2`` and so on. It is read by our grammar.
+A template names its arguments ``@1``, ``@2`` and so on. Our grammar parses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OBJECT = (
     "'{' || ARRAY_JOIN(ARRAY_AGG(TO_JSON(@1) || ':' || TO_JSON(@2)) "
     "FILTER (WHERE @1 IS NOT NULL), ',') || '}'"
 )
-#: By name and number of arguments.
+#: Templates by name and number of arguments.
 _NAMED: dict[tuple[str, int], str] = {
     ("HYPOT", 2): "SQRT(CAST(@1 AS DOUBLE) * @1 + CAST(@2 AS DOUBLE) * @2)",
     ("PMOD", 2): "CASE WHEN MOD(@1, @2) < 0 THEN MOD(MOD(@1, @2) + @2, @2) ELSE MOD(@1, @2) END",
@@ -67,7 +67,7 @@ _NAMED: dict[tuple[str, int], str] = {
     ("JSON_OBJECTAGG", 2): _OBJECT,
     ("UNBASE64", 1): "FROM_BASE64(@1)",
 }
-#: Only in some dialects.
+#: Templates of single dialects, by dialect, name and number of arguments.
 _OF_ENGINE: dict[tuple[str, str, int], str] = {
     ("postgres", "ARRAY_POSITION", 2): "NULLIF(ARRAY_POSITION(@1, @2), 0)",
     ("duckdb", "ARRAY_POSITION", 2): "NULLIF(ARRAY_POSITION(@1, @2), 0)",
@@ -93,7 +93,7 @@ _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
 
 def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> exp.Expr:
-    """Replace these functions in a statement; ``read`` makes trees of templates."""
+    """Replace these functions in a statement; ``read`` parses templates."""
     kinds: tuple[type[exp.Expr], ...] = (exp.Anonymous, exp.Map, exp.Trunc, exp.FromJson, *_NODES)
     for node in list(statement.find_all(*kinds)):
         template, given = _of(node, engine)
@@ -103,7 +103,7 @@ def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]
 
 
 def _of(node: exp.Expr, engine: str) -> tuple[str | None, list[exp.Expr]]:
-    """The template of a call, and its arguments."""
+    """Return the template of a call, and its arguments."""
     if isinstance(node, exp.Anonymous):
         name, given = node.name.upper(), list(node.expressions)
     else:
