@@ -92,7 +92,7 @@ def _on_grid(frontier: int, every: int) -> int:
 
 
 def _delays(vs: np.ndarray, spec: SourceSpec) -> np.ndarray:
-    """The delay in force at each row; in the first block of an estimated one all that there is."""
+    """Return the delay in force at each row; the first block of an estimate uses all its rows."""
     if spec.delay_quantile is None:
         return np.full(len(vs), spec.delay_us)
     ahead = np.maximum.accumulate(np.concatenate([[MIN_TIME], vs[:-1]]))

@@ -86,7 +86,7 @@ def running_sessions(node: logical.DataWindowAgg, window: RunningSession, below:
 def _in_sessions(
     node: logical.DataWindowAgg, window: SessionWindow | RunningSession, below: Frame
 ) -> DataFrame:
-    """Each event with ``_start``, that of its session, and ``_running``, the end of activity."""
+    """Add ``_start``, the start of its session, and ``_running``, the end of activity, to each."""
     keys = [below.columns[key] for key in node.keys]
     rows = _with_islands(below.df, keys, moved(f"({VE} - 1L)", window.gap_us), touch=False)
     if window.max_us is None:

@@ -1,1 +1,1 @@
-"""What a plan costs: rows, bytes, state and core seconds, estimated."""
+"""Estimates the cost of a plan: rows, bytes, state and core seconds."""

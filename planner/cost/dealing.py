@@ -1,10 +1,10 @@
-"""How the units of a source are dealt to partitions, and what ``delay="auto"`` comes to there.
+"""Assigns the units of a source to partitions, and finds the delay for ``delay="auto"``.
 
-With a delay that is given, units are dealt in the order of their names. Otherwise all times have
-been looked at (:mod:`rvertex.sources.survey`): units are dealt in the order of their first times,
-the delay is the least one with which no row of any partition is late, and each partition knows how
-far its later rows let its frontier go. All of it becomes part of the plan, so every instance, every
-replay and every resumed job goes by the same.
+With a fixed delay, units are assigned in the order of their names. Otherwise all times have been
+read (:mod:`rvertex.sources.survey`): units are assigned in the order of their first times, the
+delay is the least one with which no row of any partition is late, and each partition knows how far
+its later rows allow its frontier to advance. All of it is part of the plan, so every instance,
+every replay and every resumed job uses the same values.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
     from rvertex.sources.statistics import SourceStatistics
 
-#: So much may wait in a source vertex until rows that start earlier have come. More is refused when
-#: the job is planned, because it lies in memory and in each checkpoint.
+#: The most bytes that a source vertex may buffer until rows that start earlier have arrived. The
+#: buffer is in memory and in each checkpoint, so planning a job that needs more is an error.
 WAITING_BYTES_MAX = 2**30
-#: ``_vs`` and ``_ve``.
+#: The size of ``_vs`` and ``_ve``, bytes.
 _TIMES_BYTES = 16
 
 
 def start_columns(spec: SourceSpec) -> tuple[str, ...]:
-    """The columns that tell when an event starts."""
+    """Return the columns from which an event's start is computed."""
     if isinstance(spec.vs, Node):
         return tuple(spec.vs.columns())
     assert isinstance(spec.vs, str), spec.vs
@@ -51,12 +51,12 @@ def dealt(
     times: Sequence[UnitTimes],
     found: SourceStatistics | None = None,
 ) -> tuple[SourcePartition, ...]:
-    """``n`` partitions; ``times``: of each unit, if the delay is to be found.
+    """Return ``n`` partitions; ``times``: the times of each unit, if the delay must be found.
 
-    ``found``: what a row takes; without, no limit is checked.
+    ``found``: statistics with the size of a row; without them no limit is checked.
 
     Raises:
-        TooMuchToSortError: more would wait in a partition than WAITING_BYTES_MAX.
+        TooMuchToSortError: a partition would buffer more than WAITING_BYTES_MAX.
         UnsortableTimesError: no delay of 64 bits spans the times.
     """
     if spec.delay_origin != "auto":

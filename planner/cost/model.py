@@ -1,10 +1,10 @@
-"""What each part of a plan costs: rows, bytes, state and core seconds, estimated before it runs.
+"""Estimates each part of a plan before it runs: rows, bytes, state and core seconds.
 
-Estimates go from the sources up. A source's come from its files and from hints; where neither says
-anything they are assumed, and marked so. Rates are per second of *event time*: a job that reads
-files runs faster than that, one that is paced or live runs at that rate.
+Estimates are computed from the sources up. Those of a source come from its files and from hints;
+without either they are assumed, and marked so. Rates are per second of *event time*: a job that
+reads files runs faster than that, a paced or live job runs at that rate.
 
-Times of work are those of one core of a small machine of 2025; only their ratios matter.
+Work is in seconds of one core of a small machine of 2025; only ratios matter.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from rvertex.sources.statistics import ColumnSample, SourceStatistics
 
 US_PER_S = 1e6
-#: Of a source nothing is known about.
+#: Assumptions for a source without statistics.
 ROWS_ASSUMED, SPAN_S_ASSUMED, DISTINCT_ASSUMED = 1e6, 3600.0, 1000.0
-#: Lifetimes are counted up to this: what never ends stays for the whole input.
+#: The longest lifetime in estimates, us: an event without an end is valid for the whole input.
 LIFETIME_US_MAX = 1e16
-#: Of the results of a window, those that are the greatest.
+#: The share of a window's results that are the greatest.
 _EXTREME_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The stream that a node gives, and what the node itself costs."""
+    """The output stream of a node, and the cost of the node itself."""
 
     rows: float
     #: Event time from the first to the last start, s; at least 1 us.
@@ -60,13 +60,13 @@ class Estimate:
     lifetime_us: float
     #: Bytes per row in memory by payload column.
     column_bytes: Mapping[str, float]
-    #: Different values by column, where known.
+    #: The number of distinct values by column, where known.
     distinct: Mapping[str, float]
-    #: Rows that the node takes.
+    #: The number of input rows of the node.
     rows_in: float
     core_s: float
     state_bytes: float
-    #: A source it depends on told nothing.
+    #: Whether a source that it depends on has no statistics.
     is_assumed: bool = False
 
     @property
@@ -84,11 +84,11 @@ class Estimate:
 
     @property
     def alive_rows(self) -> float:
-        """Rows that are alive at an instant."""
+        """Rows that are valid at an instant."""
         return min(self.rows, self.rows_per_s * self.lifetime_us / US_PER_S)
 
     def groups(self, keys: tuple[str, ...]) -> float:
-        """Different values of the keys together."""
+        """The number of distinct values of the keys together."""
         found = 1.0
         for key in keys:
             found *= self.distinct.get(key, DISTINCT_ASSUMED)
@@ -96,7 +96,7 @@ class Estimate:
 
 
 def estimates(root: logical.LogicalNode, known: Statistics) -> NodeMap[Estimate]:
-    """An estimate for every node."""
+    """Return an estimate for every node."""
     found: NodeMap[Estimate] = NodeMap()
     for node in topological(root):
         inputs = [found[child] for child in node.inputs]
@@ -107,7 +107,7 @@ def estimates(root: logical.LogicalNode, known: Statistics) -> NodeMap[Estimate]
 
 
 def estimate_of(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
-    """The estimate of a node, given those of its inputs."""
+    """Return the estimate of a node, given those of its inputs."""
     made = _stream(node, inputs)
     rows_in = sum(e.rows for e in inputs)
     return replace(
@@ -125,7 +125,7 @@ def _widths(schema: pa.Schema, known: Mapping[str, float]) -> dict[str, float]:
 
 
 def _stream(node: logical.LogicalNode, inputs: list[Estimate]) -> Estimate:
-    """Rows, lifetimes, widths and distinct values of the output."""
+    """Return rows, lifetimes, widths and distinct values of the output."""
     below = inputs[0]
     match node:
         case logical.Filter(predicate=predicate):
@@ -194,7 +194,7 @@ def _united(inputs: list[Estimate]) -> Estimate:
 
 
 def _joined(node: logical.Join | logical.IntervalJoin, left: Estimate, right: Estimate) -> Estimate:
-    """Each left event meets the right events of its key that begin or live during its life."""
+    """Each left event pairs with right events of its key whose lifetimes overlap its own."""
     if isinstance(node, logical.IntervalJoin):
         left, right = (replace(e, lifetime_us=us) for e, us in _waiting(node, left, right))
     keys = max(left.groups(node.left_on), right.groups(node.right_on))
@@ -233,7 +233,7 @@ def _joined(node: logical.Join | logical.IntervalJoin, left: Estimate, right: Es
 def _waiting(
     node: logical.IntervalJoin, left: Estimate, right: Estimate
 ) -> tuple[tuple[Estimate, float], ...]:
-    """How long the rows of each side may find a match, which is how long they are kept."""
+    """Return how long the rows of each side may find a match, and so are in the state."""
     lags = (node.lag_us("left")[1], node.lag_us("right")[1])
     return tuple((e, float(max(1, lag))) for e, lag in zip((left, right), lags, strict=True))
 
@@ -255,7 +255,7 @@ def _with_lifetime(node: logical.Lifetime, below: Estimate) -> Estimate:
 
 
 def _windowed(node: logical.WindowAgg, below: Estimate) -> Estimate:
-    """A row per window and group that has any; a partial result for every pane and group."""
+    """One row per window and group with events; for partial results one per pane and group."""
     if node.phase == "final":
         return replace(below, lifetime_us=float(node.size_us))
     overlaps = (
@@ -324,7 +324,7 @@ def _state_bytes(node: logical.LogicalNode, inputs: list[Estimate], made: Estima
 
 
 def _framed_rows(node: logical.Over, below: Estimate) -> float:
-    """How many rows frames to come may hold."""
+    """Return how many rows later frames may include."""
     groups = below.groups(node.keys)
     if node.first is None:
         return groups
@@ -380,7 +380,7 @@ def _lifetime_us(spec: SourceSpec, found: SourceStatistics | None) -> float:
 
 
 def _distinct(column: ColumnSample, sampled: int, rows: float) -> float:
-    """The guaranteed-error estimator: what was seen once stands for more that was not seen."""
+    """The guaranteed-error estimator: each value that the sample has once stands for several."""
     repeated = column.distinct - column.singletons
     scale = sqrt(max(1.0, rows / sampled))
     return max(1.0, min(rows, repeated + column.singletons * scale))

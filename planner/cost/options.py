@@ -1,4 +1,4 @@
-"""What a plan is made with, besides the query."""
+"""The inputs of planning, besides the query."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from planner.cost.statistics import Statistics
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """Choices that shape the plan, and thereby the order of its output."""
+    """Choices that shape the plan, and so the order of its output."""
 
-    #: Vertices per stage after an exchange, and partitions of a source that does not say.
+    #: Vertices per stage after an exchange, and partitions of a source that does not set them.
     parallelism: int = PARALLELISM
     partial_aggregation: bool = True
-    #: Rows come at the pace of their times, so results that wait for others are late.
+    #: Rows arrive at the pace of their times, so a result that waits for other rows is delayed.
     is_paced: bool = False
-    #: What is known of the sources.
+    #: The statistics of the sources.
     statistics: Statistics = field(default_factory=Statistics)

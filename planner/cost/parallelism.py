@@ -1,11 +1,11 @@
-"""How many vertices a stage may have."""
+"""The number of vertices of a stage."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-#: Fixed, never derived from the machine: the digest of the output depends on it.
+#: The default. It is fixed, not derived from the machine: the output's digest depends on it.
 PARALLELISM = 2
 PARALLELISM_MAX = 256
-#: "auto": per stage what the cost model recommends, which follows from the data and hints alone.
+#: "auto": the number that the cost model recommends per stage, from the data and hints only.
 Parallelism = int | Literal["auto"]

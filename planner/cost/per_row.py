@@ -1,10 +1,10 @@
-"""What a row costs, by kind of work: core microseconds and bytes.
+"""The cost of a row, by kind of work: core microseconds and bytes.
 
-Rough by intention: chosen from whole jobs, rounded up, so that they hold a share of what hosts and
-streams cost besides. ``benchmarks/bench_operator_costs.py`` measures the operators alone beside
-them: most take a third to nine tenths of what stands here, steps that work row by row less than a
-fifth, ``clip`` a sixth, ``chop`` twice as much. What the model decides follows from orders of
-magnitude.
+The numbers are rough on purpose: measured on whole jobs and rounded up, so they include a share of
+the cost of hosts and streams. ``benchmarks/bench_operator_costs.py`` measures the operators alone
+and prints both: most take a third to nine tenths of the number here, steps that work row by row
+less than a fifth, ``clip`` a sixth, ``chop`` twice as much. The model's decisions depend on orders
+of magnitude only.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: ``_vs`` and ``_ve``.
+#: The size of ``_vs`` and ``_ve``, bytes.
 LIFETIME_BYTES = 16.0
-#: Elements per list, where nothing is known.
+#: Elements per list, if there are no statistics.
 EXPLODE_FACTOR = 4.0
-#: Flushed as Parquet and uploaded, and sent to another vertex.
+#: The rate of flushing to Parquet and uploading, and the cost of sending a row, us.
 FLUSH_BYTES_PER_S, EXCHANGE_US = 200e6, 0.05
-#: Opening, closing and naming segments.
+#: The cost of opening, closing and naming a segment, s, and the time between segments, s.
 FLUSH_S_PER_SEGMENT, FLUSH_INTERVAL_S = 0.003, StreamLimits().flush_interval_ms / 1_000
-#: Where no format of files or streams says it.
+#: The cost of a message whose format is not listed, us.
 _MESSAGE_US = 2.0
 _PER_COLUMN_US, _REORDER_US, MERGE_US = 0.006, 0.03, 0.04
 _FILTER_US, _COMPUTE_US, _LIFETIME_US = 0.03, 0.015, 0.04
 _GROUP_US, _LANE_US, _GATHER_US = 0.06, 0.02, 0.4
-#: Of a frame, where nothing is known.
+#: Rows per frame, if there are no statistics.
 _FRAME_ROWS = 10.0
 _JOIN_IN_US, _JOIN_OUT_US, _STITCH_US, _USER_US = 0.25, 0.1, 0.3, 3.0
 
 
 def read_us(spec: SourceSpec) -> float:
-    """To read, convert and order a row of a source."""
+    """Return the cost to read, convert and sort a row of a source, us."""
     columns = len(spec.columns) or len(spec.schema)
     row_us = FORMATS[spec.format].row_us if spec.format in FORMATS else _MESSAGE_US
     return row_us + _PER_COLUMN_US * columns + _REORDER_US
 
 
 def work_us(node: object, rows_in: float, rows_out: float) -> float:
-    """All rows of a node together; what is not listed here is code of users."""
+    """Return the cost of all rows of a node, us; nodes that are not listed are user code."""
     match node:
         case logical.Filter() | logical.Extremes():
             return rows_in * _FILTER_US
@@ -78,7 +78,7 @@ def work_us(node: object, rows_in: float, rows_out: float) -> float:
 
 
 def width_bytes(kind: pa.DataType) -> float:
-    """A value in memory, where no sample tells."""
+    """Return the size of a value in memory, if no sample shows it."""
     try:
         return float(kind.bit_width / 8)
     except ValueError:
@@ -86,5 +86,5 @@ def width_bytes(kind: pa.DataType) -> float:
 
 
 def lane_bytes(aggregates: int) -> float:
-    """The accumulators of a group."""
+    """Return the size of a group's accumulators, bytes."""
     return 24.0 * (aggregates + 1)

@@ -1,6 +1,6 @@
-"""How many rows pass a predicate: a share between 0 and 1, from what is known of its columns.
+"""The share of rows that pass a predicate, between 0 and 1, from statistics of its columns.
 
-The shares of what nothing is known about are the usual guesses of databases.
+Without statistics the shares are the usual guesses of databases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RANGES = ("less", "less_equal", "greater", "greater_equal")
 
 
 def selectivity(predicate: Node, distinct: Mapping[str, float]) -> float:
-    """The share of rows for which it holds; ``distinct``: numbers of values by column."""
+    """Return the share of rows for which it is true; ``distinct``: numbers of values by column."""
     if isinstance(predicate, Literal):
         return 1.0 if predicate.literal is True else 0.0
     if not isinstance(predicate, Call):

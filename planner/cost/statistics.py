@@ -1,4 +1,4 @@
-"""What a plan's sources are known to hold, by source, as the cost model asks for it."""
+"""The statistics of a plan's sources, as the cost model needs them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Look = Callable[[SourceSpec, Sequence[Unit]], "SourceStatistics | None"]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Statistics by source, whatever rules have done to its columns."""
+    """Statistics by source, regardless of columns that rules have removed."""
 
     known: dict[str, SourceStatistics] = field(default_factory=dict)
 
     def of(self, spec: SourceSpec) -> SourceStatistics | None:
-        """The statistics of a source; None: nothing is known."""
+        """Return the statistics of a source; None: there are none."""
         return self.known.get(source_key(spec))
 
 
 class Discovery:
-    """The units of every source of a plan, each looked up once."""
+    """The units of every source of a plan; each source is listed once."""
 
     def __init__(self, discover: Discover, survey: Survey = survey_times) -> None:
         self._discover = discover
@@ -52,7 +52,7 @@ class Discovery:
         self._notes: dict[str, tuple[str, ...]] = {}
 
     def units(self, spec: SourceSpec) -> tuple[Unit, ...]:
-        """What the source consists of.
+        """Return the units of a source.
 
         Raises:
             SourceNotFoundError, CorruptSourceError, SourceVanishedError: naming the file.
@@ -63,7 +63,7 @@ class Discovery:
         return self._units[key]
 
     def times(self, spec: SourceSpec) -> tuple[UnitTimes, ...]:
-        """The times of each unit, if the delay of the source is to be found; else nothing.
+        """Return the times of each unit, if the delay of the source must be found; else nothing.
 
         Raises:
             SourceRowError, SourceSchemaError, CorruptSourceError, SourceVanishedError: naming the
@@ -77,7 +77,7 @@ class Discovery:
         return self._times[key]
 
     def carried(self, spec: SourceSpec) -> tuple[str, ...]:
-        """The columns of ``spec`` that pay as dictionaries."""
+        """Return the columns of ``spec`` for which dictionaries save work."""
         if spec.log is not None:
             return ()
         key = fingerprint((source_key(spec), spec.schema))
@@ -86,7 +86,7 @@ class Discovery:
         return self._carried[key]
 
     def notes(self, spec: SourceSpec) -> tuple[str, ...]:
-        """What a user has to know about the files of ``spec`` and the unit of its times.
+        """Return notes for the user on the files of ``spec`` and the unit of its times.
 
         Raises:
             SourceSchemaError: a column has a type that does not fit.
@@ -100,7 +100,7 @@ class Discovery:
         return self._notes[key]
 
     def _first_times(self, spec: SourceSpec) -> tuple[UnitTimes, ...]:
-        """The first times, where whole numbers tell them and nobody has looked at all of them."""
+        """Return the first times, if times are integers and have not all been read."""
         kind = spec.columns.field(spec.vs).type if spec.vs in spec.columns.names else None
         units = self.units(spec)
         if kind is None or not pa.types.is_integer(kind) or not units:
@@ -108,11 +108,11 @@ class Discovery:
         return first_times(spec, units[0], start_columns(spec))
 
     def statistics(self, plan: LogicalNode, look: Look) -> Statistics:
-        """Look at each source of the plan with ``look``."""
+        """Collect statistics of each source of the plan with ``look``."""
         known: dict[str, SourceStatistics] = {}
         for node in topological(plan):
             if isinstance(node, Source) and node.spec.log is not None:
-                continue  # what is to come is not known
+                continue  # future rows of a live source are unknown
             if isinstance(node, Source) and source_key(node.spec) not in known:
                 found = look(node.spec, self.units(node.spec))
                 times = self.times(node.spec)
@@ -123,6 +123,6 @@ class Discovery:
 
 
 def source_key(spec: SourceSpec) -> str:
-    """Equal for sources that give the same rows at the same times."""
+    """Return a key that is equal for sources with the same rows at the same times."""
     said = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
     return fingerprint((spec.format, spec.path, *said))

@@ -12,12 +12,12 @@ from rstream.types import INF_TIME, MIN_TIME
 if TYPE_CHECKING:
     from planner.logical.nodes import WindowAgg
 
-#: An event in more windows than this is refused, as the stream refuses it.
+#: The most windows of one event; more are an error, as in the stream.
 WINDOWS_PER_EVENT_MAX = 1_000_000
 
 
 def bounds(node: WindowAgg) -> list[str]:
-    """Columns ``_first`` and ``_last``: the windows within the time axis that an event is in."""
+    """Return columns ``_first`` and ``_last``: the event's windows within the time axis."""
     size, every = node.size_us, node.every_us
     lowest, highest = -(-MIN_TIME // every), (INF_TIME - size) // every
     first = (
@@ -29,7 +29,7 @@ def bounds(node: WindowAgg) -> list[str]:
 
 
 def spread(node: WindowAgg) -> str:
-    """Column ``_window``: a row for each of these windows."""
+    """Return column ``_window``, with a row for each of these windows."""
     endless = failure(
         f"window: an event never ends, or is in more than {WINDOWS_PER_EVENT_MAX} windows; "
         "end lifetimes before a window"
@@ -46,6 +46,6 @@ def spread(node: WindowAgg) -> str:
 
 
 def lifetime(node: WindowAgg) -> tuple[str, str]:
-    """Start and end of ``_window``."""
+    """Return start and end of ``_window``."""
     start = f"_window * {integer(node.every_us)}"
     return start, f"{start} + {integer(node.size_us)}"

@@ -1,8 +1,8 @@
-"""Windows that the events of a key make, as Spark SQL: their rules again, for a bag of rows.
+"""Windows whose bounds depend on the events of a key, as Spark SQL over unordered rows.
 
-All follows from ``_vs`` and ``_ve``. What the stream decides by sequence among events of a key that
-start together has a counterpart only where their places are known: sessions and snapshots do not
-depend on it, and a count window that would have to is refused.
+All columns follow from ``_vs`` and ``_ve``. The stream orders events of a key that start together;
+here that order is known only through their places. Sessions and snapshots do not depend on it; a
+count window that does is an error.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def over(keys: Sequence[str], more: str = "") -> str:
-    """The window of a key's rows."""
+    """Return the SQL window of a key's rows."""
     by = f"partition by {', '.join(keys)} " if keys else ""
     return f"over ({by}{more})"
 
 
 def islands(keys: Sequence[str], until: str, *, touch: bool) -> tuple[list[str], ...]:
-    """Steps that add the activity of keys, whose events are active up to ``until``.
+    """Return steps that add the activity of keys, whose events are active up to ``until``.
 
-    ``_running`` is the end of the activity so far, ``_island`` where it began. ``touch``: an event
-    that starts where it ends belongs to it.
+    ``_running`` is the end of the activity so far, ``_island`` its start. ``touch``: an event that
+    starts exactly at the end belongs to it.
     """
     upto = f"order by {VS} range between unbounded preceding and"
     before, now = over(keys, f"{upto} 1 preceding"), over(keys, f"{upto} current row")
@@ -41,7 +41,7 @@ def islands(keys: Sequence[str], until: str, *, touch: bool) -> tuple[list[str],
 
 
 def cuts(longest_us: int) -> str:
-    """The starts of the sessions of an island: per group an array, from its events' starts."""
+    """Return the starts of the sessions of an island: an array per group, from events' starts."""
     nothing = "named_struct('last', cast(null as bigint), 'found', cast(array() as array<bigint>))"
     is_late = f"a.last is null or t >= {moved('a.last', longest_us)}"
     begun = "named_struct('last', t, 'found', concat(a.found, array(t)))"
@@ -50,25 +50,25 @@ def cuts(longest_us: int) -> str:
 
 
 def session_start(keys: Sequence[str]) -> str:
-    """The session of each event, given in ``_cut`` the starts that are sessions' (else null)."""
+    """Return each event's session; ``_cut`` has the starts that begin a session, else null."""
     until = f"order by {VS} range between unbounded preceding and current row"
     return f"max(_cut) {over(keys, until)}"
 
 
 def next_endpoint(keys: Sequence[str]) -> str:
-    """Of endpoints ``_vs`` of a key, each once: the one after."""
+    """Return, for distinct endpoints ``_vs`` of a key, the next endpoint."""
     return f"lead({VS}) {over(keys, f'order by {VS}')}"
 
 
 def number(keys: Sequence[str], count: int, order: Sequence[str]) -> str:
-    """The window of each event, for count windows."""
+    """Return the number of each event's window, for count windows."""
     by = f"order by {', '.join(order)}"
     before = f"row_number() {over(keys, by)} - 1"
     return f"cast(floor(({before}) / {count}) as bigint)"
 
 
 def checked_number(keys: Sequence[str], payload: Sequence[str], what: str) -> str:
-    """``_number``, refused where ties decide it; ``what`` begins the message."""
+    """Return :func:`number`; raise if ties decide it. ``what`` begins the message."""
     ties = over([*keys, VS])
     row = f"struct({', '.join([VE, *payload])})"
     wrong = failure(
@@ -82,18 +82,18 @@ def checked_number(keys: Sequence[str], payload: Sequence[str], what: str) -> st
 
 
 def session_end(longest_us: int | None) -> str:
-    """Of a group of events with their ``_start``: where the session ends."""
+    """Return, for a group of events with their ``_start``, the end of the session."""
     end = "max(_running)"
     return end if longest_us is None else f"least({end}, {moved('_start', longest_us)})"
 
 
 def step_end(keys: Sequence[str], longest_us: int | None) -> str:
-    """Of the starts ``_vs`` of a session, each once, with ``_until``: where its results end."""
+    """Return the end of each running result, for distinct starts ``_vs`` with ``_until``."""
     following = f"lead({VS}) {over([*keys, '_start'], f'order by {VS}')}"
     end = "_until" if longest_us is None else f"least(_until, {moved('_start', longest_us)})"
     return f"coalesce({following}, {end})"
 
 
 def after_last() -> str:
-    """Of a group of events: just after the start of the last."""
+    """Return, for a group of events, the time just after the start of the last."""
     return f"max({VS}) + {integer(1)}"

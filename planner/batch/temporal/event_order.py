@@ -1,8 +1,9 @@
-"""The order of a key's events for code that takes them one after the other.
+"""The order of a key's events for code that gets them one after the other.
 
-Events come by ``_vs``. Those that start together come by their place in the stream where that is
-known. Where it is not, the code is run in two orders of them, by value and against it, and refused
-if its rows differ: then they follow from an order that only the stream has.
+Events are sorted by ``_vs``. Events that start together keep their place in the stream where it is
+known. Where it is not, the code runs twice, with these events sorted by value, ascending and
+descending. It is an error if the output rows differ, because they then depend on an order that only
+the stream knows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def orders(events: pa.RecordBatch, places: pa.ChunkedArray | None) -> list[pa.RecordBatch]:
-    """The events in the order of the stream, or in two orders of which one is as good."""
+    """Return the events in the order of the stream, or in two orders if it is unknown."""
     if places is not None:
         by = pa.table({VS: events.column(VS), "place": places})
         found = pc.sort_indices(by, [(VS, "ascending"), ("place", "ascending")])
@@ -35,7 +36,7 @@ def orders(events: pa.RecordBatch, places: pa.ChunkedArray | None) -> list[pa.Re
 
 
 def agreed(answers: Sequence[pa.RecordBatch], name: str) -> pa.RecordBatch:
-    """The answer that was given for all orders.
+    """Return the result that is equal for all orders.
 
     Raises:
         UnsupportedInBatchError: it depends on the order.
@@ -55,7 +56,7 @@ def _rows(events: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Times as integers: Python's calendar does not have them all."""
+    """Convert times to integers, because Python's datetime does not cover all of them."""
     kind = column.type
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return column.view(pa.int32() if kind.bit_width == 32 else pa.int64())

@@ -1,7 +1,7 @@
 """Aggregates per row over a frame of its key, as Spark's window functions.
 
-The aggregates are those of windows, each ``OVER`` the frame. Frames of rows need to know the order
-of rows that start together: their places in the stream, or the order that the query asks for.
+The aggregates are those of windows, each ``OVER`` the frame. Frames of rows need the order of rows
+that start together: their places in the stream, or the order in the query.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def over_frames(node: logical.Over, below: Frame) -> Frame:
-    """Each row with the aggregates of its frame."""
+    """Return each row with the aggregates of its frame."""
     keys = [below.columns[key] for key in node.keys]
     takes = [take_of(a, i, below) for i, a in enumerate(node.aggregates)]
     for i, aggregate in enumerate(node.aggregates):
@@ -62,7 +62,7 @@ def over_frames(node: logical.Over, below: Frame) -> Frame:
 
 
 def _distinct(aggregate: logical.Aggregate, below: Frame, window: str) -> str:
-    """Window functions take no DISTINCT: the values as a set, with one zero."""
+    """Collect the values as a set, with one zero: window functions do not support DISTINCT."""
     assert aggregate.column is not None, aggregate
     value = below.columns[aggregate.column]
     if pa.types.is_floating(below.schema.field(aggregate.column).type):
@@ -71,14 +71,14 @@ def _distinct(aggregate: logical.Aggregate, below: Frame, window: str) -> str:
 
 
 def rows_differ(keys: Sequence[str], below: Frame) -> str:
-    """Whether several rows of a key start together that are not the same."""
+    """Whether rows of a key that start together differ."""
     ties = over([*keys, VS])
     row = f"struct({', '.join([VE, *list(below.columns.values())[2:]])})"
     return f"min({row}) {ties} <> max({row}) {ties}"
 
 
 def unordered(what: str) -> str:
-    """The error of what depends on an order that nobody knows."""
+    """Return the error for a result that depends on an unknown order."""
     return failure(
         f"{what}: events of a key that start together come in an order that is known to the "
         "stream only"

@@ -1,6 +1,6 @@
-"""Changes of lifetimes as Spark SQL: :mod:`rvertex.events.lifetime`, written again.
+"""Changes of lifetimes as Spark SQL: a second version of :mod:`rvertex.events.lifetime`.
 
-``INF_TIME`` is for ever, no duration moves it; an end beyond the time axis is cut there.
+``INF_TIME`` means for ever, and no duration moves it. An end after the time axis is cut to its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Which events stay, columns to be made of them, and the new lifetime."""
+    """Which events stay, additional columns, and the new lifetime."""
 
     vs: str = VS
     ve: str = VE
@@ -38,7 +38,7 @@ class Times:
 
 
 def changed(change: LifetimeChange, columns: Mapping[str, str]) -> Times:
-    """The lifetimes that ``change`` makes of ``_vs`` and ``_ve``; ``columns``: SQL by name."""
+    """Return the lifetimes after ``change`` from ``_vs`` and ``_ve``; ``columns``: SQL by name."""
     match change:
         case Shift(duration_us=duration):
             return _shifted(duration)
@@ -58,12 +58,12 @@ def changed(change: LifetimeChange, columns: Mapping[str, str]) -> Times:
 
 
 def keeps_order(change: LifetimeChange) -> bool:
-    """Whether events that start together afterwards did before, and stay in their order."""
+    """Whether events that start together afterwards also did before, in the same order."""
     return isinstance(change, Begins | SetDuration | Extend | ExtendBy | Shift)
 
 
 def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
-    """About how long events live after ``change``, if it was ``mean_us`` before."""
+    """Return the approximate mean lifetime after ``change``, from the one before."""
     match change:
         case Shift() | ExtendBy():
             return mean_us
@@ -78,7 +78,7 @@ def changed_mean_us(change: LifetimeChange, mean_us: int) -> int:
 
 
 def moved(time: str, duration: int) -> str:
-    """A time moved by a duration, cut at the ends of the axis."""
+    """Return a time moved by a duration, cut at the ends of the axis."""
     end, by = integer(INF_TIME), integer(duration)
     if duration >= 0:
         return f"if({time} > {integer(INF_TIME - duration)}, {end}, {time} + {by})"
@@ -90,12 +90,12 @@ def moved(time: str, duration: int) -> str:
 
 
 def lasting(time: str, duration: int) -> str:
-    """The end of what lasts a duration from a time on; one of INF_TIME is for ever."""
+    """Return the end of a lifetime with a length from a time on; INF_TIME means for ever."""
     return integer(INF_TIME) if duration == INF_TIME else moved(time, duration)
 
 
 def gaps(cover: str) -> str:
-    """The pieces of ``[_vs, _ve)`` outside ``cover``, sorted structs ``s, e`` within it."""
+    """Return the pieces of ``[_vs, _ve)`` outside ``cover``: sorted structs ``s, e`` within it."""
     ends = f"array_max(transform(slice({cover}, 1, i), part -> part.e))"
     start = f"if(i = 0, {VS}, {ends})"
     end = f"if(i = size({cover}), {VE}, {cover}[i].s)"
@@ -112,7 +112,7 @@ def _shifted(duration: int) -> Times:
 
 
 def _chopped(change: Chop) -> Times:
-    """Cell k lies between the cuts k and k + 1."""
+    """Cut lifetimes: cell k is between the cuts k and k + 1."""
     period, offset = change.period_us, change.offset_us % change.period_us
 
     def cell(time: str) -> str:

@@ -1,8 +1,8 @@
-"""Temporal pairs as Spark SQL: what two events that meet have in common, and how they are found.
+"""Temporal pairs as Spark SQL: the overlap of two events, and how to find pairs.
 
-Columns of the left event have the prefix ``l``, those of the right ``r``. To spare Spark all pairs
-of a key, time is cut into slices of about a mean lifetime; each side is exploded into the slices it
-lives in, and a pair is found in the slice in which it begins.
+Columns of the left event have the prefix ``l``, those of the right ``r``. To save Spark from
+comparing all pairs of a key, time is cut into slices of about a mean lifetime. Each side is
+exploded into the slices of its lifetime, and a pair is found in the slice in which it begins.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from planner.logical.nodes import Clip
 
-#: Where both events of a pair are alive.
+#: The time in which both events of a pair are valid.
 START, END = f"greatest(l{VS}, r{VS})", f"least(l{VE}, r{VE})"
-#: Lifetimes overlap, and the slice is the first that both are in.
+#: Lifetimes overlap, and the slice is the first one that both have.
 MEET = (
     "l_slice = r_slice",
     "l_slice = greatest(l_first, r_first)",
@@ -33,7 +33,7 @@ MEET = (
 def conditions(
     node: Join | IntervalJoin | Clip, left: Mapping[str, str], right: Mapping[str, str]
 ) -> list[str]:
-    """Equal keys, and what else a join asks of a match; ``left``, ``right``: SQL name by column."""
+    """Return equal keys and other conditions of a match; ``left``, ``right``: SQL by column."""
     found = [
         f"l{left[mine]} = r{right[other]}"
         for mine, other in zip(node.left_on, node.right_on, strict=True)
@@ -46,7 +46,7 @@ def conditions(
 
 
 def slices(columns: Iterable[str], prefix: str, slice_us: int) -> tuple[list[str], str]:
-    """The columns of a side with its prefix and its slices; then a row for each of these."""
+    """Return the prefixed columns of a side and its slices, and the SQL for a row per slice."""
     first, last = floor_divide(VS, slice_us), floor_divide(f"({VE} - 1L)", slice_us)
     renamed = [f"`{name}` as {prefix}{name}" for name in columns]
     renamed += [f"{first} as {prefix}_first", f"{last} as {prefix}_last"]

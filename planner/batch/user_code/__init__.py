@@ -1,1 +1,1 @@
-"""A user's code in the batch twin."""
+"""User code in the batch twin."""

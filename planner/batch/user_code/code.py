@@ -1,9 +1,8 @@
-"""Code of users in the batch twin: the same functions, in Spark's Python workers, on Arrow batches.
+"""User code in the batch twin: the same functions, in Spark's Python workers, on Arrow batches.
 
-What works row by row (``apply``, filters and projections with functions of users in them) is run on
-batches as they come. A keyed process and an operator are run once per key over all its events, in
-the order of the stream as far as a batch knows it. Events are passed over as poison as the stream
-does it.
+Code that works row by row (``apply``, filters and projections with user functions) gets Spark's
+batches. A keyed process or an operator runs once per key over all its events, in the order of the
+stream as far as the batch knows it. Poison events are skipped as in the stream.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class _RowByRow:
     above: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches as they come; which rows come together is Spark's choice."""
+        """Process Spark's batches, whose sizes Spark chooses."""
         for batch in batches:
             events = _events(batch, self.below)
             try:
@@ -66,13 +65,13 @@ class _RowByRow:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """A lookup over batches of a DataFrame, whose calls are made again; nothing is cached."""
+    """A lookup over batches of a DataFrame; it repeats the calls of the stream, without a cache."""
 
     spec: Lookup
     below: pa.Schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches as they come; each task of Spark makes ``concurrency`` calls at a time."""
+        """Process Spark's batches; each task of Spark makes ``concurrency`` calls at a time."""
         operator = replace(self.spec, cache_us=None).open([self.below])
         values = ValueJournal()
         operator.use_values(values, World(SystemClock()))
@@ -91,11 +90,11 @@ class _KeyByKey:
 
     spec: KeyedProcessing | UserOperator | MatchRows
     below: pa.Schema
-    #: The last finite CTI of the stream.
+    #: The last finite CTI (watermark) of the stream, us.
     reached: int
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """All rows that are of one key."""
+        """Process all rows of one key."""
         if _IS_EVENT in table.schema.names:
             table = table.filter(table.column(_IS_EVENT))
         places = table.column(PLACE) if PLACE in table.schema.names else None
@@ -122,10 +121,10 @@ class _KeyByKey:
 
 
 def with_user_code(node: logical.LogicalNode, below: Frame) -> Frame:
-    """The events of a node that holds code of users.
+    """Return the events of a node that has user code.
 
     Raises:
-        UnsupportedInBatchError: it takes values of the outside, which are a stream's.
+        UnsupportedInBatchError: it reads outside values, which only the stream has recorded.
     """
     schema = _spark_schema(node.schema)
     if isinstance(node, logical.UserStep) and isinstance(node.spec, Lookup):
@@ -162,7 +161,7 @@ def _stateless(node: logical.LogicalNode) -> OperatorSpec:
 
 
 def _with_sentinel(df: Any) -> Any:
-    """The rows and one more that is no event, as Spark calls nothing for no rows at all."""
+    """Add one row that is no event, because Spark calls no function for zero rows."""
     one = df.sparkSession.sql(f"select false as {_IS_EVENT}")
     return df.selectExpr("*", f"true as {_IS_EVENT}").unionByName(one, allowMissingColumns=True)
 
@@ -174,7 +173,7 @@ def _spark_schema(schema: pa.Schema) -> str:
 
 
 def _events(rows: pa.RecordBatch | pa.Table, payload: pa.Schema) -> pa.RecordBatch:
-    """Rows as Spark has them, as events."""
+    """Convert rows from Spark's form to events."""
     schema = event_schema(payload)
     if isinstance(rows, pa.Table):
         columns = [as_one_array(column) for column in rows.columns[: len(schema)]]
@@ -185,7 +184,7 @@ def _events(rows: pa.RecordBatch | pa.Table, payload: pa.Schema) -> pa.RecordBat
 
 
 def _stored(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Events as Spark has them."""
+    """Convert events to Spark's form."""
     names = [VS, VE, *(f"c{i}" for i in range(events.num_columns - 2))]
     stored = [column.cast(physical(column.type)) for column in events.columns]
     return pa.RecordBatch.from_arrays(stored, names=names)

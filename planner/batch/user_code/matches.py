@@ -1,7 +1,7 @@
-"""Row patterns over all rows of one key, by backtracking, a row and a condition at a time.
+"""Row patterns over all rows of one key, by backtracking, one row and one condition at a time.
 
-It shares with the stream the program of a pattern and the expressions, nothing else: a path is
-followed as far as it goes, the preferred one first, and taken back when it fails.
+It shares only the program of a pattern and the expressions with the stream. A path is followed as
+far as possible, the preferred one first, and abandoned when it fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Mapped = list[tuple[int, bool]]
 
 
 def match_rows(spec: MatchRows, events: pa.RecordBatch) -> pa.RecordBatch:
-    """What the matches in the rows of a key give, in the order of their rows."""
+    """Return the output rows of all matches in the rows of a key, in the order of their rows."""
     key = _Key(spec, events)
     key.search()
     payload = pa.schema(list(events.schema)[2:])

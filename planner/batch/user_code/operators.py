@@ -1,7 +1,7 @@
-"""An operator of a user over all its events at once, or one by one where events may be poison.
+"""A user's operator over all its events at once, or one by one if events may be poison.
 
-It is given the events of its key (of the whole stream, if it has none) and the end, CTI(INF). The
-CTIs that a stream has before are left out: what an operator returns may not depend on them.
+It gets the events of its key (of the whole stream, if it has none) and the end, CTI(INF). Earlier
+CTIs of the stream are left out: the output of an operator must not depend on them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class _Context:
-    """The context of an operator: it offers values from outside and nothing else."""
+    """The context of an operator: reading outside values is an error."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def now(self) -> Any:
-        """Refused, as the two that follow."""
+        """Raise an error, as the next two methods do."""
         raise UnsupportedInBatchError(
             self._name, "values from outside are recorded by the stream that took them"
         )
@@ -37,12 +37,12 @@ class _Context:
     random = now
 
     def lookup(self, function: Any, key: Any) -> Any:
-        """Refused."""
+        """Raise an error."""
         return self.now()
 
 
 def operator_rows(spec: UserOperator, events: pa.RecordBatch) -> pa.RecordBatch:
-    """Call the operator with ``events`` in order, then with the end; return all that it gives."""
+    """Call the operator with ``events`` in order, then with the end; return all its output."""
     name, schema = spec.code.name, event_schema(spec.schema)
     target = _opened(spec)
     results: list[Any] = []
@@ -71,7 +71,7 @@ def _opened(spec: UserOperator) -> Any:
 
 
 def _passed(spec: UserOperator, target: Any, event: pa.RecordBatch, results: list[Any]) -> Any:
-    """Give one event; the operator as it is afterwards, without a trace of it if that raised."""
+    """Pass one event; return the operator afterwards, unchanged if it raised."""
     before = copy.deepcopy(target.get_snapshot())
     try:
         results.append(target.execute(event, []))
@@ -84,7 +84,7 @@ def _passed(spec: UserOperator, target: Any, event: pa.RecordBatch, results: lis
 
 
 def _given(result: Any) -> Any:
-    """The rows of a result that may have CTIs beside them."""
+    """Return the rows of a result that may also have CTIs."""
     return result[0] if isinstance(result, tuple) else result
 
 

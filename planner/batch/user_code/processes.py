@@ -1,17 +1,14 @@
 """A keyed process over all events of one key: a plain loop, with its timers in a dictionary.
 
-It says again, as simply as it can be said, what :mod:`rvertex.user_code.keyed.process` promises,
-and shares with the operator of the stream the classes of events and timers and the values that
-columns have in Python.
+It implements :mod:`rvertex.user_code.keyed.process` a second time, as simply as possible. It shares
+with the stream's operator only the classes of events and timers, and the Python values of columns.
 
-How far the stream had come when it ended follows from the plan
-(:mod:`planner.batch.temporal.final_cti`).
+The plan decides the last CTI of the stream (:mod:`planner.batch.temporal.final_cti`). The limits of
+timers are the stream's.
 
-The limits of timers are the stream's.
-
-Differs: values from outside are refused, since they are recorded by the stream that took them; the
-timers that come due in one go, which are counted, are those up to the next event of the key, as a
-batch does not see the CTIs between.
+Differences: reading outside values is an error, since only the stream has recorded them. The limit
+on timers that are due at once counts those up to the next event of the key, because a batch has no
+CTIs between.
 """
 
 from __future__ import annotations
@@ -59,7 +56,7 @@ _TYPES = {"int": int, "float": float, "str": str, "bytes": bytes, "bool": bool}
 
 
 def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) -> pa.RecordBatch:
-    """What the process emits for ``events``, all of one key, in order.
+    """Return the rows that the process emits for ``events``, all of one key, in order.
 
     ``reached``: the last finite CTI of the stream, MIN_TIME if it has none.
     """
@@ -81,14 +78,14 @@ def process_rows(spec: KeyedProcessing, events: pa.RecordBatch, reached: int) ->
 
 
 def _whole(events: pa.RecordBatch) -> list[_Given]:
-    """Events with their lifetimes."""
+    """Return events with their lifetimes."""
     starts, ends = (plain_list(column) for column in events.columns[:2])
     triples = zip(_python_events(events), starts, ends, strict=True)
     return [_Given(event, vs, ve) for event, vs, ve in triples]
 
 
 def _with_ends(events: pa.RecordBatch) -> list[_Given]:
-    """Each event when it begins and when it ends, as points; ends come first at one time."""
+    """Return two points per event, for its begin and its end; ends are first at equal times."""
     starts, ends = (plain_list(column) for column in events.columns[:2])
     begun = with_times(events, ve=np.full(events.num_rows, INF_TIME))
     begins = [
@@ -124,16 +121,16 @@ class _Context:
         #: ``(vs, ve, values ...)``
         self.rows: list[tuple[Any, ...]] = []
         self.vs, self.ve, self.in_timer = 0, 1, False
-        #: The stream has ended: only timers follow that neither a CTI nor an event has reached.
+        #: The stream has ended: the remaining timers are later than all its CTIs and events.
         self.at_end = False
 
     @property
     def time(self) -> int:
-        """The time of the event or timer at hand."""
+        """The time of the current event or timer."""
         return self.vs
 
     def now(self) -> Any:
-        """Refused, as the two that follow."""
+        """Raise an error, as the next two methods do."""
         raise UnsupportedInBatchError(
             self._name, "ctx.now, ctx.random and ctx.lookup are recorded by the stream that took"
             " them",
@@ -142,7 +139,7 @@ class _Context:
     random = now
 
     def lookup(self, function: Any, key: Any) -> Any:
-        """Refused."""
+        """Raise an error."""
         return self.now()
 
     def _moment(self, time: Any) -> int:
@@ -184,7 +181,7 @@ class _Context:
 
 
 class _Loop:
-    """The process of one key at work."""
+    """Runs the process of one key."""
 
     def __init__(self, spec: KeyedProcessing, key: Any) -> None:
         self._spec = spec
@@ -194,9 +191,9 @@ class _Loop:
         self.context = _Context(spec.process.name, key, spec.output)
 
     def run(self, events: Iterable[_Given], reached: int) -> None:
-        """All events, each after the timers that are due by its start; then all timers.
+        """Process all events, each after the timers that are due by its start; then all timers.
 
-        The end of the stream is known to timers beyond ``reached``.
+        Timers later than ``reached`` get ``ctx.at_end``.
         """
         for given in events:
             self._fire(given.vs)
@@ -219,7 +216,7 @@ class _Loop:
             self._call(self._process.on_timer, Timer(at, name), at, at + 1, is_timer=True)
 
     def _count(self, fired: int, span_us: int) -> bool:
-        """Whether timers in one go are to be counted anew, from this one on, the ``fired``-th.
+        """Whether the count of timers at once restarts with this one, the ``fired``-th.
 
         Raises:
             EndlessTimersError, CrowdedTimersError: they are too many, as in the stream.
@@ -236,7 +233,7 @@ class _Loop:
     def _call(
         self, call: Callable[..., None], given: Any, vs: int, ve: int, *, is_timer: bool
     ) -> None:
-        """One call; if it raises and that is passed over, nothing of it remains."""
+        """Make one call; if it raises and the event is skipped, undo all its effects."""
         ctx, process = self.context, self._process
         ctx.vs, ctx.ve, ctx.in_timer = vs, ve, is_timer
         names = [f.name for f in self._spec.fields]
@@ -280,7 +277,7 @@ def _is_of(field: StateField, value: Any) -> bool:
 
 
 def _told(error: BaseException, given: Any, ctx: _Context) -> str:
-    """The text of a fatal error, with the event and its key."""
+    """Return the text of a fatal error, with the event and its key."""
     if isinstance(error, UserResultError):
         return error.reason
     what = f"timer {given.name!r}" if ctx.in_timer else f"event {shown(given)}"

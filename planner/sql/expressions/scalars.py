@@ -154,7 +154,7 @@ class Expressions:
     def knowing(
         self, types: Mapping[str, pa.DataType], special: Callable[[exp.Expr], Expr | None]
     ) -> Expressions:
-        """The same with more columns, as of an element of a list, and ``special`` asked first."""
+        """Return a compiler with more columns (lambda parameters); it tries ``special`` first."""
         shown = {name: Expr(Literal(None, kind)) for name, kind in types.items()}
         scope = self.scope.with_stream(self.scope.stream.with_columns(**shown))
 

@@ -39,7 +39,7 @@ def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
 
 
 def _of_ksqldb(tokens: Sequence[Token]) -> list[Token]:
-    """Lambdas with ``=>``, fields with ``->``; PARTITION BY does not change the rows."""
+    """Rewrite lambdas with ``=>`` and fields with ``->``; PARTITION BY does not change rows."""
     found: list[Token] = []
     depth = 0
     is_left_out = False

@@ -117,7 +117,7 @@ class SqlText:
             raise self.error(node, str(error)) from None
 
     def place(self, node: exp.Expr) -> Place:
-        """Where ``node`` is: its operator, its first part, or the next node around it."""
+        """Return the place of ``node``: its operator, first part, or the next node around it."""
         around: exp.Expr | None = node
         while around is not None:  # ends at the root
             found = self._own_place(around)

@@ -19,7 +19,7 @@ COMMENT, PARTITIONED, LIKE = "comment of", "partitioned by", "like"
 
 
 class ClientStatement(exp.Expression):
-    """A statement for the client. ``this``: its first word; ``expressions``, ``query``: the rest"""
+    """A statement for the client. ``this``: its first word; ``expressions``, ``query``: others."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "query": False}
 

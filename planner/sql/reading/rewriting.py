@@ -67,7 +67,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
 
 
 def _replaced(node: exp.Expr, *, only_first: bool) -> None:
-    """``REGEXP_REPLACE`` with the flag ``g``, or in a dialect that replaces the first match."""
+    """Rewrite ``REGEXP_REPLACE`` with the flag ``g``, or if it replaces only the first match."""
     flag = node.args.get("position")
     if isinstance(flag, exp.Literal) and flag.is_string and flag.name == "g":
         node.set("position", None)
