@@ -1,7 +1,8 @@
-"""The last finite CTI of each stream of a plan: what ``ctx.at_end`` follows from, said again.
+"""Computes the last finite CTI (watermark) of each stream of a plan, which ``ctx.at_end`` needs.
 
-A source has come as far as its rows say, on the grid of the plan. From there on times follow from
-times: what holds CTIs back lets them pass in the end, where timers follow.
+The rows of a source decide its last CTI, on the grid of the plan. After that, each node's CTI
+follows from those of its inputs: operators that hold CTIs back pass them in the end if timers
+follow.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def reached(node: logical.LogicalNode, inputs: Sequence[int]) -> int:
-    """The last finite CTI behind a node, given those of its inputs; MIN_TIME if there is none."""
+    """Return the last finite CTI after a node, from those of its inputs; MIN_TIME for none."""
     time = max(inputs)
     if time == MIN_TIME:
         return time
