@@ -1,4 +1,4 @@
-"""Mistakes in a query, each with a message that says how to correct it."""
+"""Mistakes in a query. Each message also explains the correction."""
 
 from __future__ import annotations
 

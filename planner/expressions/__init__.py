@@ -1,4 +1,4 @@
-"""Expressions: typed trees over columns, and how they are evaluated."""
+"""Expressions: typed trees over columns, and their evaluation."""
 
 from importlib import import_module
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bare(node: Node) -> str:
-    """The node as text, without parentheses around the whole."""
+    """Return the node as text, without parentheses around the whole."""
     text = str(node)
     infix = isinstance(node, Call) and len(node.args) == 2 and text.startswith("(")
     if isinstance(node, Call) and node.function == "cast" and len(node.args) == 1:

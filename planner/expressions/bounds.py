@@ -1,7 +1,7 @@
-"""The integers that an expression may give, as far as its types and literals tell.
+"""Bounds of integer expressions, from their types and literals.
 
-By them planners know which arithmetic cannot overflow: what may, stays where the query has it, and
-is written with a check for Spark. Times and durations count as their ticks.
+Rules use them to know which arithmetic cannot overflow. Arithmetic that may overflow stays where
+the query has it, and gets a check in Spark SQL. Times and durations count as their ticks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from planner.expressions.nodes import Call, Literal, Node, function_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The least and the greatest.
+#: The least and the greatest value.
 Bounds = tuple[int, int]
 _INT64: Bounds = (-(2**63), 2**63 - 1)
-#: What the parts of a time are between; of years there are fewer than this.
+#: The bounds of the parts of a time; the bound of years is rough.
 _PARTS: dict[str, Bounds] = {
     "year": (-300_000, 300_000),
     **dict.fromkeys(("month", "day", "hour", "minute", "second", "weekday"), (0, 60)),
@@ -28,12 +28,12 @@ _PARTS: dict[str, Bounds] = {
     "iso_year": (-300_000, 300_000),
     "sign": (-1, 1),
 }
-#: Arithmetic that is done in int64.
+#: Arithmetic in int64 that checks for overflow.
 _CHECKED = ("add", "subtract", "multiply", "floor_divide", "negate", "abs", "round", "truncate")
 
 
 def may_overflow(node: Call) -> bool:
-    """Whether this call, its arguments aside, may be an error because a number has no room."""
+    """Whether this call itself, without its arguments, may overflow."""
     kind = node.type
     assert kind is not None, node
     if node.function == "cast":
@@ -48,7 +48,7 @@ def may_overflow(node: Call) -> bool:
 
 
 def bounds(node: Node) -> Bounds:
-    """Between which integers the values of ``node``, which is of such a type, are."""
+    """Return the bounds of the values of ``node``, which has an integer or time type."""
     assert node.type is not None, node
     limits = bounds_of_type(node.type)
     assert limits is not None, node
@@ -64,7 +64,7 @@ def bounds(node: Node) -> Bounds:
 
 
 def bounds_of_type(kind: pa.DataType) -> Bounds | None:
-    """The least and greatest value of a type of integers, times or durations; else None."""
+    """Return the bounds of a type of integers, times or durations; None for other types."""
     if pa.types.is_unsigned_integer(kind):
         return 0, 2**kind.bit_width - 1
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
@@ -73,7 +73,7 @@ def bounds_of_type(kind: pa.DataType) -> Bounds | None:
 
 
 def _unchecked(call: Call) -> Bounds:
-    """Bound the values of a call, as if numbers had any size."""
+    """Return the bounds of a call's values as if integers had any size."""
     known = function_of(call).bounds or _PARTS.get(call.function)
     if known is not None:
         return known
@@ -103,7 +103,7 @@ def _same_ticks(cast: Call) -> bool:
 
 
 def _is_tighter(cast: Call) -> bool:
-    """Whether a cast of integers may find no room, as that of uint64 to int64."""
+    """Whether a cast of integers may overflow, such as uint64 to int64."""
     source, target = cast.args[0], cast.type
     if not (pa.types.is_integer(source.type) and pa.types.is_integer(target)):
         return False

@@ -1,4 +1,4 @@
-"""Which row of a batch a function of an expression failed on, in words for the user."""
+"""Finds the row of a batch on which a function of an expression failed, for the error message."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rstream.items.batch import VS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: What may be seen of a value.
+#: The most characters of a value in a message.
 _SHOWN_CHARACTERS = 60
-#: What a value raises that Arrow has and Python has not: a time past the year 9999, nanoseconds.
+#: Errors of converting Arrow values that Python cannot represent, such as the year 10000.
 _UNSHOWN = (pa.ArrowException, ArithmeticError, LookupError, ValueError)
 
 
 def failure(
     error: Exception, values: Sequence[Any], evaluate: Callable[[list[Any]], Any], batch: Any
 ) -> str:
-    """What went wrong, for which values, on which event, and what to do about it.
+    """Return the message: the error, the values, the event, and the remedy.
 
-    ``values`` are the arguments that ``evaluate`` raised on; those that are no scalars have a value
-    per row of ``batch``.
+    ``values`` are the arguments on which ``evaluate`` raised; arrays have a value per row of
+    ``batch``.
     """
     reason = _reason(error)
     columns = [v for v in values if not isinstance(v, pa.Scalar)]
@@ -41,7 +41,7 @@ def failure(
 
 
 def _shown(value: pa.Scalar) -> str:
-    """A value as Python shows it; times that Python has none for as numbers of their unit."""
+    """Return a value as Python shows it; a time without a counterpart as the number of its unit."""
     try:
         return repr(value.as_py())[:_SHOWN_CHARACTERS]
     except _UNSHOWN:
@@ -59,7 +59,7 @@ def _reason(error: Exception) -> str:
 def _first_failing(
     values: Sequence[Any], evaluate: Callable[[list[Any]], Any], rows: int
 ) -> tuple[int, Exception | None]:
-    """A row and its error, by halves: whatever fails on a part fails on a row of it."""
+    """Find a row and its error by bisection: if a part fails, one of its rows fails."""
     low, count = 0, rows
     while count > 1:
         half = count // 2
@@ -81,7 +81,7 @@ def _error(
 
 
 def _event(batch: Any, row: int, rows: int) -> str:
-    """The start of the event, unless the values are not those of events."""
+    """Return the start of the event, unless the values do not belong to events."""
     if batch.num_rows != rows:
         return ""
     try:

@@ -1,13 +1,12 @@
-"""The expression tree that plans hold: columns, literals and calls of named functions.
+"""The expression trees in plans: columns, literals and calls of named functions.
 
-:mod:`planner.api.expressions` is how users write it; here it is plain frozen data with structural
-equality, a stable ``repr`` and no code inside, so it can be pickled, compared and hashed.
-
-A tree is *resolved* against a schema once, at plan time: every node then carries its type and
-implicit conversions are explicit calls of ``cast``; evaluation decides nothing any more.
+Users write them with :mod:`planner.api.expressions`. Here they are plain frozen data with
+structural equality, a stable ``repr`` and no code inside, so they can be pickled, compared and
+hashed. A tree is *resolved* against a schema once, at plan time: every node then has its type, and
+implicit conversions are explicit calls of ``cast``, so evaluation makes no decisions.
 
 Invariants: (1) ``resolve(n, s).evaluate(b)`` has type ``resolve(n, s).type`` for every batch of
-schema ``s``; (2) evaluation is per row and single-threaded, so it does not depend on the cutting.
+schema ``s``; (2) evaluation is per row and single-threaded, so batch sizes do not change it.
 """
 
 from __future__ import annotations
@@ -43,32 +42,32 @@ LiteralValue = None | bool | int | float | str | bytes | Decimal | datetime | da
 #: A plain value, a ``pa.DataType`` or a tuple of literals.
 OptionValue: TypeAlias = Any
 Options = tuple[tuple[str, OptionValue], ...]
-#: The name under which a call holds a function of the user's, in its option ``code``.
+#: The name of calls of user functions, which are in the option ``code``.
 USER = "user"
 
 
-#: A call with resolved arguments -> the call with its type and conversions; None: wrong types.
+#: From a call with resolved arguments to one with its type and conversions; None: wrong types.
 Resolver: TypeAlias = "Callable[[Call], Node | None]"
 Evaluation: TypeAlias = "Callable[[Sequence[Value], Call], Value]"
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A named function of columns. ``symbol`` is what error messages call it."""
+    """A named function of columns. ``symbol`` is its name in error messages."""
 
     symbol: str
     resolve: Resolver
     evaluate: Evaluation
     show: Callable[[Call], str]
-    #: On which rows each operand is needed; None: all of them on all rows.
+    #: The rows on which each operand is needed; None: all operands on all rows.
     needed: Needed | None = None
-    #: The call in Spark SQL, given its arguments in SQL, or a template of that.
+    #: Writes the call in Spark SQL from its arguments in SQL; or a template.
     spark: Callable[..., str] | str = ""
-    #: The integers between which the results are.
+    #: The least and the greatest integer result.
     bounds: tuple[int, int] | None = None
-    #: Whether it fails on some values, overflows aside.
+    #: Whether it fails on some values, besides overflows.
     may_fail: bool = False
-    #: The names that SQL has for it, and the method that Python has.
+    #: Its names in SQL, and its method in Python.
     sql: tuple[Any, ...] = ()
     python: Any = None
     #: Examples in SQL with their values.
@@ -87,36 +86,36 @@ ONE_ROW = pa.RecordBatch.from_arrays(
 
 
 class Node:
-    """A node of an expression tree; what operators get as their ``Evaluator``."""
+    """A node of an expression tree; operators use it as their ``Evaluator``."""
 
     __slots__ = ()
     type: pa.DataType | None
 
     def value(self, batch: pa.RecordBatch) -> Value:
-        """The value per row, or a scalar where it is the same for all. The node is resolved."""
+        """Return the value per row, or a scalar if all rows have the same; the node is resolved."""
         raise NotImplementedError
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """One value per row of ``batch``; resolves the tree first where that was not done."""
+        """Return one value per row of ``batch``; resolve the tree first if it is not resolved."""
         return evaluate_all((self,), batch)[0]
 
     def evaluate_with(self, others: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
-        """The values of this and of ``others``; what they have in common is computed once."""
+        """Return the values of this node and of ``others``; common parts are computed once."""
         return evaluate_all((self, *others), batch)
 
     def output_type(self, schema: pa.Schema) -> pa.DataType:
-        """The type of the values over rows of ``schema``.
+        """Return the type of the values over rows of ``schema``.
 
         Raises:
-            UnknownColumnError: a column is not there.
-            ExpressionTypeError: an operator does not take the types it is given.
+            UnknownColumnError: a column does not exist.
+            ExpressionTypeError: an operator does not take the types of its arguments.
         """
         resolved = resolve(self, schema).type
         assert resolved is not None
         return resolved
 
     def columns(self) -> tuple[str, ...]:
-        """The columns it reads, in order of first use."""
+        """Return the columns that it reads, in order of first use."""
         seen: dict[str, None] = {}
         _collect_columns(self, seen)
         return tuple(seen)
@@ -180,7 +179,7 @@ class Call(Node):
         return batch.value_of(self) if isinstance(batch, Rows) else self.computed(batch)
 
     def computed(self, batch: pa.RecordBatch | Rows) -> Value:
-        """The value, computed now."""
+        """Compute the value now, without a cache."""
         function = function_of(self)
         values = self._operands(function, batch)
         doing().expression = self
@@ -203,7 +202,7 @@ class Call(Node):
         return operands(self, function.needed, batch, calls_user=calls_user(self))
 
     def option(self, name: str) -> OptionValue:
-        """The value of an option that the function always has."""
+        """Return the value of an option that the function always has."""
         return dict(self.options)[name]
 
     def __str__(self) -> str:
@@ -211,7 +210,7 @@ class Call(Node):
 
 
 def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]:
-    """One array per node, of one value per row; equal calls within them are computed once."""
+    """Return one array per node, with one value per row; equal calls are computed once."""
     trees = [n if n.type is not None else resolve(n, batch.schema) for n in nodes]
     repeated = _repeated(tuple(trees))
     rows: Any = Rows(batch, repeated) if repeated else batch
@@ -225,7 +224,7 @@ def evaluate_all(nodes: Sequence[Node], batch: pa.RecordBatch) -> list[pa.Array]
 
 @functools.lru_cache(maxsize=1024)
 def _repeated(trees: tuple[Node, ...]) -> frozenset[Call]:
-    """The calls that occur more than once in the trees."""
+    """Return the calls that occur more than once in the trees."""
     seen: set[Call] = set()
     repeated: set[Call] = set()
     todo = list(trees)
@@ -246,22 +245,22 @@ def _has_call(nodes: Sequence[Node]) -> bool:
 
 
 def calls_user(node: Node) -> bool:
-    """Whether code that is not ours is called in it."""
+    """Whether it calls user code."""
     if not isinstance(node, Call):
         return False
     return node.function == USER or any(calls_user(arg) for arg in node.args)
 
 
 def parts_of(call: Call) -> list[Node]:
-    """The arguments, and the expressions among the options, as the body of a lambda."""
+    """Return the arguments, and expressions among the options, such as the body of a lambda."""
     return [*call.args, *(value for _, value in call.options if isinstance(value, Node))]
 
 
 def _check_constant(call: Call) -> None:
-    """Refuses a resolved call of literals that cannot be evaluated.
+    """Raise for a resolved call of literals that cannot be evaluated.
 
     Raises:
-        InvalidPlanError: it fails, whatever the data.
+        InvalidPlanError: it fails for any data.
     """
     if not call.args or call.columns() or calls_user(call):
         return
@@ -272,17 +271,17 @@ def _check_constant(call: Call) -> None:
 
 
 def function_of(call: Call) -> Function:
-    """The function that a call names."""
+    """Return the function that a call names."""
     return REGISTRY[call.function]
 
 
 def resolve(node: Node, schema: pa.Schema) -> Node:
-    """``node`` with types and explicit conversions, over rows of ``schema``.
+    """Return ``node`` with types and explicit conversions, over rows of ``schema``.
 
     Raises:
-        UnknownColumnError: a column is not there.
-        ExpressionTypeError: an operator does not take the types it is given.
-        InvalidPlanError: a part of it fails whatever the data, as a cast of the literal "abc".
+        UnknownColumnError: a column does not exist.
+        ExpressionTypeError: an operator does not take the types of its arguments.
+        InvalidPlanError: a part fails for any data, such as a cast of the literal "abc".
     """
     return _resolve(node, schema, str(node))
 
@@ -305,7 +304,7 @@ def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
 
 
 def _nested(name: str, schema: pa.Schema) -> Node | None:
-    """The field of a struct that ``meta.ua`` names; None if there is none."""
+    """Return the struct's field that ``meta.ua`` names; None if there is none."""
     parts = name.split(".")
     for k in range(len(parts) - 1, 0, -1):
         base = ".".join(parts[:k])
@@ -341,7 +340,7 @@ def _resolve_column(node: Column, schema: pa.Schema, whole: str) -> Node:
 
 
 def cast_to(node: Node, target: pa.DataType) -> Node:
-    """``node``, resolved, converted to ``target`` where it is of another type."""
+    """Return the resolved ``node`` converted to ``target``, if its type differs."""
     assert node.type is not None
     if node.type.equals(target):
         return node
@@ -351,7 +350,7 @@ def cast_to(node: Node, target: pa.DataType) -> Node:
 
 
 def literal_type(value: LiteralValue) -> pa.DataType:
-    """The type of a literal nothing else is known of."""
+    """Return the default type of a literal."""
     if isinstance(value, datetime):
         return TIMESTAMP if value.tzinfo is None else TIMESTAMP_UTC
     if isinstance(value, timedelta):
@@ -360,7 +359,7 @@ def literal_type(value: LiteralValue) -> pa.DataType:
 
 
 def rename_columns(node: Node, names: dict[str, Node]) -> Node:
-    """``node`` with each column replaced by what ``names`` has for it."""
+    """Return ``node`` with each column replaced by its entry in ``names``."""
     if isinstance(node, Column):
         return names.get(node.name, node)
     if isinstance(node, Call):
@@ -392,7 +391,7 @@ def as_array(value: Value, rows: int, type_: pa.DataType) -> pa.Array:
 
 
 def checked_name(name: str) -> str:
-    """A name that a payload column may have."""
+    """Check a name for a payload column."""
     if not isinstance(name, str):
         raise InvalidPlanError(f"a column's name is text, not {name!r:.80}")
     if name in RESERVED:

@@ -1,12 +1,12 @@
-"""Expressions over one column of text, computed for the values of its dictionary.
+"""Expressions over one text column, computed once per value of its dictionary.
 
-Where a column is carried as a dictionary (:mod:`planner.physical.dictionaries`), what depends on it
-alone is computed once for each value, and once for null, and taken by index: the same for as long
-as the batches share a dictionary.
+If a column is carried as a dictionary (:mod:`planner.physical.dictionaries`), an expression that
+depends only on this column is computed once per value, and once for null, and results are taken by
+index. They are reused while batches share the dictionary.
 
-Invariants: (1) the result is that of the expression on every row; (2) if the expression fails on a
-value, it is computed row by row, as the value may occur in no row; (3) users' functions are called
-for rows only.
+Invariants: (1) the result equals the expression on every row; (2) if the expression fails on a
+value, it is computed row by row, since the value may occur in no row; (3) users' functions are
+called for rows only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REMEMBERED_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class PerValue(Node):
-    """``tree``, which reads nothing but ``column``; as a dictionary, if ``type`` is one."""
+    """``tree``, which reads only ``column``; as a dictionary, if ``type`` is one."""
 
     tree: Node
     column: str
@@ -68,7 +68,7 @@ class PerValue(Node):
 
 
 def by_value(node: Node, carried: Collection[str]) -> Node:
-    """``node``, resolved, with what depends on one of the columns ``carried`` computed by value."""
+    """Return the resolved ``node``; parts that read only one ``carried`` column work per value."""
     if not isinstance(node, Call):
         return node
     read = node.columns()
@@ -78,7 +78,7 @@ def by_value(node: Node, carried: Collection[str]) -> Node:
 
 
 def as_dictionary(node: Node) -> Node:
-    """Type text that is computed by value as a dictionary; leave other nodes alone."""
+    """Type text that is computed per value as a dictionary; return other nodes unchanged."""
     if isinstance(node, PerValue) and node.type == pa.string():
         return replace(node, type=pa.dictionary(pa.int32(), pa.string()))
     return node
@@ -86,7 +86,7 @@ def as_dictionary(node: Node) -> Node:
 
 @remembered(_REMEMBERED_MAX)
 def _results(tree: Node, column: str, known: Known) -> pa.Array | None:
-    """The result for each value, the last for null; text as a dictionary. None: one failed."""
+    """Return the result per value, the last for null; text as a dictionary. None: one failed."""
     values = pa.concat_arrays([known.values, pa.nulls(1, known.values.type)])
     rows = pa.RecordBatch.from_arrays([values], names=[column])
     assert tree.type is not None

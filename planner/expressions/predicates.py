@@ -1,4 +1,4 @@
-"""Predicates taken apart and put together again, and what may go wrong in an expression."""
+"""Splits and joins predicates, and checks whether an expression may fail."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _ALIKE = (
 
 
 def conjuncts(predicate: Node) -> list[Node]:
-    """The parts that all have to hold."""
+    """Return the parts that must all be true."""
     if isinstance(predicate, Call) and predicate.function == "and":
         return [part for arg in predicate.args for part in conjuncts(arg)]
     return [predicate]
 
 
 def conjunction(predicates: Sequence[Node]) -> Node:
-    """One predicate that holds where all of them do."""
+    """Return one predicate that is true where all of them are."""
     return reduce(lambda a, b: Call("and", (a, b), (), pa.bool_()), predicates)
 
 
 def may_fail(node: Node) -> bool:
-    """Whether evaluation may be an error: an explicit cast, an overflow, or code of users."""
+    """Whether evaluation may be an error: an explicit cast, an overflow, or user code."""
     if isinstance(node, Column | Literal):
         return False
     if not is_built_in(node):
@@ -55,10 +55,10 @@ def may_fail(node: Node) -> bool:
 
 
 def is_alike_of_equals(node: Node) -> bool:
-    """Whether equal keys have one value of it: 0.0 and -0.0 are equal, and texts tell them apart.
+    """Whether equal keys give one value: 0.0 equals -0.0, but their texts differ.
 
-    Said of float columns that are compared as they are; what other functions make of them is not
-    known.
+    It is known only for float columns that are compared directly, not for results of other
+    functions.
     """
     if isinstance(node, Column):
         return not (pa.types.is_floating(node.type) or pa.types.is_nested(node.type))

@@ -1,1 +1,1 @@
-"""Rules that compute the same result with less work, and a trace of what they changed."""
+"""Rules that compute the same result with less work, and a trace of their changes."""

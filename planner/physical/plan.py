@@ -127,7 +127,7 @@ class PhysicalPlan:
     cti_every_us: int
     #: For explain only: plans with different traces are equal.
     plan_trace: PlanTrace | None = field(default=None, compare=False)
-    #: Notes for the user who runs it, a line each.
+    #: Notes for the user, a line each.
     notes: tuple[str, ...] = field(default=(), compare=False)
     #: Where rows of the result are delivered while the job runs; does not change the result.
     deliveries: tuple[SinkSpec, ...] = field(default=(), compare=False)

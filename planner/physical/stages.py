@@ -170,7 +170,7 @@ def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | Non
 
 
 def _early_filter(source: SourcePartition | None) -> list[OperatorSpec]:
-    """The filter that a source asks: it means the same wherever it is asked."""
+    """Return the source's filter as an operator: the vertex's hash ignores where it runs."""
     if source is None or source.spec.keep is None:
         return []
     return [Filter(source.spec.keep, is_total=True)]

@@ -25,10 +25,10 @@ def sql(
     """Compile SQL: return the Stream of a SELECT, or the Query of an INSERT INTO.
 
     ``streams``: streams that the text may name, besides the streams it creates. ``functions`` and
-    ``aggregates``: those that it may call, besides SQL's. ``variables``: values of ``${name}`` in
-    paths and other options of CREATE STREAM. ``dialect``: ``"flink"``, ``"spark"``, ``"postgres"``,
-    ``"duckdb"`` or ``"ksqldb"``, the engine that the text was written for. ``params``: values of
-    ``:name`` (a dict) or ``?`` (a list); use them instead of formatting values into the text.
+    ``aggregates``: additions to SQL's. ``variables``: values of ``${name}`` in paths and other
+    options of CREATE STREAM. ``dialect``: ``"flink"``, ``"spark"``, ``"postgres"``, ``"duckdb"`` or
+    ``"ksqldb"``, the engine that the text was written for. ``params``: values of ``:name`` (a dict)
+    or ``?`` (a list); use them instead of formatting values into the text.
 
     Raises:
         SqlError: with line, column and a mark under the faulty part.

@@ -63,8 +63,8 @@ def session(
     the latest ``max`` after its start.
 
     ``gap``: a duration, or an expression over the event, of durations or whole microseconds, that
-    gives each event a gap of its own. An event whose gap is null or less than 1 us has no gap: it
-    keeps the session open while it is valid.
+    gives each event its own gap. An event whose gap is null or less than 1 us has no gap: it keeps
+    the session open while it is valid.
 
     ``running``: emit the session's result so far at the start of each of its events. Each result is
     valid until the next, the last one until the session ends. A destination that stores rows by key

@@ -44,13 +44,13 @@ VARYING_KINDS = {"Text": str, "Text | None": str, "Whole": int, "Whole | None": 
 
 
 def operand_node(value: object) -> Node | None:
-    """The tree of an expression; None for a plain value."""
+    """Return the tree of an expression; None for a plain value."""
     node = value if isinstance(value, Node) else getattr(value, "node", None)
     return node if isinstance(node, Node) else None
 
 
 def plain_value(value: Any) -> Any:
-    """The value of a literal expression, or the value itself."""
+    """Return the value of a literal expression, or the value itself."""
     node = operand_node(value)
     return node.literal if isinstance(node, Literal) else value
 
@@ -69,9 +69,9 @@ def at_least_zero(count: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Functions(Generic[E]):
-    """Builds calls on ``node``, wrapped as expressions by ``wrap``.
+    """Builds calls on ``node``; ``wrap`` makes them expressions.
 
-    ``as_node`` makes a tree of an expression, or of a plain value.
+    ``as_node`` converts an expression, or a plain value, to a tree.
     """
 
     node: Node
@@ -84,7 +84,7 @@ class Functions(Generic[E]):
 
 
 def call_of(function: str, args: tuple[Node, ...], options: dict[str, Any]) -> Call:
-    """A call; options that are expressions become arguments."""
+    """Return a call; options that are expressions become arguments."""
     options = {name: plain_value(value) for name, value in sorted(options.items())}
     varying = {name: node for name, v in options.items() if (node := operand_node(v)) is not None}
     if not varying:
@@ -139,10 +139,10 @@ class Family:
         examples: dict[str, Any] | None = None,
         **more: Any,
     ) -> Callable[[M], M]:
-        """Enter the function that the decorated method calls.
+        """Register the function that the decorated method calls.
 
-        ``name``: in plans, unless it is the method's. ``more``: ``resolve``, ``show``, ``bounds``,
-        ``may_fail`` and ``needed`` of :class:`Function`.
+        ``name``: its name in plans, unless it is the method's. ``more``: ``resolve``, ``show``,
+        ``bounds``, ``may_fail`` and ``needed`` of :class:`Function`.
         """
 
         def entered(made: M) -> M:
@@ -165,7 +165,7 @@ class Family:
 
 
 def _checked(resolve: Resolver, made: Callable[..., Any]) -> Resolver:
-    """Refuse options of another type than the method declares."""
+    """Raise for options of another type than the method declares."""
     kinds = {
         name: (VARYING_KINDS[str(parameter.annotation)], str(parameter.annotation))
         for name, parameter in inspect.signature(made).parameters.items()

@@ -1,4 +1,4 @@
-"""What a function is: how it is typed, evaluated and shown."""
+"""Types, evaluates and prints functions."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 def typed(call: Call, result: pa.DataType, *args: pa.DataType) -> Call:
-    """``call`` of type ``result`` with its arguments converted to ``args``."""
+    """Return ``call`` with type ``result``, its arguments converted to ``args``."""
     assert len(args) == len(call.args), call
     converted = tuple(cast_to(a, t) for a, t in zip(call.args, args, strict=True))
     return replace(call, args=converted, type=result)
 
 
 def arg_types(call: Call) -> list[pa.DataType]:
-    """The types of the resolved arguments."""
+    """Return the types of the resolved arguments."""
     types = [arg.type for arg in call.args]
     assert None not in types, call
     return types
 
 
 def with_literals_adapted(call: Call) -> Call:
-    """A literal that meets another type: text becomes a time, a whole number fits itself in."""
+    """Adapt literals to the other argument's type: text to a time, an integer to its size."""
     types = arg_types(call)
     if any(is_time(t) for t in types):
         return replace(call, args=tuple(_as_time(arg) for arg in call.args))
@@ -44,7 +44,7 @@ def with_literals_adapted(call: Call) -> Call:
 
 
 def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type in which all of ``types`` meet."""
+    """Return the common type of ``types``."""
     found: pa.DataType | None = pa.null()
     for t in types:
         found = None if found is None else common_type(found, t)
@@ -65,14 +65,14 @@ def _as_time(node: Node) -> Node:
 
 
 def _int_literal(node: Node) -> int | None:
-    """The value of a literal that is a whole number."""
+    """Return the value of a literal that is an integer."""
     if isinstance(node, Literal) and node.type == pa.int64() and isinstance(node.literal, int):
         return node.literal
     return None
 
 
 def _as_short_decimal(node: Node) -> Node:
-    """Not wider than it has to be, so that the result has room."""
+    """Make a decimal as narrow as possible, so that the result fits."""
     value = _int_literal(node)
     if value is None:
         return node

@@ -1,8 +1,8 @@
 """Functions whose options are columns: ``col("s").str.pad_left(col("n"))``.
 
-The rows are grouped by the values of the options. Each group is evaluated by the function itself
-with these options, so a column means what a literal means. A null option gives null. An option that
-the function refuses as a literal is an error of its row.
+Rows are grouped by the values of the options. The function evaluates each group with these options,
+so a column has the same effect as a literal. A null option gives null. An invalid option is an
+error of its row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Value
 
-#: Options that every function takes.
+#: Values of options that every function accepts.
 _SAMPLES: dict[type, Any] = {str: "a", int: 1}
 
 
@@ -34,7 +34,7 @@ def _base(call: Call) -> Function:
 
 
 def _literal_call(call: Call, args: Sequence[Node], values: Sequence[Any]) -> Call:
-    """The function of ``args`` with these values of the options."""
+    """Return the function of ``args`` with these values of the options."""
     given = dict(zip(call.option("names"), values, strict=True))
     options = tuple(sorted({**dict(call.option("fixed")), **given}.items()))
     return Call(call.option("function"), tuple(args), options)
@@ -106,7 +106,7 @@ def _rows(values: Sequence[Value], call: Call, rows: int) -> pa.Array:
 
 
 def _groups(options: list[pa.Array], rows: int) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
-    """A number per row, and the values of the options of each number."""
+    """Return a group number per row, and the values of the options of each group."""
     encoded = [column.dictionary_encode() for column in options]
     codes = np.zeros(rows, np.int64)
     for column in encoded:
@@ -134,13 +134,13 @@ def _of_group(
 
 
 class SparkText(str):
-    """An option in SQL instead of its value."""
+    """An option as SQL text instead of its value."""
 
     __slots__ = ()
 
 
 def _spark(call: Call, *args: str) -> str:
-    """The template of the function with its options in SQL.
+    """Fill the function's template with its options in SQL.
 
     Raises:
         UnsupportedInBatchError: the function's text is no template.

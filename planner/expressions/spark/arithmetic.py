@@ -1,7 +1,7 @@
-"""Arithmetic as Spark SQL text: exact, or the error that the stream has.
+"""Arithmetic as Spark SQL text: exact, or the stream's error.
 
-Spark's own operators wrap or give null where there is no room; what may overflow (see
-:mod:`planner.expressions.bounds`) is written with a check, all else as it is.
+Spark's own operators wrap or return null on overflow. Calls that may overflow (see
+:mod:`planner.expressions.bounds`) include a check; others are written plainly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The call, and its arguments as SQL.
 Writer: TypeAlias = "Callable[..., str]"
 _LEAST = integer(INT64_MIN)
-#: Doubles from here on have no fraction.
+#: The least double from which doubles have no fraction.
 _WHOLE_FROM = "4503599627370496D"
 #: Of a quotient of decimals: Spark keeps six places of it, and two digits are those of its steps.
 _QUOTIENT_DIGITS_MAX = DECIMAL_DIGITS_MAX - 6 - 2
@@ -38,7 +38,7 @@ def spark_type(call: Call) -> str:
 
 
 def is_float(node: Node) -> bool:
-    """Whether it gives floats."""
+    """Whether its values are floats."""
     return bool(pa.types.is_floating(node.type))
 
 
@@ -61,13 +61,13 @@ def _arithmetic(operator: str, function: str) -> Writer:
 
 
 def _no_room(call: Call) -> str:
-    """An expression that stops the batch, as the stream is stopped."""
+    """Return an expression that fails the batch, as the overflow fails the stream."""
     shown = str(call).replace(MARK, "")
     return failure(f"cannot evaluate {shown}: the result does not fit into {call.type}")
 
 
 def _unless_least(sql: Callable[[str], str]) -> Writer:
-    """Of integers and durations, the least has no counterpart."""
+    """Check integers and durations for the least value, which has no negative."""
 
     def write(call: Call, a: str) -> str:
         if not may_overflow(call):
@@ -105,10 +105,10 @@ def _of_decimals(call: Call) -> bool:
 
 
 def _check_room(call: Call, *, is_quotient: bool) -> None:
-    """Refuse decimals of which Spark would lose places, or make nulls.
+    """Raise for decimals for which Spark would lose digits, or return null.
 
     Raises:
-        UnsupportedInBatchError: a step between decimals of these types may have no room.
+        UnsupportedInBatchError: a step between decimals of these types may overflow.
     """
     left, right = (arg.type for arg in call.args)
     assert left is not None, call
@@ -148,7 +148,7 @@ def _modulo(call: Call, a: str, b: str) -> str:
 
 
 def _as_type(call: Call, sql: str) -> str:
-    """``sql`` in the type of ``call``, which may have no room for it."""
+    """Cast ``sql`` to the type of ``call``, which may overflow."""
 
     def made(x: str) -> str:
         return f"try_cast({x} as {spark_type(call)})"
@@ -176,7 +176,7 @@ def _ceil(call: Call, a: str) -> str:
 
 
 def _round(call: Call, a: str) -> str:
-    """Scaled, rounded, scaled back: what is done to doubles, not to their decimal digits."""
+    """Scale, round and scale back: doubles are rounded by value, not by their decimal digits."""
     digits = call.option("digits")
     if pa.types.is_integer(call.type) and digits >= 0:
         return a
@@ -195,7 +195,7 @@ def _nearest(y: str) -> str:
 
 
 def round_double(call: Call, x: str, digits: int, nearest: Callable[[str], str]) -> str:
-    """A double to so many places; ``nearest`` is the whole number that a scaled one becomes."""
+    """Round a double to ``digits`` places; ``nearest`` rounds the scaled value."""
     if abs(digits) > POWERS_MAX:
         return x if digits > 0 else f"if(abs({x}) < double('Infinity'), {x} * 0D, {x})"
     up, down = ("*", "/") if digits >= 0 else ("/", "*")

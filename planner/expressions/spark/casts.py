@@ -1,8 +1,8 @@
-"""Casts as Spark SQL. What does not fit stops the batch, as it stops the stream.
+"""Casts as Spark SQL. A value that does not fit fails the batch, as it fails the stream.
 
-Spark's ``try_cast`` says what does not fit; where it is more lenient than the stream (blanks around
-numbers, "yes" for true) a pattern comes first. Floats are not written as text here: Spark and Arrow
-write them differently.
+Spark's ``try_cast`` finds values that do not fit. Where it is more lenient than the stream (blanks
+around numbers, "yes" for true), a pattern is checked first. Casts of floats to text are
+unsupported: Spark and Arrow write them differently.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BOOLEAN = r"(?i)\A(true|false|0|1)\z"
 
 
 def failure(message: str) -> str:
-    """An expression that stops the batch with ``message``."""
+    """Return an expression that fails the batch with ``message``."""
     return f"raise_error({text(f'{MARK}{message}{MARK}')})"
 
 
@@ -36,7 +36,7 @@ def _wrong(shown: str | None, reason: str) -> str:
 
 
 def cast(sql: str, source: pa.DataType, target: pa.DataType, shown: str | None) -> str:
-    """``sql``, of type ``source``, as ``target``; ``shown`` is what errors call it (None: null).
+    """Cast ``sql`` from ``source`` to ``target``; ``shown``: its name in errors (None: null).
 
     Raises:
         UnsupportedInBatchError: the batch has no such conversion.
@@ -177,7 +177,7 @@ def _bounds(kind: pa.DataType) -> tuple[int, int]:
 
 
 def _as_integer(sql: str, source: pa.DataType, low: int, high: int, name: str) -> str:
-    """``sql`` as an integer, null where it is out of bounds; fractions are lost."""
+    """Return ``sql`` as an integer, null if it is out of bounds; fractions are cut."""
     if pa.types.is_floating(source):
         fits = f"cast({sql} as double) > {low - 1}D and cast({sql} as double) < {high + 1}D"
         if float(low - 1) == float(low):
@@ -190,7 +190,7 @@ def _as_integer(sql: str, source: pa.DataType, low: int, high: int, name: str) -
 
 
 def _tried(sql: str, convert: Callable[[str], str], shown: str | None) -> str:
-    """``convert(sql)``; where that gives null though there is a value, an error."""
+    """Return ``convert(sql)``; it is an error if that gives null for a value."""
     wrong = _wrong(shown, "a value does not fit")
 
     def checked(value: str) -> str:
@@ -221,7 +221,7 @@ def _scaled(sql: str, unit: str, to: str, shown: str | None, *, exact: bool = Tr
 
 
 def floor_divide(sql: str, divisor: int) -> str:
-    """A bigint divided by a positive constant, rounded down; no intermediate overflows."""
+    """Divide a bigint by a positive constant, rounded down, without an overflow in between."""
     by = integer(divisor)
     return let(sql, lambda v: f"({v} div {by} - if({v} % {by} < 0, 1L, 0L))")
 

@@ -1,4 +1,4 @@
-"""Errors of the batch twin, with what to do instead."""
+"""Errors of the batch twin, with alternatives."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How Arrow values lie in Spark columns, and how types and literals are written in Spark SQL.
+"""Types of Spark columns for Arrow values, and types and literals in Spark SQL.
 
-Times and durations are integers in their own unit, as everywhere inside a vertex; Spark's calendar
-is asked with ``timestamp_micros`` where a calendar is needed. Unsigned integers take the next
-larger signed type, dictionaries are decoded. Arrow's ``cast`` goes both ways without loss.
+Times and durations are integers in their own unit, as everywhere inside a vertex;
+``timestamp_micros`` converts them for functions of Spark's calendar. Unsigned integers become the
+next larger signed type, dictionaries are decoded. Arrow's ``cast`` converts both ways without loss.
 """
 
 from __future__ import annotations

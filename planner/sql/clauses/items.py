@@ -24,7 +24,7 @@ class Item:
 
     name: str
     node: exp.Expr
-    #: Whether it came from a ``*``; then it is the stream's ``column``.
+    #: Whether it is part of a ``*``; then it is the stream's ``column``.
     star: bool = False
     column: str = ""
 

@@ -381,7 +381,7 @@ def _over_list(node: exp.Expr, items: list[Item], source: Scope, names: Names) -
         Scope(source.stream, listed).column(node, names.text)  # which there is not
         return node
     if isinstance(node, exp.AggFunc):
-        return node  # refused as it stands
+        return node  # the error is raised later
     for part in list(node.iter_expressions()):
         found = _over_list(part, items, source, names)
         if found is not part:

@@ -41,7 +41,7 @@ class Engine:
     epoch_us: int | None = 1
     #: A time as text omits microseconds that are 0, and ``Z``.
     plain_times: bool = False
-    #: A row with a time and no end is valid from then on, as in a table that only grows.
+    #: A row with a time and no end is valid from that time, as in a table that only grows.
     keeps_rows: bool = False
     #: The type of DECIMAL without digits; None: 38 digits without a fraction.
     decimal: pa.DataType | None = None
