@@ -287,7 +287,8 @@ def rows_of_comparison(left: Rows, right: Rows, made: Stream) -> Rows:
 def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
     """Return the bound that each column is in all branches, by its name in the first."""
     bounds: dict[str, Bound] = {}
-    for columns in zip(*(rows.stream.schema.names for rows in branches), strict=True):
+    names = [rows.stream.schema.names for rows in branches]
+    for columns in zip(*names, strict=False):  # other numbers of columns are refused later
         found = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
         known = [bound for bound in found if bound is not None]
         if not known:

@@ -94,7 +94,7 @@ def test_a_few() -> None:
 
 @pytest.mark.slow
 def test_frames_as_duckdb() -> None:
-    for seed in range(3, 40 * DEPTH):
+    for seed in range(3, round(40 * DEPTH)):
         compare(seed)
 
 
