@@ -295,14 +295,12 @@ class _Page:
     async def compare(self, request: Request) -> Response:
         """What a deployment of ``file``, a query on this machine, would do to each stage."""
         root, file = self._next_query(request)
-        lines = await run_in_threadpool(run_verb, "deploy", file, root, "--dry-run")
-        return Response(lines[-1], headers=_HEADERS, media_type="application/json")
+        return await _result_of("deploy", file, root, "--dry-run")
 
     async def diff(self, request: Request) -> Response:
         """Which rows of the answer ``file`` changes, over the recorded input."""
         root, file = self._next_query(request)
-        lines = await run_in_threadpool(run_verb, "diff", root, file)
-        return Response(lines[-1], headers=_HEADERS, media_type="application/json")
+        return await _result_of("diff", root, file)
 
     def _next_query(self, request: Request) -> tuple[str, str]:
         """The root of a job, and the file of its next query."""
@@ -353,6 +351,12 @@ class _Page:
         host = request.query_params.get("host", "")
         answer = await run_in_threadpool(ask, root, request.path_params["action"], host)
         return _json({"requested": answer})
+
+
+async def _result_of(verb: str, *arguments: str) -> Response:
+    """The last line that a verb prints, which is JSON."""
+    lines = await run_in_threadpool(run_verb, verb, *arguments)
+    return Response(lines[-1], headers=_HEADERS, media_type="application/json")
 
 
 def _sent(send: Callable[[], None]) -> str:
