@@ -313,9 +313,10 @@ class Job(Readable):
             "notes": [*self._notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
         self._status = {**found, **self._health.look(found, self._clock.now_us())}
+        # Written before the callback, which may read the root: it then has this status or a later one.
+        self._root.write_status(self._status)
         if self._on_status is not None:
             self._on_status(self.status())
-        self._root.write_status(self._status)
 
     def _until_published(self, status: dict[str, Any]) -> dict[str, Any]:
         """Return the status, with "running" for "finished" until the result is published."""

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rvertex.messages import HostBusy, Timing
-from rvertex.state.doing import Doing, doing, function_name, line_of_thread
+from rvertex.state.doing import Doing, doing, function_name, function_place
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Watch:
 
     def attach(self) -> None:
         """Look after the calling thread."""
-        self._thread, self._doing = threading.get_ident(), doing()
+        self._doing = doing()
 
     def begin(self, vertex: str, epoch: int) -> None:
         """A poll of a vertex begins."""
@@ -92,7 +92,7 @@ class Watch:
         lasted_s = self._clock.monotonic_s() - began_s
         if lasted_s < self._busy_after_s:
             return None
-        what = doing_of(self._doing, self._thread)
+        what = doing_of(self._doing)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
         timing = self.timing(vertex, epoch)
         return HostBusy(self._host, vertex, epoch, what, int(lasted_s), peak, timing)
@@ -124,12 +124,12 @@ class Watch:
             watcher.join()
 
 
-def doing_of(notes: Doing, thread: int) -> str:
-    """The operator and, inside of it, the user's line or the expression that a thread is in."""
-    inside = line_of_thread(thread)
-    if not inside and notes.function is not None:
-        inside = function_name(notes.function)
-    if not inside and notes.expression is not None:
+def doing_of(notes: Doing) -> str:
+    """The operator and, inside of it, the user's function or the expression that a thread is in."""
+    inside = ""
+    if notes.function is not None:
+        inside = function_place(notes.function)
+    elif notes.expression is not None:
         inside = str(notes.expression)[:_SHOWN_CHARACTERS]
     if notes.operator is None:
         return inside or "its step"

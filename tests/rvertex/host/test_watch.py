@@ -16,7 +16,7 @@ from rstream.clock import ManualClock
 from rvertex.host.watch import Watch, doing_of
 from rvertex.operators.filter import FilterOperator
 from rvertex.operators.protocol import in_pieces
-from rvertex.state.doing import Doing, line_of_thread
+from rvertex.state.doing import Doing
 from tests.support.builders import ev, make_run
 
 if TYPE_CHECKING:
@@ -61,39 +61,17 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
         thread.join()
     assert busy is not None
     assert (busy.host, busy.vertex, busy.epoch, busy.lasted_s) == ("h0.0", "filter.0", 4, 9)
-    assert busy.doing.startswith("Filter: slow at line ")
-    assert busy.doing.endswith("tests/rvertex/host/test_watch.py")
+    line = slow.__code__.co_firstlineno
+    assert busy.doing == f"Filter: slow, defined at line {line} of {__file__}"
     assert busy.memory_bytes > 1 << 20
     assert told[-1] is None, "the turn is over"
 
 
 def test_code_of_ours_is_named_by_its_expression() -> None:
     notes = Doing(FilterOperator(resolve((col("x") > 1).node, PAYLOAD)), col("x") + 1)
-    assert doing_of(notes, 0) == "Filter: (x + 1)"
-    assert doing_of(Doing(), 0) == "its step"
-    assert doing_of(Doing(None, None, len), 0) == "len"
-
-
-def test_a_line_of_another_thread_is_found_while_it_runs() -> None:
-    """Followed from another thread, its frames once were memory of calls that had returned."""
-    is_over, found = threading.Event(), list[str]()
-
-    def deeper(depth: int) -> int:
-        return 0 if depth == 0 else 1 + max(deeper(depth - 1) for _ in range(1))
-
-    def busy() -> None:
-        while not is_over.is_set():
-            deeper(5)
-
-    thread = threading.Thread(target=busy)
-    thread.start()
-    assert thread.ident is not None
-    for _ in range(50):
-        found.append(line_of_thread(thread.ident))
-    is_over.set()
-    thread.join()
-    assert any(" at line " in line and line.endswith(__file__) for line in found), set(found)
-    assert line_of_thread(-1) == ""
+    assert doing_of(notes) == "Filter: (x + 1)"
+    assert doing_of(Doing()) == "its step"
+    assert doing_of(Doing(None, None, len)) == "len"
 
 
 def test_samples_say_which_function_of_the_user_has_the_time() -> None:
