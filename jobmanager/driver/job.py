@@ -313,7 +313,7 @@ class Job(Readable):
             "notes": [*self._notes["notes"], *(n for one in self._beside for n in one.notes)],
         }
         self._status = {**found, **self._health.look(found, self._clock.now_us())}
-        # Written before the callback, which may read the root: it then has this status or a later one.
+        # Written first: a callback that reads the root finds this status or a later one.
         self._root.write_status(self._status)
         if self._on_status is not None:
             self._on_status(self.status())
