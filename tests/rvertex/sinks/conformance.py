@@ -1,7 +1,8 @@
 """What every destination is tested for: each row exactly once, in order, whoever dies or sleeps.
 
 A test module makes a class of :class:`Conformance` with a fixture ``place``, an adapter as
-:class:`tests.rvertex.sinks.places.Place` says. Each test has a new place.
+:class:`tests.rvertex.sinks.places.Place` says. Each test has a new place. :class:`Deliveries` is
+the part of the suite that writes rows of one schema.
 
 Cannot catch: a loss of power, a destination that acknowledges what it does not keep, or a network
 that delivers an old commit after its connection is gone.
@@ -47,8 +48,8 @@ CALL_MS_MAX = 12.0
 LARGE_ITEMS = 150_000
 
 
-class Conformance:
-    """The suite; a subclass brings the place."""
+class Deliveries:
+    """The suite without the types; a subclass brings the place."""
 
     def test_first_open_finds_nothing(self, place: Place) -> None:
         destination = place.destination(0)
@@ -232,6 +233,10 @@ class Conformance:
             successor.close()
             zombie.kill()
         check_rows(place, dict.fromkeys(range(KILLS // 2), END))
+
+
+class Conformance(Deliveries):
+    """The suite; a subclass brings the place."""
 
     def test_every_type_comes_back(self, place: Place) -> None:
         kept = [name for name in TYPED.schema.names if name not in place.refused]
