@@ -60,21 +60,21 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.executor.heartbeatInterval": "2s",
-    # It gives freed memory back within a second; Arrow's default keeps as much again as is in use.
+    # jemalloc returns freed memory within a second; Arrow's default keeps as much as is in use.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
-    # Memory of arrays is kept for the next ones: giving it back and touching it again costs more.
+    # Keep freed array memory for the next arrays: returning it and touching new pages costs more.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
     "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
 }
-#: The Java of this process moves messages, no rows: compiling its code a second time, for speed, is
-#: most of what it would do. What the user has in the variable stays.
+#: Option of the driver's JVM, added to the user's: only the first compiler tier. This JVM moves
+#: messages and no rows, so the second tier would cost most of its time.
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
-#: Set by spark-submit, which started this process: where its Java listens.
+#: Environment variable set by spark-submit: the port of the JVM that started this process.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 ALL_CORES = "local[*]"
 LOG_KEPT_US = 7 * 86_400_000_000
-#: How long a cluster may take to offer as many task slots as hosts were asked for.
+#: Longest wait until a cluster has a task slot for each requested host.
 EXECUTORS_WAIT_S = 60.0
 _REASON_CHARS_MAX = 500
 _lock = threading.Lock()
@@ -100,7 +100,7 @@ class SparkUnavailableError(OperatingError):
 
 @error_class
 class SparkGoneError(OperatingError):
-    """The Java through which hosts are started has ended, or its context was stopped."""
+    """The JVM that starts hosts has ended, or its SparkContext was stopped."""
 
     master: str
     log: str
@@ -113,7 +113,7 @@ class SparkGoneError(OperatingError):
 
 @error_class
 class WrongMasterError(UsageError):
-    """The process runs Spark on another master: it is the user's, or a job is using it."""
+    """This process runs Spark on another master, in the user's context or for a running job."""
 
     running: str
     wanted: str
@@ -125,12 +125,12 @@ class WrongMasterError(UsageError):
 
 
 def spark_log_path() -> str:
-    """Where Spark's own output goes."""
+    """The file that Spark's own log is written to."""
     return os.path.join(tempfile.gettempdir(), f"streamscope-spark-{os.getpid()}.log")
 
 
 def remove_old_logs(now_us: int) -> None:
-    """Those of processes that are gone; somebody else's stay."""
+    """Delete logs of processes that have ended, except files of other users."""
     for path in Path(tempfile.gettempdir()).glob("streamscope-spark-*.log"):
         with contextlib.suppress(OSError, ValueError):
             if path.stat().st_mtime_ns // 1_000 < now_us - LOG_KEPT_US:
@@ -145,13 +145,13 @@ def spark_context(
 ) -> SparkContext:
     """The process's SparkContext on ``master``; starts it, or moves ours there if it is idle.
 
-    Without ``master``: the context that is active; before there is one, the master that
-    spark-submit was given, then ``fallback``, then what Spark itself is configured with, or else
-    all cores of this machine. ``daemon_module`` is what Spark forks Python workers from.
+    Without ``master`` the active context is used. If there is none, the master is the first of:
+    the option of spark-submit, ``fallback``, Spark's configuration, all cores of this machine.
+    ``daemon_module``: the module from whose process Spark forks Python workers.
 
     Raises:
         SparkUnavailableError: no Java, or the master does not answer.
-        WrongMasterError: the context runs elsewhere, and is not ours or its jobs are not done.
+        WrongMasterError: the context has another master, and it is the user's or has running jobs.
     """
     global _started
     with _lock:
@@ -180,7 +180,7 @@ def spark_context(
 
 
 def _answers(context: SparkContext) -> bool:
-    """Whether its Java is alive, and it was not stopped."""
+    """Whether the context's JVM is alive and the context was not stopped."""
     try:
         return not context._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):
@@ -188,18 +188,18 @@ def _answers(context: SparkContext) -> bool:
 
 
 def _use_this_python(context: SparkContext) -> None:
-    """Let workers on this machine run our interpreter, unless the user has named one.
+    """Let workers on this machine run this process's interpreter, unless the user has set one.
 
-    A session of the user's own takes the ``python3`` on the PATH, which without an activated
-    environment is one that has no package of this one.
+    A Spark session of the user runs the ``python3`` on the PATH. If the virtual environment is not
+    activated, that one has none of its packages.
     """
     if "PYSPARK_PYTHON" not in os.environ and is_local(str(context.master)):
         context.pythonExec = sys.executable
 
 
 def _forget(context: SparkContext) -> None:
-    """Let go of a Java that has died, so that another can be started in its place."""
-    with contextlib.suppress(Exception):  # each of its calls fails on a broken connection
+    """Discard the context of a JVM that has died, so that a new one can be started."""
+    with contextlib.suppress(Exception):  # its calls fail: the connection is broken
         context.stop()
     if SparkContext._gateway is not None:
         SparkContext._gateway.shutdown()
@@ -207,9 +207,9 @@ def _forget(context: SparkContext) -> None:
 
 
 def _configured(master: str | None, daemon_module: str, fallback: str | None) -> SparkConf:
-    """Settings for a new context; what spark-submit was told stands. Launches the JVM."""
+    """Launch the JVM; settings for a new context, in which options of spark-submit win."""
     if _SUBMITTED in os.environ:
-        _launch(SparkConf())  # spark-submit's own Java knows what it was given
+        _launch(SparkConf())  # the JVM of spark-submit has its options already
     elif master is None:
         master = fallback
     conf = SparkConf().setAppName("streamscope")
@@ -241,7 +241,7 @@ def _launch(conf: SparkConf) -> None:
 
 
 class SparkExecutor:
-    """Hosts as Spark jobs of one partition each."""
+    """Runs each host as a Spark job with one partition."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class SparkExecutor:
                 f"but Spark at {self.master} has {slots.total}; add slots or ask for fewer hosts"
             )
         self._hosts = wanted if hosts else min(slots.default_hosts, len(vertices))
-        #: Host -> its job group and the thread that waits for its Spark job.
+        #: By host: its job group, and the thread that waits for its Spark job.
         self._submitted: dict[str, tuple[str, InheritableThread]] = {}
 
     @property
@@ -278,7 +278,7 @@ class SparkExecutor:
 
     @property
     def bind(self) -> str:
-        """Loopback for a local master; every interface of the machine on a cluster."""
+        """The address that hosts listen at: loopback for a local master, else all interfaces."""
         return LOOPBACK if is_local(self.master) else ALL_INTERFACES
 
     def _slots(self, wanted: int) -> _Slots:
@@ -292,7 +292,7 @@ class SparkExecutor:
         return _Slots(total, max(1, total - spare))
 
     def _registered(self, wanted: int) -> tuple[int, int]:
-        """Executors that have registered and their slots in all, once they are enough."""
+        """Wait for enough task slots; the number of registered executors and of their slots."""
         self._context.parallelize([0], 1).foreach(lambda _: None)  # the first one is there
         tracker = self._context._jsc.sc().statusTracker()
         clock = SystemClock()
@@ -303,13 +303,13 @@ class SparkExecutor:
         return executors, self._context.defaultParallelism
 
     def start(self, spec: HostSpec, on_exit: Callable[[str, str], None]) -> None:
-        """Submit the host's Spark job from a thread of its own.
+        """Submit the host's Spark job from a separate thread.
 
         Raises:
-            SparkGoneError: there is no Spark any more.
+            SparkGoneError: the JVM or its context has ended.
         """
         body = SparkHostBody(spec, self._plan)
-        group = f"{spec.root} {spec.host}"  # unlike any other on this context
+        group = f"{spec.root} {spec.host}"  # unique within this context
 
         def submit() -> None:
             how = "failed"
@@ -331,13 +331,13 @@ class SparkExecutor:
         self._submitted[spec.host] = group, thread
 
     def close(self, wait_s: float) -> None:
-        """Join the submitting threads; the context stays for the next job."""
+        """Wait for the submitting threads; the context stays for the next job."""
         join_all([thread for _, thread in self._submitted.values()], wait_s)
         for host in self._submitted:
             self._take_back(host)
 
     def _take_back(self, host: str) -> None:
-        """Cancel the Spark job of a host that hangs, or it would hold its task slot for ever."""
+        """Cancel the Spark job of a host that hangs: it would occupy its task slot for ever."""
         group, thread = self._submitted.get(host, ("", None))
         if thread is not None and thread.is_alive():
             with contextlib.suppress(Py4JError, OSError, AttributeError):  # of a Spark that is gone
@@ -345,7 +345,7 @@ class SparkExecutor:
 
 
 class _Slots:
-    """Task slots in all, and how many hosts to start by default (spare slots left)."""
+    """The number of task slots, and of hosts to start by default (some slots stay free)."""
 
     def __init__(self, total: int, default_hosts: int) -> None:
         self.total = total
@@ -360,21 +360,21 @@ class SparkHostBody:
         self._plan = plan
 
     def __call__(self, rows: Iterable[Any]) -> Iterator[str]:
-        """Drain the input, run the host, give how it ended."""
+        """Drain the input, run the host and yield how it ended."""
         for _ in rows:
             pass
         pa.set_cpu_count(1)  # a task has one core
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         try:
-            vertices = load_shipped(self._plan, to_run=True)  # came through Spark's own closure
+            vertices = load_shipped(self._plan, to_run=True)  # shipped inside Spark's closure
         except (ChangedCodeError, UnknownCodeError) as error:
             yield f"{UNLOADABLE}{error}"
             return
         wiring = FlightWiring(self._spec.host)
         try:
             how = Host(self._spec, vertices, wiring, attempt=attempt).run().how
-        except (TlsError, PlainLineError) as error:  # on the next host it would be the same
+        except (TlsError, PlainLineError) as error:  # every other host would fail in the same way
             how = f"{UNLOADABLE}on {socket.gethostname()}: {error}"
         del vertices, wiring
         _give_memory_back()
@@ -382,7 +382,7 @@ class SparkHostBody:
 
 
 def _give_memory_back() -> None:
-    """Free the memory of a worker, which Spark may keep for long until the next task."""
+    """Return a worker's free memory to the system: Spark may keep the worker idle for long."""
     forget()
     gc.collect()
     give_back()
@@ -394,7 +394,7 @@ _CAUSE = re.compile(
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, in one line: of nested Java and Python errors the innermost."""
+    """The reason in one line: the innermost of nested Java and Python errors."""
     causes: list[str] = _CAUSE.findall(str(error))
     text = causes[-1] if causes else str(error).strip().partition("\n")[0]
     return text[:_REASON_CHARS_MAX] or type(error).__name__

@@ -1,4 +1,4 @@
-"""Spark's own connections: the address of its Java, what that says, if tasks travel encrypted."""
+"""Spark's own connections: addresses of its JVM, Unix sockets, and checks of their encryption."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOOPBACK = "127.0.0.1"
-#: Spark's sockets have names of 42 letters; Java takes a little less than the system does.
+#: A name as long as Spark's socket names plus some room: Spark uses 42 characters, and Java allows
+#: slightly shorter paths than the system does.
 _SOCKET_NAME = "x" * 46
 _ADDRESSES = ("spark.driver.bindAddress", "spark.driver.host")
-#: Any of these set to "true" encrypts Spark's remote calls, by which tasks travel.
+#: Settings that encrypt Spark's remote calls, which transport tasks, if any is "true".
 ENCRYPTING = (
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
@@ -31,7 +32,7 @@ ENCRYPTING = (
 
 @error_class
 class PlainSparkError(UsageError):
-    """Spark sends tasks in the clear, even if our own connections are encrypted."""
+    """Spark sends tasks unencrypted, although the job's own connections are encrypted."""
 
     master: str
 
@@ -44,9 +45,9 @@ class PlainSparkError(UsageError):
 
 
 def silence_dead_java() -> None:
-    """Have Py4J not print a traceback when Java dies within a call: the call raises, too.
+    """Suppress Py4J's traceback when the JVM dies during a call: the call itself raises an error.
 
-    It logs by the root logger, which prints to standard error by default.
+    Py4J logs through the root logger, which prints to standard error by default.
     """
     logging.getLogger().addFilter(_is_said_by_nobody_else)
 
@@ -56,24 +57,24 @@ def _is_said_by_nobody_else(record: logging.LogRecord) -> bool:
 
 
 def is_local(master: str) -> bool:
-    """Whether everything that Spark starts for ``master`` is on this machine."""
+    """Whether Spark starts all processes for ``master`` on this machine."""
     return master.startswith("local")
 
 
 def loopback_settings(master: str, is_set: Callable[[str], bool]) -> dict[str, str]:
-    """Settings that keep a local Java off the network, unless the user has set its address.
+    """Settings that bind a local JVM to loopback, unless the user has set its address.
 
-    By default it listens at the address of the machine's name, where others reach it.
+    By default it listens at the address of the machine's host name, which others can reach.
     """
     is_said = "SPARK_LOCAL_IP" in os.environ or any(map(is_set, _ADDRESSES))
     return {} if is_said or not is_local(master) else dict.fromkeys(_ADDRESSES, LOOPBACK)
 
 
 def check_encrypted(master: str, setting: Callable[[str], str | None]) -> None:
-    """With encryption on, refuse to send the secret over a connection that has none.
+    """If encryption is on, check that Spark encrypts its own connections to a cluster.
 
     Raises:
-        PlainSparkError: it would.
+        PlainSparkError: it does not, so the job's secret would be sent unencrypted.
     """
     if not tls.is_on() or is_local(master):
         return
@@ -82,11 +83,11 @@ def check_encrypted(master: str, setting: Callable[[str], str | None]) -> None:
 
 
 def local_sockets(master: str) -> dict[str, str]:
-    """Settings that have Java and its Python workers on this machine talk over Unix sockets.
+    """Settings that connect the JVM and its Python workers on this machine by Unix sockets.
 
-    Over TCP the small messages at the start of a task wait for each other's acknowledgement, 40 ms
-    before a host begins. Where no socket can be had, or PySpark's PYSPARK_UDS_MODE says no, there
-    are no settings, which means TCP.
+    Over TCP the small messages at the start of a task wait for acknowledgements, which delays each
+    host by 40 ms. If a socket cannot be created, or PySpark's PYSPARK_UDS_MODE disables sockets,
+    the result is empty, and Spark uses TCP.
     """
     is_wanted = os.environ.get("PYSPARK_UDS_MODE", "true").lower() == "true"
     if not is_wanted or not re.match(r"local(\[|$)", master):
@@ -100,7 +101,7 @@ def local_sockets(master: str) -> dict[str, str]:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.bind(path)
         os.unlink(path)
-    except (OSError, AttributeError):  # there may be no AF_UNIX
+    except (OSError, AttributeError):  # AttributeError: the platform has no AF_UNIX
         shutil.rmtree(folder, ignore_errors=True)
         return {}
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Values by key code, for every code there will ever be: codes that are not set have ``fill``."""
+"""An array indexed by key code that grows on demand: codes that were not set have ``fill``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class CodeMap:
         return self._values.take(codes)
 
     def put(self, codes: np.ndarray, values: np.ndarray) -> None:
-        """Set them; of a repeated code the last value stays."""
+        """Set the values of ``codes``; for a repeated code the last value wins."""
         self._cover(codes)
         self._values[codes] = values
 
     def clear(self, codes: np.ndarray) -> None:
-        """Forget codes that were set; costs time in these alone."""
+        """Reset ``codes`` to ``fill``; the time is proportional to their number."""
         self._values[codes] = self._fill
 
     def _cover(self, codes: np.ndarray) -> None:

@@ -3,11 +3,11 @@
 So a row finds its group by a subtraction, without an index, and groups are in order of their keys
 from the start. Codes have gaps, so that arrays by code are longer than there are keys.
 
-Invariants: (1) the base is fixed, and a key that is taken once is taken always: the range only
-grows, and its owner lets it grow only while no key has been refused; (2) codes are below
-``groups``, which is at most four times the rows so far or ``SPAN_MIN``, and each stands for a key
-within int64; (3) ``restore(save())`` has the same keys by the same codes. Which keys are taken
-depends on the cutting of rows into calls, so nothing that is put out may depend on it.
+Invariants: (1) the base is fixed, and a key that was accepted once is always accepted: the range
+only grows, and its owner lets it grow only while no key has been refused; (2) codes are below
+``groups``, which is at most four times the rows so far or ``SPAN_MIN``, and each code is a key
+within int64; (3) after ``restore(save())`` the same keys have the same codes. Which keys are
+accepted depends on the batch boundaries, so no output may depend on it.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from rvertex.keys.sort_keys import is_packable, typed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A range of so many codes is small whatever the rows.
+#: A range of at most this many codes is allowed for any number of rows.
 SPAN_MIN = 1 << 12
 _SPAN_PER_ROW = 4
-#: So large a part of the first keys' width is left free below them.
+#: One part in this many of the first keys' width is left free below the least key.
 _ROOM_BELOW = 8
 
 
 class OffsetKeys:
-    """Keys of one column of type ``kind`` that lie in ``keys``."""
+    """Keys of one column of type ``kind`` within the range ``keys``."""
 
     def __init__(self, kind: pa.DataType, keys: KeyRange) -> None:
         self._kind = kind
         self._range = keys
         self._rows = 0
-        #: 1 for the codes that are keys.
+        #: By code: 1 if a row with this key has come.
         self._present = GroupArray(np.uint8, 0)
 
     @property
     def groups(self) -> int:
-        """All codes are below it."""
+        """An upper bound (exclusive) of the codes."""
         return self._range.width
 
     def codes(self, column: pa.Array, *, grows: bool) -> tuple[np.ndarray, np.ndarray | None]:
-        """Which rows have keys of the range, None: all, and the codes of these, int64."""
+        """The rows whose key is in the range (None: all), and their codes, int64."""
         mask = None
         if column.null_count:
             mask = column.is_valid().to_numpy(zero_copy_only=False)
@@ -63,15 +63,15 @@ class OffsetKeys:
         return at if mask is None else at[mask], mask
 
     def occupied(self) -> np.ndarray:
-        """Which codes are keys, bool[groups at the last :meth:`add`]; not to be kept."""
+        """Which codes have a key, bool[groups at the last :meth:`add`]; a view: do not keep it."""
         return self._present.read().view(bool)
 
     def add(self, codes: np.ndarray) -> None:
-        """These are keys now."""
+        """Mark these codes as keys."""
         self._present.writable(self._range.width)[codes] = 1
 
     def found(self) -> np.ndarray:
-        """The codes that are keys, increasing."""
+        """The codes that have a key, increasing."""
         return np.flatnonzero(self.occupied())
 
     def keys(self, codes: np.ndarray) -> pa.Array:
@@ -85,11 +85,11 @@ class OffsetKeys:
 
     @classmethod
     def restore(cls, kind: pa.DataType, tables: Mapping[str, pa.Table]) -> OffsetKeys:
-        """What has been saved."""
+        """Rebuild from the tables of :meth:`save`."""
         present = numbers(as_one_array(tables["present"].column(0)))
         made = cls(kind, KeyRange(tables["base"].column(0)[0].as_py(), len(present)))
         made._present.adopt(present)
-        made._rows = len(made.found())  # At least so many there were.
+        made._rows = len(made.found())  # a lower bound: rows are not saved, and each key had one
         return made
 
     @classmethod

@@ -1,10 +1,10 @@
 """Dense codes for 64-bit keys: the hash table that the key index is made of.
 
-Codes are given by first appearance, so they depend on the sequence of keys alone and not on how it
-was cut into calls. Keys whose span is small are addressed directly
-(:mod:`rvertex.keys.key_range`); others go through an open addressing table with linear probing,
-worked on for all rows of a call at once: each round advances the rows that met a foreign key, so
-there are as many rounds as the longest probe has steps.
+Codes are numbered by first appearance, so they depend on the order of the keys and not on how they
+are cut into calls. Keys within a small span are addressed directly (:mod:`rvertex.keys.key_range`).
+Others go through a hash table with open addressing and linear probing, for all rows of a call at
+once: each round advances the rows whose slot has another key, so the number of rounds is the length
+of the longest probe.
 
 Invariants: (1) ``keys[code]`` is the key of ``code``, so equality is decided on all 64 bits and a
 collision never identifies two keys; (2) a call costs time in its rows, amortised: the table doubles
@@ -23,11 +23,12 @@ UNKNOWN = -1
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _SPAN_MIN = 1 << 16
-#: A table of so many places for each row of a call is no more work than the rows.
+#: The direct table may have this many cells per row of a call: then filling it costs no more than
+#: the rows.
 _SPAN_ROWS = 2
 _SLOTS_MIN = 1 << 12
 _CHUNK_MIN = 1 << 12
-#: More rows than this, and than so many for each key that is known, are taken in pieces.
+#: A call with more rows than this, and more than this per known key, is cut into pieces.
 _FRESH_ROWS_MAX = 1 << 12
 _FRESH_GROWTH = 8
 _CODES_MAX = 2**31 - 1
@@ -40,9 +41,9 @@ class IntIndex:
         self._keys = np.empty(64, np.int64)
         self._count = 0
         self._is_direct = True
-        #: Direct: code of a key at its distance. Hashed: code at a slot. -1 where free.
+        #: Direct addressing: codes by distance. Hashing: codes by slot. -1: free.
         self._table = np.empty(0, np.int32)
-        #: Direct: as wide as the table is long.
+        #: Direct addressing: the range of keys, as wide as the table is long.
         self._range = KeyRange(0, 0)
         self._shift = np.uint64(0)
 
@@ -70,9 +71,10 @@ class IntIndex:
         return self._hashed_codes(keys, insert=insert)
 
     def _fresh_codes(self, keys: np.ndarray) -> np.ndarray:
-        """Many keys for an index of few: in pieces that grow, so that most keys are found.
+        """Add many rows to an index of few keys, in pieces of doubling size.
 
-        To find a key costs a small part of what it costs to put one in.
+        Finding a key is much cheaper than inserting it. With pieces, most rows find keys that an
+        earlier piece inserted.
         """
         pieces: list[np.ndarray] = []
         lo = 0
@@ -92,7 +94,7 @@ class IntIndex:
         assert self._is_direct or 2 * self._count <= len(self._table)
 
     def _check_room(self, rows: int) -> None:
-        """Codes, and claims of so many rows with unknown keys, are int32."""
+        """Check that codes, and claims of ``rows`` rows with unknown keys, fit into int32."""
         if self._count + rows > _CODES_MAX:
             raise TooManyValuesError("different keys", _CODES_MAX)
 
@@ -108,7 +110,7 @@ class IntIndex:
     # Direct addressing.
 
     def _cover(self, keys: np.ndarray) -> None:
-        """Make the direct table span ``keys``, or give direct addressing up."""
+        """Grow the direct table to cover ``keys``, or switch to hashing."""
         low, high = int(keys.min()), int(keys.max())
         old = self._range
         if old.covers(low, high):
@@ -145,7 +147,7 @@ class IntIndex:
         self._check_room(len(rows))
         slots = at[rows]
         local = np.arange(len(rows), dtype=np.int32)
-        # Of repeated indices the last assignment stays, so reversed the first row stays.
+        # NumPy keeps the last assignment of a repeated index; reversed, the first row wins.
         self._table[slots[::-1]] = local[::-1]
         first = self._table.take(slots) == local
         new_codes = np.arange(self._count, self._count + int(first.sum()), dtype=np.int32)
@@ -183,7 +185,7 @@ class IntIndex:
         mask = len(self._table) - 1
         slots = self._slots_of(keys)
         codes = self._table.take(slots)
-        # A free slot reads code -1 and so some key; it is not pursued in either case.
+        # A free slot has code -1, which reads the last key here; the next line drops free slots.
         foreign = self._keys.take(codes, mode="wrap") != keys
         foreign &= codes >= 0
         active = np.flatnonzero(foreign)
@@ -200,7 +202,7 @@ class IntIndex:
         return codes, slots
 
     def _insert_hashed(self, keys: np.ndarray) -> np.ndarray:
-        """Codes int32[n] of keys of which none is in the table; they may repeat."""
+        """Insert keys that are not in the table and may repeat; their codes, int32[n]."""
         self._check_room(len(keys))
         if 2 * (self._count + len(keys)) > len(self._table):
             self._rehash(4 * (self._count + len(keys)))
@@ -216,10 +218,11 @@ class IntIndex:
         return codes
 
     def _place(self, keys: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Claim slots, given the first free one of each: (first row of the same key, its slot).
+        """Claim a slot per key; ``slots``: the first free slot of each row's probe.
 
-        Rows of one key probe in step, so all of them meet the claim of the first. A claim is
-        ``count + row`` until the caller puts the code there.
+        Returns for each row the first row with the same key, and its slot. Rows of one key probe
+        the same slots, so all of them meet the claim of the first row. A claim is ``count + row``
+        until the caller writes the code.
         """
         base, mask = np.int32(self._count), len(self._table) - 1
         owner = np.empty(len(keys), np.int64)
@@ -238,7 +241,7 @@ class IntIndex:
         return owner, slots
 
     def _rehash(self, slots_min: int) -> None:
-        """Open addressing over at least ``slots_min`` slots and four per key."""
+        """Rebuild the hash table with at least ``slots_min`` slots and at least four per key."""
         bits = max(slots_min, 4 * self._count, _SLOTS_MIN).bit_length()
         self._is_direct = False
         self._table = np.full(1 << bits, UNKNOWN, np.int32)

@@ -1,9 +1,10 @@
-"""Numbers that wait by key until all those of a key are taken at once.
+"""Row numbers collected per key until all numbers of a key are taken at once.
 
-Invariants: (1) a number is given back once; (2) adding costs time in what is added; taking costs
-time in what is taken, and one pass per step in which the longest waiting key was added to.
-Theory: the numbers that one step adds to a key lie side by side, and each such block knows the
-block before it. All keys walk back along their blocks together.
+Invariants: (1) a number is returned once; (2) the time to add is proportional to the added numbers;
+the time to take is proportional to the taken numbers, plus one pass for each block of the key with
+the most blocks.
+Theory: the numbers that one call adds to a key are one contiguous block. Each block links to the
+key's previous block. ``take`` follows the links of all keys at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _NONE = -1
 
 
 class _Growing:
-    """int64 values that are only added to."""
+    """An append-only array of int64 values."""
 
     def __init__(self) -> None:
         self._values = np.empty(1 << 10, np.int64)
@@ -47,11 +48,11 @@ class KeyChains:
 
     @property
     def size(self) -> int:
-        """Numbers ever added: what the owner compares with what is in use."""
+        """Numbers ever added; the owner rebuilds when this is far above the numbers in use."""
         return self._numbers.count
 
     def add(self, codes: np.ndarray, numbers: np.ndarray) -> None:
-        """Let ``numbers`` wait under ``codes``, none negative."""
+        """Add ``numbers[i]`` to the key ``codes[i]``; neither is negative."""
         if len(codes) == 0:
             return
         order = sorting(codes)
@@ -66,7 +67,7 @@ class KeyChains:
         self._numbers.append(numbers[order])
 
     def take(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(i, number) for every number that waits under ``codes[i]``; the codes are distinct."""
+        """Remove the numbers of distinct ``codes``; (i, number) for each number of ``codes[i]``."""
         block = self._latest.get(codes).astype(np.int64)
         which = np.flatnonzero(block != _NONE)
         block = block[which]

@@ -1,13 +1,13 @@
 """Dense integer codes for keys of any columns: what grouping and joining are built on.
 
-A key is one value per key column. Codes are given by first appearance over all calls, so they (and
-every order derived from them) depend on the sequence of keys alone, not on how it was cut.
+A key is one value per key column. Codes are numbered by first appearance over all calls. So codes,
+and every order derived from them, depend on the order of the rows, not on the batch boundaries.
 
 Invariants: (1) exact: two rows have one code if and only if their keys are equal, where null equals
 null, NaN equals NaN and -0.0 equals 0.0; (2) ``codes`` costs time in its rows, amortised.
 Theory: integers, floats and times go through :class:`~rvertex.keys.int_index.IntIndex` by their
-bits; other types are dictionary-encoded per call, so Python sees distinct values only; several
-columns are folded pairwise, the codes of two columns making one 64-bit key of the next table.
+bits. Other types are dictionary-encoded per call, so Python handles only distinct values. Several
+columns are combined pairwise: the codes of two columns make one 64-bit key of the next table.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Column(Protocol):
 
 
 class _NullableColumn:
-    """Gives null the code it is due by first appearance; later values have codes one higher."""
+    """Numbers null by first appearance too: values that appear after it get a code one higher."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_

@@ -1,11 +1,11 @@
-"""Direct addressing: a key that lies in a range of integers is known by its distance from the base.
+"""Direct addressing: a key in a range of integers is identified by its distance from the base.
 
-So a row finds its place by a subtraction, without a hash or an index. How wide a range may become,
-and whether it moves, is for its owner to say: an index grows it both ways, groups only upwards,
-codes of values never.
+So a row's code is one subtraction, without a hash or an index. The owner decides how wide a range
+becomes and whether its base moves: an index grows it in both directions, groups only upwards, value
+codes never.
 
-Distances are differences modulo 2**64. Seen without sign, the distance of a key below the base is
-at least 2**63 less the base, so it is outside of any range that ends within int64.
+Distances are differences modulo 2**64. As an unsigned number, the distance of a key below the base
+is at least 2**63 minus the base. So it is outside of every range that ends within int64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEAST, _ABOVE = -(2**63), 2**63
 
 
 class KeyRange:
-    """The int64 keys ``[base, base + width)``; never changed."""
+    """The int64 keys ``[base, base + width)``; immutable."""
 
     __slots__ = ("_first", "_places", "base", "width")
 
@@ -32,15 +32,15 @@ class KeyRange:
         return self.base + self.width <= _ABOVE
 
     def covers(self, low: int, high: int) -> bool:
-        """Whether both are keys of the range, and so all between them."""
+        """Whether the range contains ``low``, ``high`` and so all keys between them."""
         return self.base <= low and high < self.base + self.width
 
     def distances(self, keys: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """The distance of each of ``keys`` int64[n]; may be ``keys`` itself, as may ``out``."""
+        """The distance of each of ``keys``, int64[n]; ``out`` may be ``keys`` itself."""
         return np.subtract(keys, self._first, out=out) if self.base else keys
 
     def holds(self, distances: np.ndarray) -> np.ndarray:
-        """Which of these, int64[n], are of keys of the range: bool[n]."""
+        """Whether each distance, int64[n], belongs to a key of the range: bool[n]."""
         mask: np.ndarray = distances.view(np.uint64) < self._places
         return mask
 
@@ -56,6 +56,6 @@ def base_below(low: int, room: int) -> int:
 
 
 def greatest_distance(distances: np.ndarray, mask: np.ndarray | None) -> int:
-    """The greatest of these, seen without sign, or of those in ``mask``; 0 if there are none."""
+    """The greatest distance, unsigned, of those in ``mask`` or of all; 0 if there are none."""
     far = distances.view(np.uint64)
     return int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))

@@ -1,10 +1,11 @@
-"""Keys with dense codes that can be saved by reference, and that forget keys nobody needs.
+"""A table of keys with dense codes: saved by reference, and able to forget keys.
 
-Codes are given by first appearance (:class:`~rvertex.keys.key_index.KeyIndex`). Callers keep arrays
-by code beside the table and must select from them what :meth:`KeyTable.keep` keeps.
+Codes are numbered by first appearance (:class:`~rvertex.keys.key_index.KeyIndex`). Callers keep
+arrays indexed by code. After :meth:`KeyTable.keep` they must select the same codes from them.
 
-Invariants: (1) ``restore(save())`` gives every key its code again; (2) ``save`` costs time in the
-keys that are new since the last one; (3) forgetting costs amortised time per key that came.
+Invariants: (1) after ``restore(save())`` every key has its old code; (2) the time of ``save`` is
+proportional to the keys added since the last ``save``; (3) the time to forget is amortised over the
+keys that were added.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _KEYS_MIN = 1024
 
 
 class KeyTable:
-    """Keys over columns of ``types``."""
+    """Keys of columns with these types -> dense codes."""
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._types = tuple(types)
         self._index = KeyIndex(self._types)
-        #: Key columns of the keys, in pieces as snapshots found them.
+        #: Key columns in code order, one piece for each ``save`` that had new keys.
         self._saved: list[list[pa.Array]] = []
         self._kept = 0
 
@@ -37,11 +38,11 @@ class KeyTable:
         return len(self._index)
 
     def codes(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-        """int64[rows], new keys being added."""
+        """The codes of the keys, int64[rows]; new keys are added."""
         return self._index.codes_of_rows(columns, rows)
 
     def find(self, columns: Sequence[pa.Array], rows: int) -> np.ndarray:
-        """int64[rows], -1 for keys that are not there."""
+        """The codes of the keys, int64[rows]; -1 for keys that are not in the table."""
         return self._index.codes_of_rows(columns, rows, insert=False)
 
     def keys(self, codes: np.ndarray | None = None) -> list[pa.Array]:
@@ -49,14 +50,14 @@ class KeyTable:
         return self._index.keys(codes)
 
     def is_crowded(self, beside: int = 0) -> bool:
-        """Whether so many keys came since the last :meth:`keep` that looking at all is paid for.
+        """Whether enough keys were added since the last :meth:`keep` to pay for a pass over all.
 
-        ``beside``: rows that the caller would have to look at as well.
+        ``beside``: rows that the caller would visit in the same pass.
         """
         return len(self) > 2 * self._kept + _KEYS_MIN + beside
 
     def keep(self, codes: np.ndarray) -> None:
-        """Forget all keys but ``codes`` (increasing); key ``codes[i]`` gets code i."""
+        """Forget all keys except ``codes`` (increasing); the key of ``codes[i]`` gets code i."""
         columns = self._index.keys(codes)
         self._index = KeyIndex(self._types)
         self._saved, self._kept = [], len(codes)

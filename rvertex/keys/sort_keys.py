@@ -1,8 +1,8 @@
-"""Keys as numbers in the order of the keys: what grouping in one pass and sorting groups rest on.
+"""Order-preserving key numbers: groups are made in one pass and sorted by number.
 
-Integers and times become one number for all key columns, by arithmetic, so that neither an index
-nor a comparison of columns is needed. Further columns of any type may follow if they depend on
-these, as a name does on an id: then they have nothing to say in the order. All else is indexed.
+Integer and time columns become one number by arithmetic, without an index and without comparisons
+of columns. Columns of any type may follow if they depend on these, as a name depends on an id: they
+do not affect the order. Other keys go through an index.
 
 Invariant: ``number(a) < number(b)`` if and only if key a comes before key b: columns from left to
 right, each ascending, NaN after numbers and nulls last.
@@ -26,19 +26,20 @@ from rvertex.keys.key_index import KeyIndex
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Numbers are below this, so that they can be told apart from a window and counted.
+#: Numbers are below this: a number and a window then fit in one int64, and numbers can be counted.
 SPAN_MAX = 2**62
-#: Values within a span of so many times their number, or so many, are ranked without a sort.
+#: Values are ranked by counting, without a sort, if their span (greatest minus least value) is at
+#: most this many times their number, or at most this many.
 _DENSE_PER_VALUE, _DENSE_CELLS_MIN = 12, 1 << 16
-#: The same where there are more values than fit the processor's caches.
+#: The first factor for more values than fit into the processor's caches.
 _DENSE_PER_MANY, _MANY_VALUES = 1, 1 << 18
 _INT32_MAX = 2**31 - 1
-#: So many rows tell most columns that do not depend on others.
+#: Rows that are checked first: most columns that do not depend on the others differ here already.
 _LOOK_ROWS = 1024
 
 
 class NumberedKeys(Protocol):
-    """The keys of some rows, by number."""
+    """The keys of a batch of rows, numbered in key order."""
 
     @property
     def codes(self) -> np.ndarray:
@@ -46,10 +47,10 @@ class NumberedKeys(Protocol):
 
     @property
     def span(self) -> int:
-        """All numbers are below it; at least 1."""
+        """An upper bound (exclusive) of the numbers; at least 1."""
 
     def keys(self, codes: np.ndarray) -> list[pa.Array]:
-        """The key columns of numbers that occur."""
+        """The key columns for numbers that occur in ``codes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class PackedKeys:
     codes: np.ndarray
     span: int
     types: tuple[pa.DataType, ...]
-    #: Per column the least value, and how many there are from it to the greatest.
+    #: Per column: the least value, and the number of integers from it to the greatest value.
     lows: tuple[int, ...]
     spans: tuple[int, ...]
 
@@ -93,7 +94,7 @@ class ListedKeys:
 def numbered_keys(
     types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
 ) -> NumberedKeys:
-    """The keys of ``rows`` rows as numbers; ``columns`` are of ``types``, or dictionaries of it."""
+    """Number the keys of ``rows`` rows; ``columns`` have ``types`` or are dictionaries of them."""
     packed = packed_keys(columns, rows)
     if packed is not None:
         return packed
@@ -101,7 +102,7 @@ def numbered_keys(
 
 
 def packed_keys(columns: Sequence[pa.Array], rows: int) -> PackedKeys | None:
-    """The keys of ``rows`` rows, if all columns are integers or times without nulls and fit."""
+    """Number keys by arithmetic; None unless all are integers or times without nulls and fit."""
     types = tuple(column.type for column in columns)
     if not all(is_packable(column) for column in columns):
         return None
@@ -146,7 +147,7 @@ def is_packable(column: pa.Array) -> bool:
 
 
 def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """int64[n] as a column of a type that can be packed."""
+    """Convert int64[n] to a column of ``kind``, a type that can be packed."""
     if pa.types.is_boolean(kind):
         return pa.array(values.astype(bool))
     if pa.types.is_temporal(kind):
@@ -155,7 +156,7 @@ def typed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def is_dense(span: int, values: int) -> bool:
-    """Whether so many values within this span are ranked by counting and not by sorting."""
+    """Whether ``values`` values within ``span`` are ranked by counting instead of sorting."""
     per_value = _DENSE_PER_MANY if values > _MANY_VALUES else _DENSE_PER_VALUE
     return span <= max(per_value * values, _DENSE_CELLS_MIN)
 
@@ -180,7 +181,7 @@ def ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def narrowed(values: np.ndarray, span: int) -> np.ndarray:
-    """Values below ``span`` in narrow integers, where these do."""
+    """Convert values below ``span`` to the narrowest integer type that holds them."""
     return values.astype(np.int32, copy=False) if span <= _INT32_MAX else values
 
 
@@ -199,7 +200,7 @@ def _sorted_ranks(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _leading(
     types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int
 ) -> ListedKeys | None:
-    """The keys by the first columns, if these can be packed and the others depend on them."""
+    """Number keys by their first columns; None unless the other columns depend on these."""
     leading = list(itertools.takewhile(is_packable, columns))
     rest = columns[len(leading) :]
     if not leading or any(pa.types.is_floating(column.type) for column in rest):
@@ -219,7 +220,7 @@ def _leading(
 
 
 def _equals(column: pa.Array, at: np.ndarray, rows: int) -> bool:
-    """Whether the value of each of the first rows is that of row ``at``; null equals null."""
+    """Whether row i has the value of row ``at[i]``, for the first ``rows``; null equals null."""
     mine, other = column.slice(0, rows), column.take(pa.array(at[:rows]))
     if pa.types.is_dictionary(column.type):
         mine, other = mine.indices, other.indices  # one value may have two: then it is indexed
@@ -227,7 +228,7 @@ def _equals(column: pa.Array, at: np.ndarray, rows: int) -> bool:
 
 
 def _indexed(types: Sequence[pa.DataType], columns: Sequence[pa.Array], rows: int) -> ListedKeys:
-    """The keys of any columns, by an index of them."""
+    """Number keys of any types through an index and a sort of the distinct keys."""
     index = KeyIndex(types)
     codes = index.codes_of_rows(columns, rows)
     keys = index.keys()

@@ -1,11 +1,11 @@
 """Delivers into a table of PostgreSQL: rows and progress in one transaction of the server.
 
-A commit copies the rows, moves the progress and commits. The progress has the writer's epoch and
-its connection, so a writer that was taken over moves nothing and its transaction is given up. A
-successor also ends the connection of its predecessor: that may hold a lock while it sleeps.
+A commit copies the rows, updates the progress row and commits. The progress row names the writer's
+epoch and its server process. So a writer that was replaced updates no row and rolls back. Its
+successor also terminates the old connection, which could hold a lock while its host sleeps.
 
-After any error the connection is given up, and ``open`` makes a new one. The only file that knows
-the client, ADBC, which sends Arrow columns in the binary form of COPY (ADR 37).
+After any error the connection is closed, and ``open`` makes a new one. Only this file uses the
+client library, ADBC, which sends Arrow columns in the binary form of COPY (ADR 37).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CONNECT_WAIT_S = 20.0
-#: What a statement may take; the server ends it.
+#: Time-out of a statement, enforced by the server.
 STATEMENT_WAIT_S = 60.0
-#: When the server itself does not answer; then its connection is given up.
+#: Longest wait for the server's response; then the connection is abandoned.
 ANSWER_WAIT_S = 80.0
-#: How long a writer may sleep within a transaction that a successor cannot end.
+#: Longest idle time within a transaction. The server ends it even if no successor can.
 SLEEP_IN_TRANSACTION_MS = 30_000
-#: How long ``open`` waits for a lock of an older writer, and for that writer's end.
+#: Longest wait of ``open`` for a lock of an older writer, and for the end of that writer.
 LOCK_WAIT_MS, END_WRITER_WAIT_MS = 10_000, 5_000
-#: Rows that wait for the commit; more are sent before.
+#: Bytes of rows buffered until the commit; with more, rows are sent before it.
 BUFFER_BYTES_MAX = 16 << 20
 _SETTINGS = (
     f"SET lock_timeout = {LOCK_WAIT_MS}",
@@ -65,7 +65,7 @@ _SETTINGS = (
     f"SET idle_in_transaction_session_timeout = {SLEEP_IN_TRANSACTION_MS}",
     "SET application_name = 'streamscope delivery'",
 )
-#: Classes after which a COMMIT has certainly not taken place.
+#: SQLSTATE classes after which the COMMIT has certainly failed.
 _NOT_COMMITTED = ("40",)
 
 
@@ -86,12 +86,12 @@ class PostgresDestination:
         self._rows: list[pa.RecordBatch] = []
         self._bytes = 0
         self._in_transaction = False
-        #: The items since the last commit; None: there is none.
+        #: The first item since the last commit; None: no item yet.
         self._first_seq: int | None = None
         self._next_seq = 0
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Make the tables where they are missing, end an older writer, tell its progress."""
+        """Create missing tables, end an older writer, and return its progress."""
         self.close()
         self._epoch = epoch
         try:
@@ -107,7 +107,7 @@ class PostgresDestination:
         return found
 
     def write(self, rows: DeliveredRows) -> None:
-        """Keep the rows for the commit; if they are many, send them."""
+        """Buffer the rows for the commit; send them if the buffer is full."""
         if rows.table.num_rows:
             columns = [column.convert(rows.table.column(column.name)) for column in self._columns]
             if self._sink.key:
@@ -123,7 +123,7 @@ class PostgresDestination:
             self._guarded(self._send)
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """Rows and progress in one transaction."""
+        """Commit rows and progress in one transaction."""
         if not self._guarded(lambda: self._prepare(progress)):
             self.close()
             raise DeliveryFencedError(self._name, self._epoch)
@@ -138,14 +138,14 @@ class PostgresDestination:
         self._begin_anew()
 
     def close(self) -> None:
-        """Give up the connection; the server forgets what was not committed."""
+        """Close the connection; the server rolls back uncommitted rows."""
         connection, self._connection = self._connection, None
         self._begin_anew()
         if connection is not None:
             try:
                 with_limit(connection.close, CONNECT_WAIT_S)
             except (adbc_driver_manager.Error, TimeoutError):
-                return  # it is gone, or will be when the server answers again
+                return  # closed already, or it closes when the server responds again
 
     def _begin_anew(self) -> None:
         self._rows, self._bytes, self._in_transaction = [], 0, False
@@ -163,7 +163,10 @@ class PostgresDestination:
             raise DestinationError(self._name, told) from None
 
     def _make_tables(self) -> None:
-        """In a transaction of its own; who may only insert finds the tables made."""
+        """Create missing tables in a separate transaction.
+
+        A user with only the right to insert needs tables that exist, and this then changes nothing.
+        """
         self._run("BEGIN")
         self._run(postgres_sql.lock_tables())
         ((has_progress, has_table),) = self._run(self._sql.exist())
@@ -177,7 +180,7 @@ class PostgresDestination:
         self._run("COMMIT")
 
     def _check_table(self) -> None:
-        """The table may have been there before: its columns have to take ours."""
+        """Check that the columns of an existing table can hold the delivered columns."""
         there = {
             name: (kind, needed) for name, kind, needed in self._run(self._sql.table_columns())
         }
@@ -212,7 +215,7 @@ class PostgresDestination:
         return None if next_seq is None else DeliveryProgress(next_seq, digest)
 
     def _prepare(self, progress: DeliveryProgress) -> list[Any]:
-        """All of a transaction but its end; empty if another writer has taken over."""
+        """Run the transaction up to COMMIT; empty if another writer has taken over."""
         self._send()
         if self._sink.key:
             self._execute(self._sql.merge())
@@ -237,7 +240,7 @@ class PostgresDestination:
         return pa.schema([*fields, *seq])
 
     def _row_hashes(self, table: pa.RecordBatch) -> np.ndarray:
-        """int64 per row, equal for rows that are equal but for their ends."""
+        """A hash per row, int64, that ignores the column with the row's end."""
         columns = [table.column(c.name) for c in self._columns if c.name != self._end]
         return hash_rows(columns, exact=True).view(np.int64)
 
@@ -256,7 +259,7 @@ class PostgresDestination:
             raise
 
     def _run(self, statement: str) -> list[Any]:
-        """The rows that a statement gives."""
+        """Run a statement and return its rows."""
         return self._call(lambda: self._execute(statement))
 
     def _execute(self, statement: str) -> list[Any]:
@@ -275,7 +278,7 @@ class PostgresDestination:
             raise DestinationError(self._name, "there is no connection; open it again")
         try:
             return with_limit(operation, ANSWER_WAIT_S)
-        except TimeoutError:  # a thread is in the connection; with it the connection ends
+        except TimeoutError:  # a thread still uses the connection, so it cannot be used again
             self._connection = None
             raise
 

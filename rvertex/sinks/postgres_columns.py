@@ -1,7 +1,8 @@
-"""A table in PostgreSQL: its name, its columns, and which type holds a column of Arrow.
+"""A table in PostgreSQL: its name, its columns, and the PostgreSQL type for each Arrow type.
 
-Every value is kept as it is. What PostgreSQL cannot keep is refused when the delivery begins:
-nanoseconds. Nested values become ``jsonb``; a zone's name is not kept, the moment is.
+Values are stored without loss. Types that PostgreSQL cannot store exactly, such as nanoseconds, are
+refused when the delivery begins. Nested values become ``jsonb``. A timestamp keeps its instant, but
+not the name of its zone.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from rvertex.sinks.errors import DestinationSchemaError
 PROGRESS_TABLE = "streamscope_deliveries"
 #: The temporary table of a connection, from which rows are merged by their keys.
 STAGE = "streamscope_stage"
-#: The number of the item that a row of the stage was.
+#: Column of the stage: the sequence number of the row's item.
 STAGE_SEQ = "streamscope_seq"
-#: Whether a row of the stage says that the row ends, and a hash of the row without its end.
+#: Columns of the stage: whether the item ends a row, and a hash of the row without its end.
 STAGE_ENDS, STAGE_ROW = "streamscope_ends", "streamscope_row"
-#: Longer names are cut off by the server, so two could become one.
+#: The server shortens longer names, so two names could become one.
 NAME_BYTES_MAX = 63
 _NAME = r'"[^"\0]+"|[^."\0]+'
 _TABLE = re.compile(rf"(?:{_NAME})(?:\.(?:{_NAME}))?")
 _PART = re.compile(r'"([^"]+)"|([^."]+)')
-#: What the binary form of ``jsonb`` begins with: its version.
+#: First byte of the binary form of ``jsonb``: its version.
 _JSONB_VERSION = "\x01"
-#: Columns that every table has, and the one by which upserts keep the order of rows.
+#: Hidden columns that PostgreSQL adds to every table, and the delivery's own column in the stage.
 SYSTEM_COLUMNS = (
     "tableoid",
     "xmin",
@@ -64,14 +65,14 @@ _SIMPLE: dict[pa.DataType, tuple[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column of the table; ``sent`` is the Arrow type in which its values are sent."""
+    """A column of the table; ``sent``: the Arrow type of the values that the client sends."""
 
     name: str
     kind: str
     sent: pa.DataType
 
     def convert(self, values: pa.Array) -> pa.Array:
-        """The values as they are sent."""
+        """Convert values to the type in which they are sent."""
         if self.kind == "jsonb":
             return pc.binary_join_element_wise(_JSONB_VERSION, json_texts(values), "")
         if pa.types.is_dictionary(values.type):
@@ -79,7 +80,7 @@ class PostgresColumn:
         return values if values.type.equals(self.sent) else values.cast(self.sent)
 
     def fits(self, kind: str) -> bool:
-        """Whether a column of the table that is there keeps every value, in the same form."""
+        """Whether an existing column of type ``kind`` stores every value unchanged."""
         if kind == self.kind:
             return True
         if self.kind == "text":
@@ -94,10 +95,10 @@ class PostgresColumn:
 
 
 def columns_of(destination: str, schema: pa.Schema) -> tuple[PostgresColumn, ...]:
-    """The columns that hold a table of ``schema``.
+    """The PostgreSQL columns for a table of ``schema``.
 
     Raises:
-        DestinationSchemaError: a name or a type that PostgreSQL cannot keep.
+        DestinationSchemaError: PostgreSQL cannot store a column's name or type.
     """
     names = schema.names
     for name in names:
@@ -164,10 +165,10 @@ def _time(destination: str, name: str, kind: pa.DataType) -> tuple[str, pa.DataT
 
 
 def split_table(table: str) -> tuple[str, str]:
-    """Schema (may be empty) and name of ``schema.table``; parts may stand in double quotes.
+    """Schema (may be empty) and name of ``schema.table``; parts may be in double quotes.
 
     Raises:
-        ValueError: the text is something else, or a name that the server would cut off.
+        ValueError: the text has another form, or a name is longer than the server allows.
     """
     if _TABLE.fullmatch(table) is None:
         raise ValueError(

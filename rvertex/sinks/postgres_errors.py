@@ -1,8 +1,8 @@
-"""Which errors of PostgreSQL end a delivery, and which pass: one table by SQLSTATE.
+"""Which errors of PostgreSQL end a delivery, and which are retried: one table by SQLSTATE.
 
-The server sends no SQLSTATE when it refuses a connection, so those errors are told by their words.
-Every error that is not listed here is tried again: a lost connection, a full disk, a lock, a limit
-of connections, a server that starts or shuts down, a standby that cannot write yet.
+The server sends no SQLSTATE when it refuses a connection, so those errors are recognised by their
+text. Every error that is not listed here is retried: a lost connection, a full disk, a lock, too
+many connections, a server that starts or shuts down, a standby that cannot write yet.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _GRANT = "grant the user INSERT, SELECT and UPDATE on the tables, and CREATE on 
 
 
 class Refusal(NamedTuple):
-    """An error that no retry mends. ``is_rows``: the rows cause it, not the place."""
+    """An error that a retry cannot fix. ``is_rows``: the rows cause it, not the table or server."""
 
     is_rows: bool
     advice: str
 
 
 _BAD_ROWS = Refusal(True, ROWS)
-#: By SQLSTATE or its class; a whole code comes before its class. None: it passes.
+#: By SQLSTATE or its class (first two characters); a full code takes precedence. None: retry.
 REFUSALS: dict[str, Refusal | None] = {
     "0A": Refusal(False, _TABLE),  # not supported
     "21": _BAD_ROWS,  # cardinality
@@ -53,41 +53,41 @@ REFUSALS: dict[str, Refusal | None] = {
     "F0": Refusal(False, _SERVER),
     "P0": _BAD_ROWS,  # raised by a trigger
 }
-#: Refusals of connections, as server and client word them in English.
+#: Texts of refused connections, in English, from server and client.
 _REFUSED_LOGINS = re.compile(
     r"authentication failed|no password supplied|role .* does not exist|database .* does not exist"
     r"|not permitted to log in|no pg_hba\.conf entry|pg_hba\.conf rejects|permission denied for"
     r"|invalid port number|does not support SSL|requires? SSL|certificate"
     r"|password retrieved from file|GSSAPI|too old|unsupported frontend protocol"
 )
-#: Said by the client of a connection string that it cannot read.
+#: Texts of the client for a connection string that it cannot parse.
 _UNREADABLE = ("connection option", "connection info string", "invalid URI", " URI ")
 
 
 def sqlstate(error: Exception) -> str:
-    """Empty if the connection was lost."""
+    """The SQLSTATE of an error; empty if the connection was lost."""
     return str(getattr(error, "sqlstate", None) or "")
 
 
 def refusal_of(state: str) -> Refusal | None:
-    """What an error of this SQLSTATE means; None: it may pass."""
+    """Why an error with this SQLSTATE ends the delivery; None: retry."""
     return REFUSALS[state] if state in REFUSALS else REFUSALS.get(state[:2])
 
 
 def login_refusal(reason: str) -> Refusal | None:
-    """What the failure of a connection means; None: it may pass."""
+    """Why a failed connection ends the delivery; None: retry."""
     if any(word in reason for word in _UNREADABLE) or _REFUSED_LOGINS.search(reason):
         return Refusal(False, _LOGIN)
     return None
 
 
 def shown_reason(reason: str, dsn: str) -> str:
-    """What the client said, without what it repeats of the resolved connection string."""
+    """The client's message without parts of the connection string, which may have a password."""
     if any(word in reason for word in _UNREADABLE):
         return "the connection string cannot be read: it is a uri or key=value pairs of libpq"
     return without_passwords(reason, dsn)
 
 
 def one_line(error: Exception) -> str:
-    """What the server said."""
+    """The server's message in one line."""
     return " ".join(str(error).split())

@@ -1,7 +1,7 @@
-"""The statements of a delivery to PostgreSQL, as text. Names and values are quoted here.
+"""SQL statements of a delivery to PostgreSQL. Names and values are quoted here.
 
 Each schema with delivered tables has a table ``streamscope_deliveries`` with a row per partition of
-a delivery: its progress, the epoch of its writer, and the server's process that serves the writer.
+a delivery: its progress, its writer's epoch, and the server process of the writer's connection.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveryProgress
     from rvertex.sinks.spec import Deletes
 
-#: Who makes tables holds this lock, since CREATE TABLE IF NOT EXISTS of two at once fails.
+#: Advisory lock for creating tables: two concurrent CREATE TABLE IF NOT EXISTS can fail.
 _TABLES_LOCK = 7_318_044_916_253_027_001
 
 
 def name(text: str) -> str:
-    """A name as PostgreSQL takes it, whatever it holds."""
+    """Quote a name."""
     return '"' + text.replace('"', '""') + '"'
 
 
@@ -38,7 +38,7 @@ def names(texts: Iterable[str]) -> str:
 
 
 def value(text: str) -> str:
-    """A text as a literal."""
+    """Quote a text as a literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -59,7 +59,7 @@ class Statements:
         end: str | None = None,
         deletes: Deletes = "delete",
     ) -> None:
-        """``end``: the column with the end of rows, where rows may end later than they come."""
+        """``end``: the column with a row's end, if a later item may end a row; else None."""
         self._end, self._deletes = end, deletes
         self._schema, self._table = split_table(table)
         self._columns, self._key = columns, key
@@ -76,12 +76,16 @@ class Statements:
         return self._in_schema(PROGRESS_TABLE)
 
     def exist(self) -> str:
-        """Whether the table of progress and the table of rows are there."""
+        """Query whether the progress table and the table of rows exist."""
         asked = [f"to_regclass({value(n)}) IS NOT NULL" for n in (self.progress, self.table)]
         return f"SELECT {', '.join(asked)}"
 
     def make_progress(self) -> str:
-        """Rows of it change all the time: room in each page keeps the index as it is."""
+        """Create the progress table.
+
+        Its rows are updated all the time. Free room in each page lets the server do that without
+        changing the index.
+        """
         return (
             f"CREATE TABLE IF NOT EXISTS {self.progress} (delivery text, part integer, "
             "next_seq bigint, digest bytea, committed_at timestamptz, epoch bigint NOT NULL, "
@@ -90,14 +94,14 @@ class Statements:
         )
 
     def make_table(self) -> str:
-        """Nulls in a key are equal to each other, as in any other comparison of rows."""
+        """Create the table of rows. In its key nulls are equal, as elsewhere in this product."""
         parts = [f"{name(column.name)} {column.kind}" for column in self._columns]
         if self._key:
             parts.append(f"UNIQUE NULLS NOT DISTINCT ({names(self._key)})")
         return f"CREATE TABLE IF NOT EXISTS {self.table} ({', '.join(parts)})"
 
     def table_columns(self) -> str:
-        """Name and type of each column, and whether a row has to bring a value of it."""
+        """Query name and type of each column, and whether an INSERT must have a value for it."""
         return (
             "SELECT attname::text, format_type(atttypid, atttypmod), "
             "attnotnull AND NOT atthasdef AND attidentity = '' FROM pg_attribute "
@@ -105,7 +109,7 @@ class Statements:
         )
 
     def unique_columns(self) -> str:
-        """The columns of each unique index, sorted; a comma lies between two of them."""
+        """Query the columns of each unique index, sorted and joined by commas."""
         return (
             "SELECT (SELECT string_agg(attname, ',' ORDER BY attname) FROM pg_attribute "
             "WHERE attrelid = indrelid AND attnum = ANY (indkey::smallint[])) FROM pg_index "
@@ -120,7 +124,7 @@ class Statements:
         return f"CREATE TEMPORARY TABLE {STAGE} ({', '.join(parts)}) ON COMMIT DELETE ROWS"
 
     def merge(self) -> str:
-        """The last row of a key wins. Rows are locked in the order of keys, so nobody deadlocks."""
+        """Upsert the stage: the last row of a key wins. Locks follow key order: no deadlocks."""
         columns, key = names(column.name for column in self._columns), names(self._key)
         others = [column.name for column in self._columns if column.name not in self._key]
         change = "NOTHING"
@@ -133,9 +137,9 @@ class Statements:
         )
 
     def end_rows(self) -> list[str]:
-        """End the rows of the table that the stage says end, first those of keys without nulls.
+        """End rows of the table that the stage marks as ended, keys without nulls first.
 
-        A row ends if the table still has just this row: its key may have another one by now.
+        A row is ended only if the table still has exactly this row: its key may have a newer one.
         """
         if self._end is None or self._deletes == "ignore":
             return []
@@ -155,7 +159,7 @@ class Statements:
         return f"UPDATE {self.table} AS t SET {end} = s.{end} FROM {STAGE} AS s WHERE {where}"
 
     def _that_live(self) -> str:
-        """Rows that begin in the stage, and do not end in it where such rows are deleted."""
+        """Condition for rows that begin in the stage and, if ends delete rows, do not end there."""
         if self._end is None:
             return ""
         if self._deletes != "delete":
@@ -167,15 +171,15 @@ class Statements:
         )
 
     def furthest(self) -> str:
-        """The greatest position of all partitions of this delivery; null before the first rows."""
+        """Query the greatest next item of all partitions of this delivery; null before any rows."""
         return f"SELECT max(next_seq) FROM {self.progress} WHERE {self._mine}"
 
     def writer(self) -> str:
-        """Who has the delivery now: epoch, process of the server, when that one began."""
+        """Query the current writer: epoch, server process, and start time of that process."""
         return f"SELECT epoch, backend, backend_start::text FROM {self.progress} WHERE {self._row}"
 
     def end_writer(self, backend: int, started: str, wait_ms: int) -> str:
-        """End the process that serves an older writer, if it is still the one that was noted."""
+        """End the server process of an older writer, unless its id was reused since."""
         return (
             f"SELECT pg_terminate_backend(pid, {wait_ms}) FROM pg_stat_activity "
             f"WHERE pid = {backend} AND backend_start = {value(started)} "
@@ -183,7 +187,7 @@ class Statements:
         )
 
     def take(self, epoch: int) -> str:
-        """Make this connection the writer, unless one of a later epoch has been here."""
+        """Make this connection the writer, unless a writer with a later epoch exists."""
         return (
             f"INSERT INTO {self.progress} AS p (delivery, part, epoch, backend, backend_start) "
             f"SELECT {self._of}, {epoch}, pid, backend_start FROM pg_stat_activity "
@@ -194,7 +198,7 @@ class Statements:
         )
 
     def move(self, epoch: int, progress: DeliveryProgress) -> str:
-        """A row comes back if this connection is the writer still."""
+        """Update the progress; returns a row only if this connection is still the writer."""
         digest = f"'\\x{progress.digest.hex()}'::bytea"
         return (
             f"UPDATE {self.progress} SET next_seq = {progress.next_seq}, digest = {digest}, "

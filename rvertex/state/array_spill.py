@@ -1,15 +1,15 @@
-"""Arrays of operators on scratch: an operator keeps its arrays, their bytes leave memory.
+"""Moves operators' arrays from memory to mapped scratch files, without code in the operators.
 
-Most operators keep arrays by code of key, and immutable Arrow data. None of them knows of scratch.
-Over the memory budget the vertex searches its operators, writes large arrays to scratch and puts
-the mapped ones in their place, largest first. The system then keeps the pages in use in memory and
-drops or writes back the others. Arrays that grow are in memory until the next search. An object
-that has a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
+Most operators keep arrays indexed by key code, and immutable Arrow data. Over the memory budget the
+vertex searches the attributes of its operators, writes large arrays to scratch, largest first, and
+replaces each by its mapped copy. The operating system then keeps the pages in use in memory and
+drops or writes back the others. An array that grows is in memory again until the next search. An
+object with a :class:`~rvertex.state.memory.Holder` spills by itself and is skipped.
 
-Invariants: (1) an array in its new place has the same values, type and shape; (2) an array that may
-be written to is moved only if nothing else refers to it: no view, no snapshot, no local variable;
-(3) Arrow data and arrays that are not writable are equal wherever they are, so copies may stay.
-Cannot move: Python objects, such as dictionaries of keys that are text.
+Invariants: (1) the mapped array has the same values, type and shape; (2) a writable array is moved
+only if nothing else refers to it: no view, snapshot or local variable, which would not see later
+writes; (3) Arrow data and read-only arrays never change, so other references may keep the original.
+Not moved: Python objects, such as dictionaries with text keys.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 #: Bytes of input after which the operators are searched.
 LOOK_BYTES = 8 << 20
-#: Bytes that count for a call without rows, which may emit rows.
+#: Input bytes counted for a call without rows, because it may emit rows.
 _CALL_BYTES = 1 << 12
 #: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
 _ITEMS_MAX = 1 << 10
-#: A reference of the owner, a local variable and an argument.
+#: References that exist in any case: the owner's, a local variable's and an argument's.
 _OWN_REFERENCES = 3
 
 _ARROW = pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table
 
 
 class _Place:
-    """Where an operator refers to a value."""
+    """A reference of an operator to a value: an attribute, or an item of a list or dictionary."""
 
     __slots__ = ("get", "put")
 
@@ -51,7 +51,7 @@ class _Place:
         self.get, self.put = get, put
 
     def item(self, at: int) -> _Place:
-        """The place of an item of the tuple at this place."""
+        """The reference to item ``at`` of the tuple at this place."""
         return _Place(lambda: self.get()[at], partial(self._put_item, at))
 
     def _put_item(self, at: int, value: Any) -> None:
@@ -61,11 +61,11 @@ class _Place:
 
 
 class ArraySpill:
-    """The arrays of ``operators``, which share the budget of ``memory``."""
+    """Spills the arrays of ``operators`` within the budget of ``memory``."""
 
     def __init__(self, operators: Sequence[object], memory: StateMemory) -> None:
         self._operators, self._memory = list(operators), memory
-        #: Made when there is something to account for: every holder takes a share.
+        #: Created only when there are bytes to count: every holder reduces the others' shares.
         self._holder: Holder | None = None
         self._grown_bytes = 0
         looked = _Look(memory.scratch, ends_at=SpillsState)
@@ -74,9 +74,9 @@ class ArraySpill:
             give_memory(operator, memory)
 
     def fit(self, grown_bytes: int) -> None:
-        """Move arrays to scratch if all state exceeds the budget; called between two steps.
+        """Move arrays to scratch if the host's state exceeds the budget; called between two steps.
 
-        ``grown_bytes``: of the input since the last call.
+        ``grown_bytes``: bytes of input since the last call.
         """
         if self._memory.budget_bytes is None:
             return
@@ -98,7 +98,7 @@ class ArraySpill:
                 self._holder.used_bytes -= nbytes
 
     def _move(self, place: _Place) -> bool:
-        """Move the array at a place to scratch, if that changes nothing for anybody else."""
+        """Move the array at a place to scratch unless another reference would miss later writes."""
         value = place.get()
         if isinstance(value, np.ndarray):
             if value.flags.writeable and sys.getrefcount(value) > _OWN_REFERENCES:
@@ -125,7 +125,7 @@ class _Look:
     """One search of operators: their bytes in memory, and the arrays that may be moved."""
 
     def __init__(self, scratch: Scratch, ends_at: type = Holder) -> None:
-        """``ends_at``: objects of this type are listed, not entered."""
+        """``ends_at``: the search lists objects of this type and does not enter them."""
         self._scratch, self._ends_at = scratch, ends_at
         self._entered: set[int] = set()
         self.nbytes = 0
@@ -134,7 +134,7 @@ class _Look:
         self.ends: list[object] = []
 
     def through(self, operators: Sequence[object]) -> None:
-        """Find all arrays that operators refer to."""
+        """Collect all arrays that operators refer to, directly or through other objects."""
         todo: list[tuple[object, _Place | None]] = [(operator, None) for operator in operators]
         while todo:  # ends: no object is entered twice
             value, place = todo.pop()
@@ -193,14 +193,14 @@ class _Look:
 
 
 def _is_state(value: object) -> bool:
-    """Whether an operator owns an object; objects of user code hold Python objects."""
+    """Whether the search enters an object: it is ours. Objects of user code are left alone."""
     module = type(value).__module__
     is_own = module.startswith("rvertex.") and not module.startswith("rvertex.user_code.")
     return is_own and not isinstance(value, type | Holder | StateMemory | Scratch)
 
 
 def _attributes(value: object) -> Iterator[tuple[object, _Place]]:
-    """The slots and the dictionary of an object; no property is called."""
+    """The values in an object's slots and dictionary; properties are not called."""
     for kind in type(value).__mro__:
         for member in vars(kind).values():
             if isinstance(member, MemberDescriptorType):

@@ -18,7 +18,7 @@ _was_on = False
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No search for cycles in any thread of the process until the block ends."""
+    """Disable the cyclic collector in the whole process until the ``with`` block ends."""
     global _pauses, _was_on
     with _lock:
         if _pauses == 0:

@@ -1,9 +1,9 @@
-"""What a thread works on now: notes for a watch on another thread.
+"""What a thread currently works on: notes that a watchdog in another thread reads.
 
-Invariant: a thread's notes are set by that thread alone. A watch may read them at any time, because
-it gets whole objects. The stack of another thread must not be read: Python 3.11 keeps no lock that
-a thread of C code (a Flight server's) waits for when it comes, so a stack walked through ``f_back``
-or written by ``faulthandler.dump_traceback`` may end the process with SIGSEGV.
+Invariant: only a thread itself sets its notes. The watchdog may read them at any time, because each
+note is replaced as a whole object. It must not read the other thread's stack instead: in Python
+3.11 a thread that starts in C code (a Flight server's) is not locked out meanwhile. So walking
+``f_back`` or calling ``faulthandler.dump_traceback`` may end the process with SIGSEGV.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Doing:
-    """What one thread works on; None: nothing of the kind."""
+    """The current work of one thread; None: no such work."""
 
     operator: object = None
     #: The expression that is evaluated.
@@ -28,7 +28,7 @@ class Doing:
     function: Any = None
 
     def clear(self) -> None:
-        """Nothing is worked on."""
+        """Delete all notes when the work is done."""
         self.operator = self.expression = self.function = None
 
 

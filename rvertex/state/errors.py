@@ -1,4 +1,4 @@
-"""What scratch raises."""
+"""Errors of scratch files."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class BloomFilter:
     """
 
     def __init__(self, hashes: np.ndarray, words: np.ndarray | None = None) -> None:
-        """``words``: what a filter of the same hashes had; ``hashes`` are not read then."""
+        """``words``: from a saved filter of the same hashes; then ``hashes`` is not read."""
         if words is not None:
             self.words = words
             return
@@ -80,7 +80,7 @@ class HashIndex:
     """The rows of a run by hash, uint64[rows]."""
 
     def __init__(self, blocks: Sequence[np.ndarray], bloom: BloomFilter) -> None:
-        """``blocks``: entries that rise from block to block, each block uint64[n > 0]."""
+        """``blocks``: sorted entries, uint64[n > 0] each, increasing from block to block."""
         #: Sorted entries, and the first entry and row of each block.
         self.blocks, self.bloom = blocks, bloom
         self._fences = np.array([block[0] for block in blocks], np.uint64)
@@ -109,10 +109,10 @@ class HashIndex:
         """Pairs of a position in ``hashes`` and a row that may have that hash, int64[m] each."""
         needles = np.flatnonzero(self.bloom.may_have(hashes))
         wanted = hashes[needles] << _ROW_BITS
-        order = np.argsort(wanted)  # neighbours are found in neighbouring memory
+        order = np.argsort(wanted)  # sorted hashes are looked up in memory order
         needles, wanted = needles[order], wanted[order]
         first = self._first_at(wanted)
-        count = self._first_at(wanted + _ROW_MASK) - first  # no row has the number of the mask
+        count = self._first_at(wanted + _ROW_MASK) - first  # row numbers are below _ROW_MASK
         pairs = np.repeat(np.arange(len(needles)), count)
         offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
         rows = self._entries(first[pairs] + offset) & _ROW_MASK
@@ -134,7 +134,7 @@ class HashIndex:
 
 
 def by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Each block in an array of blocks that do not fall, and where it is there."""
+    """Each block number of a non-decreasing array, and the slice of its occurrences."""
     starts = np.flatnonzero(heads_of(blocks)).tolist()
     for lo, hi in itertools.pairwise([*starts, len(blocks)]):
         yield int(blocks[lo]), slice(lo, hi)

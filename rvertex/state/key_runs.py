@@ -37,13 +37,13 @@ BLOCK_ROWS = 1 << 14
 RUNS_MAX = 64
 _NUMBER, _NAN, _NULL = 0, 1, 2
 
-#: A key whose order is that of Python's tuples: for each column its rank and its value.
+#: A key in comparable form, a tuple: per column a rank (value, NaN or null) and the value.
 Place = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class SortedRun:
-    """Blocks of rows, sorted by the key columns ``names``; ``level``: how often it was merged."""
+    """Blocks of rows, sorted by the key columns ``names``; ``level``: merges behind this run."""
 
     names: tuple[str, ...]
     blocks: Sequence[pa.RecordBatch]
@@ -70,7 +70,8 @@ class SortedRun:
         at = bisect.bisect_left(self.fences, place)
         if at == 0:
             return 0
-        # The fence before is below the place: the row is in its block, or begins the next.
+        # The fence of the block before is below ``place``: the row is in that block, or it is the
+        # first row of the next one.
         begin, end = self.starts[at - 1 : at + 1]
         return begin + _first_at(self._keys(self.blocks[at - 1]), end - begin, place)
 
@@ -92,11 +93,12 @@ class KeyRuns:
     def __init__(self, names: Sequence[str], holder: Holder) -> None:
         self._names = tuple(names)
         self._holder = holder
-        #: Rows that are no run yet, in sequence.
+        #: Rows that are not in a run yet, in arrival order.
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._runs: list[SortedRun] = []
-        #: The first of them as a checkpoint had them, which knows its batches again, and how many.
+        #: Blocks of the first ``_restored_runs`` runs, as the restored checkpoint had them. The
+        #: next checkpoint recognises these batches and does not write them again.
         self._restored: list[pa.RecordBatch] = []
         self._restored_runs = 0
 
@@ -106,11 +108,11 @@ class KeyRuns:
 
     @property
     def memory_bytes(self) -> int:
-        """What is in memory and not on scratch."""
+        """Bytes in memory, without rows on scratch."""
         return self._gathered_bytes
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows that come after all that there are."""
+        """Append rows, which arrived after all earlier ones."""
         if rows.num_rows == 0:
             return
         rows = plain_rows(rows)
@@ -129,9 +131,9 @@ class KeyRuns:
         self._merge_last()
 
     def pieces(self) -> Iterator[tuple[pa.RecordBatch, Place | None]]:
-        """All rows, by ranges of keys of about the size of a run, and where each range ends.
+        """All rows in pieces of about the size of a run, each with the key at which its range ends.
 
-        The last range ends at None. The rows of one key are one piece, however many they are.
+        The last range ends at None. All rows of one key are in one piece, even if it gets large.
         """
         runs = list(self._runs)
         if self._gathered:
@@ -151,7 +153,7 @@ class KeyRuns:
         return tables | {"lengths": pa.table({"rows": lengths, "level": levels})}
 
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
-        """Continue from what ``save`` returned; only called on new ones."""
+        """Restore the tables of ``save``; only called on a new object."""
         assert not self._runs
         assert not self._gathered
         if "gathered" in tables:
@@ -172,7 +174,7 @@ class KeyRuns:
         return blocks_of(rows if order is None else rows.take(pa.array(order)))
 
     def _merge_last(self) -> None:
-        """Merge the last ``RUNS_MAX`` runs while they have one level."""
+        """Merge the last ``RUNS_MAX`` runs as long as they have the same level."""
         while len(self._runs) >= RUNS_MAX:  # ends: each turn leaves fewer runs
             last = self._runs[-RUNS_MAX:]
             level = last[-1].level
@@ -193,7 +195,7 @@ class KeyRuns:
 
 
 class SortedColumns:
-    """Columns in memory whose rows are sorted by the first ``keys`` of them, no key twice."""
+    """Columns in memory with rows sorted by the first ``keys`` columns; no key occurs twice."""
 
     def __init__(self, keys: int, columns: Sequence[pa.Array]) -> None:
         self._keys = keys
@@ -215,7 +217,7 @@ class SortedColumns:
 def _pieces(
     runs: Sequence[SortedRun], rows_max: int
 ) -> Iterator[tuple[pa.RecordBatch, Place | None]]:
-    """See :meth:`KeyRuns.pieces`; each piece is sorted by key, rows of one key in sequence."""
+    """See :meth:`KeyRuns.pieces`; each piece is sorted by key, rows of one key in arrival order."""
     if not runs:
         return
     before = [0] * len(runs)
@@ -250,7 +252,7 @@ def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:
 
 
 def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
-    """The stable order of rows by key; None if they are sorted."""
+    """The stable sort order of rows by key; None if they are already sorted."""
     packed = packed_keys(keys, rows)
     if packed is not None:
         return stable_order(packed.codes)
@@ -258,7 +260,7 @@ def stable_key_order(keys: Sequence[pa.Array], rows: int) -> np.ndarray | None:
 
 
 def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
-    """The first of sorted rows whose key is at or after ``place``."""
+    """The number of the first row of sorted rows whose key is at or after ``place``."""
     if len(keys) == 1 and place[0] == _NUMBER and is_packable(keys[0]):
         return int(np.searchsorted(numbers(keys[0]), place[1]))
     low, high = 0, rows
@@ -272,7 +274,7 @@ def _first_at(keys: Sequence[pa.Array], rows: int, place: Place) -> int:
 
 
 def place_of(keys: Sequence[pa.Array], row: int) -> Place:
-    """The key of a row, for comparisons."""
+    """The key of a row in comparable form."""
     return tuple(part for key in keys for part in _part(key[row]))
 
 

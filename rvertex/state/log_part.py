@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LogPart:
-    """Blocks of rows, and which of them are current and held (the masks change in place)."""
+    """Blocks of rows, with masks of the current and the held rows (the masks change in place)."""
 
     blocks: list[pa.RecordBatch]
     current: np.ndarray
     held: np.ndarray
-    #: The column of expiry times, and the greatest of them if it is known.
+    #: The column of expiry times, and the greatest expiry time if it is known.
     until: str | None = None
     known_last: int | None = None
     is_stored: bool = False
@@ -67,9 +67,9 @@ class LogPart:
         self.free = int((self.current & ~self.held).sum())
 
     def positions(self, numbers: np.ndarray) -> np.ndarray:
-        """The positions of the rows with these sorted numbers; other numbers are skipped.
+        """The positions of the rows with these sorted numbers; numbers without a row are skipped.
 
-        No number may be before the first of the part.
+        No number may be below the part's first number.
         """
         at = self.firsts.searchsorted(numbers, side="right") - 1
         found = []
@@ -81,7 +81,7 @@ class LogPart:
         return np.concatenate(found)
 
     def take(self, at: np.ndarray) -> pa.RecordBatch:
-        """The rows at positions that rise."""
+        """The rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
             self.blocks[k].take(pa.array(at[local] - self.starts[k]))
@@ -90,7 +90,7 @@ class LogPart:
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
     def numbers(self, at: np.ndarray) -> np.ndarray:
-        """The numbers of the rows at positions that rise."""
+        """The numbers of the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
         parts = [
             self.blocks[k].column(0).to_numpy()[at[local] - self.starts[k]]

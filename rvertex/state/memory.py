@@ -4,8 +4,8 @@ Every operator that can spill is a *holder*. A holder reports its bytes after it
 spill when all holders together exceed the budget and it has more than an equal share. So a busy
 operator may use the share of an idle one, and no operator is starved by its neighbours.
 
-When a holder spills depends on the budget, on the neighbours and on how the input was cut. What it
-emits must not: memory and disk are two places for the same rows.
+When a holder spills depends on the budget, on the other holders and on the input's batch
+boundaries. Its output must not depend on any of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from rvertex.messages import Memory
 
-#: Rows are gathered up to this much, however small the budget is, before they are written.
+#: Bytes of rows to gather before they are written, even if the budget is smaller.
 RUN_BYTES_MIN = 4 << 20
-#: What is read or written at once where there is no budget.
+#: Bytes to read or write at once if there is no budget.
 UNLIMITED_RUN_BYTES = 256 << 20
-#: So large a part of its share a holder gathers before it writes a run.
+#: A holder gathers 1 / _RUNS_PER_SHARE of its share before it writes a run.
 _RUNS_PER_SHARE = 4
 #: Items of a longer list or dictionary are measured by a sample.
 _SAMPLE = 64
@@ -36,7 +36,7 @@ _OBJECT_BYTES = 64
 
 
 class StateMemory:
-    """The budget of one host, which all its vertices share, or the part that one vertex uses."""
+    """The budget of one host, shared by its vertices, or the part of it that one vertex uses."""
 
     def __init__(
         self,
@@ -44,29 +44,30 @@ class StateMemory:
         scratch: Scratch | None = None,
         host: StateMemory | None = None,
     ) -> None:
-        """``budget_bytes`` None: nothing is ever spilled. ``host``: of the vertex."""
+        """``budget_bytes`` None: never spill. ``host``: for a vertex, the memory of its host."""
         self.budget_bytes = budget_bytes
         self.scratch = scratch or Scratch()
         self.host = host or self
         #: Files and bytes written to scratch so far.
         self.spills = self.spilled_bytes = 0
-        #: What all holders take in memory.
+        #: Bytes that all holders have in memory.
         self.used_bytes = 0
         self._holders = 0
-        # The collector may end a holder at any place of the thread that has the lock.
+        # Reentrant: Python's collector may delete a holder, which takes the lock, in the middle of
+        # code whose thread already has the lock.
         self._lock = threading.RLock()
 
     def holder(self) -> Holder:
-        """A new holder, which counts until it is garbage."""
+        """A new holder. Its bytes count until it is garbage-collected."""
         self.add(0, holders=1)
         return Holder(self)
 
     def of_vertex(self) -> StateMemory:
-        """The same budget, with separate counts."""
+        """A memory for one vertex: the host's budget, with separate counts."""
         return StateMemory(self.budget_bytes, self.scratch, self.host)
 
     def add(self, nbytes: int, holders: int = 0) -> None:
-        """Add to what all holders take; only holders call this."""
+        """Add to the bytes of all holders; only holders call this."""
         with self._lock:
             self.used_bytes += nbytes
             self._holders += holders
@@ -88,20 +89,20 @@ class StateMemory:
         return stored
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
-        """A part of a state of ``total_bytes``: on scratch if that exceeds the budget."""
+        """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
         if isinstance(part, pa.Buffer) or not self._exceeds(total_bytes):
             return part
         return self.scratch.store_bytes(part)
 
     def mapped(self, path: str, total_bytes: int) -> pa.Buffer | None:
-        """A file with a part of a state of ``total_bytes``, mapped if that exceeds the budget."""
+        """Map a file with a part of a state of ``total_bytes``; None if the state is in budget."""
         return self.scratch.map_file(path) if self._exceeds(total_bytes) else None
 
     def _exceeds(self, total_bytes: int) -> bool:
         return self.budget_bytes is not None and total_bytes > self.budget_bytes
 
     def added_to(self, memory: Memory) -> Memory:
-        """What a host reports, with what its state takes."""
+        """The memory that a host reports, with the bytes of its state added."""
         return replace(
             memory,
             state_bytes=self.used_bytes,
@@ -112,13 +113,13 @@ class StateMemory:
 
     @property
     def share_bytes(self) -> int:
-        """What each holder may always keep."""
+        """Bytes that each holder may keep without spilling."""
         assert self.budget_bytes is not None
         return self.budget_bytes // max(self._holders, 1)
 
 
 class Holder:
-    """One operator's part of the memory; the operator sets ``used_bytes``."""
+    """The memory of one operator; the operator sets ``used_bytes``."""
 
     __slots__ = ("_memory", "_used_bytes")
 
@@ -131,7 +132,7 @@ class Holder:
 
     @property
     def used_bytes(self) -> int:
-        """What the operator takes in memory."""
+        """Bytes of the operator's state in memory."""
         return self._used_bytes
 
     @used_bytes.setter
@@ -142,12 +143,12 @@ class Holder:
 
     @property
     def may_spill(self) -> bool:
-        """Whether there is a budget at all."""
+        """Whether the host has a memory budget."""
         return self._memory.budget_bytes is not None
 
     @property
     def must_spill(self) -> bool:
-        """Whether this holder has to let go of memory."""
+        """Whether this holder has to spill: the budget is exceeded, and it is over its share."""
         host = self._memory.host
         if host.budget_bytes is None or host.used_bytes <= host.budget_bytes:
             return False
@@ -155,14 +156,14 @@ class Holder:
 
     @property
     def run_bytes(self) -> int:
-        """How much to gather before it is written as one run."""
+        """Bytes to gather before they are written as one run."""
         if not self.may_spill:
             return UNLIMITED_RUN_BYTES
         return max(self._memory.host.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
 
     @property
     def run_bytes_min(self) -> int:
-        """Smaller runs are not worth a file."""
+        """Smallest run that is worth a file, in bytes."""
         return RUN_BYTES_MIN
 
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -184,19 +185,20 @@ class SpillsState(Protocol):
     """An operator whose state may be larger than memory."""
 
     def use_memory(self, memory: StateMemory) -> None:
-        """Keep to its budget; called once, before the first row."""
+        """Spill according to this budget; called once, before the first row."""
 
 
 def give_memory(operator: object, memory: StateMemory) -> None:
-    """Let an operator share the budget, if it can spill."""
+    """Pass the budget to an operator if it can spill."""
     if isinstance(operator, SpillsState):
         operator.use_memory(memory)
 
 
 def held_bytes(*roots: object) -> int:
-    """About what objects take, with all that they refer to; exact for arrays, sampled for lists.
+    """Estimate the bytes of objects and of everything they refer to.
 
-    What two of them share counts twice.
+    Arrays are exact, long lists and dictionaries are sampled. An object that two roots share counts
+    twice.
     """
     return sum(_bytes_of(root) for root in roots)
 

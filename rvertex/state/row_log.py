@@ -1,16 +1,17 @@
-"""A log of rows that replace and end each other, saved by reference; rows are found by key.
+"""A log of rows in which a newer row may delete older ones; saved by reference, searched by key.
 
-Every row has a number, in the order of writing. A writer of a newer row names the older one as
-gone. Batches are merged as they grow, like the digits of a binary counter, up to PART_ROWS_MAX
-rows. A part of which half is gone is compacted. Over the budget parts are on scratch.
+Every row has a number, in the order of writing. ``append`` takes new rows and the numbers of the
+rows that they delete. Batches are merged into *parts* of doubling size, like the digits of a binary
+counter, up to PART_ROWS_MAX rows. A part is compacted when half of its rows are deleted. Over the
+memory budget parts are on scratch.
 
 A caller may keep the values of a row in memory: the row is *held*. ``find`` returns rows that are
 not held, by key and per batch, through an index of hashes (:mod:`rvertex.state.hash_index`).
 
-Invariants: (1) the numbers rise within a part and from part to part, and no two rows that are
-current have one; (2) rows that are gone are at most half of each part after ``append`` and
-``load``, so no part is without current rows, however a snapshot was cut meanwhile; (3) batches
-without a change are the same in the next snapshot, and a mask marks the rows that are gone.
+Invariants: (1) numbers increase within a part and from part to part, and two current rows never
+have the same number; (2) after ``append`` and ``load`` at most half of each part is deleted, so
+every part has current rows, wherever a snapshot was taken; (3) unchanged batches are the same
+objects in the next snapshot, and a mask marks the deleted rows.
 Source: log-structured merge trees (O'Neil et al. 1996).
 """
 
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from rvertex.state.memory import Holder
 
 NUMBER = "number"
-#: Saved tables of the indexes, which hold for the saved rows alone; a log is loaded without them.
+#: Saved tables of the indexes. They are valid only for exactly the saved rows; a log can be loaded
+#: without them.
 INDEX_TABLES = frozenset({"parts", "entries", "words"})
-#: Parts are not merged into larger ones: an index is sorted at once.
+#: Largest part. The index of a part is sorted in memory in one go, which limits its size.
 PART_ROWS_MAX = 1 << 21
 _MASK = pa.schema([("is_current", pa.bool_())])
 
@@ -46,8 +48,8 @@ _MASK = pa.schema([("is_current", pa.bool_())])
 class RowLog:
     """Rows of ``schema``, whose first column is the int64 ``NUMBER``.
 
-    ``keys``: columns by which rows are found. ``until``: an int64 column with the time at which a
-    row expires.
+    ``keys``: the columns that :meth:`find` compares. ``until``: an int64 column with each row's
+    expiry time.
     """
 
     def __init__(
@@ -63,9 +65,9 @@ class RowLog:
         self._parts: list[LogPart] = []
         #: Whether new parts go to scratch.
         self._is_stored = False
-        #: Of the next row.
+        #: The number of the next row.
         self.next_number = 0
-        #: Rows that expire at or before it are as good as gone.
+        #: Rows that expire at or before this time are treated as deleted.
         self._now: int = MIN_TIME
 
     @property
@@ -85,7 +87,7 @@ class RowLog:
     def append(
         self, batches: list[pa.RecordBatch], gone: Sequence[int] | np.ndarray, *, held: bool = True
     ) -> None:
-        """Add rows, which are numbered from ``next_number``; rows ``gone`` are current no more."""
+        """Append rows, numbered from ``next_number``, and delete the rows numbered ``gone``."""
         self._end(np.array(gone, np.int64))
         rows = [batch for batch in batches if batch.num_rows]
         if rows:
@@ -100,7 +102,7 @@ class RowLog:
                 parts[k - 1 : k + 1] = self._merged([before, last])
 
     def find(self, columns: Sequence[pa.Array]) -> list[pa.RecordBatch]:
-        """The free rows of these keys, in any order; they are held afterwards."""
+        """The current, not held rows of these keys, in any order; they are held afterwards."""
         if not self.free_rows or not len(columns[0]):
             return []
         plain = [plain_array(column) for column in columns]
@@ -108,13 +110,13 @@ class RowLog:
         return [rows for part in self._parts for rows in self._find(part, plain, hashes)]
 
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
-        """Which of these numbers are of free rows, bool[n]."""
+        """Which of these numbers belong to current, not held rows, bool[n]."""
         free = [part.numbers(at) for part, at in self._free(numbers)]
         found: np.ndarray = np.isin(numbers, np.concatenate([np.empty(0, np.int64), *free]))
         return found
 
     def take(self, numbers: np.ndarray) -> list[pa.RecordBatch]:
-        """The free rows among these; they are held afterwards."""
+        """The rows with these numbers that are current and not held; they are held afterwards."""
         found = []
         for part, at in self._free(numbers):
             if len(at):
@@ -131,7 +133,7 @@ class RowLog:
         return self.current()
 
     def release(self) -> None:
-        """No row is held any more, and all parts are on scratch, if there is a budget."""
+        """Mark all rows as not held, and write all parts to scratch if there is a budget."""
         for part in self._parts:
             part.held[:] = False
             part.count()
@@ -143,7 +145,7 @@ class RowLog:
                 part.move(self._stored(part.blocks))
 
     def expire(self, now: int) -> None:
-        """Drop the parts whose rows expire at or before ``now``; a merge drops the other rows."""
+        """Drop the parts whose rows all expire at or before ``now``; a merge drops single rows."""
         self._now = now
         if any(part.last <= now for part in self._parts):
             self._parts = [part for part in self._parts if part.last > now]
@@ -153,7 +155,7 @@ class RowLog:
         return [rows for part in self._parts for rows in part.rest(columns)]
 
     def save(self) -> dict[str, pa.Table]:
-        """All rows, by reference, and which of them are current."""
+        """All rows by reference, and the mask of current rows."""
         parts = self._parts
         masks = [pa.record_batch([pa.array(p.current)], schema=_MASK) for p in parts]
         blocks = [block for part in parts for block in part.blocks]
@@ -179,7 +181,7 @@ class RowLog:
         }
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Take over what ``save`` returned; no row is held. Only called on a new log."""
+        """Restore the tables of ``save``; no row is held. Only called on a new log."""
         assert not self._parts, len(self._parts)
         mask = tables["current"].column(0).to_numpy()
         rows = tables["keys"].cast(self._schema)
@@ -206,13 +208,13 @@ class RowLog:
         held: np.ndarray,
         last: int | None = None,
     ) -> LogPart:
-        """A restored part; large blocks may be on scratch, or mapped where the checkpoint is."""
+        """A restored part; large blocks go to scratch, or are mapped from the checkpoint's file."""
         large = [block for block in blocks if block.nbytes >= self.holder.run_bytes_min]
         is_stored = bool(large) and all(map(self.holder.is_stored, large))
         return LogPart(blocks, current, held, self._until, last, is_stored)
 
     def _load_parts(self, tables: Mapping[str, pa.Table], rows: pa.Table, mask: np.ndarray) -> None:
-        """Parts as they were, with their indexes: no row is read."""
+        """Restore parts with their saved indexes, without reading a row."""
         row = entry = word = 0
         for part in tables["parts"].to_pylist():
             count, words = part["rows"], part["words"]
@@ -234,7 +236,7 @@ class RowLog:
     def _find(
         self, part: LogPart, columns: Sequence[pa.Array], hashes: np.ndarray
     ) -> Iterator[pa.RecordBatch]:
-        """The free rows of a part; ``hashes``: of the rows of ``columns``."""
+        """The current, not held rows of a part; ``hashes``: one per row of ``columns``."""
         if not part.free:
             return
         if part.index is None:
@@ -258,7 +260,7 @@ class RowLog:
             yield candidates if len(found) == len(at) else candidates.take(pa.array(found))
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
-        """Each part, and the positions of its free rows with these numbers."""
+        """Each part, and the positions of its current, not held rows with these numbers."""
         for part, here in self._split(np.unique(numbers)):
             at = part.positions(here)
             yield part, at[part.current[at] & ~part.held[at]]
@@ -276,7 +278,7 @@ class RowLog:
         self._parts = parts
 
     def _split(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:
-        """Each part that has some of these sorted numbers, and which."""
+        """Each part that contains some of these sorted numbers, and these numbers."""
         if not self._parts:
             return
         firsts = np.array([part.firsts[0] for part in self._parts])
@@ -286,11 +288,11 @@ class RowLog:
                 yield part, numbers[lo:hi]
 
     def _compacted(self, part: LogPart) -> list[LogPart]:
-        """The part, or its current rows where they are less than half; none without any."""
+        """The part, or a part of its current rows if they are less than half; empty without any."""
         return self._merged([part]) if 2 * int(part.current.sum()) < part.rows else [part]
 
     def _merged(self, parts: Sequence[LogPart]) -> list[LogPart]:
-        """The current rows of parts as one, or none."""
+        """Merge the current rows of parts into one part; empty if there are none."""
         for part in parts:
             if part.until is not None:
                 part.current &= np.concatenate(part.times()) > self._now
@@ -306,7 +308,7 @@ class RowLog:
         return LogPart(self._stored(batches), current, held, self._until, is_stored=True)
 
     def _stored(self, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """The batches on scratch, in few files; what is gathered at once is limited."""
+        """Write batches to scratch, many per file, within the limit of gathered bytes."""
         stored: list[pa.RecordBatch] = []
         gathered: list[pa.RecordBatch] = []
         nbytes = 0

@@ -1,10 +1,10 @@
-"""Scratch files: immutable rows that leave memory for a local disk, and are mapped back.
+"""Scratch files: immutable rows are written to a local disk, and the file is mapped into memory.
 
 A file has no name after it was written: it is opened, mapped and unlinked, so a killed host leaves
-nothing behind. The kernel frees its space once the last array that shows into it is gone.
+nothing behind. The kernel frees its space when no array refers to the mapping any longer.
 
-Invariants: (1) a stored batch equals the batch that was given; (2) ``used_bytes`` never exceeds
-``limit_bytes``; (3) a write that fails leaves the given rows as they are.
+Invariants: (1) a stored batch equals the original; (2) ``used_bytes`` never exceeds
+``limit_bytes``; (3) a failed write leaves the original rows unchanged.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 class Scratch:
     """Files in ``folder`` (None: the system's folder for temporary files).
 
-    ``limit_bytes``: of all files of this host together; None: the disk is the limit.
+    ``limit_bytes``: maximum for all files of this host together; None: only the disk limits them.
     """
 
     def __init__(self, folder: str | None = None, limit_bytes: int | None = None) -> None:
         self.folder = folder or tempfile.gettempdir()
         self.limit_bytes = limit_bytes
-        # The collector may free a file at any place of the thread that has the lock.
+        # Reentrant: Python's collector may free a file, which takes the lock, in the middle of code
+        # whose thread already has the lock.
         self._lock = threading.RLock()
         self._used_bytes = self._written_bytes = 0
         #: The addresses of the mapped files, sorted, and where each ends.
@@ -71,7 +72,7 @@ class Scratch:
         """
         nbytes = sum(batch.nbytes for batch in batches)
         mapped = self._write(nbytes, lambda file: _write_stream(file, batches))
-        # Zero copy: the reader touches the heads of the messages only.
+        # Zero copy: the reader touches only the messages' headers.
         found = list(pa.ipc.open_stream(mapped))
         assert [b.num_rows for b in found] == [b.num_rows for b in batches]
         return found
@@ -88,9 +89,10 @@ class Scratch:
         return np.frombuffer(mapped, array.dtype).reshape(array.shape)
 
     def map_file(self, path: str) -> pa.Buffer | None:
-        """A file of others, mapped; None if it is empty, not there or on another disk.
+        """Map a file that this object did not write; None if it is empty, missing or not local.
 
-        It may be deleted while it is mapped, which a disk of another machine may not allow.
+        Its owner may delete the file while it is mapped. A network disk may not allow that, so only
+        files on the disk of ``folder`` are mapped.
         """
         try:
             with open(path, "rb") as file:
@@ -106,7 +108,7 @@ class Scratch:
         return self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes
 
     def holds(self, address: int) -> bool:
-        """Whether an address belongs to a file."""
+        """Whether a memory address is inside the mapping of a scratch file."""
         with self._lock:
             at = bisect.bisect_right(self._starts, address) - 1
             return at >= 0 and address < self._ends[self._starts[at]]
@@ -151,7 +153,7 @@ class Scratch:
 
 
 def _write_stream(file: BinaryIO, batches: Sequence[pa.RecordBatch]) -> None:
-    """One IPC stream; a batch may have other dictionaries than the one before it."""
+    """Write one IPC stream; dictionaries may differ from batch to batch."""
     with pa.ipc.new_stream(file, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)

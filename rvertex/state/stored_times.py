@@ -1,10 +1,10 @@
-"""Times at which rows of a log are due.
+"""Due times of the rows of a log.
 
-Entries are a time and the number of a row, in runs sorted by time. They are read once, in order of
-time. An entry may outlive its row: the log then has no row of its number.
+An entry is a time and the number of a row. Entries are in runs sorted by time and are read once, in
+order of time. An entry may outlive its row: then the log has no row with its number.
 
-Invariant: ``take`` returns all entries up to the time that it returns, so that nothing with an
-earlier time comes later unless it is added later.
+Invariant: ``take`` returns all entries up to the time that it returns. So a later call returns an
+earlier time only if that entry was added in between.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rvertex.state.memory import Holder
 
 _NAMES = ["time", "number"]
-#: Runs are not merged into larger ones.
+#: Largest run that a merge makes.
 _RUN_ROWS_MAX = 1 << 21
-#: Entries that are looked up at once to find the first whose row is there.
+#: Entries that are looked up at once to find the first entry whose row exists.
 _LOOKED = 256
 
 
@@ -33,12 +33,12 @@ class StoredTimes:
 
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
-        #: Times, sorted, and numbers.
+        #: Per run: sorted times, and the row numbers.
         self._runs: list[tuple[np.ndarray, np.ndarray]] = []
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes in memory; small runs are, and all where there is no budget."""
+        """Bytes in memory: small runs, or all runs if there is no budget."""
         nbytes = (times.nbytes + numbers.nbytes for times, numbers in self._runs)
         stored = self._holder.run_bytes_min if self._holder.may_spill else INF_TIME
         return sum(size for size in nbytes if size < stored)
@@ -61,9 +61,9 @@ class StoredTimes:
         return min((int(times[0]) for times, _ in self._runs), default=INF_TIME)
 
     def least(self, has_row: Callable[[np.ndarray], np.ndarray]) -> int:
-        """The least time of an entry whose row is there; the entries before it are removed.
+        """The least time of an entry whose row exists; the entries before it are removed.
 
-        ``has_row``: of numbers, bool[n].
+        ``has_row``: maps row numbers to whether the row exists, bool[n].
         """
         runs = []
         for times, numbers in self._runs:
@@ -77,9 +77,10 @@ class StoredTimes:
         return self.next_at()
 
     def take(self, until: int, rows_max: int) -> tuple[int, np.ndarray]:
-        """Remove entries up to ``until``; the time up to which all were taken, and their numbers.
+        """Remove entries up to ``until``; return the time reached, and the entries' row numbers.
 
-        That time is earlier if there are more than ``rows_max``. Entries of one time stay together.
+        With more than ``rows_max`` entries the time reached is below ``until``. Entries of one time
+        are taken together.
         """
         ends = [int(times.searchsorted(until, side="right")) for times, _ in self._runs]
         if sum(ends) > rows_max:

@@ -58,13 +58,13 @@ def drawn_plan(root: str) -> dict[str, Any]:
 
 
 def timeline_of(notices: Notices) -> list[dict[str, Any]]:
-    """What happened, the latest last, without checkpoints; ``failure``: something was lost."""
+    """The log's notices as sentences, oldest first, without checkpoints; ``failure``: a loss."""
     found = []
     for at_us, notice in notices:
         text = "" if isinstance(notice, _ROUTINE) else sentence(notice)
         if text:
             kind = type(notice).__name__
-            has_left = getattr(notice, "reason", "") == "stopped"  # a host, by itself
+            has_left = getattr(notice, "reason", "") == "stopped"  # a host that was asked to stop
             is_failure = kind in _FAILURES and not has_left
             found.append({"at_us": at_us, "kind": kind, "text": text, "failure": is_failure})
     return found[-SENTENCES_MAX:]
@@ -90,7 +90,7 @@ def savepoints_of(root: str) -> list[dict[str, Any]]:
 
 
 def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any]:
-    """Rows as texts; of the only output each with the SQL condition that ``why`` takes.
+    """Rows as texts. If the job has one output, each row has the SQL condition for ``why``.
 
     ``output``: the name of an output, or of a source, step or delivery; empty: the first.
     """
@@ -137,7 +137,7 @@ def _us(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def conditions(table: pa.Table) -> list[str]:
-    """For each row a SQL condition on its exact columns: times, whole numbers, texts, truths."""
+    """For each row a SQL condition on its exact columns: times, integers, texts and Booleans."""
     parts: list[list[str]] = [[] for _ in range(table.num_rows)]
     for name, column in zip(table.column_names, table.columns, strict=True):
         if not _is_exact(column.type):
@@ -168,7 +168,7 @@ def _literal(value: Any) -> str:
 
 
 def _shown(table: pa.Table) -> list[dict[str, str]]:
-    """Rows of texts, so that a browser rounds no number."""
+    """Rows with all values as texts, because a browser would round large numbers."""
     return [{key: _text(value) for key, value in row.items()} for row in plain_rows(table)]
 
 
@@ -179,13 +179,13 @@ def _text(value: Any) -> str:
 
 
 def text_rows(lines: list[str]) -> list[dict[str, str]]:
-    """Rows that a verb printed as JSON, as texts."""
+    """Rows that a command printed as JSON, with all values as texts."""
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return [{k: v if isinstance(v, str) else json.dumps(v) for k, v in r.items()} for r in found]
 
 
 def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
-    """For each output its watermark, or the position of its delivery, and what holds it back."""
+    """For each output its watermark or the position of its delivery, and the cause of a delay."""
     is_running = status["state"] in OPEN_STATES
     vertices = status.get("vertices", [])
     last = vertices[-1]["stage"] if vertices else ""
@@ -204,9 +204,9 @@ def freshness(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def holder(status: dict[str, Any]) -> str:
-    """What holds time back: the reason of the health, else the partition that is furthest behind.
+    """What delays the watermark: the reason of the health, else the partition furthest behind.
 
-    Empty: nothing does.
+    Empty if nothing delays it.
     """
     if status["state"] not in OPEN_STATES:
         return ""

@@ -136,14 +136,14 @@ class _Page:
     ) -> None:
         self._board, self._tokens, self._is_local = board, tokens, is_local
         self._exports = exports
-        #: Why the last export failed; empty: it did not.
+        #: The error of the last export; empty if it succeeded.
         self._export_trouble = ""
         self._changed = asyncio.Condition()
         self._viewers = 0
         self._looked_s = time.monotonic()
-        #: Why the last look failed; empty: it did not.
+        #: The error of the last look; empty if it succeeded.
         self._trouble = ""
-        #: The list as text, written once a look.
+        #: The list of jobs as JSON text, built once per look.
         self._text = ""
 
     async def keep_looking(self) -> None:
@@ -169,7 +169,7 @@ class _Page:
     def _look(self) -> None:
         self._board.look()
         if self._viewers:
-            self._board.rows()  # examines jobs in this thread, and not in the loop
+            self._board.rows()  # runs the doctor here, in a thread, not in the event loop
 
     def reading(self, handler: Handler) -> Handler:
         """Return a handler that first checks the permission to read."""
@@ -255,14 +255,14 @@ class _Page:
         return Response(body, headers=_HEADERS, media_type="application/vnd.apache.arrow.stream")
 
     async def why(self, request: Request) -> Response:
-        """The input rows of one row of the answer, by ``row``, a SQL condition."""
+        """The input rows of one result row; ``row``: a SQL condition that selects it."""
         root = self._recomputing(request)
         row = request.query_params.get("row", "")
         (line, *_) = await run_in_threadpool(run_verb, "why", root, f"--row={row}")
         return Response(line, headers=_HEADERS, media_type="application/json")
 
     async def capsule(self, request: Request) -> Response:
-        """The capsule of one row of the answer, by ``row``, a SQL condition."""
+        """The capsule of one result row; ``row``: a SQL condition that selects it."""
         root = self._recomputing(request)
         row = request.query_params.get("row", "")
         with tempfile.TemporaryDirectory() as folder:
@@ -287,18 +287,18 @@ class _Page:
         return _json({"rows": text_rows(lines)})
 
     def _recomputing(self, request: Request) -> str:
-        """The root; a page of another site may not start a computation."""
+        """The root of the job. Refuses requests that a page of another site sent."""
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             raise UsageError("pages of other sites may not recompute")
         return self._board.root(request.path_params["name"])
 
     async def compare(self, request: Request) -> Response:
-        """What a deployment of ``file``, a query on this machine, would do to each stage."""
+        """The effect of deploying ``file``, a query on this machine, on each stage."""
         root, file = self._next_query(request)
         return await _result_of("deploy", file, root, "--dry-run")
 
     async def diff(self, request: Request) -> Response:
-        """Which rows of the answer ``file`` changes, over the recorded input."""
+        """The result rows that the query in ``file`` changes, over the recorded input."""
         root, file = self._next_query(request)
         return await _result_of("diff", root, file)
 
@@ -310,13 +310,13 @@ class _Page:
         return self._board.root(request.path_params["name"]), file
 
     async def savepoint(self, request: Request) -> Response:
-        """Save the state of a job; a running one pauses meanwhile."""
+        """Save the state of a job; a running job pauses meanwhile."""
         root, name = self._board.root(request.path_params["name"]), request.query_params.get("host")
         lines = await run_in_threadpool(run_verb, "savepoint", root, f"--name={name or 'saved'}")
         return _json({"requested": f"saved as {json.loads(lines[-1])['savepoint']}"})
 
     async def rescale(self, request: Request) -> Response:
-        """Give the stages with rows by key, or one ``stage``, ``vertices`` vertices."""
+        """Change the number of vertices of one ``stage``, or of all stages that divide by key."""
         root, query = self._board.root(request.path_params["name"]), request.query_params
         vertices, stage = query.get("vertices", ""), query.get("stage", "")
         if not vertices.isdecimal():
@@ -354,13 +354,13 @@ class _Page:
 
 
 async def _result_of(verb: str, *arguments: str) -> Response:
-    """The last line that a verb prints, which is JSON."""
+    """Run a command; the last line that it prints, which is JSON."""
     lines = await run_in_threadpool(run_verb, verb, *arguments)
     return Response(lines[-1], headers=_HEADERS, media_type="application/json")
 
 
 def _sent(send: Callable[[], None]) -> str:
-    """Why an export failed; another system that is away does not disturb the page."""
+    """Call ``send``; return its error as text, so that a failed export does not stop the page."""
     try:
         send()
     except Exception as error:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
 
 LOOK_EVERY_S, FINDINGS_EVERY_S = 1.0, 3.0
-#: Looks that are remembered, for rates and small plots.
+#: Looks that are kept, for rates and small plots.
 LOOKS_MAX = 300
-#: Statuses that are remembered, for the doctor and for rates of vertices.
+#: Statuses that are kept, for the doctor and for rates of vertices.
 FORMER_MAX = 5
 _COUNTS = ("events_in", "events_out", "late_events", "bad_rows", "restarts")
 _ORDER = {"degraded": 0, "waiting": 1, "ok": 2}
@@ -57,13 +57,13 @@ class SeenJob:
     status: dict[str, Any]
     #: Former statuses, the oldest first, for rates and trends.
     former: deque[dict[str, Any]]
-    #: Of each look: when (us since 1970), then what :data:`_COUNTS` names, then the largest lag.
+    #: Per look: its time (us since 1970), the counters of :data:`_COUNTS`, and the largest lag.
     looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS_MAX))
     #: Results of the reads since the look, by name.
     _read: dict[str, Any] = field(default_factory=dict)
 
     def once(self, what: str, read: Callable[[], Any]) -> Any:
-        """What ``read`` returned the first time since the look."""
+        """Call ``read`` at the first request for ``what`` since the look; then reuse its result."""
         if what not in self._read:
             self._read[what] = read()
         return self._read[what]
@@ -99,9 +99,9 @@ class Board:
         self.bundle: dict[str, Any] = {}
         self.jobs: dict[str, SeenJob] = {}
         self.unread: dict[str, str] = {}
-        #: By root and output its claim, and its rows as far as they were read.
+        #: By root and output: the output's claim, and its table up to the rows read so far.
         self._tables: dict[tuple[str, str], tuple[bytes | None, CurrentTable]] = {}
-        #: By root: the stored plan and its picture; it changes with a deployment only.
+        #: By root: the stored plan and its picture; only a deployment changes them.
         self._plans: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
         #: By job: time, status and findings of the last examination.
         self._examined: dict[str, tuple[int, Any, list[dict[str, Any]]]] = {}
@@ -137,7 +137,7 @@ class Board:
         return SeenJob(root, status, former, looks)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The jobs as a list shows them, jobs that need a person first."""
+        """The jobs for the list, jobs that need attention first."""
         found = [
             {
                 key: job.status.get(key)
@@ -173,7 +173,7 @@ class Board:
         }
 
     def details_text(self, name: str) -> str:
-        """The same as JSON text, for all viewers."""
+        """:meth:`details` as JSON text, built once for all viewers."""
         text: str = self.job(name).once("details", lambda: json.dumps(self.details(name)))
         return text
 
@@ -200,13 +200,13 @@ class Board:
         return answers.savepoints_of(self.job(name).root)
 
     def moments(self, name: str) -> dict[str, Any]:
-        """Between which event times a moment can be recomputed."""
+        """The range of event times for which the state can be recomputed."""
         root = self.job(name).root
         found: dict[str, Any] = self.job(name).once("moments", lambda: answers.moments_of(root))
         return found
 
     def findings(self, name: str) -> list[dict[str, Any]]:
-        """What the doctor finds."""
+        """The doctor's findings for a job."""
         job, now_us = self.job(name), self._clock.now_us()
         key = (job.root, job.status.get("written_us"), job.status["state"])
         at_us, known, found = self._examined.get(name, (0, None, []))
@@ -219,7 +219,7 @@ class Board:
         return found
 
     def examined(self) -> list[tuple[str, dict[str, Any]]]:
-        """All jobs by name, each a status with the findings."""
+        """All jobs: name, and status with findings."""
         jobs = list(self.jobs.items())
         return [(name, {**job.status, "findings": self.findings(name)}) for name, job in jobs]
 
@@ -237,7 +237,9 @@ class Board:
         return [one.name for one in self._physical(name).of_outputs]
 
     def current(self, name: str, at: str | None = None, output: str = "") -> pa.Table:
-        """The rows of a job that are alive now, read on from the last request, or at a time.
+        """The rows of a job that are alive now, or at event time ``at``.
+
+        For now, the stream is read on from the end of the previous request.
 
         ``output``: the name of an output; empty: the first.
         """

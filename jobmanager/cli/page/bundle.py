@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "bundle.json"
-#: Answers of the page that need no argument, by the method of a board.
+#: Methods of a board whose responses go into a bundle; none has an argument besides the job.
 _ANSWERS = ("details", "plan", "timeline", "logs", "savepoints", "findings")
 _KINDS = ("output", "table", "late", "dead_letters")
-#: What messages quote of rows: the event that user code raised on, keys, rows of a destination.
+#: Parts of messages that quote rows: the event on which user code failed, keys, delivered rows.
 _QUOTED = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -55,7 +55,7 @@ _QUOTED = tuple(
 
 @error_class
 class NotABundleError(UsageError):
-    """A file is no bundle of this release."""
+    """The file is not a bundle that this release can read."""
 
     path: str
     reason: str
@@ -160,7 +160,7 @@ def _masked(value: Any, secrets: list[str]) -> Any:
 
 
 class BundledJobs:
-    """A bundle as a board: the same answers, from the file."""
+    """A bundle with the interface of a board: the same responses, read from the file."""
 
     def __init__(self, path: str) -> None:
         """Raises NotABundleError."""
@@ -183,14 +183,14 @@ class BundledJobs:
         return dict(self._manifest)
 
     def look(self) -> None:
-        """A bundle does not change."""
+        """Do nothing: a bundle does not change."""
 
     def rows(self) -> Any:
-        """See :class:`jobmanager.cli.page.board.Board`, here and below."""
+        """See :class:`jobmanager.cli.page.board.Board`, as for the methods below."""
         return self._documents["list.json"]
 
     def root(self, name: str) -> str:
-        """Raises UsageError: there is no root."""
+        """Raise UsageError: a bundle has no root."""
         self._check(name)
         raise UsageError("a bundle holds no job to change or to recompute; use its root")
 
@@ -219,7 +219,7 @@ class BundledJobs:
         self.root(name)
 
     def table(self, name: str, kind: str, rows: int, output: str = "") -> Any:
-        """``output``: ignored, a bundle has rows of the first one."""
+        """``output`` is ignored: a bundle has rows of the first output only."""
         self._check(name)
         if f"rows-{kind}.json" not in self._documents:
             raise UsageError("the bundle has no rows; jobmanager bundle ROOT --rows 100 adds them")

@@ -35,19 +35,19 @@ SKEW_MIN, SKEWED_EVENTS_MIN = 3.0, 10_000
 LAG_GROWTH_MIN, LAG_ROWS_MIN = 1.05, 1_000
 #: A late checkpoint: a multiple of the median interval, and a minimum age.
 CHECKPOINT_GAPS, CHECKPOINT_AGE_S_MIN = 10, 60.0
-#: This share of the memory that a host may have is nearly all.
+#: Share of a host's memory limit from which on its memory is nearly used up.
 MEMORY_SHARE_MAX = 0.9
 #: Tolerated difference between the clocks of a host and this machine.
 CLOCK_S_MAX = 5.0
-#: Output in memory of one vertex from which on its readers, or the store, are too slow.
+#: A vertex with more unflushed output than this has readers, or a store, that are too slow.
 UNFLUSHED_BYTES_MAX = 48 << 20
-#: Shares of the time between two looks: a vertex is busy, and code of the user is slow.
+#: Shares of the time between two looks from which on a vertex is busy, and user code is slow.
 BUSY_SHARE_MIN, USER_SHARE_MIN = 0.8, 0.5
 #: A growing state: minimum checkpoints and size, and growth from third to third of these.
 GROWING_CHECKPOINTS_MIN, GROWING_BYTES_MIN, GROWTH_MIN = 9, 8 << 20, 1.3
-#: The median of as many checkpoints takes longer to become durable.
+#: Slow checkpoints: how many are examined, and the least median time until they are durable.
 SLOW_CHECKPOINTS, SLOW_CHECKPOINT_S_MIN = 5, 10.0
-#: A disk is nearly full with less than this share of it, and less than this, free.
+#: A disk is nearly full if its free space is below both this share and these bytes.
 DISK_SHARE_MIN, DISK_FREE_BYTES_MIN = 0.05, 2 << 30
 
 
@@ -57,9 +57,9 @@ class Finding:
 
     gravity: Gravity
     kind: str
-    #: What it is about: a vertex, a delivery, a source, a host, or the job.
+    #: The subject: the name of a vertex, delivery, source or host, or "job".
     about: str
-    #: A sentence without its end.
+    #: A sentence without the full stop.
     what: str
     advice: str = ""
     since_us: int | None = None
@@ -73,17 +73,17 @@ class Case:
     status: Status
     now_us: int
     notices: list[tuple[int, Notice]] = field(default_factory=list)
-    #: Free and all bytes of the disk of the root; none: it is no local one.
+    #: Free bytes and total bytes of the root's disk; None: the root is not on a local disk.
     disk: tuple[int, int] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it should be running."""
+        """Whether the job is supposed to run."""
         return self.status["state"] in OPEN_STATES
 
 
 def findings(case: Case) -> list[Finding]:
-    """All of them, the gravest first; none for a healthy job."""
+    """All findings of a job, the most severe first; empty for a healthy job."""
     found = [finding for rule in RULES for finding in rule(case)]
     return sorted(found, key=lambda finding: _GRAVEST_FIRST.index(finding.gravity))
 
@@ -97,7 +97,7 @@ def _health(case: Case) -> Iterator[Finding]:
 
 
 def _lost_rows(case: Case) -> Iterator[Finding]:
-    """Rows missing from the answer, with the delay that would have kept late rows."""
+    """Rows missing from the result, with the delay that would have kept late rows."""
     for line in lost_lines(case.status):
         kind, _, what = line.partition(": ")
         kind = f"{kind.removesuffix(' rows')} rows"
@@ -154,7 +154,7 @@ def _restarts(case: Case) -> Iterator[Finding]:
         if at_us >= case.now_us - _NIGHT_US and (found := _failure(notice)) is not None:
             kind, about, what = found
             failures.setdefault((kind, about), []).append((at_us, what))
-    if case.status["state"] == "failed":  # the reason of its health has the error
+    if case.status["state"] == "failed":  # the health's reason has the error already
         failures = {key: rows for key, rows in failures.items() if not _is_its_end(case, rows)}
     for (kind, about), found_of in failures.items():
         count, (last_us, what) = len(found_of), found_of[-1]
@@ -180,8 +180,8 @@ def _failure(notice: Notice) -> tuple[str, str, str] | None:
         kind = "memory lost" if notice.family == "memory" else "restart"
         what = f"{notice.vertex} failed ({notice.family}): {notice.message}"
         return kind, notice.vertex, what
-    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # it left by itself
-        slot = notice.host.partition(".")[0]  # each loss gives its place to a host of another name
+    if isinstance(notice, own.HostLost) and notice.reason != "stopped":  # "stopped": no failure
+        slot = notice.host.partition(".")[0]  # a replacement has the same slot and another suffix
         return "restart", slot, f"host {notice.host} was lost: {notice.reason}"
     if isinstance(notice, own.OutputDamaged):
         return "damaged output", notice.stream, f"{notice.stream} was damaged: {notice.reason}"
@@ -223,7 +223,7 @@ def _slow_code(case: Case) -> Iterator[Finding]:
     for row in rows:
         busy_us[row["host"]] += _since(before, row, "busy_us")
     for row in rows if case.is_open else ():
-        if row["host"] in in_step:  # it reports at times: what counts is the time since its start
+        if row["host"] in in_step:  # the host reports seldom, so add the time since the step began
             share = row["user_us"] / max(row["busy_us"], 1)
         elif wall_us > 0 and busy_us[row["host"]] >= BUSY_SHARE_MIN * wall_us:
             share = _since(before, row, "user_us") / wall_us
@@ -240,7 +240,7 @@ def _slow_code(case: Case) -> Iterator[Finding]:
 
 
 def _since(before: dict[str, Status], row: Status, key: str) -> int:
-    """How much a time has grown since the first look; 0 of an instance that it did not see."""
+    """The growth of a time since the first look; 0 for an instance that started later."""
     was = before.get(row["vertex"], {})
     return int(row[key] - was[key]) if was.get("epoch") == row["epoch"] and key in was else 0
 
@@ -281,7 +281,7 @@ def _slow_store(case: Case) -> Iterator[Finding]:
                 what = f"checkpoints of {vertex} take {median:,.0f} s until they are durable"
                 advice = "the store of ROOT is slow: use a nearer or a faster one"
                 yield Finding("waiting", "slow store", vertex, what, advice)
-                return  # one store has all vertices
+                return  # all vertices use the same store, so one finding is enough
 
 
 def _disk(case: Case) -> Iterator[Finding]:
@@ -295,7 +295,7 @@ def _disk(case: Case) -> Iterator[Finding]:
 
 
 def _open_change(case: Case) -> Iterator[Finding]:
-    """A savepoint, a deployment or its undoing that both looks have seen."""
+    """A savepoint, deployment or rollback that was open at both looks."""
     change = case.status.get("change")
     if change is None or change != case.before.get("change"):
         return
@@ -378,7 +378,7 @@ def _away(case: Case) -> Iterator[Finding]:
         yield Finding("waiting", "silent job manager", "job", what, advice)
 
 
-#: In the order in which findings of one gravity are shown.
+#: Findings of one severity are shown in the order of their rules.
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _health,
     _away,

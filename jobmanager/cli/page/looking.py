@@ -27,7 +27,8 @@ Status = dict[str, Any]
 def look_at(root: str, now_us: int, *, must_exist: bool = False) -> Status:
     """The status, with ``change``: the id and the kind of a change that is requested.
 
-    ``must_exist``: raise what :func:`shown_status` raises; else a broken job has a status, too.
+    ``must_exist``: raise the errors of :func:`shown_status`; else a broken job gets a status with
+    the error.
     """
     job_root = JobRoot(root)
     status = shown_status(job_root, now_us) if must_exist else status_or_broken(root, now_us)

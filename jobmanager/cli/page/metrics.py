@@ -1,8 +1,8 @@
-"""The metrics of a job, one declaration each, as Prometheus reads them.
+"""The metrics of a job for Prometheus, one declaration each.
 
-Each is read from a status (:mod:`jobmanager.driver.report`), which a job writes anyway, so a scrape
-costs the job nothing. Names and units follow the conventions of Prometheus: seconds, bytes, and
-``_total`` for counters. A counter restarts at 0 when its job restarts.
+A metric's value is read from the job's status (:mod:`jobmanager.driver.report`). The job writes its
+status in any case, so a scrape costs the job nothing. Names and units follow the conventions of
+Prometheus: seconds, bytes, and ``_total`` for counters. A counter restarts at 0 with its job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Status = dict[str, Any]
-#: The values of a metric's labels besides ``job``, and the value of the metric.
+#: The values of a metric's labels (without ``job``), and the value of the metric.
 Sample = tuple[tuple[str, ...], float]
 
 PREFIX = "streamscope_"
@@ -31,18 +31,18 @@ _HEALTH = {"ok": 0, "waiting": 1, "degraded": 2}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of each job: ``samples`` finds its values in a status."""
+    """A metric of every job; ``samples`` extracts its values from a status."""
 
     name: str
     kind: Literal["counter", "gauge"]
-    #: Besides ``job``.
+    #: Names of the labels; every metric also has the label ``job``.
     labels: tuple[str, ...]
     help: str
     samples: Callable[[Status], Iterable[Sample]]
 
 
 def _one(key: str) -> Callable[[Status], Iterator[Sample]]:
-    """The value of a key of the status, if it has one."""
+    """Extract the value of ``key`` from the status, if present."""
 
     def samples(status: Status) -> Iterator[Sample]:
         if status.get(key) is not None:
@@ -54,7 +54,7 @@ def _one(key: str) -> Callable[[Status], Iterator[Sample]]:
 def _each(
     rows: str, labels: tuple[str, ...], key: str, *, scale: float = 1.0
 ) -> Callable[[Status], Iterator[Sample]]:
-    """The value of ``key`` of each row of a list in the status that has one."""
+    """Extract the value of ``key`` from each row of the status's list ``rows`` that has the key."""
 
     def samples(status: Status) -> Iterator[Sample]:
         for row in status.get(rows, ()):
@@ -65,7 +65,7 @@ def _each(
 
 
 def _each_log(key: str) -> Callable[[Status], Iterator[Sample]]:
-    """The value of ``key`` of each partition of each live log."""
+    """Extract the value of ``key`` from each partition of each live log."""
 
     def samples(status: Status) -> Iterator[Sample]:
         for vertex in status.get("vertices", ()):
@@ -340,13 +340,13 @@ METRICS = (
 
 
 class _Families:
-    """What Prometheus's client asks of a registry."""
+    """The collector interface of Prometheus's client library."""
 
     def __init__(self, jobs: Sequence[tuple[str, Status]]) -> None:
         self._jobs = jobs
 
     def collect(self) -> Iterator[Any]:
-        """A family for each metric, with the samples of all jobs."""
+        """One metric family per metric, with the samples of all jobs."""
         for metric in METRICS:
             make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = make(PREFIX + metric.name, metric.help, labels=("job", *metric.labels))
@@ -357,5 +357,5 @@ class _Families:
 
 
 def exposition(jobs: Sequence[tuple[str, Status]]) -> bytes:
-    """The text that Prometheus scrapes: the metrics of jobs, each a name and a status."""
+    """The response to a scrape, as text; ``jobs``: name and status of each job."""
     return generate_latest(_Families(jobs))

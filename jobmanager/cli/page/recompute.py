@@ -14,7 +14,7 @@ from rstream.errors import OperatingError, UsageError, error_class
 
 RUNS_MAX, RUN_S_MAX = 2, 120.0
 _PREFIX = "jobmanager: error: "
-#: Exit statuses of verbs that succeeded, also with differences, lost state or refusals.
+#: Exit statuses of completed commands, also of those that report differences or lost state.
 _DONE = (0, 1, 2, 3)
 
 
@@ -32,11 +32,11 @@ _free = threading.BoundedSemaphore(RUNS_MAX)
 
 
 def run_verb(verb: str, *arguments: str, run_s: float = RUN_S_MAX) -> list[str]:
-    """The lines that a verb prints with ``--json``.
+    """Run a command in a process; the lines that it prints with ``--json``.
 
     Raises:
-        UsageError: others run already.
-        RecomputationError: the verb failed, or took too long.
+        UsageError: ``RUNS_MAX`` commands run already.
+        RecomputationError: the command failed or took longer than ``run_s``.
     """
     if not _free.acquire(timeout=run_s):
         raise UsageError(f"{RUNS_MAX} recomputations run already; try again later")

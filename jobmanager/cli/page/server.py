@@ -16,13 +16,13 @@ from rstream.clock import SystemClock
 from rstream.errors import UsageError
 from rstream.transport.tls import check_tls
 
-#: Requests that are open at a time, viewers included.
+#: Most requests open at the same time, viewers included.
 _CONNECTIONS_MAX = VIEWERS_MAX + 100
 _SHUTDOWN_WAIT_S = 2
 
 
 def exports_of(board: Board | BundledJobs, otlp: str | None, lineage: str | None) -> list[Export]:
-    """What sends to other systems what the board shows.
+    """The exports of the board's data to other systems.
 
     Raises:
         UsageError: the packages of OpenTelemetry are missing, or the board is a bundle.
@@ -57,13 +57,14 @@ def serve_page(
     otlp: str | None = None,
     lineage: str | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. ``flight_port`` None: over HTTP alone.
+    """Serve until SIGTERM or SIGINT. ``flight_port`` None: only HTTP.
 
     Raises:
         CannotListError: the folder cannot be read.
-        IntakeConfigError: anybody could read the jobs, or the address cannot be had.
-        UsageError: tables of a bundle are requested.
-        TlsError: the folder with the keys cannot be used.
+        IntakeConfigError: other machines could read the jobs without a token, or the server cannot
+            listen at the address.
+        UsageError: Flight is requested for a bundle, which has no tables.
+        TlsError: the folder with the certificates cannot be used.
     """
     check_tls()
     tokens = read_tokens(token_file)

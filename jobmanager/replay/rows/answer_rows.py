@@ -29,14 +29,14 @@ _SHOWN_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """One event of the answer, ``_vs, _ve`` and the payload, and its stream."""
+    """One event of the result: its stream, and a row with ``_vs``, ``_ve`` and the payload."""
 
     stream: str
     event: pa.RecordBatch
 
 
 class AnswerCondition:
-    """A SQL condition on rows of the answer of a plan, as its files show them."""
+    """A SQL condition on the result rows of a plan, in the form of the output files."""
 
     def __init__(self, plan: PhysicalPlan, text: str) -> None:
         """Raises InvalidConditionError."""
@@ -45,7 +45,7 @@ class AnswerCondition:
         self._has_edges = plan.changes is not None
 
     def mask(self, events: pa.RecordBatch) -> np.ndarray:
-        """For which events it is true, bool[n]; it is false for the ends of open rows."""
+        """For which events the condition is true, bool[n]; it is false for ends of open rows."""
         if not self._has_edges:
             return self._condition.mask(events)
         ends = is_end(int64_column(events, VS), int64_column(events, VE))
@@ -54,15 +54,15 @@ class AnswerCondition:
         return mask
 
     def shown(self, events: pa.RecordBatch) -> pa.Table:
-        """The events as rows that a user reads."""
+        """The events as rows of the output files."""
         return self._condition.shown(events)
 
 
 def check_one_output(plan: PhysicalPlan) -> None:
-    """Refuse jobs whose answers have different columns.
+    """Refuse jobs with several outputs, because their rows have different columns.
 
     Raises:
-        UsageError: it has several outputs.
+        UsageError: the job has several outputs.
     """
     if len(plan.of_outputs) > 1:
         names = ", ".join(output.name for output in plan.of_outputs)
@@ -73,10 +73,10 @@ def check_one_output(plan: PhysicalPlan) -> None:
 
 
 def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
-    """The only durable row of the answer that satisfies the condition.
+    """The only durable result row that satisfies the condition.
 
     Raises:
-        NoSuchRowError: none does, or several.
+        NoSuchRowError: no row satisfies it, or several do.
     """
     found = [
         AnswerRow(stream, events.slice(at, 1))
@@ -95,7 +95,7 @@ def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
 
 
 def recorded_events(plan: PhysicalPlan) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The durable events of the answer, each batch with its stream."""
+    """The durable events of the result, each batch with its stream."""
     schema = item_schema(plan.schema)
     for stream, uri in plan.sink_streams():
         reader = open_reader(open_store(uri))

@@ -1,4 +1,4 @@
-"""Audits: recompute random past ranges of a job, and compare their digests with the recorded."""
+"""Audits: recompute random past ranges of a job, and compare digests with the recorded ones."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Audit:
 
     ranges: int = 0
     items: int = 0
-    #: Items and digests that were compared.
+    #: The number of items and digests compared.
     compared: int = 0
-    #: By vertex why it cannot run again.
+    #: By vertex: the reason why it cannot be replayed.
     skipped: dict[str, str] = field(default_factory=dict)
-    #: The range that differs; its ``difference`` has the first item.
+    #: The first range with a difference; its ``difference`` names the first different item.
     different: Replay | None = None
 
     @property
@@ -52,8 +52,8 @@ class Audit:
 def audit(root: str, limit_s: float, *, seed: int | None = None, trust: bool = False) -> Audit:
     """Replay random ranges between retained checkpoints for ``limit_s``, at least one.
 
-    It ends at the first difference. Nothing is written to the root. A vertex that cannot run again
-    is skipped, with the reason.
+    It ends at the first difference. The root is not changed. A vertex that cannot be replayed is
+    skipped and reported with the reason.
 
     Raises:
         CannotReplayError: no vertex can run again.

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """The item after which the answer is wrong."""
+    """The first input item with which the result is wrong."""
 
-    #: The source vertex that reads it, and the item as a row with its number.
+    #: The source vertex that reads the item, and the item as a row with its row number.
     source: str
     item: pa.Table
-    #: How many items of all sources come before it.
+    #: The number of items before it, over all sources.
     before: int
     #: The first wrong row.
     row: pa.Table
@@ -60,7 +60,7 @@ class Bisection:
 
 
 class Wrong:
-    """Which rows are wrong: rows that satisfy a condition, or rows that do not."""
+    """Decides which result rows are wrong: rows that satisfy ``row``, or not ``expect``."""
 
     def __init__(self, row: str | None, expect: str | None) -> None:
         """Raises UsageError unless exactly one is given."""
@@ -69,7 +69,7 @@ class Wrong:
         self._text, self._is_expected = row or expect or "", row is None
 
     def first(self, runs: SliceRuns, plan: PhysicalPlan, rows: Slice | None) -> pa.Table | None:
-        """The first wrong row that a slice gives."""
+        """Run a slice; its first wrong output row, or None."""
         condition = AnswerCondition(plan, self._text)
         for _, events in runs.events(rows):
             mask = condition.mask(events)
@@ -82,12 +82,12 @@ class Wrong:
 def bisect(
     root: str, *, row: str | None = None, expect: str | None = None, trust: bool = False
 ) -> Bisection:
-    """Find the first input item after which the answer of a job has a wrong row.
+    """Find the first input item with which a job's result has a wrong row.
 
     ``row`` is a SQL condition that wrong rows satisfy, ``expect`` one that right rows satisfy.
 
     Raises:
-        NoSuchRowError: no row of the answer is wrong.
+        NoSuchRowError: no result row is wrong.
         CannotReplayError: the query cannot run on a part of its input.
     """
     recorded = Recorded(JobRoot(root, trust=trust))
@@ -120,10 +120,10 @@ def first_wrong_version(
     expect: str | None = None,
     trust: bool = False,
 ) -> int:
-    """Find the first version of a query whose answer has a wrong row, by halving.
+    """Find the first version of a query whose result has a wrong row, by bisection.
 
     Raises:
-        NoSuchRowError: the last one has none, or the first one has one.
+        NoSuchRowError: the last version has no wrong row, or the first version has one.
     """
     recorded, wrong = Recorded(JobRoot(root, trust=trust)), Wrong(row, expect)
 
@@ -143,19 +143,19 @@ def first_wrong_version(
 
 
 def sinks_of(plan: PhysicalPlan) -> list[str]:
-    """The vertices that write the answer."""
+    """The vertices that write the output."""
     return [v.id for v in plan.vertices if any(edge.is_sink for edge in v.outputs)]
 
 
 class _Order:
-    """The rows of all sources in one order that keeps the order of each."""
+    """One order of the rows of all sources that keeps the row order of each source."""
 
     def __init__(self, rows: Slice) -> None:
         self._rows, self._names = rows, list(rows)
         reached = [_reached(found) for found in rows.values()]
         which = np.concatenate([np.full(len(r), k) for k, r in enumerate(reached)])
         times = np.concatenate(reached)
-        #: By place in the order, the index of the source.
+        #: By position in the order: the index of the row's source.
         self._sources = which[np.lexsort((which, times))]
 
     def __len__(self) -> int:
@@ -170,7 +170,7 @@ class _Order:
         }
 
     def item(self, place: int) -> tuple[str, Rows]:
-        """The row at a place, with its source."""
+        """The source and the row at a position of the order."""
         source = int(self._sources[place])
         at = int((self._sources[:place] == source).sum())
         rows = self._rows[self._names[source]]
@@ -182,5 +182,5 @@ def _head(rows: Rows, count: int) -> Rows:
 
 
 def _reached(rows: Rows) -> np.ndarray:
-    """The greatest time of each row and all before it, int64[n]."""
+    """For each row the greatest time up to and including it, int64[n]."""
     return np.maximum.accumulate(int64_column(rows.batch, VS))

@@ -56,22 +56,22 @@ MANIFEST, PLAN, ROW, ROWS, CODE = "manifest.json", "plan.pkl", "row.arrow", "row
 
 @dataclass(frozen=True, slots=True)
 class Capsule:
-    """What a capsule holds."""
+    """The content of a capsule."""
 
     manifest: dict[str, Any]
     plan: PhysicalPlan
     rows: Slice
-    #: The event that it gives, ``_vs, _ve`` and the payload.
+    #: The recorded output row: ``_vs``, ``_ve`` and the payload.
     row: pa.RecordBatch
 
     def events(self, stops: Stopping | None = None) -> list[pa.RecordBatch]:
-        """The events that its input gives now."""
+        """Run the query on the capsule's input; the emitted events."""
         runs = SliceRuns(self.plan, sinks_of(self.plan))
         rows = with_all_sources(self.plan, self.rows)
         return [events for _, events in runs.events(rows, stops)]
 
     def is_reproduced(self, vertex: str | None = None, break_: str | None = None) -> bool:
-        """Whether its input still gives the row; ``break_`` stops a vertex in a debugger."""
+        """Whether a run still emits the row; ``break_`` stops ``vertex`` in a debugger."""
         stops = None
         if break_ is not None:
             stops = Stops(vertex_of(self.plan, vertex or ""), break_)
@@ -79,7 +79,7 @@ class Capsule:
         return any((content_hashes(events) == target).any() for events in self.events(stops))
 
     def shown(self) -> dict[str, Any]:
-        """The row as files show it."""
+        """The row in the form of the output files."""
         return _shown(self.plan, self.row)
 
 
@@ -92,14 +92,14 @@ def make_capsule(
     runs_max: int = RUNS_MAX,
     trust: bool = False,
 ) -> Capsule:
-    """Write the smallest input that gives one row of a job's answer, with its code, to a zip file.
+    """Write the smallest input of one row of a job's result, with the query's code, to a zip file.
 
-    ``row`` is a SQL condition that only this row satisfies. ``mask``: columns whose values are
+    ``row``: a SQL condition that only this row satisfies. ``mask``: columns whose values are
     replaced by marks. Literals of the query and its code are not masked.
 
     Raises:
         NoSuchRowError, CannotReplayError: see :func:`jobmanager.replay.rows.whys.why`.
-        CannotMaskError: the masked input does not give the row, or there is no such column.
+        CannotMaskError: the masked input does not make the row, or no source has the column.
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     plan = recorded.plan
@@ -127,10 +127,11 @@ def make_capsule(
 
 
 def open_capsule(path: str, *, trust: bool = False) -> Capsule:
-    """Read a capsule; its code can then be run.
+    """Read a capsule.
 
     Raises:
-        NotACapsuleError: the file is none, is damaged, or the caller does not trust it.
+        NotACapsuleError: the file is not a capsule or is damaged, or ``trust`` is not set: reading
+            a capsule can run its code.
     """
     if not trust:
         reason = "it holds code, which would run here; if you trust its maker, add --trust"
@@ -159,7 +160,7 @@ def open_capsule(path: str, *, trust: bool = False) -> Capsule:
 
 
 def with_all_sources(plan: PhysicalPlan, rows: Slice) -> Slice:
-    """The slice with no rows for sources that it does not name."""
+    """Add an empty entry for each source of the plan that the slice does not have."""
     empty = np.empty(0, np.int64)
     return {
         v.id: rows.get(v.id, Rows(empty, empty_events(v.source.spec.row_schema)))
@@ -169,7 +170,7 @@ def with_all_sources(plan: PhysicalPlan, rows: Slice) -> Slice:
 
 
 def _check_mask(plan: PhysicalPlan, mask: Sequence[str]) -> None:
-    """The columns are of sources, and of types that have marks."""
+    """Check that each column is in a source and has a type that can be masked."""
     schemas = [v.source.spec.row_schema for v in plan.vertices if v.source is not None]
     for name in mask:
         kinds = {plain_type(schema.field(name).type) for schema in schemas if name in schema.names}
@@ -190,7 +191,7 @@ def _is_text(kind: pa.DataType) -> bool:
 def _masked(
     plan: PhysicalPlan, rows: Slice, event: pa.RecordBatch, mask: Sequence[str]
 ) -> tuple[Slice, pa.RecordBatch]:
-    """The rows with marks in place of values, and the row that they give."""
+    """Replace values by marks in the input; the masked input, and the row that it makes."""
     marks = {name: _marks(name, list(rows.values())) for name in mask}
     masked = {v: Rows(r.numbers, _with_marks(r.batch, marks)) for v, r in rows.items()}
     runs = SliceRuns(plan, sinks_of(plan))
@@ -204,7 +205,7 @@ def _masked(
 
 
 def _marks(name: str, sources: list[Rows]) -> tuple[pa.Array, pa.Array]:
-    """The values of a column in all sources, sorted, and a mark for each."""
+    """The sorted distinct values of a column in all sources, and a mark for each."""
     columns = [plain_array(r.batch.column(name)) for r in sources if name in r.batch.schema.names]
     kind = columns[0].type
     values = pc.drop_null(pc.unique(pa.chunked_array(columns)))
@@ -230,7 +231,7 @@ def _with_marks(
 
 
 def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan without the names of files, and without rows that it carries itself."""
+    """The plan without file names, and without rows stored inside the plan."""
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source
@@ -244,12 +245,12 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
 
 
 def _code_files(recorded: Recorded) -> dict[str, bytes]:
-    """The files of the query, if they are still as the job began."""
+    """The files of the query, if they have not changed since the job started."""
     known = recorded.settings.get("query_file")
     if known is None or changed_note({**known, "imports": {}}) != "":
         return {}
     imports: dict[str, str] = known.get("imports", {})
-    own = Path(__file__).parents[3]  # our packages, which the other machine has
+    own = Path(__file__).parents[3]  # skip this product's packages: the reader has them installed
     paths = [Path(p) for p, digest in imports.items() if not has_changed(Path(p), digest)]
     paths = [Path(known["path"]), *(p for p in paths if p.parent != own)]
     return {path.name: path.read_bytes() for path in paths if path.is_file()}

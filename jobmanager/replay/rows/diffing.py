@@ -45,7 +45,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A row of the old version, that of the new one with the same times and keys, the columns."""
+    """An old and a new row with the same times and keys; ``columns``: different columns."""
 
     old: Row
     new: Row
@@ -54,36 +54,36 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff:
-    """How the answers of two versions differ."""
+    """The differences between the results of two versions."""
 
     old_rows: int
     new_rows: int
-    #: Rows that only one version gives, pairs included.
+    #: The number of rows that only one version emits, pairs included.
     only_old: int
     only_new: int
-    #: Pairs of such rows with the same times and keys.
+    #: The number of pairs of such rows with the same times and keys.
     changed: int
-    #: In how many pairs each column differs.
+    #: By column: the number of pairs in which it differs.
     columns: dict[str, int]
-    #: By which columns rows were paired.
+    #: The columns by which rows were paired, besides their times.
     keys: tuple[str, ...]
-    #: Columns that only one version has; rows are compared by the others.
+    #: Columns that only one version has; they are ignored when rows are compared.
     removed_columns: tuple[str, ...]
     added_columns: tuple[str, ...]
-    #: Of each kind at most ``SAMPLES``.
+    #: Sample rows, at most ``SAMPLES`` of each kind.
     changed_samples: tuple[Changed, ...]
     old_samples: tuple[Row, ...]
     new_samples: tuple[Row, ...]
 
     @property
     def is_equal(self) -> bool:
-        """Whether both versions give the same rows with the same columns."""
+        """Whether both versions emit the same rows with the same columns."""
         differs = self.only_old or self.only_new or self.removed_columns or self.added_columns
         return not differs
 
     @property
     def differing(self) -> int:
-        """How many rows differ: a pair counts once."""
+        """The number of different rows; a pair counts once."""
         return self.only_old + self.only_new - self.changed
 
     def __str__(self) -> str:
@@ -147,13 +147,13 @@ def diff(
     keys: Sequence[str] = (),
     trust: bool = False,
 ) -> VersionDiff:
-    """Compare the answer of a job with that of another version over the same recorded input.
+    """Compare a job's result with the result of another version over the same recorded input.
 
-    ``from_`` and ``until`` bound the start of the rows that are compared. ``keys``: the columns by
-    which rows are paired besides their times; by default the columns that decide their partition.
+    ``from_`` and ``until`` restrict the comparison to rows that start in this range. ``keys``: the
+    columns by which rows are paired, besides their times; default: the output's partition keys.
 
     Raises:
-        CannotReplayError: the new version reads other files, or something is not retained.
+        CannotReplayError: the new version reads other files, or needed input is not retained.
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
@@ -169,7 +169,7 @@ def diff(
 
 
 def _old_events(recorded: Recorded) -> Iterable[pa.RecordBatch]:
-    """The recorded answer if it is whole, else what the old version computes."""
+    """The recorded result if all of it is retained, else the old version's result, recomputed."""
     if is_complete(recorded.plan.output) and _has_beginning(recorded):
         return (events for _, events in recorded_events(recorded.plan))
     return _events(recorded.plan, recorded, is_same=lambda _: True)
@@ -183,7 +183,7 @@ def _has_beginning(recorded: Recorded) -> bool:
 def _events(
     plan: PhysicalPlan, recorded: Recorded, *, is_same: Callable[[VertexSpec], bool]
 ) -> Iterable[pa.RecordBatch]:
-    """The answer of a plan over all of the recorded input."""
+    """Run a plan over all recorded input; its result."""
 
     def is_whole(spec: VertexSpec) -> bool:
         return recorded.finished(spec.id) is not None and is_same(spec)
@@ -204,7 +204,7 @@ def _events(
 def _rows(
     plan: PhysicalPlan, batches: Iterable[pa.RecordBatch], begin_us: int, end_us: int
 ) -> pa.Table:
-    """Events that start in ``[begin_us, end_us)``, as the files show them."""
+    """Events that start in ``[begin_us, end_us)``, in the form of the output files."""
     clean, schema = clean_rows(plan), event_schema(plain_schema(plan.schema))
     found = [as_declared(batch, schema) for batch in batches]
     if plan.changes is not None:  # an open row and its end are one row
@@ -262,7 +262,7 @@ def _hashes(table: pa.Table) -> np.ndarray:
 
 
 def _apart(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows of each side the other has not, counting repeats: the last ones are left."""
+    """For each side, the rows without a partner. Of repeats, the surplus last ones."""
     return _surplus(old, new), _surplus(new, old)
 
 
@@ -283,7 +283,7 @@ def _surplus(own: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _paired(
     olds: list[Row], news: list[Row], by: tuple[str, ...]
 ) -> tuple[list[Changed], list[Row], list[Row]]:
-    """Rows with the same values of ``by``, in their order; and those without a partner."""
+    """Pair rows with equal values of ``by``, in row order; the pairs, and the rest of each side."""
     if not by:
         return [], olds, news
     waiting: dict[str, list[Row]] = {}

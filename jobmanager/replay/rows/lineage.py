@@ -4,11 +4,11 @@ Theory of operation. The output up to a row depends only on input rows that were
 later rows are left out first. Of the earlier ones, the last n suffice for some n. Values that the
 output row shares with columns of a source, and columns that two sources share, suggest which
 further rows to leave out. At the end, rows are left out in halves, quarters and so on down to
-single rows. A step is kept only if the smaller slice still gives the row. So a wrong guess costs
-time, but never makes a wrong result.
+single rows. A step is kept only if a run of the smaller slice still emits the row. So a wrong guess
+costs time, but never makes a wrong result.
 
-Invariants: (1) the result gives the row; (2) if ``is_smallest``, the row is missing without any one
-of its rows.
+Invariants: (1) a run of the result emits the output row; (2) if ``is_smallest``, leaving out any
+one row of the result removes the output row.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from rstream.items.digest import content_hashes
 if TYPE_CHECKING:
     from jobmanager.replay.rows.slices import Rows, Slice, SliceRuns
 
-#: Rows of each source with which the search for the last ones begins, and how fast they grow.
+#: The search for a sufficient number of last rows: its first number, and the factor per step.
 _FIRST_ROWS, _GROWTH = 256, 8
-#: Slices that are run at most.
+#: Most runs of one search.
 RUNS_MAX = 5_000
 
 
@@ -40,23 +40,23 @@ class Lineage:
     """The rows that make an output row."""
 
     rows: Slice
-    #: Whether the row is missing without any one of them; False: ``runs_max`` was reached first.
+    #: Whether every row is necessary; False: ``runs_max`` was reached before this was known.
     is_smallest: bool
-    #: Slices that were run.
+    #: The number of runs.
     runs: int
 
 
 class Shrinking:
-    """Makes a slice smaller as long as it gives one output row."""
+    """Shrinks a slice as long as a run of it emits one output row."""
 
     def __init__(self, runs: SliceRuns, row: pa.RecordBatch, runs_max: int = RUNS_MAX) -> None:
-        """``row``: one event, ``_vs, _ve`` and the payload."""
+        """``row``: the output row, one event with ``_vs``, ``_ve`` and the payload."""
         assert row.num_rows == 1, row
         self._runs, self._row, self._runs_max = runs, row, runs_max
         self._target = int(content_hashes(row)[0])
 
     def lineage(self) -> Lineage:
-        """The smallest slice that was found."""
+        """Search; the smallest slice."""
         rows = self._last_rows(self._read_until_it_comes())
         for smaller in (self._by_values, self._by_shared_columns, self._by_time):
             rows = smaller(rows)
@@ -67,7 +67,7 @@ class Shrinking:
         return self._runs.gives(rows, self._target)
 
     def _read_until_it_comes(self) -> dict[str, int]:
-        """How many rows of each source were read when the row was emitted."""
+        """The number of rows read from each source when the output row was emitted."""
         for step in self._runs.steps(None):
             for _, items in step.sink_items():
                 if (content_hashes(only_events(items.batch)) == np.uint64(self._target)).any():
@@ -75,7 +75,7 @@ class Shrinking:
         raise NoSuchRowError("a run over all recorded input does not give it again")
 
     def _last_rows(self, ends: dict[str, int]) -> Slice:
-        """Of the rows up to ``ends`` as many of the last ones as are enough."""
+        """The last n rows before ``ends`` of each source, with a sufficient n."""
         count = _FIRST_ROWS
         while True:
             rows = self._runs.load({v: (max(0, end - count), end) for v, end in ends.items()})
@@ -88,7 +88,7 @@ class Shrinking:
             count *= _GROWTH
 
     def _by_values(self, rows: Slice) -> Slice:
-        """Only rows that share the values of the output row, by columns of the same name."""
+        """Keep only rows that have the output row's values in columns of the same names."""
         for name in self._row.schema.names[2:]:
             value = self._row.column(name)[0]
             for vertex, found in list(rows.items()):
@@ -98,7 +98,7 @@ class Shrinking:
         return rows
 
     def _by_shared_columns(self, rows: Slice) -> Slice:
-        """Only rows whose value of a column occurs in another source, too."""
+        """Keep only rows whose value of a column also occurs in another source."""
         for vertex, found in list(rows.items()):
             for other in [v for v in rows if v != vertex]:
                 for name in found.batch.schema.names:
@@ -108,7 +108,7 @@ class Shrinking:
         return rows
 
     def _by_time(self, rows: Slice) -> Slice:
-        """Only rows that are alive while the output row is, or begin in its time."""
+        """Keep only rows whose lifetime overlaps the output row's, or that begin during it."""
         start, end = (self._row.column(name)[0].as_py() for name in (VS, VE))
         for vertex, found in list(rows.items()):
             vs, ve = (rows[vertex].batch.column(name).to_numpy() for name in (VS, VE))
@@ -123,7 +123,7 @@ class Shrinking:
         return smaller if self._is_enough(smaller) else rows
 
     def _one_by_one(self, rows: Slice) -> tuple[Slice, bool]:
-        """Leave out chunks of all rows, from halves down to single ones."""
+        """Leave out chunks of rows, from halves down to single rows."""
         kept = np.ones(sum(map(len, rows.values())), np.bool_)
         size = max(1, len(kept) // 2)
         while size > 1:
@@ -132,7 +132,7 @@ class Shrinking:
                 if not self._leave_out(rows, kept, places[at : at + size]):
                     return _chosen(rows, kept), False
             size = max(1, min(size // 2, int(kept.sum()) // 2))
-        # Single ones, around and around, until each was tried since the last that was left out.
+        # Try single rows in turn, until each was tried after the last one that was left out.
         waiting = deque(np.flatnonzero(kept).tolist())
         tried = 0
         while tried < len(waiting):
@@ -145,7 +145,7 @@ class Shrinking:
         return _chosen(rows, kept), True
 
     def _leave_out(self, rows: Slice, kept: np.ndarray, chunk: np.ndarray) -> bool:
-        """Leave out a chunk if the others are enough; False: ``runs_max`` is reached."""
+        """Leave out a chunk if the other rows suffice; False: ``runs_max`` is reached."""
         if self._runs.count >= self._runs_max:
             return False
         kept[chunk] = False
@@ -162,7 +162,7 @@ def _chosen(rows: Slice, kept: np.ndarray) -> Slice:
 
 
 def _equal(rows: Rows, name: str, value: pa.Scalar) -> np.ndarray | None:
-    """Where a column has a value; None: it is not there, or has another type."""
+    """Which rows have ``value`` in a column; None: no such column, or another type."""
     column = _column(rows, name)
     if column is None or column.type != value.type or not value.is_valid:
         return None
@@ -172,7 +172,7 @@ def _equal(rows: Rows, name: str, value: pa.Scalar) -> np.ndarray | None:
 
 
 def _occurs(rows: Rows, other: Rows, name: str) -> np.ndarray | None:
-    """Where the value of a column occurs in the same column of other rows."""
+    """Which rows have a value in column ``name`` that ``other`` has there too."""
     columns = _column(rows, name), _column(other, name)
     if columns[0] is None or columns[1] is None or columns[0].type != columns[1].type:
         return None

@@ -1,7 +1,7 @@
 """Runs a query on some of the rows of its sources, in memory: the oracle of lineage and bisection.
 
-A slice lists the participating rows per source vertex. They keep the row order of the source and
-their numbers. Only a run decides whether a slice gives an output row.
+A slice lists, per source vertex, the rows that take part. They keep the source's row order and
+their row numbers. Only a run shows whether a slice makes an output row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one source vertex, without bad ones. ``numbers``: int64[n], their row numbers."""
+    """Rows of one source vertex, without bad rows. ``numbers``: their row numbers, int64[n]."""
 
     numbers: np.ndarray
     batch: pa.RecordBatch
@@ -51,20 +51,20 @@ class Rows:
         return Rows(self.numbers[kept], self.batch.filter(pa.array(kept)))
 
 
-#: By source vertex.
+#: By source vertex: its rows in the slice.
 Slice = dict[str, Rows]
 
 
 class SliceRuns:
-    """Runs the vertices that make some output streams on slices."""
+    """Runs slices through the vertices that some output streams depend on."""
 
     def __init__(
         self, plan: PhysicalPlan, sinks: Sequence[str], store: BlobStore | None = None
     ) -> None:
-        """``sinks``: the vertices whose output counts. ``store``: the root, for live logs.
+        """``sinks``: the vertices whose output is examined. ``store``: the root, for live logs.
 
         Raises:
-            CannotReplayError: a run on other rows would not mean the same.
+            CannotReplayError: a vertex would not behave in the same way on a part of its input.
         """
         self.sinks = tuple(sinks)
         cone = {vertex for sink in sinks for vertex in (sink, *plan.ancestors(sink))}
@@ -80,11 +80,11 @@ class SliceRuns:
         #: All rows of vertices that read live logs.
         self._log_rows: Slice = {}
         self._has_logs = any(source.spec.log is not None for source in self.sources.values())
-        #: How many slices were run.
+        #: The number of runs.
         self.count = 0
 
     def load(self, ranges: Mapping[str, tuple[int, int]] | None = None) -> Slice:
-        """The rows of all sources, or of each those in ``[lo, hi)``."""
+        """The rows of all sources; with ``ranges`` the rows ``[lo, hi)`` of each source."""
         return {v: self._loaded(v, *(ranges[v] if ranges else (0, None))) for v in self.sources}
 
     def _loaded(self, vertex: str, lo: int, hi: int | None) -> Rows:
@@ -97,7 +97,7 @@ class SliceRuns:
         return Rows(rows.numbers[lo:hi], rows.batch.slice(lo, len(rows) if hi is None else hi - lo))
 
     def steps(self, rows: Slice | None, stops: Stopping | None = None) -> Iterator[Step]:
-        """The steps of the sinks on a slice; None: on all rows, as the files have them."""
+        """Run a slice (None: all rows of the files); the steps of the sinks."""
         self.count += 1
         if rows is None and self._has_logs:
             rows = self.load()
@@ -119,13 +119,13 @@ class SliceRuns:
     def events(
         self, rows: Slice | None, stops: Stopping | None = None
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The events that a slice gives, each batch with its stream; of the main output alone."""
+        """Run a slice; the events of the main output, each batch with its stream."""
         for step in self.steps(rows, stops):
             for stream, items in step.sink_items():
                 yield stream, only_events(items.batch)
 
     def gives(self, rows: Slice, target: int) -> bool:
-        """Whether the output has an event whose content has this hash."""
+        """Run a slice; whether it emits an event whose content has the hash ``target``."""
         return any(
             (content_hashes(batch) == np.uint64(target)).any() for _, batch in self.events(rows)
         )
@@ -140,7 +140,7 @@ class Step:
     rerun: Rerun
 
     def sink_items(self) -> Iterator[tuple[str, Items]]:
-        """The items for the main output, by stream."""
+        """The items for the main output, with the stream of each."""
         at = 0
         for edge in self.spec.outputs:
             for stream in edge.streams:
@@ -150,7 +150,7 @@ class Step:
                     yield stream, items
 
     def read(self, sources: Iterable[str]) -> dict[str, int]:
-        """How many rows of each source were read by now."""
+        """The number of rows read from each source up to this step."""
         return {v: self.rerun.runs[v].vertex.read_positions[0] for v in sources}
 
 
@@ -181,9 +181,9 @@ def _check_repeatable(spec: VertexSpec) -> None:
 
 
 def _without_numbers(spec: VertexSpec) -> VertexSpec:
-    """A source without knowledge of row numbers, which a slice does not keep.
+    """The specification of a source without row numbers in its file, because a slice has gaps.
 
-    A live log becomes a source that ends: its rows come in one order (:func:`log_rows`).
+    A live log becomes a source that ends, with all rows in one order (:func:`log_rows`).
     """
     if spec.source is None:
         return spec
@@ -194,7 +194,7 @@ def _without_numbers(spec: VertexSpec) -> VertexSpec:
 def log_rows(spec: VertexSpec, store: BlobStore) -> Rows:
     """The rows of a live log that the job has used, with their positions in the log.
 
-    Rows of all partitions are in one order, by the greatest time that each had reached.
+    Rows of all partitions are in one order: by the greatest time so far of their partition.
 
     Raises:
         CannotReplayError: rows, or decisions about them, are not retained.

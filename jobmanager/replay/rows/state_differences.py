@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
-#: Rows of a table that are shown, of each side.
+#: Most rows to show per table and side.
 ROWS_SHOWN = 3
 _ROWS_MAX = 100_000
 
 
 def state_difference(root: str, found: Difference, vertex: str, *, trust: bool = False) -> str:
-    """How both states differ at the first retained checkpoint after a difference of the output.
+    """Describe how the states differ at the first retained checkpoint after an output difference.
 
-    Empty if no checkpoint with a state is retained there, or the vertex reads a source.
+    Empty if no checkpoint with a state is retained after it, or the vertex reads a source.
     """
     recorded = Recorded(JobRoot(root, trust=trust))
     spec = vertex_of(recorded.plan, vertex)
@@ -64,7 +64,7 @@ def state_difference(root: str, found: Difference, vertex: str, *, trust: bool =
 def _states_at(
     recorded: Recorded, spec: VertexSpec, snapshot: Snapshot
 ) -> tuple[OperatorState, ...]:
-    """The states after exactly the input of a snapshot, from the beginning."""
+    """Replay from the beginning to exactly a snapshot's positions; the operators' states there."""
     fresh = RVertex(spec, pending_rows_max=1).get_snapshot()
     origin = ReplayFrom(fresh.inputs, fresh.states[0])
     rerun = Rerun(Shape.of(recorded.plan), recorded)

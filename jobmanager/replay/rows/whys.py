@@ -25,7 +25,7 @@ ROW = "row"
 
 @dataclass(frozen=True, slots=True)
 class StageRows:
-    """How many events a vertex has read and emitted."""
+    """Counts of events that a vertex read and emitted."""
 
     vertex: str
     events_in: int
@@ -34,21 +34,21 @@ class StageRows:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a row is in the answer."""
+    """The explanation of one result row: the input rows that make it."""
 
-    #: The row, as the files show it.
+    #: The result row, in the form of the output files.
     row: pa.Table
-    #: By source vertex, the rows that make it; the column ``row`` has their numbers from 0.
+    #: By source vertex: the input rows that make it. Column ``row``: their numbers, from 0.
     inputs: dict[str, pa.Table]
     stages: tuple[StageRows, ...]
-    #: Whether the row is missing without any one of these rows.
+    #: Whether the set is minimal: if any one input row is left out, the result row is missing.
     is_smallest: bool
-    #: How many slices of the input were run.
+    #: The number of runs over slices of the input.
     runs: int
 
     @property
     def rows(self) -> int:
-        """How many input rows make it."""
+        """The number of input rows."""
         return sum(table.num_rows for table in self.inputs.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -63,11 +63,11 @@ class Why:
 
 
 def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -> Why:
-    """Find the smallest set of input rows that makes one row of a job's answer.
+    """Find the smallest set of input rows that makes one row of a job's result.
 
-    ``row`` is a SQL condition that only this row satisfies. The query runs on smaller and smaller
-    parts of the recorded input; after ``runs_max`` runs the smallest part so far is returned.
-    Nothing is written to the root.
+    ``row``: a SQL condition that only this row satisfies. The query runs on smaller and smaller
+    parts of the recorded input. After ``runs_max`` runs, the smallest part so far is returned. The
+    root is not changed.
 
     Raises:
         NoSuchRowError: no row, or more than one, satisfies the condition.
@@ -90,13 +90,13 @@ def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -
 def lineage_of(
     recorded: Recorded, row: AnswerRow, runs_max: int = RUNS_MAX
 ) -> tuple[SliceRuns, Lineage]:
-    """The smallest slice that makes a row, and what runs it."""
+    """Find the smallest slice that makes a row; also return the runner of slices."""
     runs = SliceRuns(recorded.plan, [recorded.plan.writers()[row.stream]], recorded.store)
     return runs, Shrinking(runs, row.event, runs_max).lineage()
 
 
 def stages_of(runs: SliceRuns, found: Lineage) -> tuple[StageRows, ...]:
-    """What each vertex has read and emitted of the slice."""
+    """Run the smallest slice; the counts of events of each vertex."""
     counts: dict[str, StageRows] = {}
     for step in runs.steps(found.rows):
         for vertex, run in step.rerun.runs.items():
@@ -106,7 +106,7 @@ def stages_of(runs: SliceRuns, found: Lineage) -> tuple[StageRows, ...]:
 
 
 def shown_rows(rows: Rows) -> pa.Table:
-    """Rows as a user reads them, with their numbers."""
+    """Rows as a table for the user, with their row numbers."""
     batch = rows.batch
     if batch.schema.names[0] == KIND:
         batch = batch.drop_columns([KIND])

@@ -1,1 +1,1 @@
-"""State by ranges of the hash of a key: restricted to a range, and side by side in one vertex."""
+"""State by ranges of key hashes: restrict it to a range, or run several ranges in one vertex."""

@@ -1,4 +1,4 @@
-"""Where the columns that an exchange hashes are behind an operator, and behind a chain of them."""
+"""Track the exchange's key columns through operators: their names in each output."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from rvertex.operators.protocol import OperatorSpec
 
-#: By port the names of the columns that are hashed.
+#: For each port the names of the hashed columns.
 Keys = tuple[tuple[str, ...], ...]
 
 
 def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Keys | None:
-    """The same columns in the output of an operator; None: they are not there, or may differ."""
+    """The names of the same columns in an operator's output; None if missing or changed there."""
     match spec:
         case ForwardCtis(operator=inner):
             return keys_after(inner, keys, ports)
@@ -45,7 +45,7 @@ def keys_after(spec: OperatorSpec, keys: Keys, ports: Sequence[pa.Schema]) -> Ke
         if (found := _renamed(on, {c: name for s, c, name in output if s == side})) is not None:
             return found
         if getattr(spec, "how", "inner") != "inner":
-            return None  # the right side's columns may be null
+            return None  # columns of the right side may be null in the output
     return None
 
 
@@ -60,7 +60,7 @@ def _renamed(names: tuple[str, ...], found: dict[str, str]) -> Keys | None:
 def keys_of_chain(
     chain: Sequence[OperatorSpec], keys: Keys, ports: Sequence[pa.Schema]
 ) -> list[Keys | None]:
-    """The columns in the input of each operator, and behind the last."""
+    """The key columns in the input of each operator, and in the output of the last one."""
     found: list[Keys | None] = [keys]
     for spec in chain:
         at = found[-1]

@@ -1,4 +1,4 @@
-"""Converts the states of shards for a vertex of another plan that continues their work."""
+"""Convert the states of shards for a vertex of a changed plan that continues their work."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def converted_shards(
     state: OperatorState,
     reshape: Callable[[pa.Table], pa.Table],
 ) -> OperatorState:
-    """The state of ``spec``, an operator of ``new``, given that of the old vertex.
+    """The state of ``spec``, an operator of ``new``, made from ``state`` of the old vertex.
 
-    ``old``: with the operators of a shard. ``reshape``: gives rows the columns of the new output.
+    ``old``: the vertex with the operators of one shard. ``reshape``: converts rows to the columns
+    of the new output.
     """
     now = replace(new, operators=spec.chain)
     shards = shards_in(spec, len(old.operators), state)

@@ -1,4 +1,4 @@
-"""Items on their way between vertices, for a generation in which others read them."""
+"""Items in transit between vertices, prepared for other readers after the vertices changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def items_of_slots(
     table: pa.Table, names: Sequence[str], ranges: Sequence[tuple[int, int]]
 ) -> pa.Table:
-    """The CTIs, and the events with these slots."""
+    """Keep the CTIs, and the events whose key is in these ranges of slots."""
     slots = slots_of([as_one_array(table.column(name)) for name in names])
     mask = table.column(KIND).to_numpy() == CTI
     for lo, hi in ranges:
@@ -30,7 +30,7 @@ def items_of_slots(
 
 
 def lane_of(table: pa.Table) -> pa.Table:
-    """Items by time, each CTI once and before the events of its time; without the end."""
+    """Sort items by time, each CTI once and before the events of its time; drop the end marker."""
     times, is_cti = table.column(VS).to_numpy(), table.column(KIND).to_numpy() == CTI
     order = np.lexsort((~is_cti, times))
     times, is_cti = times[order], is_cti[order]
@@ -43,10 +43,10 @@ def lane_of(table: pa.Table) -> pa.Table:
 def merge_state(
     channels: int, time: int, reached: int, lanes: Mapping[str, pa.Table]
 ) -> tuple[OperatorState, tuple[int, ...]]:
-    """The state of MERGE at a cut, and its positions: of each channel the beginning.
+    """The state of MERGE at a cut, and its positions: the beginning of each channel.
 
-    Later items outside ``lanes`` do not precede ``time``. No item released before is later than
-    ``reached``, so a replay cannot begin before that time has passed.
+    ``lanes``: items in transit, by channel. All later items are at or after ``time``. All items
+    released before are at or before ``reached``, so a replay cannot start before that time.
     """
     header = {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}
     return OperatorState({**header, REACHED: reached}, dict(lanes)), (0,) * channels

@@ -1,12 +1,12 @@
-"""The part of an operator's state that belongs to a range of slots of the exchange key.
+"""Restrict an operator's state to a range of slots (a slot is a hash value of the exchange key).
 
-The general rule: a table of a state that has the key columns keeps its rows of the range. An
-operator that keeps something else per key has a special rule here. An operator without a rule is
-refused by name: its vertices continue, but their number cannot change.
+General rule: a table of the state with the key columns is filtered to the rows of the range. An
+operator with other state per key has a special rule here. An operator without a rule is refused by
+name: the job continues, but the number of the operator's vertices cannot change.
 
-Invariants: (1) of disjoint ranges that cover all slots, each row and key is in exactly one part;
-(2) what an operator that continues with a part emits for keys of the range is what the whole would
-emit; (3) it emits nothing for other keys. The operator harness asks this of every operator.
+Invariants: (1) if disjoint ranges cover all slots, each row and key is in exactly one part; (2) for
+keys of the range, an operator that continues with a part has the same output as with the whole
+state; (3) it has no output for other keys. The operator harness tests this for every operator.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
 
 Slots = tuple[int, int]
-#: Tables of the second port's rows, by the last part of their names.
+#: Tables with rows of the second port, recognised by the last part of their names.
 _RIGHT = frozenset({"right", "ends", "waiting1", "ahead1", "matches"})
 
 
@@ -74,7 +74,7 @@ class NotByKeyError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class SlotRange:
-    """The slots ``[lo, hi)`` of ``keys``; ``is_first``: counters that are not per key go here."""
+    """The slots ``[lo, hi)`` of ``keys``; ``is_first``: it also gets counters not kept by key."""
 
     keys: Keys
     lo: int
@@ -82,13 +82,13 @@ class SlotRange:
     is_first: bool = True
 
     def mask(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """Which rows are in the range."""
+        """Which rows of key columns are in the range, bool[n]."""
         slots = slots_of([as_one_array(pa.chunked_array([c])) for c in columns])
         found: np.ndarray = (slots >= self.lo) & (slots < self.hi)
         return found
 
     def of_table(self, table: pa.Table, port: int) -> np.ndarray:
-        """Which rows of a table that has the key columns are in the range."""
+        """Which rows of a table with the key columns of ``port`` are in the range, bool[n]."""
         names = self.keys[min(port, len(self.keys) - 1)]
         return self.mask([as_one_array(table.column(name)) for name in names])
 
@@ -100,9 +100,10 @@ def restricted(
     state: OperatorState,
     whole: Slots = (0, SLOTS),
 ) -> OperatorState:
-    """The part of ``state`` whose keys have these slots. ``keys``: by port the hashed columns.
+    """The part of ``state`` whose keys have these slots.
 
-    ``whole``: the slots of the state; None for ``keys``: the columns are gone there.
+    ``keys``: the hashed columns of each port; None: the operator's input no longer has them.
+    ``whole``: the slots that ``state`` covers.
 
     Raises:
         NotByKeyError: the operator has no rule, or lacks a column that the rule needs.
@@ -130,23 +131,27 @@ def _divided(
 
 
 def _emptied(place: Place, state: OperatorState) -> OperatorState:
-    """A first phase: any vertex may have its groups, as the second phase merges them by key."""
+    """The state of an operator without groups, for all vertices but the first.
+
+    For the first phase of an aggregate: one vertex gets all groups, because the second phase merges
+    them by key.
+    """
     fresh = place.spec.open(place.ports).snapshot()
     kept = {k: v for k, v in state.header.items() if k in ("open", "last_cti")}
     return replace(fresh, header={**fresh.header, **kept})
 
 
 def check_rule(place: Place, keys: Keys | None) -> None:
-    """Check that the operator's state can be divided.
+    """Check that the operator's state can be divided by key.
 
     Raises:
-        NotByKeyError: it cannot be.
+        NotByKeyError: it has no rule, or lacks a column that the rule needs.
     """
     restricted(place, keys, (0, SLOTS // 2), place.spec.open(place.ports).snapshot())
 
 
 def _only(spec: object, slots: SlotRange, names: Sequence[str]) -> None:
-    """Check that a key of the operator decides the slot."""
+    """Check that the exchange columns are among the operator's key columns ``names``."""
     if not set(slots.keys[0]) <= set(names):
         needed = ", ".join(slots.keys[0])
         raise NotByKeyError(type(spec).__name__, f"it keeps no column {needed} by key")
@@ -157,7 +162,7 @@ def _filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:
 
 
 def _rows(slots: SlotRange, tables: Mapping[str, pa.Table], spec: object) -> dict[str, pa.Table]:
-    """Tables of rows, each with the key columns of its port."""
+    """Filter tables of rows; each table has the key columns of its port."""
     found = {}
     for name, table in tables.items():
         port = 1 if len(slots.keys) > 1 and name.rpartition(".")[2] in _RIGHT else 0
@@ -173,7 +178,7 @@ def _by_rows(spec: Any, place: Place, slots: SlotRange, state: OperatorState) ->
 def _left_join(
     spec: LeftJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Matches that wait have the columns of the output."""
+    """Left join. Waiting matches have the columns of the output, so they are filtered by those."""
     names = {column: name for side, column, name in spec.output if side == "left"}
     _only(spec, slots, list(names))
     held = state.tables["held"]
@@ -185,7 +190,7 @@ def _left_join(
 def _interval(
     spec: IntervalJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Rows that may stay without a match are numbered by place; their pairs have the numbers."""
+    """Interval join. Its pairs refer to unmatched rows by position, so the rows are renumbered."""
     tables = _rows(slots, state.tables, spec)
     operator = spec.open(place.ports)
     for side, column in operator.numbers.items():
@@ -204,10 +209,10 @@ def _interval(
 
 
 def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState) -> OperatorState:
-    """Rows that wait name their matches, which have the same key, by place."""
+    """As-of join. Waiting rows refer to their matches (same key) by position: renumber them."""
     tables = _rows(slots, state.tables, spec)
     kept = slots.of_table(state.tables["matches"], 1)
-    numbers = np.append(np.cumsum(kept) - 1, -1)  # -1, for no match, stays
+    numbers = np.append(np.cumsum(kept) - 1, -1)  # -1 (no match) stays -1
     waiting = tables["waiting"]
     for name in (SEQ, KIND):
         at = waiting.schema.names.index(name)
@@ -219,7 +224,7 @@ def _as_of(spec: AsOfJoin, place: Place, slots: SlotRange, state: OperatorState)
 def _edge_join(
     spec: EdgeJoin, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """``since`` has a row for each row of the left side."""
+    """Edge join. Table ``since`` is parallel to the rows of the left side: same filter."""
     tables = {name: table for name, table in state.tables.items() if name != "since"}
     found = _rows(slots, tables, spec)
     if "since" in state.tables:
@@ -240,7 +245,7 @@ def _forwarding(
 def _of_begins(
     spec: EdgeOfBegins, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Living rows by their numbers, and ends that wait; the rows as they left have the key."""
+    """Rows alive, by number, and waiting ends, filtered by the key in the emitted rows."""
     inner = replace(place, spec=spec.inner, ports=_numbered(place.ports))
     inside = _divided(spec.inner, inner, slots, part_state(state, "inner"))
     own = state.tables
@@ -268,7 +273,7 @@ def _numbered(ports: Sequence[pa.Schema]) -> tuple[pa.Schema, ...]:
 def _deduplicate(
     spec: Deduplicate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Keys with the times until which they are dropped; those on scratch are in a log."""
+    """Keys with the times until which repeats are dropped; keys on scratch are in a log."""
     mask = _of_key_table(spec, slots, state)
     own = {name: table for name, table in state.tables.items() if not name.startswith(LOG)}
     keys = {name: _filtered(own[name], mask) for name in own}
@@ -283,7 +288,7 @@ def _deduplicate(
 
 
 def _of_key_table(spec: Any, slots: SlotRange, state: OperatorState) -> np.ndarray:
-    """Which codes of a key table are in the range."""
+    """Which keys of a key table are in the range, by code."""
     _only(spec, slots, spec.keys)
     at = [spec.keys.index(name) for name in slots.keys[0]]
     return slots.mask([as_one_array(state.tables[f"key{i}"].column(0)) for i in at])
@@ -292,7 +297,7 @@ def _of_key_table(spec: Any, slots: SlotRange, state: OperatorState) -> np.ndarr
 def _single_window(
     spec: Any, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Keys and what is known of each, rows by window. A window of another key closes at once."""
+    """Keys with their state, and rows by window. Windows of other keys are set to close at once."""
     mask = _of_key_table(spec, slots, state)
     own = state.tables
     by_key = {n: t for n, t in own.items() if n in ("groups", "assigner") or n.startswith("key")}
@@ -309,7 +314,7 @@ def _single_window(
 def _phases(
     spec: WindowAggregate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Groups of open panes become partial rows, which the second phase merges with later ones."""
+    """Emit the groups of open panes as partial rows; the second phase merges them by key."""
     if "live" in state.tables:
         return _by_rows(spec, place, slots, state)
     partial, _ = spec.phases
@@ -333,7 +338,7 @@ def _phases(
 def _process(
     spec: KeyedProcessing, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Keys with their fields and timers; rows that wait; events of both edges."""
+    """Keys with their fields and timers, waiting rows, and events for begins and ends."""
     _only(spec, slots, spec.keys)
     own = state.tables
     at = [spec.keys.index(name) for name in slots.keys[0]]
@@ -348,7 +353,7 @@ def _process(
     return OperatorState({**state.header, **count}, tables)
 
 
-#: By class of the specification.
+#: The rule for each class of operator specification.
 _RULES: dict[type, Callable[[Any, Place, SlotRange, OperatorState], OperatorState]] = {
     AntiJoin: _by_rows,
     AsOfJoin: _as_of,

@@ -1,12 +1,14 @@
 """SHARDED: one vertex that works for several ranges of slots, with separate operators for each.
 
-A vertex that takes over the work of others continues each of their states as it is: a *shard* is a
-chain of operators, and the state of its range. Rows go to the shard that has their slot, CTIs go to
-all. What the shards emit is merged by time as MERGE does it, so a shard that holds its rows back
-also holds back the other shards. Without a range it only forwards CTIs.
+A vertex that takes over the work of others continues each of their states separately. A *shard* is
+a chain of operators with the state of one range. A row goes to the shard of its slot, a CTI
+(watermark) goes to all shards. The outputs of the shards are merged by time, as MERGE does it. So a
+shard that delays its rows delays the other shards' output too. Without a range the vertex only
+forwards CTIs.
 
-Invariants: (1) states of shards are never mixed, so nothing has to agree on how far they are;
-(2) the output is in order, also behind ``after``, what this vertex's stream already contains.
+Invariants: (1) states of shards are never mixed, so shards need not have reached the same time; (2)
+the output is ordered by time and continues after ``after``, the last CTI already in this vertex's
+stream.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _ROWS_MAX = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """``chain`` for each of ``ranges``. ``keys``: by port the columns whose hash is the slot."""
+    """``chain`` for each of ``ranges``. ``keys``: per port the columns whose hash is the slot."""
 
     holds_ctis: ClassVar[bool] = True
 
@@ -48,13 +50,13 @@ class Sharded:
     ranges: tuple[tuple[int, int], ...]
 
     def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """That of the chain."""
+        """The output schema of the chain."""
         for spec in self.chain:
             inputs = [spec.output_schema(inputs)]
         return inputs[0]
 
     def side_outputs(self, inputs: Sequence[pa.Schema]) -> tuple[SideOutput, ...]:
-        """Those of the chain."""
+        """The side outputs of the chain."""
         found: list[SideOutput] = []
         for spec in self.chain:
             found += side_outputs_of(spec, inputs)
@@ -73,10 +75,10 @@ class Sharded:
         after: int = MIN_TIME,
         pending: Sequence[pa.Table | None] = (),
     ) -> OperatorState:
-        """The state that begins with these states of the shards' operators.
+        """The state of a vertex that continues with these states of the shards' operators.
 
-        ``reached``: the last CTI that each shard got. ``after``: the last one of the output.
-        ``pending``: what each shard has emitted and MERGE has not released.
+        ``reached``: the last CTI that each shard received. ``after``: the last CTI of the output.
+        ``pending``: per shard, emitted items that MERGE has not released.
         """
         running = self.open(inputs)
         running.begin(states, reached, after)
@@ -85,7 +87,7 @@ class Sharded:
 
 
 class Shards:
-    """See :class:`Sharded`."""
+    """The operator of :class:`Sharded`."""
 
     def __init__(self, spec: Sharded, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
@@ -98,9 +100,9 @@ class Shards:
             for shard in self._shards:
                 shard.append(operator.open(ports))
             ports = [operator.output_schema(ports)]
-        #: By shard the last CTI that it got.
+        #: By shard: the last CTI that it received.
         self._reached: list[int] = [MIN_TIME] * len(spec.ranges)
-        #: Its channels are what the shards emit.
+        #: MERGE over the outputs of the shards, one channel per shard.
         self._merge = self._new_merge()
         self._last_cti: int = MIN_TIME
 
@@ -128,7 +130,7 @@ class Shards:
         return sum(int(getattr(o, name, 0)) for shard in self._shards for o in shard)
 
     def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """By side output the events of all shards, shard after shard."""
+        """The events of each side output, of all shards in shard order."""
         found: list[pa.RecordBatch] = []
         for k, count in enumerate(self._sides):
             if count == 0:
@@ -139,7 +141,7 @@ class Shards:
         return found
 
     def process(self, ports: Sequence[Run]) -> Run:
-        """What the shards make of their rows, merged by time."""
+        """Run each shard on its rows; the outputs merged by time."""
         if self._merge is None:
             ctis = growing(ports[0].ctis, self._last_cti)
             self._last_cti = int(ctis[-1]) if len(ctis) else self._last_cti
@@ -184,7 +186,7 @@ class Shards:
     def begin(
         self, states: Sequence[Sequence[OperatorState]], reached: Sequence[int], after: int
     ) -> None:
-        """Begin with these states; only called on new shards."""
+        """Start from these states; only called on a new object."""
         self._last_cti, self._reached = after, list(reached)
         for shard, parts in zip(self._shards, states, strict=True):
             for operator, state in zip(shard, parts, strict=True):
@@ -195,7 +197,7 @@ class Shards:
             self._merge.load(OperatorState(header), (0,) * n)
 
     def snapshot(self) -> OperatorState:
-        """The states of all operators, and the rows that wait for other shards."""
+        """The states of all operators, and the rows that MERGE holds until other shards follow."""
         parts = {
             f"s{i}.{k}": operator.snapshot()
             for i, shard in enumerate(self._shards)
@@ -223,7 +225,7 @@ class Shards:
         self.offer_pending([state.tables.get(f"pending{i}") for i in range(len(self._shards))])
 
     def offer_pending(self, tables: Sequence[pa.Table | None]) -> None:
-        """Hand over what the shards emitted before a snapshot was taken."""
+        """Pass rows to MERGE that the shards had emitted before the snapshot."""
         for i, table in enumerate(tables):
             for batch in () if table is None else table.to_batches():
                 assert self._merge is not None
@@ -233,7 +235,7 @@ class Shards:
 def shards_in(
     spec: Sharded, operators: int, state: OperatorState
 ) -> list[tuple[list[OperatorState], int, pa.Table | None]]:
-    """By shard: the states of its operators, the last CTI that it got, and its rows in MERGE."""
+    """By shard: the states of its operators, its last received CTI, and its rows in MERGE."""
     return [
         (
             [part_state(state, f"s{i}.{k}") for k in range(operators)],

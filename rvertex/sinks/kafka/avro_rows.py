@@ -1,7 +1,7 @@
 """Rows as Avro: each record of the topic is one Avro record without a header.
 
-The schema follows from the columns; every field may be null. Times are the logical types of
-microseconds, decimals those of bytes. The only file of the sinks that knows fastavro.
+The schema is derived from the columns; every field may be null. Times have Avro's logical types in
+microseconds, decimals the logical type over bytes. Only this file of the sinks imports fastavro.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ RECORD = "Row"
 
 
 class AvroEncoder:
-    """Makes the values of records of one schema."""
+    """Encodes rows of one schema as Avro."""
 
     def __init__(self, label: str, schema: pa.Schema) -> None:
-        """Raises InvalidSinkError: Avro has no type for a column, or fastavro is not installed."""
+        """Raise InvalidSinkError if Avro has no type for a column or fastavro is not installed."""
         try:
             import fastavro
         except ImportError as error:
@@ -87,7 +87,7 @@ def _type(label: str, name: str, kind: pa.DataType) -> Any:
 
 
 def _as_plain(column: pa.Array) -> pa.Array:
-    """Times as whole numbers, which is faster than as objects of Python."""
+    """Convert times to integers, which is faster than Python's objects."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return column

@@ -1,13 +1,14 @@
-"""Delivers into a topic without transactions: each record says which item of which stream it is.
+"""Delivers into a topic without transactions: headers of a record identify its item.
 
-A record carries the headers ``stream`` (job, delivery, partition) and ``seq``. An idempotent
-producer keeps the order within a partition of the topic. The progress is the offset of a consumer
-group, as in :mod:`rvertex.sinks.kafka.transactions`, but it follows the rows: so ``open`` reads the
-records behind the positions that were noted with the progress, and what is there already is not
-written again. Nobody can
-fence a writer that was stopped in the middle of a commit and wakes up later: what it still sends
-are repeats. A reader drops a record if its ``seq`` is not above the last of that ``stream`` in that
-partition.
+A record has the headers ``stream`` (job, delivery, partition) and ``seq``. An idempotent producer
+keeps the order within a partition of the topic. The progress is the offset of a consumer group, as
+in :mod:`rvertex.sinks.kafka.transactions`, but it is stored after the rows. So ``open`` reads the
+records after the topic offsets that were stored with the progress, and does not write their items
+again.
+
+Nothing fences a writer that pauses in the middle of a commit and wakes up later: the records it
+still sends are repeats. A reader drops a record whose ``seq`` is not above the last ``seq`` of the
+same ``stream`` in the same partition.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ class KafkaHeaders:
         self._producer: Producer | None = None
         self._epoch = 0
         self._partition = self._partitions = 0
-        #: Items that are there already, as they were found behind the noted positions.
+        #: Items that the topic already has after the stored offsets.
         self._found: set[int] = set()
-        #: By partition of the topic, where what this writer knows of it ends.
+        #: By topic partition: the offset up to which this writer knows the records.
         self._ends: dict[int, int] = {}
         self._failure: KafkaError | None = None
         self._pending: list[dict[str, Any]] = []
@@ -62,7 +63,8 @@ class KafkaHeaders:
         self._producer = client.new_producer(
             self._sink, self._link, enable_idempotence=True, enable_gapless_guarantee=True
         )
-        # Asked by the consumer, which is older than partitions that were added, and learns of them.
+        # The consumer, not the new producer, fetches the count: it was opened before partitions may
+        # have been added, and so learns of them.
         self._partitions = client.partition_count(
             self._group.consumer, self._sink.topic, self._link
         )
@@ -113,7 +115,7 @@ class KafkaHeaders:
 
     def _produce(self, record: dict[str, Any]) -> None:
         assert self._producer is not None
-        while True:  # until there is room; the brokers take records meanwhile, or time out
+        while True:  # ends: brokers acknowledge records, which makes room, or they time out
             try:
                 self._producer.produce(self._sink.topic, on_delivery=self._delivered, **record)
                 return

@@ -1,8 +1,8 @@
-"""Rows as JSON objects, a text for each, made column by column.
+"""Encode rows as JSON objects, one text per row, built column by column.
 
-What JSON has no form for: decimals are texts that are exact; times are ISO 8601, those with a zone
-in UTC with a ``Z``; durations are whole numbers in the unit of their column; bytes are hexadecimal;
-NaN and infinities are null.
+Types that JSON does not have: decimals are exact texts. Times are texts in ISO 8601; those with a
+zone are in UTC and end with ``Z``. Durations are integers in the unit of their column. Bytes are
+hexadecimal texts. NaN and infinities are null.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NULL = "null"
-#: Characters that a JSON text has in another form.
+#: Characters that JSON strings have to escape.
 _ESCAPED = r'[\x00-\x1f"\\]'
 
 
@@ -75,7 +75,7 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
-    # Arrow is fifty times slower with a zone, and what it holds is UTC in any case.
+    # Arrow formats times with a zone 50 times slower. The stored values are UTC in any case.
     bare = column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
     texts = pc.replace_substring(_written(bare), " ", "T", max_replacements=1)
     return _quoted(texts, "" if column.type.tz is None else "Z")

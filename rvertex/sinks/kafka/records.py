@@ -1,4 +1,4 @@
-"""Rows as records of a topic: their values, their keys, and the items that each stands for."""
+"""Encode rows as records of a topic: value, key, and the items that each record covers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveredRows
     from rvertex.sinks.spec import KafkaSink
 
-#: Rows of one Arrow record: it stays far below a broker's usual limit of 1 MB.
+#: Most rows of one record of Arrow data; it stays far below a broker's usual limit of 1 MB.
 ARROW_ROWS_MAX = 4096
 ARROW_BYTES_MAX = 512 << 10
 
 
 class Record(NamedTuple):
-    """A record for the items ``[seq, next_seq)``, of which some have no row."""
+    """A record for the items ``[seq, next_seq)``, which include items without a row (CTIs)."""
 
-    #: None: a tombstone, by which the key has no value any more.
+    #: None: a tombstone, which deletes the key's value.
     value: bytes | None
-    #: None: it goes where the output partition goes.
+    #: None: the record goes to the topic partition of its output partition.
     key: bytes | None
     seq: int
     next_seq: int
 
 
 class RecordEncoder:
-    """Makes the records of one delivery."""
+    """Encodes the records of one delivery."""
 
     def __init__(self, sink: KafkaSink, schema: pa.Schema, end: str | None = None) -> None:
-        """``schema``: the columns of the rows. ``end``: the one with ends that come later.
+        """``schema``: columns of the rows. ``end``: the column with ends that a later item sets.
 
         Raises:
             InvalidSinkError: the format has no type for a column.
@@ -49,10 +49,10 @@ class RecordEncoder:
         self._avro = AvroEncoder(sink.label, schema) if sink.format == "avro" else None
 
     def of(self, rows: DeliveredRows) -> Iterator[Record]:
-        """The records of these rows, in their order.
+        """The records of these rows, in row order.
 
         Raises:
-            RowsRefusedError: a row without a key, where a key has one value.
+            RowsRefusedError: a row has a null in its key, and the topic keeps one value per key.
         """
         if self._sink.keeps_keys:
             self._check_keys(rows)
@@ -76,9 +76,9 @@ class RecordEncoder:
             raise RowsRefusedError(self._sink.label, rows.first_seq, rows.next_seq, reason)
 
     def _events(self, rows: DeliveredRows) -> Iterator[Record]:
-        """A change event for each begin, and for each end without a begin of its key."""
+        """A change event for each row that begins, and for each end whose key gets no new row."""
         table = rows.table
-        if self._end is not None:  # a row that ends is the row that began
+        if self._end is not None:  # then an ended row equals the row that began
             at = table.schema.get_field_index(self._end)
             field = table.schema.field(at)
             open_ends = pa.nulls(table.num_rows, field.type)
@@ -101,7 +101,7 @@ class RecordEncoder:
             yield Record(value, keys[i], seq, seq + 1)
 
     def _net(self, rows: DeliveredRows) -> DeliveredRows:
-        """Rows without the ends at whose instants their keys get other rows."""
+        """Drop the ends of keys that get another row at the same instant."""
         keys = [rows.table.column(name) for name in self._sink.key]
         if rows.ends is None or rows.instants is None:
             return rows
@@ -117,7 +117,7 @@ class RecordEncoder:
         return texts
 
     def _keys(self, table: pa.RecordBatch) -> list[bytes | None]:
-        """A column's text as it is, other values as JSON; several columns as an object."""
+        """Key bytes: text as it is, other values as JSON, several columns as a JSON object."""
         names = list(self._sink.key)
         if not names:
             return [None] * table.num_rows
@@ -132,7 +132,7 @@ class RecordEncoder:
 
 
 def _arrow_records(rows: DeliveredRows) -> Iterator[Record]:
-    """Arrow IPC streams of many rows each."""
+    """Records that are Arrow IPC streams of many rows each."""
     table, n = rows.table, rows.table.num_rows
     row_bytes = max(table.nbytes // max(n, 1), 1)
     step = max(min(ARROW_ROWS_MAX, ARROW_BYTES_MAX // row_bytes), 1)

@@ -1,7 +1,7 @@
-"""Which errors of librdkafka and of brokers end a delivery, and which pass: one table by name.
+"""Which errors of librdkafka and of brokers end a delivery, and which are retried, by error name.
 
-Every error that is not listed here is tried again: a broker that is away, a leader that moves, a
-replica that is missing, a coordinator that loads.
+Every error that is not listed here is retried: an unreachable broker, a leader election, a missing
+replica, a coordinator that is loading.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BROKER = "this broker or its settings cannot take such a delivery; mode='header
 
 
 class Refusal(NamedTuple):
-    """An error that no retry mends. ``is_rows``: the rows cause it, not the place."""
+    """An error that a retry cannot fix. ``is_rows``: the rows cause it, not topic or broker."""
 
     is_rows: bool
     advice: str
@@ -59,5 +59,5 @@ REFUSALS: dict[str, Refusal] = {
 
 
 def refusal_of(error: KafkaError) -> Refusal | None:
-    """What the error means to a delivery; None: it may pass."""
+    """Why the error ends the delivery; None: retry."""
     return REFUSALS.get(error.name())

@@ -1,10 +1,10 @@
 """Delivers into a topic exactly once: rows and progress in one transaction of Kafka.
 
-The transactional id is that of the output partition, so a successor's start ends what its
-predecessor left open, and nothing of the predecessor becomes visible afterwards. The progress is
-sent with the transaction (:class:`rvertex.sinks.kafka.client.ProgressGroup`). A commit whose answer
-is lost is settled by ``open``: starting a producer waits for the end of the transaction before, and
-the offset says which end it had.
+Each output partition has its own transactional id. So when a successor starts, the brokers abort
+the open transaction of its predecessor and reject its later records. The progress is part of the
+transaction (:class:`rvertex.sinks.kafka.client.ProgressGroup`). If the response to a commit is
+lost, ``open`` finds out: starting a producer waits until the previous transaction has ended, and
+the stored offset then shows whether it was committed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KafkaTransactions:
         self._group: client.ProgressGroup | None = None
         self._producer: Producer | None = None
         self._epoch = 0
-        #: Where records without a key go.
+        #: Topic partition of records without a key.
         self._partition = 0
         self._is_begun = False
 
@@ -52,7 +52,7 @@ class KafkaTransactions:
         self._link.begin(epoch)
         if self._group is None:
             self._group = client.ProgressGroup(self._sink, self._place, self._link)
-        with contextlib.suppress(DestinationError):  # it is not known before init_transactions
+        with contextlib.suppress(DestinationError):  # may be unknown before init_transactions
             self._refuse_if_older(self._group.read(client.LOOK_WAIT_S))
         self._producer = client.new_producer(
             self._sink,
@@ -65,7 +65,8 @@ class KafkaTransactions:
             self._producer.init_transactions(client.ANSWER_WAIT_S)
         except KafkaException as error:
             raise self._link.failed(error, self._producer) from error
-        # After init_transactions, which else waits half a second for nothing (librdkafka 2.16).
+        # Call this after init_transactions: before it, that call takes 0.5 s longer (librdkafka
+        # 2.16).
         count = client.partition_count(self._producer, self._sink.topic, self._link)
         self._partition = self._place.partition % count
         kept = self._group.read()
@@ -82,7 +83,7 @@ class KafkaTransactions:
         topic, own = self._sink.topic, self._partition
         produce = self._producer.produce
         for value, key, seq, next_seq in self._records.of(rows):
-            while True:  # until there is room; the brokers take records meanwhile, or time out
+            while True:  # ends: brokers acknowledge records, which makes room, or they time out
                 try:
                     if key is None:
                         produce(topic, value, partition=own)
@@ -134,10 +135,10 @@ class KafkaTransactions:
         self._link.items = None
 
     def _send_offsets(self, producer: Producer, offsets: list[TopicPartition], member: Any) -> None:
-        """Put the progress into the transaction.
+        """Add the progress to the transaction.
 
-        If the call is left behind, the next ``open`` makes a new producer, which ends the
-        transaction of this one.
+        If the call is abandoned after its time-out, the next ``open`` makes a new producer, which
+        ends this transaction.
         """
         send = producer.send_offsets_to_transaction
         call = functools.partial(send, offsets, member, client.ANSWER_WAIT_S)
@@ -148,13 +149,13 @@ class KafkaTransactions:
             raise DeliveryFencedError(self._link.label, self._epoch)
 
     def _leave(self) -> None:
-        """Give up what was not committed."""
+        """Abort the open transaction, if any."""
         producer, self._producer = self._producer, None
         was_begun, self._is_begun = self._is_begun, False
         if producer is None:
             return
         if was_begun:
-            with contextlib.suppress(KafkaException):  # a successor's start ends it, too
+            with contextlib.suppress(KafkaException):  # a successor's start also ends it
                 producer.abort_transaction(client.ABORT_WAIT_S)
         producer.purge()
 

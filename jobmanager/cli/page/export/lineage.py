@@ -40,7 +40,7 @@ class LineageExport:
         self._sent: set[tuple[str, str]] = set()
 
     def send(self) -> None:
-        """Send the events that are due; what fails is due again."""
+        """Send the events that are due; a failed event is sent again at the next call."""
         for name, job in list(self._board.jobs.items()):
             for event in events_of(name, job):
                 key = event["run"]["runId"], event["eventType"]

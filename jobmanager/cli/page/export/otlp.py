@@ -42,11 +42,11 @@ _NS_PER_US = 1_000
 
 
 class OtlpExport:
-    """Sends metrics by itself, and with each ``send`` the spans that are new."""
+    """Sends metrics periodically by itself, and new spans at each ``send``."""
 
     def __init__(self, endpoint: str, board: Board) -> None:
         self._board = board
-        #: By root how many notices of its log have been sent.
+        #: By root: the number of notices of its log whose spans were sent.
         self._sent: dict[str, int] = {}
         base = endpoint.rstrip("/")
         self._resource = Resource.create({"service.name": "streamscope"})
@@ -64,12 +64,12 @@ class OtlpExport:
             make(PREFIX + metric.name, [self._observe(metric)], description=metric.help)
 
     def send(self) -> None:
-        """Send the spans that have ended since the last call; what fails is sent again."""
+        """Send the spans that have ended since the last call; failed ones are sent again."""
         for name, job in list(self._board.jobs.items()):
             notices = job.notices()
             begin = self._sent.get(job.root, 0)
             if begin > len(notices):
-                begin = 0  # the log was begun anew from a copy of the state
+                begin = 0  # the log was replaced by a copy of the state, so it is shorter
             spans = list(spans_of(name, job.status, notices, begin, self._resource))
             parts = [spans[k : k + SPANS_MAX] for k in range(0, len(spans), SPANS_MAX)]
             if all(self._spans.export(part) is SpanExportResult.SUCCESS for part in parts):
@@ -98,7 +98,7 @@ def spans_of(
     begin: int,
     resource: Resource,
 ) -> Iterator[ReadableSpan]:
-    """The spans that end at notices from ``begin`` on."""
+    """The spans that end at a notice with index ``begin`` or later."""
     started_us = notices[0][0] if notices else 0
     trace = _number(16, status.get("root", job), started_us)
     of_job = SpanContext(trace, _number(8, trace), False, TraceFlags(TraceFlags.SAMPLED))
@@ -129,7 +129,7 @@ def spans_of(
 
 
 def _ranges(notice: Any) -> dict[str, Any]:
-    """The positions of a vertex at the end of a span: it has read and written below them."""
+    """A vertex's positions at the end of a span: exclusive ends of its input and output."""
     found = {"vertex": notice.vertex, "epoch": notice.epoch}
     if hasattr(notice, "inputs"):
         found |= {"inputs.next_seq": list(notice.inputs), "outputs.next_seq": list(notice.outputs)}

@@ -3,7 +3,7 @@
 A flight is an output of a job. Its descriptor is a path: the name of the job and, if the job has
 several outputs, the name of the output. A ticket is JSON: ``{"job", "output", "at"}``. Only ``job``
 is required; ``at`` requests an earlier time. A call returns the living rows, like ``table.arrow``
-over HTTP. The server reads each stream on from the end of the previous call.
+over HTTP. For each stream, the server continues at the end of the previous call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ONLY_READS = "this server only shows tables: push rows to jobmanager intake"
 
 
 class Tables(Protocol):
-    """Where tables come from: a board."""
+    """The part of a board that the server needs."""
 
     @property
     def jobs(self) -> Mapping[str, object]: ...
@@ -37,13 +37,15 @@ class Tables(Protocol):
 
 
 class TableServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves from the moment it is made until ``shutdown``."""
+    """A server that is ready when it is constructed and runs until ``shutdown``."""
 
     def __init__(self, tables: Tables, tokens: list[bytes], host: str, port: int) -> None:
-        """``tokens``: one of them is needed to read; none: anybody reads. Port 0: a free one.
+        """Start the server; port 0: a free port.
+
+        ``tokens``: a request needs one of these; empty: anybody can read.
 
         Raises:
-            IntakeConfigError: the address cannot be had.
+            IntakeConfigError: the server cannot listen at the address.
         """
         scheme = "grpc+tls" if is_on() else "grpc"
         shown = f"[{host}]" if ":" in host else host

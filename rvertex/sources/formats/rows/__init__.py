@@ -1,1 +1,1 @@
-"""Rows of files one by one: where those of text end, and which of them are bad."""
+"""Rows of files: where a row of text ends, which rows are bad, and values from folder names."""

@@ -1,7 +1,8 @@
-"""Rows that cannot become events, as a reader hands them on: in their places among the others.
+"""Bad rows: rows of a source that cannot become events.
 
-A reader that is to pass over bad rows gives a batch one more column: null for a good row, else a
-:data:`BAD` record of it. So rows keep their numbers, whichever of them are bad.
+If the source skips bad rows or keeps them as dead letters, its reader adds one column to a batch:
+null for a good row, else a :data:`BAD` record that describes the row. So a row keeps its number
+whether or not rows before it are bad.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from rvertex.sources.spec import SourceSpec
 
-#: What is kept of a bad row. ``position``: where it stands in its log (of a file: the number of its
-#: row). ``raw``: the line or the message as it was.
+#: The columns of a dead letter. ``position``: the row's offset in its log (in a file: its row
+#: number). ``raw``: the original line or message.
 DEAD = pa.schema(
     [
         ("source", pa.string()),
@@ -35,10 +36,10 @@ DEAD = pa.schema(
     ]
 )
 BAD = pa.struct(list(DEAD))
-#: So many characters of a value are kept; ``raw`` is kept whole.
+#: Characters of ``value`` that are kept. ``raw`` is not shortened.
 VALUE_CHARS_MAX = 1_000
 _COLUMN = "_bad"
-#: How the reason begins where a column has another type than a value of it.
+#: The first words of the reason if a value does not have its column's type.
 NOT_OF_TYPE = "not of type"
 _WRITTEN = (
     '; if times are written another way, give vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
@@ -50,14 +51,14 @@ _REMEDY = '; set on_bad_row="dead_letter" to keep such rows in a side output, or
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """Why a row is bad; ``column`` and ``value`` where one is to blame."""
+    """Why a row is bad. ``column`` and ``value`` are set if one value is the cause."""
 
     reason: str
     column: str | None = None
     value: str | None = None
     line: int | None = None
     raw: bytes | None = None
-    #: Its file, and its number there from 1.
+    #: The file of the row, and the row's number in the file, from 1.
     source: str | None = None
     position: int | None = None
 
@@ -82,7 +83,7 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
 
 
 def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:
-    """The good rows and, at the places ``bad`` (from 0 in the result), rows of nulls."""
+    """Insert rows of nulls for the bad rows; ``bad``: by row number in the result, from 0."""
     if not bad:
         return good
     rows = good.num_rows + len(bad)
@@ -109,12 +110,12 @@ def _record(row: BadRow) -> dict[str, object]:
 
 
 def bad_of(batch: pa.RecordBatch, columns: int) -> pa.StructArray | None:
-    """The column of bad rows of a batch that has ``columns`` others; None if it has no such."""
+    """The column of bad rows, which follows the first ``columns``; None if there is none."""
     return batch.column(columns) if batch.num_columns > columns else None
 
 
 def without_bad(batch: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """The good rows alone."""
+    """Drop the bad rows and their column; ``columns``: how many columns the rows have."""
     bad = bad_of(batch, columns)
     if bad is None:
         return batch
@@ -122,7 +123,7 @@ def without_bad(batch: pa.RecordBatch, columns: int) -> pa.RecordBatch:
 
 
 def pieces(bad: pa.StructArray) -> Iterator[tuple[int, int, bool]]:
-    """``lo, hi, is_bad`` of the longest stretches of rows that are all good or all bad."""
+    """Split into maximal stretches of rows that are all good or all bad: ``lo, hi, is_bad``."""
     is_bad = bad.is_valid().to_numpy(zero_copy_only=False)
     cuts = np.flatnonzero(is_bad[1:] != is_bad[:-1]) + 1
     for lo, hi in zip([0, *cuts], [*cuts, len(is_bad)], strict=True):
@@ -130,5 +131,5 @@ def pieces(bad: pa.StructArray) -> Iterator[tuple[int, int, bool]]:
 
 
 def dead_rows(bad: pa.StructArray) -> pa.RecordBatch:
-    """Bad rows as a batch of :data:`DEAD`."""
+    """Convert bad rows to a batch with the schema :data:`DEAD`."""
     return pa.RecordBatch.from_arrays(bad.drop_null().flatten(), schema=DEAD)

@@ -1,4 +1,4 @@
-"""Names of the columns of a file: each column has a name of its own, and none is missing."""
+"""Check a file's column names: no name occurs twice, and no column of the plan is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_unique(path: str, names: Iterable[str]) -> None:
     """Refuse a file with two columns of one name: a reader would lose one of them.
 
     Raises:
-        SourceSchemaError: a name is there more than once.
+        SourceSchemaError: a name occurs more than once.
     """
     for name, times in Counter(names).items():
         if times > 1:
@@ -25,10 +25,10 @@ def check_unique(path: str, names: Iterable[str]) -> None:
 
 
 def check_unique_fields(path: str, schema: pa.Schema) -> None:
-    """Check the names of columns, and those of fields within them.
+    """Check the names of columns and of the fields of structs within them.
 
     Raises:
-        SourceSchemaError: a name is there more than once.
+        SourceSchemaError: a name occurs more than once.
     """
     check_unique(path, schema.names)
     for field in schema:
@@ -37,10 +37,10 @@ def check_unique_fields(path: str, schema: pa.Schema) -> None:
 
 
 def check_has(path: str, there: Sequence[str], wanted: Iterable[str]) -> None:
-    """Check that a file has the columns of the plan, each of them once.
+    """Check that a file has each column of the plan exactly once.
 
     Raises:
-        SourceSchemaError: one is missing, or a name is there more than once.
+        SourceSchemaError: a column is missing or occurs more than once.
     """
     check_unique(path, there)
     known = set(there)

@@ -1,12 +1,13 @@
-"""Where the rows of CSV text end: at line ends that do not stand in quotes.
+"""Find the ends of CSV rows: line ends outside of quotes.
 
-The rules are those of Arrow's parser: a quote counts at the beginning of a field only, two of them
-within a quoted field are one, and what follows the closing one is plain text. One rule is added: a
-quote that is not closed within ``QUOTED_BYTES_MAX`` ends with its line, which is no row. Else it
-would swallow what follows.
+The rules are those of Arrow's parser. A quote opens a quoted field only at the field's beginning.
+Two quotes inside a quoted field are one character. Text after the closing quote is plain.
 
-Invariant: a row and its end depend on the text from its beginning on, not on how much of it is
-there.
+One rule is added: if a quote is not closed within ``QUOTED_BYTES_MAX``, its row ends with its line
+and is bad. Otherwise one stray quote would swallow the rest of the file.
+
+Invariant: where a row ends depends on the text from the row's beginning, not on how much text has
+been read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: So long a row may be that has quotes.
+#: The longest row with quotes, in bytes.
 QUOTED_BYTES_MAX = 4 << 20
 UNCLOSED = (
     f"a quote that is not closed within {QUOTED_BYTES_MAX >> 20} MiB (write longer fields as JSON "
@@ -28,17 +29,17 @@ _QUOTE, _LF, _CR = 34, 10, 13
 
 @dataclass(frozen=True, slots=True)
 class CsvRows:
-    """Rows ``data[starts[k]:ends[k]]``, line end included; empty lines are none."""
+    """Row k is ``data[starts[k]:ends[k]]`` with its line end. Empty lines are skipped."""
 
     #: int64[n].
     starts: np.ndarray
     ends: np.ndarray
-    #: bool[n]: the row has a quote that is not closed.
+    #: bool[n]: whether the row has a quote that is not closed.
     is_open: np.ndarray
 
 
 def cut_rows(data: bytes, delimiter: str, *, is_last: bool) -> CsvRows:
-    """The rows that are whole; with ``is_last`` what is left at the end is one, too."""
+    """Cut into complete rows; with ``is_last`` the remaining text is a row too."""
     ends, is_open = _ends(data, delimiter, is_last=is_last)
     starts = np.append(0, ends[:-1]) if len(ends) else ends
     is_row = _lengths(data, starts, ends) > 0
@@ -46,7 +47,7 @@ def cut_rows(data: bytes, delimiter: str, *, is_last: bool) -> CsvRows:
 
 
 def whole_rows(data: bytes, delimiter: str, *, is_last: bool) -> tuple[int, bool]:
-    """How many bytes from the beginning on are whole rows, and whether one has an open quote."""
+    """Bytes of the complete rows at the start, and whether one of them has an open quote."""
     if b'"' in data:
         ends, is_open = _ends(data, delimiter, is_last=is_last)
         return (int(ends[-1]), bool(is_open.any())) if len(ends) else (0, False)
@@ -57,7 +58,7 @@ def whole_rows(data: bytes, delimiter: str, *, is_last: bool) -> tuple[int, bool
 
 
 def _ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Behind which bytes rows end, and which of them have an open quote."""
+    """The end offset of each row, int64[n], and whether it has an open quote, bool[n]."""
     found = _quick_ends(data, delimiter, is_last=is_last)
     if found is None:
         return _slow_ends(data, delimiter, is_last=is_last)
@@ -65,7 +66,7 @@ def _ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarray, np
 
 
 def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | None:
-    """As :func:`_ends`; None if quotes stand in unusual places."""
+    """Row ends of text whose quotes only enclose whole fields; None for other text."""
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _LF)
     if b"\r" in data:
@@ -90,7 +91,7 @@ def _quick_ends(data: bytes, delimiter: str, *, is_last: bool) -> np.ndarray | N
 
 
 def _are_usual(text: np.ndarray, quotes: np.ndarray, delimiter: int) -> bool:
-    """Every first quote begins a field, every second one ends it or is doubled; all are closed."""
+    """Whether every odd quote begins a field and every even one ends it or is doubled."""
     if len(quotes) == 0:
         return True
     if len(quotes) % 2:
@@ -132,7 +133,7 @@ def _slow_ends(data: bytes, delimiter: str, *, is_last: bool) -> tuple[np.ndarra
 
 @functools.cache
 def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """A row with its line end, and a line end."""
+    """Patterns of a row with its line end, and of a line end."""
     d = re.escape(delimiter.encode())
     plain = rb"[^" + d + rb"\r\n]"
     field = rb'(?:"(?:[^"]++|"")*+"' + plain + rb'*+|(?!")' + plain + rb"*+)"
@@ -141,7 +142,7 @@ def _patterns(delimiter: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _lengths(data: bytes, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Bytes of rows without their line ends."""
+    """Lengths of rows in bytes, without their line ends."""
     if len(ends) == 0:
         return ends
     text = np.frombuffer(data, np.uint8)

@@ -1,12 +1,13 @@
-"""Columns that folders name, as ``day=2026-01-01/``: Hive's way to lay out a table.
+"""Partition columns: columns whose values are in folder names, as ``day=2026-01-01/`` (Hive).
 
-A file has a value for each folder ``name=value`` above it: of those below the path of its source,
-and of those that end this path, one directly below the other. Names and values may be encoded as in
-URLs; :data:`NULL` is null. A file that lies in no folder of that name has null as well, and a note
-names it. Types are those that all values have, or those that the files were written with
-(``partition_by``). A column that the files have as well is read from them, and checked.
+A file has a value for each folder ``name=value`` above it. These are the folders below the source's
+path, and the folders that end this path without another one between them. Names and values may be
+encoded as in URLs; :data:`NULL` is null. A file outside of any folder of that name has null, and a
+note names the file. A column has the first type that fits all its values, or the type it was
+written with (``partition_by``). If the files have the column too, it is read from them and compared
+with the folder.
 
-Invariant: the values of a file follow from its path and its source's alone.
+Invariant: the folder values of a file depend on its path and on its source's path alone.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from rvertex.sources.spec import Format, SourceSpec, Unit
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
-#: In the metadata of Parquet files: the types of the columns of their folders.
+#: Key in the metadata of a Parquet file: the types of its partition columns.
 TYPES_KEY = b"streamscope.folders"
 _DAY = r"\d{4}-\d\d-\d\d"
 _TIME = rf"{_DAY}[ T]\d\d:\d\d(:\d\d(\.\d{{1,6}})?)?"
-#: What values may be, the first that fits all of them; else they are text. ``01`` is a month or an
-#: hour, longer numbers that begin with 0 are text.
+#: Types to try for a partition column: the first that fits all values, else text. ``01`` is a
+#: number (a month or an hour); longer numbers that begin with 0 are text.
 _KINDS = (
     (r"-?(0|[1-9]\d*)|0\d", pa.int64()),
     (r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][-+]?\d+)?", pa.float64()),
@@ -51,10 +52,10 @@ _KINDS = (
 
 
 def folder_values(source: str, file: str) -> dict[str, str | None]:
-    """What the folders above a file say, as it is written; None: null.
+    """The folder values of a file as text, by column; None: null.
 
     Raises:
-        SourceSchemaError: two folders say something of one column.
+        SourceSchemaError: two folders above the file name the same column.
     """
     found: dict[str, str | None] = {}
     for part in _folders_above(source, file):
@@ -69,10 +70,10 @@ def folder_values(source: str, file: str) -> dict[str, str | None]:
 
 
 def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Schema:
-    """The columns of the folders above all files that there are.
+    """The partition columns of all files of a source.
 
     Raises:
-        SourceSchemaError: two folders say something of one column.
+        SourceSchemaError: two folders above a file name the same column.
     """
     if format not in SUFFIXES or not files or not any("=" in file for file in files):
         return pa.schema([])
@@ -82,12 +83,12 @@ def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Sche
 
 
 def recorded(columns: pa.Schema) -> dict[bytes, bytes]:
-    """What tells readers of files which types the columns of their folders have."""
+    """Metadata for a written file that stores the types of its partition columns."""
     return {TYPES_KEY: base64.b64encode(columns.serialize().to_pybytes())}
 
 
 def recorded_columns(metadata: dict[bytes, bytes] | None) -> pa.Schema:
-    """The columns that :func:`recorded` has noted; none if it has not."""
+    """The partition columns that :func:`recorded` stored in the metadata; empty if none."""
     data = (metadata or {}).get(TYPES_KEY)
     if data is None:
         return pa.schema([])
@@ -95,10 +96,10 @@ def recorded_columns(metadata: dict[bytes, bytes] | None) -> pa.Schema:
 
 
 def value_of(file: str, name: str, raw: str | None, kind: pa.DataType) -> pa.Array:
-    """The value of a folder as an array of one row.
+    """Convert a folder's text ``raw`` to an array of one value of type ``kind``.
 
     Raises:
-        SourceSchemaError: it is none of that type.
+        SourceSchemaError: the text is not of that type.
     """
     try:
         return _parsed(raw, kind)
@@ -112,11 +113,13 @@ def value_of(file: str, name: str, raw: str | None, kind: pa.DataType) -> pa.Arr
 
 
 def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[str]:
-    """Further columns that the folders of a file name; ``names``: those that the file has.
+    """Check a file's folders against the source; return folder columns the source does not have.
+
+    ``names``: the columns inside the file.
 
     Raises:
-        SourceSchemaError: a folder says what is none of its column's type, or the file has a column
-            that the first file does not have beside its folders.
+        SourceSchemaError: a folder's value is not of its column's type, or the file has a partition
+            column inside that the first file does not have.
     """
     said = folder_values(spec.path, file)
     for name in spec.folder_columns:
@@ -129,7 +132,7 @@ def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[s
 
 
 def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
-    """That files lie in no such folders, or that the column loses a zero of numbers of folders."""
+    """Notes for the user: files outside of partition folders, and leading zeros that are lost."""
     told: dict[str, str] = {}
     outside: dict[str, list[str]] = {}
     for file in paths:
@@ -155,7 +158,7 @@ def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
 
 
 def without_folders(spec: SourceSpec) -> SourceSpec:
-    """The source as its files have it."""
+    """The source without its partition columns, as a reader of the files alone needs it."""
     names = spec.folder_columns
     late = None if spec.late_schema is None else _less(spec.late_schema, names)
     if spec.vs in names or spec.ve in names:
@@ -171,10 +174,10 @@ def without_folders(spec: SourceSpec) -> SourceSpec:
 
 
 class FolderUnits:
-    """Reads units of files, with the columns of their folders."""
+    """Reads units of files and adds the partition columns."""
 
     def __init__(self, spec: SourceSpec, files: UnitReader) -> None:
-        """``files`` reads :func:`without_folders`."""
+        """``files``: the reader for :func:`without_folders` of ``spec``."""
         self._spec, self._files = spec, files
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
@@ -193,7 +196,7 @@ class FolderUnits:
             yield self._joined(batch, values)
 
     def _read(self, unit: Unit) -> set[str]:
-        """The columns whose values in the batches of a unit are those of its file."""
+        """The partition columns that are read from inside the file of a unit."""
         times = {time for time in (self._spec.vs, self._spec.ve) if isinstance(time, str)}
         return times if unit.only_times else {*times, *self._spec.schema.names}
 
@@ -202,7 +205,7 @@ class FolderUnits:
         return batch if bad is None else batch.filter(bad.is_null())
 
     def _joined(self, batch: pa.RecordBatch, values: dict[str, pa.Array]) -> pa.RecordBatch:
-        """The columns in the order of the source's; behind them what a bad row has."""
+        """The columns in the source's order, then the column of bad rows if there is one."""
         if not values:
             return batch
         columns, width = self._spec.columns, len(self._spec.columns) - len(values)
@@ -224,10 +227,10 @@ class FolderUnits:
 
 
 def _check(file: str, name: str, raw: str | None, column: pa.Array) -> None:
-    """A column of a file says what the folder says.
+    """Check that a column inside a file equals the folder's value ``raw`` in every row.
 
     Raises:
-        SourceSchemaError: it does not.
+        SourceSchemaError: a row has another value.
     """
     plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     value = value_of(file, name, raw, plain.type)

@@ -1,7 +1,7 @@
-"""A piece of a text file whose rows are lines: where each row stands, and the search for bad ones.
+"""A piece of a text file with one row per line: row positions, and the search for bad rows.
 
-A piece that the parser refuses is halved until the bad rows stand alone. So whether a row is bad
-depends on that row, and only pieces with bad rows pay for the search.
+If the parser refuses a piece, the piece is halved until each bad row is alone. So whether a row is
+bad depends on that row alone, and only pieces with bad rows cost the search.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LF, _CR = 10, 13
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a row stands in its file: its number and line, both from 1, and its bytes."""
+    """The position of a row in its file: row number and line number, both from 1, and its bytes."""
 
     row: int
     line: int | None = None
@@ -34,7 +34,7 @@ class Origin:
 
 
 class Before:
-    """How many rows and lines of a file stand before what is read of it; counted when asked."""
+    """Rows and lines of a file before the unit that is read; counted on first use."""
 
     def __init__(self, count: Callable[[], tuple[int, int]]) -> None:
         self._count = count
@@ -50,7 +50,7 @@ NOTHING_BEFORE = Before(lambda: (0, 0))
 
 
 class LineRows:
-    """Whole rows of a file, one after the other."""
+    """Complete, consecutive rows of a file."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class LineRows:
     ) -> None:
         """Row k is ``data[starts[k]:ends[k]]``.
 
-        The first one is row ``first_row`` of its unit, counted from 0; ``data`` begins with line
-        ``first_line`` of it, counted from 1. ``before``: what its file has before the unit.
+        ``first_row``: number of row 0 in its unit, from 0. ``first_line``: number of the first line
+        of ``data`` in the unit, from 1. ``before``: rows and lines of the file before the unit.
         """
         self.data, self.starts, self.ends = data, starts, ends
         self._first_row, self._first_line = first_row, first_line
@@ -73,18 +73,18 @@ class LineRows:
         self._before = before
 
     def origin(self, row: int) -> Origin:
-        """Of the row of that number in its unit, counted from 0."""
+        """The file position of a row; ``row``: its number in the unit, from 0."""
         k = row - self._first_row
         line = self._first_line + int(np.searchsorted(self._line_ends, self.starts[k]))
         rows, lines = self._before.rows_and_lines()
         return Origin(rows + row + 1, lines + line, self.raw(k))
 
     def raw(self, k: int) -> bytes:
-        """Row ``k`` of the piece without its line end."""
+        """Bytes of row ``k`` of the piece, without the line end."""
         return self.data[self.starts[k] : self.ends[k]].rstrip(b"\r\n")
 
     def between(self, lo: int, hi: int) -> bytes:
-        """The rows ``[lo, hi)`` and what stands between them."""
+        """Bytes from row ``lo`` to the end of row ``hi - 1``, skipped lines included."""
         return self.data[self.starts[lo] : self.ends[hi - 1]]
 
     def parsed(
@@ -94,7 +94,7 @@ class LineRows:
         *,
         first_only: bool,
     ) -> tuple[list[pa.RecordBatch], dict[int, BadRow]]:
-        """What ``parse`` gives of the good rows, and the bad ones by place.
+        """Parse the good rows, and explain the bad ones: batches, and bad rows by row number.
 
         ``first_only``: stop at the first bad row.
         """
@@ -131,10 +131,10 @@ def rows_of(
     parse: Callable[[bytes], pa.RecordBatch],
     explain: Callable[[bytes], BadRow],
 ) -> pa.RecordBatch | None:
-    """All rows of a piece that was refused as a whole, the bad ones in their places.
+    """All rows of a piece that the parser refused as a whole; bad rows keep their positions.
 
     Raises:
-        SourceRowError: there is a bad row, and the source does not pass over it.
+        SourceRowError: a row is bad, and the source does not skip bad rows.
     """
     fails = spec.on_bad_row == "fail"
     found, bad = rows.parsed(parse, explain, first_only=fails)
@@ -149,7 +149,7 @@ def rows_of(
 
 
 def row_error(spec: SourceSpec, unit: Unit, at: Origin, row: BadRow) -> SourceRowError:
-    """The error that ends the job."""
+    """The error that stops the job at a bad row, with its file, line and content."""
     raw = b"" if at.raw is None else at.raw[:80]
     value = raw.decode("utf-8", "backslashreplace") if row.value is None else row.value
     value = "".join(c if c.isprintable() else "?" for c in value)
@@ -159,12 +159,12 @@ def row_error(spec: SourceSpec, unit: Unit, at: Origin, row: BadRow) -> SourceRo
 
 
 def located(row: BadRow, unit: Unit, at: Origin) -> BadRow:
-    """The bad row with its place."""
+    """The bad row with its file and row number set."""
     return replace(row, source=unit.path, position=at.row, line=at.line, raw=at.raw)
 
 
 def _line_ends(data: bytes) -> np.ndarray:
-    """Where lines end: the places of LF, and of CR without one."""
+    """Offsets of line ends: each LF, and each CR without an LF after it."""
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _LF)
     if b"\r" in data:

@@ -1,8 +1,8 @@
-"""How deeply JSON is nested: the parser calls itself for each level and would end the process.
+"""Refuse JSON that is nested too deeply: the parser recurses per level and would crash the process.
 
-Most lines have one object and nothing in it; that is seen by counting brackets. Levels are counted
-only where there are more: exactly, without the brackets in strings and across line ends, because
-the parser does not end an object with its line either.
+Most lines hold one flat object. A count of the brackets shows that. Only other text has its levels
+counted exactly: brackets in strings are skipped, and levels go on across line ends, because the
+parser does not end an object at a line end either.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-#: Levels of objects and lists. Parquet takes columns of at most about 100 levels of its own, of
-#: which a list has two.
+#: Levels of objects and lists. Parquet allows about 100 levels per column, and a list takes two.
 LEVELS_MAX = 48
 TOO_DEEP = f"it is nested more than {LEVELS_MAX} levels deep"
 _QUOTE = ord('"')
-#: What says nothing of levels once escaped quotes are gone.
+#: Bytes that do not change the level: all but brackets and quotes (escaped ones are removed first).
 _OTHERS = bytes(set(range(256)) - set(b'{[]}"'))
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"{[")] = 1
@@ -26,7 +25,7 @@ def check_levels(chunk: bytes) -> None:
     """Refuse JSON that is nested too deeply.
 
     Raises:
-        pyarrow.ArrowInvalid: there is some.
+        pyarrow.ArrowInvalid: a value has more than ``LEVELS_MAX`` levels.
     """
     opening = chunk.count(b"{") + chunk.count(b"[")
     ended = chunk.count(b"}\n{") or chunk.count(b"}\r\n{")  # behind it a bracket is the first again
@@ -35,7 +34,10 @@ def check_levels(chunk: bytes) -> None:
 
 
 def _levels(chunk: bytes) -> int:
-    """Of text that is no JSON: at least as many as the parser meets before it says so."""
+    """The deepest level of a text.
+
+    Of text that is not JSON: at least the level that the parser reaches before it fails.
+    """
     if b"\\" in chunk:
         chunk = chunk.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = np.frombuffer(chunk.translate(None, _OTHERS), np.uint8)

@@ -1,6 +1,6 @@
-"""Text of files in UTF-8, or in an encoding that was named; other content is refused by its name.
+"""Decode text files: UTF-8, or the encoding named by the source. Other content is refused by name.
 
-What is no text would else show as columns with odd names, or as rows of which none is right.
+Without this check, a binary or compressed file would show as columns with odd names or as bad rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENCODING = "encoding"
 UTF_8 = "utf-8"
 NO_TEXT_IN = "it is no text in {}: {}"
-#: So many bytes tell UTF-16 and UTF-32, in which most text has a zero in every other byte.
+#: Bytes examined to recognise UTF-16 and UTF-32: there most text has a zero in every other byte.
 _LOOKED_AT_BYTES = 256
 _ZEROS_MIN = 0.2
 _COMPRESSED = {
@@ -45,15 +45,15 @@ _MARKS = {
 
 
 def encoding_of(options: Mapping[str, OptionValue]) -> str:
-    """The encoding that the options of a source name."""
+    """The encoding in the options of a source; UTF-8 by default."""
     return str(options.get(ENCODING, UTF_8))
 
 
 def plain_name(encoding: str) -> str:
-    """The name of an encoding as sources have it.
+    """The normalised name of a text encoding.
 
     Raises:
-        LookupError: there is no such encoding of text.
+        LookupError: no text encoding has this name.
     """
     info = codecs.lookup(encoding)
     "a".encode(encoding)  # refuses what is none of text, as "hex"
@@ -61,7 +61,7 @@ def plain_name(encoding: str) -> str:
 
 
 def open_text(path: str, lo: int, hi: int | None, encoding: str) -> pa.NativeFile:
-    """Open bytes of a file as UTF-8; in another encoding they are the whole file.
+    """Open the bytes ``[lo, hi)`` of a file as UTF-8; a file in another encoding is read whole.
 
     Raises:
         SourceVanishedError: the file is gone or may not be read.
@@ -71,10 +71,10 @@ def open_text(path: str, lo: int, hi: int | None, encoding: str) -> pa.NativeFil
 
 
 def check_text(path: str, start: bytes) -> None:
-    """``start``: how the content begins, as it is read.
+    """Check that a file is text in UTF-8; ``start``: its first bytes.
 
     Raises:
-        UnreadableTextError: it is compressed, of another format or in another encoding.
+        UnreadableTextError: the file is compressed, of another format or in another encoding.
     """
     for magic, name in _COMPRESSED.items():
         if start.startswith(magic):

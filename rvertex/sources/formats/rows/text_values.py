@@ -1,11 +1,12 @@
-"""Columns of times and decimals in CSV and JSON, which Arrow's parsers would not read exactly.
+"""Exact times and decimals in CSV and JSON: Arrow's parsers read such columns inexactly.
 
-Times are written with a zone or without one, which is UTC, in any mixture. Arrow's parser of CSV
-takes a column with a zone only if every value names one, and a column without only if none does;
-its parser of JSON drops the zone of a column, and takes dates as numbers only. Such columns are
-read as text and cast here, so that a type of times means the same in both, and of a single row
-whatever stands beside it. Both parsers wrap a decimal around that is too large for 128 bits, and
-keep one that has too many digits for its type. So decimals are parsed as text or in 256 bits.
+A column may mix times with a zone and times without one (UTC). Arrow's CSV parser accepts a zoned
+column only if every value names a zone, and an unzoned column only if none does. Its JSON parser
+drops the zone, and reads dates only as numbers. So these columns are parsed as text and cast here.
+Then a type means the same in both formats, and a value does not depend on other rows.
+
+Both parsers wrap a decimal that exceeds 128 bits, and accept a decimal with too many digits for its
+type. So decimals are parsed as text or in 256 bits.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ def has_dates(columns: pa.Schema) -> bool:
 
 
 def times_as_text(columns: pa.Schema, *, dates: bool = False) -> pa.Schema:
-    """The columns to parse: timestamps as text, and dates too if ``dates`` says so."""
+    """The schema to parse with: timestamps as text, and with ``dates`` also dates."""
     return pa.schema([_as_text(f, dates=dates) for f in columns])
 
 
 def decimals_as_text(columns: pa.Schema) -> pa.Schema:
-    """The columns to parse from CSV: decimals as text."""
+    """The schema to parse CSV with: decimals as text."""
     return pa.schema(
         [f.with_type(pa.string()) if pa.types.is_decimal(f.type) else f for f in columns]
     )
 
 
 def with_values(batch: pa.RecordBatch, columns: Iterable[pa.Field]) -> pa.RecordBatch:
-    """What was parsed as text, or as wider numbers, with the types of ``columns``.
+    """Cast columns that were parsed as text or as wider numbers to the types of ``columns``.
 
     Raises:
-        pyarrow.ArrowInvalid: some value is none of its type.
+        pyarrow.ArrowInvalid: a value does not have its column's type.
     """
     fields = list(columns)
     arrays = [_cast(array, f.type) for array, f in zip(batch.columns, fields, strict=True)]

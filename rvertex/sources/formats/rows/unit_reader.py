@@ -1,4 +1,4 @@
-"""What reads the units of one format."""
+"""Protocol of a format's reader, which reads units: row groups, files or pieces of text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class UnitReader(Protocol):
     """Reads whole units of one format; reading one again gives the same rows in the same order."""
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
-        """All rows in order; bad ones in their places, as :mod:`bad_rows` says."""
+        """All rows in file order. A bad row keeps its position; see :mod:`bad_rows`."""
 
     def origin(self, unit: Unit, row: int) -> Origin:
-        """Where a row of the last batch stands, by its number in the unit, from 0."""
+        """The file position of a row of the last batch; ``row``: its number in the unit, from 0."""
 
     def close(self) -> None: ...
