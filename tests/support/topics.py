@@ -66,8 +66,14 @@ class Reading:
         self.dead: list[int] = []
 
     def until(self, position: int, partition: int = 0, rows_max: int = 1_000) -> None:
-        """Read the partition up to there."""
-        self.wait(lambda: self.step(partition, rows_max) and self.next[partition] >= position)
+        """Read the partition up to there and no further, however many fetches the rows came in."""
+
+        def is_read() -> bool:
+            self.step(partition, min(rows_max, position - self.next[partition]))
+            return self.next[partition] >= position
+
+        if self.next[partition] < position:
+            self.wait(is_read)
 
     def step(self, partition: int = 0, rows_max: int = 1_000) -> bool:
         found = self.log.read(partition, rows_max)
