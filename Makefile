@@ -15,6 +15,8 @@ LINTED := $(CODE) streamscope tests examples benchmarks docs
 PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
 # Tests wait for disks, and for processes that start, die and are missed: three for two cores.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2)))
+# Random examples of fast tests, as a part of those that the tests name: each run draws others.
+FAST_DEPTH ?= 0.3
 # Per cent of branches and lines of the pure rooms, and the tests that are counted.
 COVERAGE_MIN := 92
 PURE_TESTS := $(addprefix tests/,rvertex planner rstream jobmanager/state jobmanager/manager)
@@ -138,7 +140,7 @@ lint: $(STAMP)
 	$(BIN)/mypy $(CODE) tests
 
 fast: $(STAMP)
-	$(PYTEST) -n $(WORKERS) -m "not spark and not slow"
+	DEPTH=$(FAST_DEPTH) $(PYTEST) -n $(WORKERS) --dist loadgroup -m "not spark and not slow"
 
 java:
 	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \

@@ -25,6 +25,7 @@ def test_every_kind_of_addition_has_code() -> None:
     assert len(SECTIONS) == PAGE.count("\n## Add ") == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_code_of_a_section_runs(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a module, so that what it defines has a name that can be looked up."""

@@ -73,6 +73,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run_day(root, query_of(folder), finish=True)
 
 
+@pytest.mark.slow
 def test_days_give_what_one_run_gives(tmp_path: Path, expected: dict[str, Any]) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
     folder.mkdir()
@@ -129,6 +130,7 @@ def test_a_kill_in_the_middle_of_the_second_day(
     assert output_items(status["output"]) == output_items(expected["output"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["changed", pytest.param("gone", marks=pytest.mark.slow)])
 def test_files_that_were_taken_have_to_stay(change: str, tmp_path: Path) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
@@ -149,6 +151,7 @@ def test_files_that_were_taken_have_to_stay(change: str, tmp_path: Path) -> None
     assert status["events_in"] > first["events_in"], "it goes on with the new one"
 
 
+@pytest.mark.slow
 def test_another_query_is_refused(tmp_path: Path) -> None:
     folder, other, root = tmp_path / "in", tmp_path / "other", tmp_path / "job"
     for place in (folder, other):
@@ -259,6 +262,7 @@ def test_plain_folders_and_single_files(tmp_path: Path) -> None:
     assert os.path.exists(f"{root}/output/_SUCCESS")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["t,v\n", "t,v\n0,x\n"], ids=["header only", "text"])
 def test_other_types_of_the_first_file_are_named_as_that(tmp_path: Path, first: str) -> None:
     """It was: the query has changed, it computes something else."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 
 from jobmanager.config import JobConfig
 from jobmanager.driver.root_keeper import left_behind
@@ -169,6 +170,7 @@ def newest(store: BlobStore) -> int:
     return refs[-1].inputs[0]
 
 
+@pytest.mark.slow
 def test_a_process_dies_at_every_call_of_a_checkpoint() -> None:
     """It is the second one on the root: the first has left checkpoints, the third goes on."""
     store, undisturbed = Named(), Life()

@@ -132,6 +132,7 @@ def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
         assert output_items(status["output"]) == output_items(expected.output)
 
 
+@pytest.mark.slow
 def test_a_live_job_manager_is_not_joined_by_another(events: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
 

@@ -89,6 +89,7 @@ def holders(folder: Path, secret: str) -> set[str]:
     return {path.name for path in files if secret.encode() in path.read_bytes()}
 
 
+@pytest.mark.slow
 def test_secrets_that_a_query_names_are_nowhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +123,7 @@ def shown(root: Path) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_a_password_in_the_query_is_noted_and_stays_in_its_pickles(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

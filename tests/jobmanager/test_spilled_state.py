@@ -139,6 +139,7 @@ def test_the_output_does_not_depend_on_the_budget(
     assert [path.name for path in tmp_path.iterdir() if "streamscope" in path.name] == []
 
 
+@pytest.mark.slow
 def test_a_scratch_limit_fails_the_job_by_name_and_a_larger_one_resumes_it(
     events: Path, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def resumed(root: str) -> dict[str, Any]:
     return jobmanager.resume(root, config=CONFIG).wait(WAIT_S)
 
 
+@pytest.mark.slow
 def test_one_call_in_five_fails(events: Path, expected: dict[str, Any], root: str) -> None:
     FAULTS.error_rate = 0.2
     status = run(events, root).wait(WAIT_S)

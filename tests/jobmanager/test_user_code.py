@@ -108,6 +108,7 @@ def test_poison_is_kept_counted_and_shown(expected: dict[str, Any]) -> None:
     assert expected["outcome"][0] == "finished"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize("which", [[0, 1], pytest.param([1], marks=pytest.mark.slow)])
 def test_lost_hosts_change_nothing(

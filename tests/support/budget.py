@@ -1,7 +1,7 @@
 """How much of every law is tried.
 
-Numbers in tests are for ``make test``, which tries every law in minutes. ``make deep DEPTH=10``
-draws ten times as many examples and seeds.
+Numbers in tests are for ``pytest`` and for the slow tests of ``make test``. Its fast tests, and
+``make check``, draw 0.3 times as many examples and seeds, ``make deep DEPTH=10`` ten times as many.
 """
 
 from __future__ import annotations

@@ -171,6 +171,7 @@ def test_output_damaged_before_resume_is_written_again(
     check(root, resumed(root), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "harm",
     ["flipped", *(pytest.param(h, marks=pytest.mark.slow) for h in ("deleted", "cut", "emptied"))],

@@ -242,6 +242,7 @@ def test_conditional_left_join_at_each_instant(
         assert bag(naive.alive_at(t, outer)) == bag(expected)
 
 
+@pytest.mark.slow
 def test_keys_of_the_past_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     lefts: list[Item] = [ev(t, t + 5, k=t // 2) for t in range(24)]
     rights: list[Item] = [ev(t, t + 2, k=t // 2) for t in range(0, 24, 3)]

@@ -267,6 +267,7 @@ def test_stitch_needs_its_columns() -> None:
         Stitch(("nobody",)).open([PAYLOAD])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["stitch", "clip"])
 def test_keys_of_the_past_are_forgotten(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"rvertex.operators.lifetimes.{module}._CODES_SLACK", 20)

@@ -143,6 +143,7 @@ def test_it_is_the_sorted_aggregate(
     assert_same_items(items_of(found, payload), items_of(expected, payload), "unordered")
 
 
+@pytest.mark.slow
 def test_both_phases_in_one_vertex() -> None:
     rows = events([((7 * i) % 13, i % 3, i % 5) for i in range(300)])
     ordered = WindowAggregate(("k",), 12, 4, AGGREGATES, points=True)

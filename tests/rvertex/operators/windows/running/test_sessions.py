@@ -117,6 +117,7 @@ def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
     assert whole.events.num_rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [(), ("k",)])
 def test_what_is_kept_does_not_grow_with_what_has_ended(keys: tuple[str, ...]) -> None:
     """Neither with keys that are silent, nor with the values of sessions that are over."""
