@@ -15,7 +15,7 @@ from planner import col
 from tests.rooms import ROOT
 from tests.support.budget import one_in
 
-HEAVY = {"pyspark", "pandas", "networkx", "sqlglot", "pyarrow", "fsspec", "confluent_kafka"}
+HEAVY = {"pyspark", "pandas", "sqlglot", "pyarrow", "fsspec", "confluent_kafka"}
 MODULES = "print(*sys.modules)"
 
 

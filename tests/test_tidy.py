@@ -59,7 +59,6 @@ FENCES = {
         "rvertex/sinks/kafka/avro_rows.py",
     ),
     "nats": ("rvertex/registry/nats_log.py",),
-    "networkx": ("planner/physical/plan.py",),
     "sqlglot": ("planner/sql/*",),
     "starlette": ("jobmanager/intake/app.py", "jobmanager/cli/page/app.py"),
     "uvicorn": ("jobmanager/intake/listening.py",),

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.replay.differences import checks_of
-from jobmanager.replay.newcode import planned_again, same_meaning
+from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.recorded import Recorded, vertex_of
 from jobmanager.replay.rerun import Rerun, Shape
-from jobmanager.replay.stops import Stops
 from jobmanager.storage.root import JobRoot
 from planner.durations import time_us
 from rstream.items.batch import only_events
@@ -20,15 +19,17 @@ from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import ReplayFrom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from jobmanager.replay.differences import Difference
     from jobmanager.replay.recorded import Retained
     from jobmanager.replay.rerun import VertexRun
+    from jobmanager.replay.stops import Stops
     from planner import Query
     from planner.durations import Time
+    from planner.physical.plan import PhysicalPlan
     from rvertex.vertex.rvertex import StepResult
     from rvertex.vertex.spec import VertexSpec
 
@@ -105,15 +106,37 @@ def replay(
     recorded = Recorded(JobRoot(root, trust=trust))
     begin = MIN_TIME if from_ is None else time_us(from_, what="from")
     end = INF_TIME if until is None else time_us(until, what="until")
-    plan = recorded.plan if code is None else planned_again(recorded, code)
+    plan: PhysicalPlan = recorded.plan
+    is_recorded: Callable[[VertexSpec], bool] = lambda _: True  # noqa: E731 - typed
+    if code is not None:
+        from jobmanager.replay.newcode import planned_again, same_meaning
+
+        plan = planned_again(recorded, code)
+        is_recorded = same_meaning(recorded.plan, plan)
     spec = vertex_of(plan, vertex)
-    is_recorded = same_meaning(recorded.plan, plan)
     start = newest_before(recorded, spec, begin) if is_recorded(spec) else None
-    stops = None if break_ is None else Stops(spec, break_)
+    stops = None if break_ is None else _stops(spec, break_)
     rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_recorded)
     with contextlib.closing(rerun):
         (run,) = rerun.open({spec.id: start}, stops)
         return _Comparing(recorded, spec, start, end, on_rows).follow(run, stops)
+
+
+def _stops(spec: VertexSpec, text: str) -> Stops:
+    from jobmanager.replay.stops import Stops
+
+    return Stops(spec, text)
+
+
+def replay_all(
+    root: str, *, from_: Time | None = None, until: Time | None = None, trust: bool = False
+) -> Iterator[Replay | CannotReplayError]:
+    """Replay each vertex as :func:`replay` does; yield the error of one that cannot run again."""
+    for vertex in Recorded(JobRoot(root, trust=trust)).plan.topological_order():
+        try:
+            yield replay(root, vertex, from_=from_, until=until, trust=trust)
+        except CannotReplayError as error:
+            yield error
 
 
 def replay_range(recorded: Recorded, spec: VertexSpec, number: int) -> Replay:

@@ -1,4 +1,7 @@
-"""The verbs that recompute: ``replay``, ``why``, ``diff``, ``bisect``, ``capsule``."""
+"""The verbs that recompute: ``replay``, ``why``, ``diff``, ``bisect``, ``capsule``.
+
+Each verb imports what it runs, because imports are most of the time to the first breakpoint.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,21 @@ import bdb
 import json
 import os
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from jobmanager.cli import options
-from jobmanager.delivery.answer import print_rows
-from jobmanager.replay import replaying
-from jobmanager.replay.rows import auditing, bisecting, capsules, diffing, whys
+from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.rows.lineage import RUNS_MAX
-from jobmanager.replay.rows.state_differences import state_difference
-from jobmanager.storage.query_file import load_query
 from planner.durations import duration_us
 from rstream.errors import UsageError
 from rstream.items.json_text import json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from planner import Query
 
 #: The output differs from the recorded one; the user has left the debugger.
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
@@ -44,7 +48,8 @@ def replay(
         str, typer.Argument(metavar="ROOT | CAPSULE.zip", help="The root of the job, or a capsule.")
     ],
     vertex: Annotated[
-        str | None, typer.Argument(metavar="VERTEX", help="Such as s02-join.1; for a ROOT.")
+        str | None,
+        typer.Argument(metavar="VERTEX", help="Such as s02-join.1; default: all."),
     ] = None,
     from_: From = None,
     until: Until = None,
@@ -65,7 +70,7 @@ def replay(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    query = None if code is None else load_query(code)
+    query = None if code is None else _query(code)
     if audit is not None:
         if any(v is not None for v in (vertex, from_, until, break_, code)):
             raise UsageError("--audit chooses vertices and times itself; give it a ROOT alone")
@@ -76,7 +81,12 @@ def replay(
             _replay_capsule(root, vertex, break_, trust=trust, as_json=as_json)
             return
         if vertex is None:
-            raise UsageError("replay needs a VERTEX; `jobmanager status ROOT` lists them")
+            if break_ is not None or code is not None:
+                raise UsageError("--break and --code need a VERTEX; jobmanager status lists them")
+            _replay_all(root, from_, until, trust=trust, as_json=as_json)
+            return
+        from jobmanager.replay import replaying
+
         found = replaying.replay(
             root, vertex, from_=from_, until=until, break_=break_, code=query, trust=trust
         )
@@ -84,6 +94,8 @@ def replay(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     states = ""
     if found.difference is not None and query is None:
+        from jobmanager.replay.rows.state_differences import state_difference
+
         states = state_difference(root, found.difference, found.vertex, trust=trust)
     if as_json:
         print(json.dumps({**found.to_json(), "states": states}))
@@ -101,6 +113,9 @@ def why(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
+    from jobmanager.delivery.answer import print_rows
+    from jobmanager.replay.rows import whys
+
     found = whys.why(root, row, runs_max=runs_max, trust=trust)
     if as_json:
         print(json_text(found.to_json()))
@@ -140,7 +155,9 @@ def diff(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
-    query = load_query(code, settings or ())
+    from jobmanager.replay.rows import diffing
+
+    query = _query(code, settings or ())
     found = diffing.diff(root, query, from_=from_, until=until, keys=key or (), trust=trust)
     if markdown is not None:
         markdown.write_text(found.to_markdown(), encoding="utf-8")
@@ -164,8 +181,11 @@ def bisect(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
+    from jobmanager.delivery.answer import print_rows
+    from jobmanager.replay.rows import bisecting
+
     if code:
-        queries = [load_query(target) for target in code]
+        queries = [_query(target) for target in code]
         at = bisecting.first_wrong_version(root, queries, row=row, expect=expect, trust=trust)
         print(json.dumps({"version": code[at]}) if as_json else f"first wrong version: {code[at]}")
         return
@@ -195,6 +215,8 @@ def capsule(
     trust: options.Trust = False,
     as_json: options.AsJson = False,
 ) -> None:
+    from jobmanager.replay.rows import capsules
+
     made = capsules.make_capsule(
         root, row, str(out), mask=mask or (), runs_max=runs_max, trust=trust
     )
@@ -206,7 +228,15 @@ def capsule(
         print(f"{out}: {size:,} bytes, {rows:,} input rows; jobmanager replay {out} --trust")
 
 
+def _query(target: str, settings: Sequence[str] = ()) -> Query:
+    from jobmanager.storage.query_file import load_query
+
+    return load_query(target, settings)
+
+
 def _audit(root: str, limit_s: float, seed: int | None, *, trust: bool, as_json: bool) -> None:
+    from jobmanager.replay.rows import auditing
+
     os.nice(LOWEST)
     found = auditing.audit(root, limit_s, seed=seed, trust=trust)
     print(json.dumps(found.to_json()) if as_json else found)
@@ -214,9 +244,33 @@ def _audit(root: str, limit_s: float, seed: int | None, *, trust: bool, as_json:
         raise typer.Exit(EXIT_DIFFERENT)
 
 
+def _replay_all(
+    root: str, from_: str | None, until: str | None, *, trust: bool, as_json: bool
+) -> None:
+    from jobmanager.replay import replaying
+
+    equal, skipped, rows = True, {}, []
+    for found in replaying.replay_all(root, from_=from_, until=until, trust=trust):
+        if isinstance(found, CannotReplayError):
+            skipped[found.what] = str(found)
+        else:
+            rows.append(found.to_json())
+            equal &= found.is_equal
+        if not as_json:
+            print(found)
+    if as_json:
+        print(json.dumps({"equal": equal, "vertices": rows, "skipped": skipped}))
+    if not rows:
+        raise CannotReplayError(root, "no vertex can run again", "; ".join(skipped.values()))
+    if not equal:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
 def _replay_capsule(
     path: str, vertex: str | None, break_: str | None, *, trust: bool, as_json: bool
 ) -> None:
+    from jobmanager.replay.rows import capsules
+
     found = capsules.open_capsule(path, trust=trust)
     is_same = found.is_reproduced(vertex, break_)
     if as_json:

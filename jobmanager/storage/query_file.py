@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import planner  # its names are imported when they are used: a replay needs none of them here
 from jobmanager.errors import QueryFileError
-from planner import Query, Stream, sql
 from rstream.errors import StreamEngineError
 from rvertex.user_code.errors import reason_of
 from rvertex.user_code.modules import checked_modules, main_folder, put_on_path
@@ -20,6 +20,8 @@ from rvertex.user_code.sources import file_of, has_changed, is_library, sources_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from planner import Query, Stream
 
 DEFAULT_NAME = "query"
 
@@ -143,7 +145,7 @@ def _from_sql(path: Path, variables: dict[str, str], dialect: str | None) -> Que
         raise QueryFileError(str(path), "no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise QueryFileError(str(path), f"cannot be read: {error}") from None
-    return sql(text, variables=variables, dialect=dialect)
+    return planner.sql(text, variables=variables, dialect=dialect)
 
 
 def _from_python(target: str) -> Query:
@@ -172,7 +174,7 @@ def _from_python(target: str) -> Query:
         value = getattr(module, name, None)
         if value is None:
             raise QueryFileError(str(path), _no_query(vars(module), name))
-        if callable(value) and not isinstance(value, Query | Stream):
+        if callable(value) and not isinstance(value, planner.Query | planner.Stream):
             value = value()
     except StreamEngineError as error:
         if (line := _line_in(path, error)) is not None:
@@ -209,17 +211,17 @@ def _line_in(path: Path, error: BaseException) -> int | None:
 
 def _no_query(defined: Mapping[str, object], name: str) -> str:
     """Return the message that the file has no query of that name, with the existing names."""
-    found = [n for n, value in defined.items() if isinstance(value, Query | Stream)]
+    found = [n for n, value in defined.items() if isinstance(value, planner.Query | planner.Stream)]
     there = f"; it defines {', '.join(found)}: give one as FILE.py:NAME" if found else ""
     return f"it defines no query named {name!r}{there}"
 
 
 def _as_query(value: object, path: str, name: str) -> Query:
-    if isinstance(value, Stream):
+    if isinstance(value, planner.Stream):
         return value.to_parquet()
     if value is None:
         raise QueryFileError(path, f"it defines no query named {name!r}")
-    if not isinstance(value, Query):
+    if not isinstance(value, planner.Query):
         what = type(value).__name__
         raise QueryFileError(path, f"{name!r} is of type {what}, not a Query or Stream")
     return value

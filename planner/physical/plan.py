@@ -11,6 +11,8 @@ and columns; the graph has no cycle; one stage writes all sink streams of an out
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Literal
 
 from planner.errors import InvalidPlanError, UnknownOutputError
@@ -19,7 +21,6 @@ from planner.logical.nodes.partitioning import UNKNOWN, Partitioning
 from planner.logical.query import OUTPUT
 
 if TYPE_CHECKING:
-    import networkx as nx
     import pyarrow as pa
 
     from planner.logical.query import Publishing
@@ -241,36 +242,38 @@ class PhysicalPlan:
                     found[edge.side] = (*found.get(edge.side, ()), *pairs)
         return found
 
-    def graph(self) -> nx.DiGraph:
-        """Vertices and channels; every edge carries its ``streams``."""
-        import networkx as nx
-
-        graph = nx.DiGraph()
-        graph.add_nodes_from(v.id for v in self.vertices)
-        readers = self.readers()
-        for vertex in self.vertices:
-            for stream in vertex.output_streams:
-                if stream in readers:
-                    graph.add_edge(vertex.id, readers[stream])
-        return graph
+    def _graph(self) -> dict[VertexId, list[VertexId]]:
+        """By vertex the vertices that it reads from."""
+        writers = self.writers()
+        return {v.id: [writers[channel.stream] for channel in v.inputs] for v in self.vertices}
 
     def topological_order(self) -> tuple[VertexId, ...]:
         """Upstream before downstream, otherwise in the order of the plan."""
-        import networkx as nx
-
         places = {vertex.id: k for k, vertex in enumerate(self.vertices)}
-        return tuple(nx.lexicographical_topological_sort(self.graph(), key=places.__getitem__))
+        sorter = TopologicalSorter(self._graph())
+        ready: list[int] = []
+        order: list[VertexId] = []
+        sorter.prepare()
+        while sorter.is_active():
+            for vertex_id in sorter.get_ready():
+                heappush(ready, places[vertex_id])
+            order.append(self.vertices[heappop(ready)].id)
+            sorter.done(order[-1])
+        return tuple(order)
 
     def ancestors(self, vertex_id: str) -> frozenset[VertexId]:
         """All vertices that this one depends on."""
-        import networkx as nx
-
-        return frozenset(nx.ancestors(self.graph(), vertex_id))
+        upstream, found = self._graph(), {self.vertex(vertex_id).id}
+        for vertex in reversed(self.topological_order()):
+            found.update(upstream[vertex] if vertex in found else ())
+        return frozenset(found - {vertex_id})
 
     def validate(self) -> None:
-        """Assert the invariants of the module."""
-        import networkx as nx
+        """Assert the invariants of the module.
 
+        Raises:
+            graphlib.CycleError: the plan has a cycle.
+        """
         outputs = [(edge, k) for v in self.vertices for edge in v.outputs for k in _places(edge)]
         ids = [vertex.id for vertex in self.vertices]
         assert len(set(ids)) == len(ids), "a vertex id occurs twice"
@@ -279,7 +282,7 @@ class PhysicalPlan:
         uris = [edge.uris[k] for edge, k in outputs]
         assert len(set(uris)) == len(uris), "two streams lie in one folder"
         self._check_channels()
-        assert nx.is_directed_acyclic_graph(self.graph()), "the plan has a cycle"
+        TopologicalSorter(self._graph()).prepare()
         for plan in self.of_outputs:
             sinks = {v.stage for v in plan.vertices for edge in v.outputs if edge.is_sink}
             assert len(sinks) == 1, sinks

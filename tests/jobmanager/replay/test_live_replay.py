@@ -11,17 +11,20 @@ import pytest
 
 import jobmanager
 from jobmanager.replay.errors import CannotReplayError
-from jobmanager.replay.replaying import replay
+from jobmanager.replay.replaying import Replay, replay, replay_all
 from jobmanager.replay.rows.diffing import diff
 from jobmanager.replay.rows.whys import why
 from jobmanager.storage.root import JobRoot
 from planner import Query, Stream, agg, col, tumbling
+from tests.support.feed import Feed
 from tests.support.jobs import WAIT_S, with_limits
 from tests.support.live import FILE_ROWS, Watch, finish, has_read, write_file
 from tests.support.retained import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.brokers import Broker
 
 QUICK = with_limits(checkpoint_interval_s=0.05, lease_s=0.5)
 
@@ -94,6 +97,39 @@ def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path:
         changed = diff(str(root), Stream(fewer).filter(col("n") > 1).to_parquet())
         assert changed.only_new == 0
     assert contents(root) == before
+
+
+@pytest.mark.slow
+def test_every_vertex_of_a_live_job_with_an_hour_retained(broker: Broker, tmp_path: Path) -> None:
+    """Two hours of event time from a Kafka topic; the job still runs while it is replayed."""
+    feed, watch = Feed(broker, 2), Watch()
+    stream = feed.stream(idle="wait").deduplicate("t", within="1s").group_by("key")
+    query = stream.window(tumbling("10s")).agg(n=agg.count()).to_parquet()
+    job = jobmanager.run(
+        query,
+        root=str(tmp_path),
+        executor="local",
+        config=QUICK,
+        on_status=watch,
+        retain="1h",
+    )
+    for minute in range(120):
+        feed.write(minute % 2, 60 * minute, rows=50)
+        feed.write((minute + 1) % 2, 60 * minute, rows=1)
+        if minute % 20 == 19:
+            watch.until(feed.was_read)
+    watch.until(lambda status: status["events_out"] >= 119)
+    checkpoints = {row["vertex"] for row in watch.status["vertices"] if row["state_bytes"]}
+    assert checkpoints
+    found = list(replay_all(str(tmp_path)))
+    later = list(replay_all(str(tmp_path), from_=3_600 * 1_000_000))
+    finish(job)
+    for one in (*found, *later):
+        assert isinstance(one, Replay), one
+        assert one.is_equal, one
+        assert one.compared_digests + one.compared_items > 0, one
+    assert [one.vertex for one in found] == [*job.plan.topological_order()]
+    assert sum(bool(one.checkpoint) for one in later if isinstance(one, Replay)) >= 2
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bdb
 import io
+import json
 import os
 import pdb
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobmanager.cli.main import app
+from jobmanager.replay import verbs
 from jobmanager.replay.errors import CannotReplayError, InvalidConditionError
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.replaying import replay, replay_range
@@ -27,6 +29,7 @@ from jobmanager.replay.rows.auditing import audit
 from jobmanager.replay.rows.state_differences import state_difference
 from jobmanager.storage.root import JobRoot
 from planner import KeyedContext, KeyedProcess, Stream, agg, tumbling
+from rstream.errors import UsageError
 from rstream.items.batch import VS
 from tests.support.jobs import two_exchanges, write_events
 from tests.support.retained import contents, retained_job
@@ -77,6 +80,18 @@ def test_every_vertex_gives_what_was_recorded(root: str) -> None:
         assert found.items > 0
         assert found.compared_digests > 0
         assert found.checkpoint == ""
+
+
+def test_the_command_replays_all_vertices_by_default(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbs.replay(root)
+    assert capsys.readouterr().out.count(": equal\n") == len(vertices(root))
+    verbs.replay(root, until="1970-01-01T00:00:01Z", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["equal"], len(found["vertices"])) == (True, len(vertices(root)))
+    with pytest.raises(UsageError, match="--break and --code need a VERTEX"):
+        verbs.replay(root, break_="TRUE")
 
 
 def test_it_starts_from_a_checkpoint_and_ends_where_it_should(root: str) -> None:
