@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
+from rstream.items.batch import RESERVED
 from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import files_beside, list_files
 from rvertex.sources.formats.first_rows.value_notes import value_notes
@@ -27,7 +28,7 @@ from rvertex.sources.formats.rows.folders import check_folders, folder_notes
 from rvertex.sources.formats.rows.text_encoding import encoding_of, open_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rvertex.sources.spec import SourceSpec, Unit
 
@@ -128,7 +129,19 @@ class FileColumns:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return notes for the user about these columns."""
+        """Return notes for the user about these columns, and about names that are taken."""
+        return (*self._taken(), *self._more())
+
+    def _taken(self) -> Iterator[str]:
+        spec = self._spec
+        taken = sorted(self._first & {*RESERVED} - {spec.vs, spec.ve})
+        if taken:
+            yield (
+                f"source {spec.path}: not read: {listed(taken, 'column')}, a name that is "
+                "reserved; rename the column in the files"
+            )
+
+    def _more(self) -> tuple[str, ...]:
         if not self._extra:
             return ()
         columns = list(dict.fromkeys(name for more in self._extra.values() for name in more))

@@ -182,8 +182,13 @@ def _unlike(
         if pa.types.is_nested(kind):
             return InvalidPlanError(f"{what}({name!r}): a key cannot be {kind}")
     return InvalidPlanError(
-        f"{what}(...): keys {name!r} ({mine}) and {other!r} ({theirs}) do not match"
+        f"{what}(...): keys {name!r} ({mine}) and {other!r} ({theirs}) do not match; "
+        f"cast one of them to {_castable(mine)}"
     )
+
+
+def _castable(kind: pa.DataType) -> str:
+    return "decimal(20, 0)" if pa.types.is_integer(kind) else str(kind)
 
 
 def paired_keys(

@@ -120,6 +120,16 @@ def test_a_bad_time_string(tmp_path: Path) -> None:
     assert 'vs=col("at").str.to_timestamp("%d.%m.%Y"), in SQL TO_TIMESTAMP(at, ' in str(error)
 
 
+def test_a_number_in_a_column_of_times_that_is_text(tmp_path: Path) -> None:
+    columns = pa.schema([("at", pa.string())])
+    path = tmp_path / "a.csv"
+    path.write_text("at\n5\nTotal\n")
+    spec = make_spec("csv", path, schema=columns, columns=columns, vs="at")
+    error = failure(spec, errors.SourceRowError)
+    assert "column 'at' is text because of another value, and only columns of whole" in str(error)
+    assert 'give schema={"at": "int64"}; set on_bad_row=' in str(error)
+
+
 def test_null_time_in_parquet_counts_over_row_groups(tmp_path: Path) -> None:
     rows = [{"time": None if i == 17 else i, "k": "a", "x": 0.0} for i in range(20)]
     path = tmp_path / "a.parquet"

@@ -15,6 +15,7 @@ from planner import Stream
 from planner.cost.statistics import Discovery
 from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.logs.opening import discover_units
+from rvertex.sources.mixed import look
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,3 +105,46 @@ def test_an_open_quote_among_the_first_rows_does_not_make_columns_text(
     path.write_text(f't,x,d\n1,2.5,2026-01-01\n2,"3.5,2026-01-01\n{rows}')
     stream = Stream.from_csv(path, vs="t", on_bad_row=policy)  # type: ignore[arg-type]
     assert stream.plan.schema.types == [pa.int64(), pa.float64(), pa.date32()]
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_one_word_in_a_column_of_times_that_are_numbers_is_named(
+    policy: str, tmp_path: Path
+) -> None:
+    """A footer makes the column text, and then none of its numbers is a time."""
+    path = tmp_path / "a.csv"
+    path.write_text("t,x\n1,5\n2,6\nTotal,11\n")
+    (note,) = notes(Stream.from_csv(path, vs="t", on_bad_row=policy), path)  # type: ignore[arg-type]
+    assert f"column 't' is text because of line 4 of {path}: 'Total' (66.7%" in note
+    assert note.endswith('{"t": "int64"} with on_bad_row= or null_values= to read them so')
+    assert not notes(Stream.from_csv(path, vs="t", schema={"t": "int64"}), path)
+    path.write_text("t,x\n2026-01-01T00:00:00,5\n2026-01-02T00:00:00,6\nTotal,11\n")
+    assert not notes(Stream.from_csv(path, vs="t"), path)
+
+
+@pytest.mark.parametrize("field", ['"x"y', '"x\\"y"', '"a,""b""" c'])
+def test_text_behind_a_closing_quote_is_named(field: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f't,a\n1,"two\nlines"\n2,{field}\n3,"z"\n')
+    (note,) = notes(Stream.from_csv(path, vs="t"), path)
+    assert f"line 4 of {path} has text behind a closing quote: {field!r}; a quote within" in note
+
+
+@pytest.mark.parametrize("field", ['"x""y"', 'x"y"', '"a,""b"""', '""', '"x,\n""y"""', "plain"])
+def test_quotes_as_they_should_be_get_no_note(field: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f't,a\r\n1,{field}\r\n2,"open\n')
+    assert not notes(Stream.from_csv(path, vs="t", on_bad_row="skip"), path)
+
+
+@pytest.mark.parametrize("name", ["_vs", "_seq", "_kind"])
+def test_a_column_whose_name_is_taken_is_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"t,{name}\n1,5\n")
+    stream = Stream.from_csv(path, vs="t")
+    assert stream.schema.names == ["t"]
+    spec = stream.plan.spec  # type: ignore[attr-defined]
+    (note,) = look(spec, discover_units(spec))
+    assert f"not read: {name}, a name that is reserved; rename" in note
+    spec = Stream.from_csv(path, vs=name).plan.spec  # type: ignore[attr-defined]
+    assert not look(spec, discover_units(spec))

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: A value of so many bytes is text, whatever it looks like.
 TEXT_BYTES_MIN = 65_536
+#: Bytes of the first rows that are searched for unusual quotes.
+QUOTES_BYTES_MAX = 1 << 20
 #: A column is almost of a kind if this share of its values is.
 _MOST = 0.5
 _KINDS = {
@@ -124,6 +126,25 @@ def first_values(
 ) -> dict[str, pa.BinaryArray]:
     """What stands in these columns of the first rows, as it is written, without nulls."""
     return _as_written(*_first_rows(path, delimiter, encoding), delimiter, null_values, columns)
+
+
+def text_after_quote(path: str, delimiter: str, encoding: str) -> tuple[int, str] | None:
+    """Return line and content of the first quoted field with text after its closing quote."""
+    _, piece = _first_rows(path, delimiter, encoding)
+    piece = piece[:QUOTES_BYTES_MAX]
+    if b'"' not in piece:
+        return None
+    ends = re.escape(delimiter.encode()) + rb"\r\n"
+    field = re.compile(
+        rb'("(?:[^"]|"")*+"(?P<rest>[^%s]*+)|[^%s]*+)(?:[%s]|\Z)' % (ends, ends, ends)
+    )
+    for found in field.finditer(piece):
+        if found["rest"] is None and found[1].startswith(b'"'):  # continues after the piece
+            return None
+        if found["rest"]:
+            line = lines_of(piece[: found.start()]) + 1
+            return line, found[1].decode("utf-8", "backslashreplace")
+    return None
 
 
 def _as_written(

@@ -16,7 +16,11 @@ import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
 from rvertex.sources.formats.delimited import NULL_VALUES
-from rvertex.sources.formats.first_rows.csv_look import almost_typed, first_values
+from rvertex.sources.formats.first_rows.csv_look import (
+    almost_typed,
+    first_values,
+    text_after_quote,
+)
 from rvertex.sources.formats.json_lines import chunks
 from rvertex.sources.formats.parquet import cut_times
 from rvertex.sources.formats.rows.text_encoding import encoding_of
@@ -43,7 +47,11 @@ def value_notes(spec: SourceSpec, path: str) -> list[str]:
     try:
         match spec.format:
             case "csv":
-                return [*_text_columns(spec, path), *_changed_columns(spec, path, _fields)]
+                return [
+                    *_text_columns(spec, path),
+                    *_changed_columns(spec, path, _fields),
+                    *_odd_quotes(spec, path),
+                ]
             case "json":
                 return _changed_columns(spec, path, _members)
             case "parquet":
@@ -67,14 +75,38 @@ def _csv_options(spec: SourceSpec) -> tuple[str, str, str]:
 def _text_columns(spec: SourceSpec, path: str) -> list[str]:
     """Columns that are text because of a few values, with the first of these."""
     names = {f.name for f in _inferred(spec) if kinds.is_string(f.type)}
-    if not names:
+    times = {
+        f.name
+        for f in spec.columns
+        if f.name in (spec.vs, spec.ve) and f.name not in spec.casts and kinds.is_string(f.type)
+    }
+    if not names | times:
         return []
     return [
         f"source {spec.path}: column {a.column!r} is text because of line {a.line} of {path}: "
         f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); give "
-        f'schema={{"{a.column}": "{a.kind}"}} with on_bad_row= or null_values= to read them so, or '
-        f'schema={{"{a.column}": "string"}} if text is right'
-        for a in almost_typed(path, *_csv_options(spec), names)
+        + _how_to_read(a.column, "int64" if a.column in times else a.kind, a.column in times)
+        for a in almost_typed(path, *_csv_options(spec), names | times)
+        if a.column not in times or a.kind == "double"  # times in ISO-8601 are text
+    ]
+
+
+def _how_to_read(column: str, kind: str, is_time: bool) -> str:
+    typed = f'schema={{"{column}": "{kind}"}} with on_bad_row= or null_values= to read them so'
+    return typed if is_time else f'{typed}, or schema={{"{column}": "string"}} if text is right'
+
+
+def _odd_quotes(spec: SourceSpec, path: str) -> list[str]:
+    """Report the first field with text after its closing quote; its value loses the quotes."""
+    delimiter, _, encoding = _csv_options(spec)
+    odd = text_after_quote(path, delimiter, encoding)
+    if odd is None:
+        return []
+    line, field = odd
+    return [
+        f"source {spec.path}: line {line} of {path} has text behind a closing quote: "
+        f"{field!r:.80}; "
+        'a quote within a quoted field is written twice (""), not with a backslash'
     ]
 
 

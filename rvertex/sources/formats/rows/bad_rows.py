@@ -45,6 +45,10 @@ _WRITTEN = (
     '; if times are written another way, give vs=col("{column}").str.to_timestamp("%d.%m.%Y"), '
     "in SQL TO_TIMESTAMP({column}, 'dd.MM.yyyy')"
 )
+_NUMBERED = (
+    "; column {column!r} is text because of another value, and only columns of whole numbers hold "
+    'microseconds: give schema={{"{column}": "int64"}}'
+)
 _TYPED = '; if another type holds all values of {column!r}, give it with schema={{"{column}": ...}}'
 _REMEDY = '; set on_bad_row="dead_letter" to keep such rows in a side output, or "skip"'
 
@@ -77,9 +81,16 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
         return _REMEDY
     if row.reason.startswith(NOT_OF_TYPE):
         return f"{_TYPED.format(column=row.column)}{_REMEDY}"
+    if row.reason == NOT_ISO and _is_whole(row.value):
+        return f"{_NUMBERED.format(column=row.column)}{_REMEDY}"
     if row.reason == NOT_ISO:
         return f"{_WRITTEN.format(column=row.column)}{_REMEDY}"
     return _REMEDY
+
+
+def _is_whole(value: str | None) -> bool:
+    """Whether a text is a whole number, as :func:`rvertex.sources.times.shown` writes it."""
+    return value is not None and value.strip("'\" ").removeprefix("-").isdecimal()
 
 
 def with_bad(good: pa.RecordBatch, bad: Mapping[int, BadRow]) -> pa.RecordBatch:

@@ -78,25 +78,29 @@ def check_text(path: str, start: bytes) -> None:
     """
     for magic, name in _COMPRESSED.items():
         if start.startswith(magic):
-            raise UnreadableTextError(path, f"it is compressed with {name}{_what_to_do(name)}")
+            what = _what_to_do(path, name)
+            raise UnreadableTextError(path, f"it is compressed with {name}{what}")
     for magic, name in _OTHER_FORMATS.items():
         if start.startswith(magic):
             raise UnreadableTextError(path, f"it is a file of {name}, and no text")
     encoding = next((name for mark, name in _MARKS.items() if start.startswith(mark)), None)
-    encoding = encoding or _by_zeros(start[:_LOOKED_AT_BYTES])
+    # After a power loss a file may end in zeros, which are not UTF-16.
+    encoding = encoding or _by_zeros(start[:_LOOKED_AT_BYTES].rstrip(b"\0"))
     if encoding is not None:
         raise UnreadableTextError(
             path, f'it is text in {encoding.upper()}, and no UTF-8; give encoding="{encoding}"'
         )
 
 
-def _what_to_do(name: str) -> str:
+def _what_to_do(path: str, name: str) -> str:
     codec = {"bzip2": "bz2", "Zstandard": "zstd", "LZ4": "lz4"}.get(name, name)
     suffix = next((suffix for suffix, known in CODECS.items() if known == codec), None)
     if suffix is None:
         return (
             f", which is not read here: decompress it first, or compress it as {', '.join(CODECS)}"
         )
+    if path.endswith(suffix):
+        return " twice: decompress it once"
     return f", but its name does not end in {suffix}: rename it"
 
 

@@ -99,6 +99,10 @@ def parquet(data: bytes) -> bytes:
     return made.getvalue().to_pybytes()
 
 
+def twice(text: bytes) -> bytes:
+    return gzip.compress(gzip.compress(text))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
@@ -107,6 +111,7 @@ def parquet(data: bytes) -> bytes:
         ("x.csv", gzip.compress, r"compressed with gzip, but its name does not end in \.gz"),
         ("x.csv", bz2.compress, r"compressed with bzip2, but its name does not end in \.bz2"),
         ("x.csv", lz4, r"compressed with LZ4, but its name does not end in \.lz4: rename it"),
+        ("x.csv.gz", twice, "it is compressed with gzip twice: decompress it once"),
         ("x.csv", parquet, "it is a file of Parquet, and no text"),
     ],
 )
@@ -117,6 +122,14 @@ def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, tol
     (tmp_path / "y.txt").write_bytes(content(CSV.encode()))  # type: ignore[operator]
     with pytest.raises(UnreadableTextError, match="it is"):
         ss.collect(ss.Stream.from_text(str(tmp_path / "y.txt")), executor="local")
+
+
+def test_zeros_behind_the_last_line_are_no_encoding(tmp_path: Path) -> None:
+    """As a file has whose writer lost power."""
+    (tmp_path / "x.csv").write_bytes(b"t,a\n1,x\n" + b"\0" * 40)
+    rows = ss.Stream.from_csv(tmp_path / "x.csv", vs="t", schema={"t": "int64"}, on_bad_row="skip")
+    with pytest.warns(ss.BadRowsWarning):
+        assert ss.collect(rows, executor="local")["a"].to_pylist() == ["x"]
 
 
 def test_lz4_is_read(tmp_path: Path) -> None:
