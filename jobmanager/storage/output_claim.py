@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
 
 
 def refuse_taken_output(uri: str, job: str, job_id: str, *, has_claimed: bool = False) -> bool:
@@ -99,10 +100,10 @@ def _claim(job: str, job_id: str, streams: Sequence[str], columns: pa.Schema | N
     return json_document(claim)
 
 
-def renew_claim(plan: PhysicalPlan, job: str, job_id: str) -> None:
+def renew_claim(output: BlobStore, plan: PhysicalPlan, job: str, job_id: str) -> None:
     """Write the new columns of the output into its claim, for readers that follow the output."""
     streams = [uri for _, uri in plan.sink_streams()]
-    open_store(plan.output).put(CLAIM, _claim(job, job_id, streams, plan.schema))
+    output.put(CLAIM, _claim(job, job_id, streams, plan.schema))
 
 
 def is_complete(uri: str) -> bool:

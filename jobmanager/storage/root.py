@@ -11,8 +11,7 @@
 
 Every file has a checksum (:mod:`jobmanager.storage.documents`). Only commands that the user runs on
 this root read the pickles, and only if no other user may have written them, or is trusted
-(:mod:`jobmanager.storage.trust`). No data from the network is unpickled. Paths in the plan are
-relative to the root, so a root can be moved.
+(:mod:`jobmanager.storage.trust`). No data from the network is unpickled.
 
 Invariants: (1) the owner is the creator of the newest epoch; (2) an owner that checks its ownership
 *after* its notices are durable, and then acts, does nothing unknown to a successor, which reads the
@@ -52,6 +51,8 @@ from rstream.store.blobs import FsspecBlobs, open_store, unsynced
 from rvertex.user_code.modules import put_on_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from planner import Query
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
@@ -88,14 +89,14 @@ class JobRoot:
         pid: int | None = None,
         machine: str | None = None,
         trust: bool = False,
+        opener: Callable[[str], BlobStore] = open_store,
     ) -> None:
-        """``pid``, ``machine``: of this owner. ``trust``: unpickle files that others may write."""
-        self.store = open_store(root) if isinstance(root, str) else root
+        """``trust``: unpickle files that others may write. ``opener``: opens stores of streams."""
+        self.store, self.open_store = open_store(root) if isinstance(root, str) else root, opener
         self.uri = self.store.uri
         #: Whether files on a local disk are synced before they count.
         self.is_synced = True
-        self._is_trusted = trust
-        self._pid = os.getpid() if pid is None else pid
+        self._is_trusted, self._pid = trust, os.getpid() if pid is None else pid
         self._machine = socket.gethostname() if machine is None else machine
         self.epoch, self._claim = 0, b""  # of this owner; epoch 0: it does not own the root
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
@@ -46,20 +46,32 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
+    from rstream.clock import Clock
+    from rstream.log.background import Background
 
 #: Field of a job's settings: the number of changes so far.
 GENERATION = "generation"
 _PLACED, _COPY = "next-plan.pkl", "state"
 
 
-def carry_out(root: JobRoot) -> dict[str, Any] | None:
+class Shell(NamedTuple):
+    """The clock, and the threads that flush the log; None: threads of its own."""
+
+    clock: Clock = SystemClock()
+    background: Background | None = None
+
+
+SHELL = Shell()
+
+
+def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     """Carry out the pending change, if any. Return its outcome; None: no change is pending.
 
     Raises:
         NotACutError: the job has not stopped at a cut; it must continue and stop again.
     """
     if (commit := pending.committed(root.store)) is not None:
-        return roll_forward(root, commit)
+        return roll_forward(root, commit, shell)
     change = pending.pending(root.store)
     if change is None:
         return None
@@ -69,13 +81,13 @@ def carry_out(root: JobRoot) -> dict[str, Any] | None:
     try:
         match change.kind:
             case "savepoint":
-                return _saved(root, plan, cut, change)
+                return _saved(root, plan, cut, change, shell)
             case "deploy":
-                return _deployed(root, plan, cut, change)
+                return _deployed(root, plan, cut, change, shell)
             case "rescale":
-                return _rescaled(root, plan, cut, change)
+                return _rescaled(root, plan, cut, change, shell)
             case "rollback":
-                return _rolled_back(root, plan, cut, change)
+                return _rolled_back(root, plan, cut, change, shell)
     except NotACutError:
         raise
     except StreamEngineError as error:
@@ -84,14 +96,18 @@ def carry_out(root: JobRoot) -> dict[str, Any] | None:
         return outcome
 
 
-def _saved(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
-    made = save_cut(root, plan, cut, change.savepoint, SystemClock().now_us())
+def _saved(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+) -> dict[str, Any]:
+    made = save_cut(root, plan, cut, change.savepoint, shell.clock.now_us())
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
     pending.close(root.store, change.id, outcome)
     return outcome
 
 
-def _deployed(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+def _deployed(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+) -> dict[str, Any]:
     settings = root.settings()
     number = int(settings.get(GENERATION, 0)) + 1
     new = _next_plan(root, change)
@@ -101,17 +117,21 @@ def _deployed(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> di
     if change.approved and change.approved != found.hash:
         reason = "the job has changed since the comparison was approved; deploy again"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    savepoint = save_cut(root, plan, cut, before_name(number), SystemClock().now_us())
-    built = Builder(root.store, savepoint, (plan, found.plan), found.links, number).build()
-    return _commit(root, change, savepoint, built, {**(change.settings or {}), GENERATION: number})
+    savepoint = save_cut(root, plan, cut, before_name(number), shell.clock.now_us())
+    built = Builder(root, savepoint, (plan, found.plan), found.links, number).build()
+    return _commit(
+        root, change, savepoint, built, {**(change.settings or {}), GENERATION: number}, shell
+    )
 
 
-def _rescaled(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+def _rescaled(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+) -> dict[str, Any]:
     number = int(root.settings().get(GENERATION, 0)) + 1
-    savepoint = save_cut(root, plan, cut, before_name(number), SystemClock().now_us())
-    built = Rescaler(root.store, savepoint, plan, change.widths or {}, number).build()
+    savepoint = save_cut(root, plan, cut, before_name(number), shell.clock.now_us())
+    built = Rescaler(root, savepoint, plan, change.widths or {}, number).build()
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
-    return _commit(root, change, savepoint, built, {GENERATION: number})
+    return _commit(root, change, savepoint, built, {GENERATION: number}, shell)
 
 
 def _commit(
@@ -120,6 +140,7 @@ def _commit(
     savepoint: Savepoint,
     built: Generation,
     settings: dict[str, Any],
+    shell: Shell,
     ends: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Commit the change, then do its steps. ``ends``: per uri, the seq to truncate a stream at."""
@@ -136,10 +157,12 @@ def _commit(
         "ends": ends or {},
     }
     root.store.put(pending.COMMIT, json_document(commit))
-    return roll_forward(root, commit)
+    return roll_forward(root, commit, shell)
 
 
-def _rolled_back(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) -> dict[str, Any]:
+def _rolled_back(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, shell: Shell
+) -> dict[str, Any]:
     """Return to a savepoint: truncate the result at its ends, and restore its query."""
     savepoint = read_savepoint(root.store, change.savepoint)
     former = plan_in(
@@ -166,13 +189,13 @@ def _rolled_back(root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change) ->
     settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
     number = int(root.settings().get(GENERATION, 0)) + 1
     links = {stage.name: stage.name for stage in former.stages}
-    built = Builder(root.store, savepoint, (former, former), links, number).build()
+    built = Builder(root, savepoint, (former, former), links, number).build()
     query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", query)
     kept: dict[str, Any] = {
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }
-    return _commit(root, change, savepoint, built, {**kept, GENERATION: number}, ends)
+    return _commit(root, change, savepoint, built, {**kept, GENERATION: number}, shell, ends)
 
 
 def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
@@ -206,36 +229,36 @@ def _next_plan(root: JobRoot, change: Change) -> PhysicalPlan:
     return plan_in(plan, display_uri(root.uri))
 
 
-def roll_forward(root: JobRoot, commit: dict[str, Any]) -> dict[str, Any]:
+def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[str, Any]:
     """Do all steps of a committed change.
 
     Raises:
         JobRunningError: another job manager has taken over.
     """
     store, folder = root.store, f"{pending.FOLDER}/{commit['id']}"
-    root.claim(SystemClock().now_us())
+    root.claim(shell.clock.now_us())
     former = plan_in(read_pickle_document(store.get(PLAN)), display_uri(root.uri))
     for uri, end in commit["ends"].items():
-        truncate(uri, end)
+        truncate(root.open_store(uri), end)
     placed = store.get(f"{folder}/{_PLACED}")
     store.put(PLAN, placed)
     store.put(QUERY, store.get(f"{folder}/{pending.NEXT_QUERY}"))
     settings = {**root.settings(), **commit["settings"]}
     store.put(JOB, json_document(settings))
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
-    renew_claim(plan, display_uri(root.uri), settings["id"])
+    renew_claim(root.open_store(plan.output), plan, display_uri(root.uri), settings["id"])
     copy = LOG_CODEC.decode(store.get(f"{folder}/{_COPY}"))
     assert isinstance(copy, StateCopied), copy
-    begin_log(root, replace(copy, epoch=max(copy.epoch, 1)))
+    begin_log(root, replace(copy, epoch=max(copy.epoch, 1)), shell)
     _delete_channels(root, former, plan)
     outcome = {"state": "done", **{k: commit[k] for k in ("kind", "savepoint", "time")}}
     pending.close(store, commit["id"], outcome)
     return outcome
 
 
-def begin_log(root: JobRoot, copy: StateCopied) -> None:
+def begin_log(root: JobRoot, copy: StateCopied, shell: Shell = SHELL) -> None:
     """Start the log of a root, which the caller has claimed, with a copy of the state."""
-    log = NoticeLog(root, SystemClock(), JobConfig(), None)
+    log = NoticeLog(root, shell.clock, JobConfig(), shell.background)
     try:
         log.append_copy(copy)
         log.flush()

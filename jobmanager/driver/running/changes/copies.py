@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from jobmanager.state.messages import StateCopied, VertexCopy
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 
-def channels_folder(plan: PhysicalPlan, number: int) -> str:
+def channels_folder(store: BlobStore, plan: PhysicalPlan, number: int, epoch: int) -> str:
     """Return a new folder for the channels of a generation.
 
     Each attempt gets its own folder. An attempt that failed before its commit, or that a replaced
-    driver still makes, starts at another cut, so its items must not mix with these.
+    driver (of another ``epoch``) still makes, starts at another cut, so its items must not mix with
+    these. ``store``: of the generation's root.
     """
-    return f"{plan.root}/streams/g{number}-{uuid.uuid4().hex[:8]}"
+    attempts = (f"streams/g{number}-{epoch}.{attempt}" for attempt in count())
+    return f"{plan.root}/{next(name for name in attempts if not store.list(name))}"
 
 
 def state_copied(saved: Savepoint, epoch: int, vertices: Sequence[VertexCopy]) -> StateCopied:

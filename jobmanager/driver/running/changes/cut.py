@@ -22,9 +22,10 @@ from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import display_uri
 from rstream.log.durable import DurableLog
-from rstream.store.blobs import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
     from jobmanager.state.job_state import JobState
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from jobmanager.state.tracker import CheckpointRef
     from jobmanager.storage.root import JobRoot
     from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+
+    Opener = Callable[[str], BlobStore]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def read_cut(root: JobRoot, plan: PhysicalPlan) -> Cut:
     manager = JobManager(Topology(plan.vertices), JobConfig())
     manager.recall([notice for _, notice in read_notices(root.store)])
     try:
-        return _cut_of(manager.job, plan)
+        return _cut_of(manager.job, plan, root.open_store)
     except _UnfitError as error:
         raise NotACutError(display_uri(root.uri), str(error)) from error
 
@@ -74,14 +78,14 @@ class _UnfitError(Exception):
     """The reason why the checkpoints are no cut."""
 
 
-def _cut_of(job: JobState, plan: PhysicalPlan) -> Cut:
+def _cut_of(job: JobState, plan: PhysicalPlan, open_store: Opener) -> Cut:
     refs: dict[str, CheckpointRef] = {}
     for name, vertex in job.vertices.items():
         if not vertex.is_finished:
             refs[name] = job.tracker.newest(name)
             if not refs[name].name:
                 raise _UnfitError(f"vertex {name} has no checkpoint")
-    _check_ends(job, plan, refs)
+    _check_ends(job, plan, refs, open_store)
     channels = {channel.stream: channel for v in plan.vertices for channel in v.inputs}
     rests = []
     for stream in job.topology.streams.values():
@@ -103,7 +107,9 @@ def _outputs(writer: VertexState, refs: dict[str, CheckpointRef]) -> tuple[int, 
     return writer.ends if writer.is_finished else refs[writer.shape.id].outputs
 
 
-def _check_ends(job: JobState, plan: PhysicalPlan, refs: dict[str, CheckpointRef]) -> None:
+def _check_ends(
+    job: JobState, plan: PhysicalPlan, refs: dict[str, CheckpointRef], open_store: Opener
+) -> None:
     """Check that the outputs end at the checkpoints of their writers."""
     sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
     for stream, uri in (*plan.sink_streams(), *sides):

@@ -54,7 +54,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
         raise ChangeRefusedError(display_uri(root.uri), reason)
     there = _plan_at(root, name, display_uri(target.uri))
     links = {stage.name: stage.name for stage in plan.stages}
-    built = Builder(root.store, savepoint, (plan, there), links, 1, target.store).build()
+    built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
     store, folder = root.store, folder_of(name)
     settings = read_json_document(store.get(f"{folder}/{JOB}"))
     renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, "generation": 0}

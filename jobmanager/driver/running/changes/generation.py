@@ -33,12 +33,10 @@ from jobmanager.driver.running.changes.snapshots import (
     time_of_input,
 )
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
-from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, sealed
 from rstream.items.batch import Items, item_schema
 from rstream.log.durable import DurableLog
-from rstream.store.blobs import open_store
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.conversion import converted_operators, converted_source, reshaped
 from rvertex.checkpoint.ranges.converted import converted_shards
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobmanager.state.messages import StateCopied, VertexCopy
+    from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import SavedVertex, Savepoint
     from planner.physical.plan import PhysicalPlan
     from rstream.store.protocol import BlobStore
@@ -70,11 +69,11 @@ class Generation:
 
 
 class Builder:
-    """Builds the generation ``number`` from a savepoint. Paths of ``store`` are below the root."""
+    """Builds the generation ``number`` from a savepoint of a job."""
 
     def __init__(
         self,
-        store: BlobStore,
+        root: JobRoot,
         savepoint: Savepoint,
         plans: tuple[PhysicalPlan, PhysicalPlan],
         links: Mapping[str, str],
@@ -85,8 +84,10 @@ class Builder:
 
         ``target``: the store of the generation's root, if it is not the job's own root.
         """
-        self._store, self._saved, self._number = store, savepoint, number
-        self._target = target or store
+        self._store, self._saved, self._number = root.store, savepoint, number
+        self._open_store = root.open_store
+        self._target = target or root.store
+        self._folder = channels_folder(self._target, plans[1], number, root.epoch)
         self._old, new = plans
         self._links = dict(links)
         self._is_elsewhere = target is not None
@@ -130,7 +131,7 @@ class Builder:
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """Return the plan with new channels, and with the log partitions of the old plan."""
-        folder = channels_folder(plan, self._number)
+        folder = self._folder
         vertices, carrying = [], self._carrying(plan)
         for vertex in plan.vertices:
             inputs = tuple(
@@ -338,7 +339,7 @@ class Builder:
         return (
             self._target.child(uri.removeprefix(f"{root}/"))
             if uri.startswith(root)
-            else open_store(uri)
+            else self._open_store(uri)
         )
 
     def _waiting(
@@ -349,9 +350,10 @@ class Builder:
         rest = None if old is None else self._rests.get(old.stream)
         if old is None or rest is None:
             return []
-        place = f"{display_uri(self._store.uri)}/{folder_of(self._saved.name)}/{old.stream}"
+        place = self._store.child(f"{folder_of(self._saved.name)}/{old.stream}")
+        was = Rest(old.stream, place.uri, rest.lo, rest.hi, old.payload, False)
         found, seq = [], 0
-        for items in rest_items(Rest(old.stream, place, rest.lo, rest.hi, old.payload, False)):
+        for items in rest_items(place, was):
             table = pa.Table.from_batches([items.batch])
             for batch in self._reshaped(reader, table, channel.payload).to_batches():
                 found.append(Items(seq, batch))

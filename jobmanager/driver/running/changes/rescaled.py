@@ -39,14 +39,12 @@ from jobmanager.driver.running.changes.snapshots import (
     time_of_input,
 )
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
-from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, laid_out, sealed
 from planner.physical.slot_ranges import Layout, overlaps
 from rstream.items.batch import VS, Items, cti_batch, int64_column, item_schema
 from rstream.items.hashing import first_slot
 from rstream.log.durable import DurableLog, SegmentCursor
-from rstream.store.blobs import open_store
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
@@ -59,9 +57,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobmanager.state.messages import VertexCopy
+    from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import SavedVertex, Savepoint
     from planner.physical.plan import PhysicalPlan
-    from rstream.store.protocol import BlobStore
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import InputChannel, Snapshot, VertexSpec
 
@@ -86,13 +84,14 @@ class Rescaler:
 
     def __init__(
         self,
-        store: BlobStore,
+        root: JobRoot,
         savepoint: Savepoint,
         plan: PhysicalPlan,
         widths: Mapping[str, int],
         number: int,
     ) -> None:
-        self._store, self._saved, self._number = store, savepoint, number
+        self._store, self._saved, self._number = root.store, savepoint, number
+        self._open_store, self._epoch_of_root = root.open_store, root.epoch
         self._old, self._stages = plan, Stages(plan)
         self._rows = {row.vertex: row for row in savepoint.vertices}
         self._rests = {rest.stream: rest for rest in savepoint.rests}
@@ -169,7 +168,7 @@ class Rescaler:
         New rows of the partition must not be earlier.
         """
         edge = next(edge for edge in vertex.outputs if edge.is_sink)
-        log = DurableLog(open_store(edge.uris[0]), edge.streams[0])
+        log = DurableLog(self._open_store(edge.uris[0]), edge.streams[0])
         segments = log.segments()
         if not segments:
             if log.mark == 0:
@@ -186,7 +185,7 @@ class Rescaler:
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """Return the plan with the channels and new side outputs of this generation."""
-        folder = channels_folder(plan, self._number)
+        folder = channels_folder(self._store, plan, self._number, self._epoch_of_root)
         known = {uri for v in self._old.vertices for e in v.outputs if e.side for uri in e.uris}
         vertices = []
         for vertex in plan.vertices:
@@ -345,7 +344,7 @@ class Rescaler:
                     continue
                 payload = next(c.payload for c in readers[stream].inputs if c.stream == stream)
                 end = Items(0, cti_batch(INF_TIME, item_schema(payload)))
-                log = DurableLog(open_store(uri), stream, schema=item_schema(payload))
+                log = DurableLog(self._open_store(uri), stream, schema=item_schema(payload))
                 log.write(end)
                 ends.append(1)
                 digests.append(digest_of([end]))
@@ -380,7 +379,7 @@ class Rescaler:
         """Return the unconsumed items of an old channel."""
         if channel.stream not in self._items:
             rest = self._rests[channel.stream]
-            place = f"{display_uri(self._store.uri)}/{folder_of(self._saved.name)}/{channel.stream}"
-            own = Rest(channel.stream, place, rest.lo, rest.hi, channel.payload, is_ended=False)
-            self._items[channel.stream] = [items.batch for items in rest_items(own)]
+            place = self._store.child(f"{folder_of(self._saved.name)}/{channel.stream}")
+            own = Rest(channel.stream, place.uri, rest.lo, rest.hi, channel.payload, is_ended=False)
+            self._items[channel.stream] = [items.batch for items in rest_items(place, own)]
         return self._items[channel.stream]

@@ -50,7 +50,7 @@ def save_cut(root: JobRoot, plan: PhysicalPlan, cut: Cut, name: str, now_us: int
     ]
     for rest in cut.rests:
         log = DurableLog(store.child(f"{folder}/{rest.stream}"), rest.stream)
-        for items in rest_items(rest):
+        for items in rest_items(root.open_store(rest.uri), rest):
             log.write(items)
     for file in (PLAN, QUERY, JOB):
         store.put(f"{folder}/{file}", store.get(file))

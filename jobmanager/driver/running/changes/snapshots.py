@@ -46,8 +46,8 @@ def reached_by(snapshot: Snapshot) -> int:
     return int(max(header["last_cti"], header.get(REACHED, MIN_TIME), *header["times"]))
 
 
-def rest_items(rest: Rest) -> list[Items]:
-    """Return the items of a channel that its reader had not consumed.
+def rest_items(store: BlobStore, rest: Rest) -> list[Items]:
+    """Return the items of a channel that its reader had not consumed. ``store``: of its items.
 
     Raises:
         NotACutError: the items were lost with their host.
@@ -56,7 +56,7 @@ def rest_items(rest: Rest) -> list[Items]:
     if rest.is_ended and rest.hi - rest.lo == 1:
         empty = pa.RecordBatch.from_pylist([], schema=event_schema(rest.payload))
         return [Items(rest.lo, to_items(Run(empty, np.array([INF_TIME], np.int64))))]
-    reader, found = open_reader(rest.uri, rest.lo), []
+    reader, found = open_reader(store, rest.lo), []
     try:
         while reader.next_seq < rest.hi:
             items = reader.read_next(rest.hi - reader.next_seq)

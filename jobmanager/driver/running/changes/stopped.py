@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.apply import carry_out
+from jobmanager.driver.running.changes.apply import SHELL, Shell, carry_out
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.driver.running.changes.saving import save
 from jobmanager.storage.savepoints import STOP
@@ -91,13 +91,15 @@ def _reached(manager: JobManager) -> int:
     return min((vertex.cti for vertex in sources), default=2**63 - 1)
 
 
-def change_now(root: JobRoot, *, tries_left: int = CHANGE_TRIES_MAX) -> dict[str, Any] | None:
+def change_now(
+    root: JobRoot, *, tries_left: int = CHANGE_TRIES_MAX, shell: Shell = SHELL
+) -> dict[str, Any] | None:
     """Carry out the pending change if the job is at a cut. Return its outcome.
 
     None: no change is pending, or the job is not at a cut and must continue and stop again.
     """
     try:
-        return carry_out(root)
+        return carry_out(root, shell)
     except NotACutError as error:
         _log.warning("the change waits for a clean stop: %s", error)
         change = pending.pending(root.store)
