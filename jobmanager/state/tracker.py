@@ -172,9 +172,9 @@ class SnapshotTracker:
         return len(left) < len(refs)
 
     def restore(self, vertex: str, refs: Sequence[CheckpointRef]) -> None:
-        """Replace the checkpoints of a vertex by these."""
-        assert refs, vertex
-        self._refs[vertex] = [self._of_now(vertex, ref) for ref in refs]
+        """Replace the checkpoints of a vertex by these, or by the initial snapshot if none."""
+        found = [self._of_now(vertex, ref) for ref in refs]
+        self._refs[vertex] = found or [self.initial(vertex)]
 
     def _of_now(self, vertex: str, ref: CheckpointRef) -> CheckpointRef:
         """Return the checkpoint, padded to the log partitions that the vertex reads now."""

@@ -153,8 +153,12 @@ class Seen:
         self._flags: GroupArray | None = None
 
     def mark(self, codes: np.ndarray, rows: Rows) -> None:
-        """Mark the groups ``codes``, a part of the codes of ``rows``, as having a value."""
-        if self._flags is None and len(codes) < len(rows.codes):
+        """Mark the groups ``codes``, a part of the codes of ``rows``, as having a value.
+
+        Groups that come without a row have none: they are older than the aggregate.
+        """
+        is_later = not len(rows.codes) and rows.groups > self._groups
+        if self._flags is None and (is_later or len(codes) < len(rows.codes)):
             self._flags = GroupArray(np.bool_, False)
             before = True if rows.occupied is None else rows.occupied[: self._groups]
             self._flags.writable(self._groups)[:] = before

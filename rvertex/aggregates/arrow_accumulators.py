@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rstream.types import INF_TIME, MIN_TIME
 from rvertex.aggregates.accumulators import Extreme, is_numpy_ordered
 from rvertex.aggregates.function import AN_ORDER, AggregateFunction, LaneKind, has_order
 from rvertex.events.arrays import as_one_array, numbers
@@ -64,7 +65,8 @@ class Pick:
     """The first or last value of a group, null or not, and its time.
 
     Events come in time order, so the first row is the first in time. Partial rows do not: for them
-    ``by`` names their time column, and all of them must be in one update.
+    ``by`` names their time column, and all of them must be in one update. A group without rows,
+    which an aggregate has that was added later, is null, at a time that any row precedes.
     """
 
     def __init__(self, column: str, kind: pa.DataType, *, is_last: bool, by: str | None) -> None:
@@ -72,7 +74,9 @@ class Pick:
         self._is_last = is_last
         self._by = by
         self._store = ArrowStore(kind)
-        self._times = GroupArray(np.int64, 0)
+        self._times = GroupArray(np.int64, MIN_TIME if is_last else INF_TIME)
+        #: Whether groups may be without rows.
+        self._has_gaps = False
 
     def update(self, rows: Rows) -> None:
         codes, column, times = rows.codes, rows.column(self._column), rows.times()
@@ -82,8 +86,16 @@ class Pick:
             order = np.argsort(times, kind="stable")
             codes, column, times = codes[order], column.take(pa.array(order)), times[order]
         known = self._store.grow(rows.groups)
-        picked = _last_rows(codes, rows.groups) if self._is_last else _first_rows(codes, known)
+        self._has_gaps |= len(codes) == 0
+        if self._is_last:
+            picked = _last_rows(codes, rows.groups)
+        elif self._has_gaps:
+            lacking = np.flatnonzero(self._store.lacks(codes))
+            picked = lacking[np.unique(codes[lacking], return_index=True)[1]]
+        else:
+            picked = _first_rows(codes, known)
         if len(picked) == 0:
+            self._times.writable(rows.groups)
             return
         if len(picked) < len(codes):
             codes, column, times = codes[picked], column.take(pa.array(picked)), times[picked]
@@ -97,7 +109,9 @@ class Pick:
         return [*self._store.save(), pa.array(self._times.shared())]
 
     def restore(self, state: Sequence[pa.ChunkedArray]) -> None:
-        self._store.restore(state[0], numbers(as_one_array(state[1])))
+        at = numbers(as_one_array(state[1]))
+        self._store.restore(state[0], at)
+        self._has_gaps = bool((at < 0).any())
         self._times.adopt(numbers(as_one_array(state[2])))
 
 

@@ -30,6 +30,8 @@ from rvertex.events.side_output import LATE
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+from rvertex.operators.windows.panes.row_lifetimes import LIFETIME_LANES
+from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.vertex.reorder import late_payload
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 Verdict = Literal["kept", "converted", "started empty"]
 #: Fields of an operator that do not affect which rows it stores, nor for how long.
 _FREE = frozenset({"output", "columns", "aggregates", "any_order"})
-_WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate)
+_WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate, PartialSession, FinalSession)
 
 
 @error_class
@@ -160,7 +162,13 @@ def _converted_windows(old: Place, new: Place, state: OperatorState) -> Operator
             if "panes" not in state.header:
                 return _reshaped(state, fresh, {})
             return converted_panes((before, old.ports[0]), (after, new.ports[0]), state)
-        case FinalAggregate(), FinalAggregate(aggregates=after):
+        case PartialSession(aggregates=before), PartialSession(aggregates=after):
+            were, are = (before, old.ports[0]), (after, new.ports[0])
+            return converted_panes(were, are, state, LIFETIME_LANES)
+        case (
+            (FinalAggregate() | FinalSession()),
+            (FinalAggregate(aggregates=after) | FinalSession(aggregates=after)),
+        ):
             return _reshaped(state, fresh, nothing_yet(lanes_in(after, new.ports[0])))
         case WindowAggregate() as before, WindowAggregate() as after:
             if ("partial" in state.header) != ("partial" in fresh.header):
@@ -220,7 +228,7 @@ def reshaped(
     for field in schema:
         if field.name not in table.schema.names:
             value = (empty or {}).get(field.name)
-            if value is None or not value.is_valid:
+            if value is None or not value.is_valid or not table.num_rows:
                 columns.append(pa.nulls(table.num_rows, field.type))
             else:
                 columns.append(pa.repeat(value, table.num_rows))

@@ -6,7 +6,7 @@ empty: open windows have no values of it yet. An unused lane is dropped.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,23 +25,30 @@ if TYPE_CHECKING:
     from rvertex.aggregates.spec import AggregateSpec
     from rvertex.operators.protocol import OperatorState
     from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
+    from rvertex.operators.windows.session_phases import FinalSession, PartialSession
+
+    AnyWindows = PartialAggregate | FinalAggregate | WindowAggregate | PartialSession | FinalSession
 
 
 def same_windows(
-    old: PartialAggregate | FinalAggregate | WindowAggregate,
-    new: PartialAggregate | FinalAggregate | WindowAggregate,
+    old: AnyWindows,
+    new: AnyWindows,
 ) -> bool:
     """Whether both aggregate by the same keys over the same windows, in as many phases."""
-    fields = ("keys", "size_us", "every_us", "points")
-    return type(old) is type(new) and all(getattr(old, f) == getattr(new, f) for f in fields)
+    free = ("aggregates", "any_order")
+    names = [f.name for f in fields(old) if f.name not in free]
+    return type(old) is type(new) and all(getattr(old, n) == getattr(new, n) for n in names)
 
 
 def converted_panes(
     old: tuple[Sequence[AggregateSpec], pa.Schema],
     new: tuple[Sequence[AggregateSpec], pa.Schema],
     state: OperatorState,
+    further: int = 0,
 ) -> OperatorState | None:
     """The open panes of a first phase; ``old``, ``new``: aggregates and the events' columns.
+
+    ``further``: accumulators of a group behind those of the lanes, which both have.
 
     None: a lane is kept in another form.
     """
@@ -58,6 +65,10 @@ def converted_panes(
             found = {n.removeprefix(part): t for n, t in own.items() if n.startswith(part)}
             found = found if part else {n: t for n, t in own.items() if not n.startswith(NEAR)}
             made = _groups(before, after, found, new[1]) if found else {}
+            for at in range(further):
+                was, is_now = f"lane{len(before) + at}.", f"lane{len(after) + at}."
+                kept = ((n.removeprefix(was), t) for n, t in found.items() if n.startswith(was))
+                made |= {f"{is_now}{name}": table for name, table in kept}
             tables |= {f"{prefix}{part}{name}": table for name, table in made.items()}
     return replace(state, tables=tables)
 

@@ -86,6 +86,11 @@ class ArrowStore:
             self._at.writable(groups)
         return known
 
+    def lacks(self, codes: np.ndarray) -> np.ndarray:
+        """Whether each of these groups is without a value."""
+        found: np.ndarray = self._at.read()[codes] < 0
+        return found
+
     def put(self, codes: np.ndarray, values: pa.Array) -> None:
         """Replace the values of ``codes`` (no code twice)."""
         assert values.type == self._kind, (values.type, self._kind)

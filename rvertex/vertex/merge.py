@@ -15,8 +15,10 @@ with the least promise, at any limit, so MERGE cannot deadlock. A single channel
 and without a copy.
 
 When a job is changed, some channels of the old plan may have delivered items ahead of the others.
-These items are *carried*: each port gets an extra channel for them (a lane) before its channels. A
-lane receives nothing more; its items stay in the state until they are released.
+These items are *carried* in extra channels (lanes). The lane of a channel that has the same writer
+as before precedes that channel, so rows of equal times keep their order. All other carried items of
+a port are in a lane before its channels. A lane receives nothing more; its items stay in the state
+until they are released.
 Source: StreamScope NSDI'16, "MERGE". Different here: channels are sorted, so an event promises too,
 and every CTI of every channel is emitted, not only a CTI that raises the minimum.
 """
@@ -25,7 +27,8 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,13 +47,30 @@ if TYPE_CHECKING:
 
 #: Default bytes of read-ahead per channel.
 PENDING_BYTES_MAX = 16 << 20
-#: Prefix of the names of tables with carried items; the port follows.
+#: Prefix of the names of tables with carried items; the port follows, and the channel, if any.
 CARRIED = "carried."
 #: Key of the state's header: greatest time of the items that came from no channel, such as lanes.
 REACHED = "reached"
 #: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2
 _ROWS_PER_SLICE = 4096
+
+
+class Lane(NamedTuple):
+    """The place of carried items: before channel ``channel`` of ``port``, or before all of them."""
+
+    port: int
+    channel: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its table in the state."""
+        return f"{CARRIED}{self.port}" + ("" if self.channel is None else f".{self.channel}")
+
+    @staticmethod
+    def named(name: str) -> Lane:
+        """Return the lane of a table."""
+        return Lane(*map(int, name.removeprefix(CARRIED).split(".")))
 
 
 class Merge:
@@ -79,8 +99,8 @@ class Merge:
         self._pending_rows_max = pending_rows_max
         self._pending_bytes_max = pending_bytes_max
         self._channels = [_Channel(i) for i in range(len(ports))]
-        #: Per port, the unreleased items from the old plan of a changed job.
-        self._carried: dict[int, _Channel] = {}
+        #: The unreleased items from the old plan of a changed job.
+        self._carried: dict[Lane, _Channel] = {}
         #: The greatest CTI released.
         self._last_cti: int = MIN_TIME
         #: The greatest time of released items that are in no channel.
@@ -128,15 +148,13 @@ class Merge:
         times: list[np.ndarray] = []
         # Channels in the order of the inputs: with the stable sort of ``_in_order`` this is the
         # rule of ties, and ``_released_at`` relies on it.
-        lanes = [(self._ports.index(port), c, port) for port, c in self._carried.items()]
-        lanes += zip(range(len(self._channels)), self._channels, self._ports, strict=True)
-        for i, channel, port in lanes:
+        for i, channel, port in self._in_rank():
             for chunk in channel.take(bound, with_events=i < released):
                 taken[port].append(chunk)
                 times.append(chunk.cti_times())
-                if channel is self._carried.get(port):
+                if channel is not self._channels[i]:
                     self._reached = max(self._reached, int(chunk.vs[-1]))
-        self._carried = {port: c for port, c in self._carried.items() if c.pending_rows}
+        self._carried = {lane: c for lane, c in self._carried.items() if c.pending_rows}
         if not times:
             return None
         ctis = self._new_ctis(times)
@@ -146,6 +164,18 @@ class Merge:
         ]
         return None if all(run.is_empty for run in runs) else runs
 
+    def _in_rank(self) -> list[tuple[int, _Channel, int]]:
+        """All channels and lanes in the order of ties: index of a channel, items and port."""
+        plain = list(zip(range(len(self._channels)), self._channels, self._ports, strict=True))
+        if not self._carried:
+            return plain
+        lanes = [(i, 2, items, port) for i, items, port in plain]
+        for (port, channel), items in self._carried.items():
+            at = self._ports.index(port) if channel is None else channel
+            lanes.append((at, channel is not None, items, port))
+        ranked = sorted(lanes, key=itemgetter(0, 1))
+        return [(i, items, port) for i, _, items, port in ranked]
+
     def snapshot(self) -> OperatorState:
         """Return the state; it depends only on the items below :attr:`consumed`."""
         times = [c.consumed_time for c in self._channels]
@@ -153,7 +183,7 @@ class Merge:
         header = {"times": times, "kinds": kinds, "last_cti": self._last_cti}
         if self._reached > MIN_TIME:
             header[REACHED] = self._reached
-        tables = {f"{CARRIED}{port}": c.table() for port, c in self._carried.items()}
+        tables = {lane.name: c.table() for lane, c in self._carried.items()}
         return OperatorState(header, tables)
 
     def pending_tables(self) -> list[pa.Table | None]:
@@ -168,8 +198,8 @@ class Merge:
         self._channels = [_Channel(i, *of_channel) for i, of_channel in enumerate(last)]
         self._carried = {}
         for name, table in state.tables.items():
-            port = int(name.removeprefix(CARRIED))
-            self._carried[port] = lane = _Channel(port)
+            place = Lane.named(name)
+            self._carried[place] = lane = _Channel(place.port)
             for batch in table.to_batches():
                 lane.append(Items(lane.next_seq, batch))
         self._last_cti = int(state.header["last_cti"])

@@ -4,7 +4,8 @@
 prints the last events of a failed run; ``--stats`` which faults, strategies and notices were met;
 ``--workload W`` runs the job of seed W under the faults of each seed; ``--live`` jobs over live
 logs; ``--grow`` over logs that get partitions; ``--open-rows --deliver`` over rows that end later
-than they come; ``--deliver`` has the answers delivered, with faults of deliveries.
+than they come; ``--change`` jobs that users change; ``--deliver`` has the answers delivered, with
+faults of deliveries.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def main() -> int:
             deliver=options.deliver,
             grow=options.grow,
             open_rows=options.open_rows,
+            change=options.change,
         )
         totals.update(
             steps=outcome.steps,
@@ -78,6 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--live", action="store_true", help="jobs over live logs")
     parser.add_argument("--grow", action="store_true", help="jobs over logs that get partitions")
     parser.add_argument("--open-rows", action="store_true", help="jobs over rows that end later")
+    parser.add_argument("--change", action="store_true", help="jobs that users change")
     parser.add_argument("--deliver", action="store_true", help="and deliver what they answer")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--trace", type=int, default=0, help="lines to show of a failed run")
@@ -103,7 +106,7 @@ def _show(outcome: Outcome, options: argparse.Namespace) -> None:
         print(f"  {violation}")
     extra = "" if options.kinds == "all" else f" KINDS={options.kinds}"
     extra += "" if options.workload is None else f" WORKLOAD={options.workload}"
-    names = ("live", "deliver", "grow", "open_rows")
+    names = ("live", "deliver", "grow", "open_rows", "change")
     what = "".join(f" --{n.replace('_', '-')}" for n in names if getattr(options, n))
     if what:
         kinds = "" if options.kinds == "all" else f" --kinds {options.kinds}"

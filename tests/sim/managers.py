@@ -6,12 +6,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.running.changes.apply import Shell
+from jobmanager.driver.running.changes.stopped import CHANGE_TRIES_MAX, Changing, change_now
 from jobmanager.driver.running.growing_topics import GrowingTopics
 from rstream.errors import OperatingError
-from rstream.log.overlap import seal
+from rstream.log.overlap import remove_overlap, seal
 from streamscope.testing.simulation import managers as of_query
 from streamscope.testing.simulation.scheduler import SimClock
 from streamscope.testing.simulation.storage import FaultyBlobs, root_of
+from tests.sim.changing import opener
 from tests.sim.delivering import JOB_ID, SimDeliveryWiring
 from tests.sim.growing import Brokers, grows
 
@@ -33,9 +36,12 @@ class ManagerProcess(of_query.ManagerProcess):
     _world: World
     _deliveries: JobDeliveries | None = None
     _topics: GrowingTopics | None = None
+    _changing: Changing | None = None
     _plan: PhysicalPlan | None = None
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
+        if self._world.changes:
+            return self._changed(root).vertices
         if not grows(self._world.workload):
             return super().planned(root)
         self._plan = root.read_plan()
@@ -44,8 +50,29 @@ class ManagerProcess(of_query.ManagerProcess):
             root.write_plan(self._plan)
         return self._plan.vertices
 
+    def _changed(self, root: JobRoot) -> PhysicalPlan:
+        """The plan, once a change that a dead job manager has left is carried out."""
+        root.open_store = opener(self._world.disk, self.process)
+        self._change(root, CHANGE_TRIES_MAX)
+        plan = root.read_plan()
+        if plan is None:  # nothing was written down yet
+            plan = self._world.workload.plan
+            root.write_plan(plan)
+        return plan
+
+    def _change(self, root: JobRoot, tries_left: int) -> None:
+        world, process = self._world, self.process
+        shell = Shell(SimClock(world.scheduler, process), world.background(process))
+        with world.changing():
+            outcome = change_now(root, tries_left=tries_left, shell=shell)
+        if outcome is not None:
+            world.scheduler.note(f"{process.name}: {outcome}")
+
     def prepare(self, root: JobRoot, driver: Driver) -> None:
         world, process = self._world, self.process
+        if world.changes:
+            self._changing = Changing(root, self, lambda: None)
+            self._changing.watch(driver)
         if self._plan is not None:
             self._topics = GrowingTopics(
                 self._plan,
@@ -66,7 +93,14 @@ class ManagerProcess(of_query.ManagerProcess):
             )
             self._deliveries.start()
 
+    @property
+    def have_caught_up(self) -> bool:
+        """Whether the output has again all that was delivered."""
+        return self._deliveries is None or self._deliveries.have_caught_up
+
     def on_tick(self, manager: JobManager) -> None:
+        if self._changing is not None:
+            self._changing.note(manager)
         if self._topics is not None:
             self._topics.note(manager)
 
@@ -81,7 +115,19 @@ class ManagerProcess(of_query.ManagerProcess):
         self._world.laws.was_reported(self.process.name, view.get("deliveries", ()))
         return str(view.get("state", status["state"]))
 
+    def _change_if_stopped(self) -> None:
+        """As ``leg_after`` does, when the job has stopped for a change."""
+        core, changing, root = self.core, self._changing, self._root
+        assert core is not None
+        if changing is None or root is None or core.state != "stopped" or not changing.has_begun:
+            return
+        for _, uri in self._world.workload.sinks:
+            remove_overlap(root.open_store(uri))
+        self._change(root, CHANGE_TRIES_MAX)
+
     def ended(self) -> None:
+        if not self._guarded(self._change_if_stopped):
+            return
         if self._deliveries is None:
             super().ended()
         else:

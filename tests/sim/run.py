@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from streamscope.testing.simulation.faults.kinds import KINDS
 from streamscope.testing.simulation.run import Outcome, run_job
+from tests.sim.change_laws import ChangeCheckers
+from tests.sim.changing import make_changing_workload
 from tests.sim.checkers import Checkers
 from tests.sim.delivered_workload import with_deliveries
 from tests.sim.delivery_faults import DELIVERY_KINDS
@@ -34,6 +36,7 @@ def simulate(
     deliver: bool = False,
     grow: bool = False,
     open_rows: bool = False,
+    change: bool = False,
 ) -> Outcome:
     """Run one job under one seed; ``mutation`` is in force after the right answer is known.
 
@@ -41,9 +44,10 @@ def simulate(
     ``kinds``: of the faults; None: of all kinds that such a job has. ``live``: the job reads a live
     log. ``deliver``: its answers are delivered, whose order is a law, too. ``grow``: it reads one
     that gets partitions. ``open_rows``: rows end later than they come, to be delivered by key.
+    ``change``: users change it while it runs.
     """
     make = make_live_workload if live else make_growing_workload if grow else make_workload
-    make = make_open_workload if open_rows else make
+    make = make_open_workload if open_rows else make_changing_workload if change else make
     workload = make(seed if workload_seed is None else workload_seed)
     if live or grow:  # what is expected becomes known at the end
         workload = replace(workload, expected={}, answers={})
@@ -52,5 +56,6 @@ def simulate(
     if kinds is None:
         kinds = tuple(ALL_KINDS if deliver else KINDS)
     found = {name: ALL_KINDS[name] for name in kinds}
+    checkers = ChangeCheckers if change else Checkers
     with mutation():
-        return run_job(seed, workload, found, open_world=World, open_checkers=Checkers)
+        return run_job(seed, workload, found, open_world=World, open_checkers=checkers)

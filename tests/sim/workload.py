@@ -58,7 +58,7 @@ def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Wor
 # ---- sources
 
 
-def _points(random: Random, rows: int, name: str) -> Stream:
+def points_of(random: Random, rows: int, name: str) -> Stream:
     """Point events in order, with CTIs here and there; half of the sources have partitions."""
     time = 0
     items: list[Event | Cti] = []
@@ -78,7 +78,7 @@ def _points(random: Random, rows: int, name: str) -> Stream:
     return Stream.from_items(schema, items, partitions=random.choice([1, 1, 2, 3])).name(name)
 
 
-def _spans(random: Random, rows: int) -> Stream:
+def spans_of(random: Random, rows: int) -> Stream:
     """Interval events."""
     time = 0
     items: list[Event | Cti] = []
@@ -94,13 +94,13 @@ def _spans(random: Random, rows: int) -> Stream:
 
 def stateless(random: Random) -> Query:
     """Source to sink in one stage."""
-    points = _points(random, random.randint(20, 200), "points")
+    points = points_of(random, random.randint(20, 200), "points")
     return points.filter(col("x") > -20).select("k", double=col("x") * 2).to_parquet()
 
 
 def aggregate(random: Random) -> Query:
     """A keyed window behind an exchange."""
-    points = _points(random, random.randint(50, 300), "points")
+    points = points_of(random, random.randint(50, 300), "points")
     window = random.choice([hopping("20ms", "10ms"), tumbling("10ms")])
     return (
         points.filter(col("x") != 7)
@@ -113,14 +113,14 @@ def aggregate(random: Random) -> Query:
 
 def join(random: Random) -> Query:
     """A temporal join of two sources."""
-    points = _points(random, random.randint(30, 150), "points")
-    return points.join(_spans(random, random.randint(10, 60)), on="k").to_parquet()
+    points = points_of(random, random.randint(30, 150), "points")
+    return points.join(spans_of(random, random.randint(10, 60)), on="k").to_parquet()
 
 
 def union(random: Random) -> Query:
     """Two branches, aggregated together."""
-    one = _points(random, random.randint(20, 120), "one").select("k", "x")
-    two = _points(random, random.randint(20, 120), "two").select("k", x=col("x") + 100)
+    one = points_of(random, random.randint(20, 120), "one").select("k", "x")
+    two = points_of(random, random.randint(20, 120), "two").select("k", x=col("x") + 100)
     both = one.union(two)
     if random.random() < 0.3:
         return both.to_parquet()
@@ -129,7 +129,7 @@ def union(random: Random) -> Query:
 
 def two_exchanges(random: Random) -> Query:
     """Join by one key, aggregate by another: three stages in a row."""
-    points = _points(random, random.randint(40, 150), "points")
+    points = points_of(random, random.randint(40, 150), "points")
     busy = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count(), total=agg.sum("y"))
     joined = points.join(busy, on="k").select("n", "total", "x", bucket=col("x") % 3)
     return (
@@ -142,7 +142,7 @@ def two_exchanges(random: Random) -> Query:
 
 def gathered(random: Random) -> Query:
     """Everything meets in one vertex, behind another aggregate."""
-    points = _points(random, random.randint(50, 200), "points")
+    points = points_of(random, random.randint(50, 200), "points")
     counts = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count())
     return counts.window(tumbling("30ms")).agg(keys=agg.count(), n=agg.sum("n")).to_parquet()
 

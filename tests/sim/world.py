@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobmanager.storage.documents import json_document
-from jobmanager.storage.root import FINISH, JOB, REQUESTS
+from jobmanager.storage.documents import json_document, pickle_document
+from jobmanager.storage.root import FINISH, FORMAT, JOB, QUERY, REQUESTS
 from streamscope.testing.simulation import world as of_query
 from streamscope.testing.simulation.faults.strikes import user_root
 from streamscope.testing.simulation.storage import root_of
 from streamscope.testing.simulation.world import LIMIT_S
+from tests.sim.change_laws import ChangeCheckers
+from tests.sim.changing import ChangingWorkload, ask_for_changes
 from tests.sim.checkers import Checkers
 from tests.sim.delivering import JOB_ID, DeliveryProcess
 from tests.sim.delivery_faults import deliver
@@ -23,6 +26,7 @@ from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from planner.physical.plan import PhysicalPlan
     from rvertex.messages import Mark
@@ -38,12 +42,20 @@ class World(of_query.World):
     """One job, from its start to its end."""
 
     workload: Workload
+    #: In force while a job manager carries out a change.
+    changing: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def prepare(self) -> None:
         scheduler, workload = self.scheduler, self.workload
         self.strands = Strands(scheduler)
         self.laws = DeliveryLaws(scheduler, workload)
         self.destinations = Destinations(scheduler, self.strands, self.disk, self.laws)
+        #: What a user changes of the job, by time.
+        self.changes = isinstance(workload, ChangingWorkload) and workload
+        if isinstance(workload, ChangingWorkload):
+            document = json_document({"format": FORMAT, "id": JOB_ID, "generation": 0})
+            self.disk.blobs[f"{root_of(ROOT)}{JOB}"] = document
+            self.disk.blobs[f"{root_of(ROOT)}{QUERY}"] = pickle_document(workload.queries[0])
         #: Processes of their own that deliver, also those that have ended.
         self.deliverers: list[DeliveryProcess] = []
         if workload.deliveries:
@@ -56,6 +68,11 @@ class World(of_query.World):
         assert isinstance(checkers, Checkers)
         checkers.find_delivered = self.delivered
         checkers.retention = self.laws.retention
+        if isinstance(self.workload, ChangingWorkload):
+            assert isinstance(checkers, ChangeCheckers)
+            self.changing = checkers.changing
+            checkers.on_changed = partial(setattr, self, "workload")
+            ask_for_changes(self, self.workload)
         if self.workload.finish_s is not None:
             self.scheduler.after(self.workload.finish_s, None, partial(request_finish, self))
 

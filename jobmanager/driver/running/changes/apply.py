@@ -69,6 +69,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
 
     Raises:
         NotACutError: the job has not stopped at a cut; it must continue and stop again.
+        StreamEngineError: the change is committed, and a step after that failed; ``resume`` repeats
+            these steps.
+        JobRunningError: another job manager has taken over.
     """
     if (commit := pending.committed(root.store)) is not None:
         return roll_forward(root, commit, shell)
@@ -91,6 +94,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     except NotACutError:
         raise
     except StreamEngineError as error:
+        root.check_owner()
+        if pending.committed(root.store) is not None:
+            raise  # a successor completes it
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome)
         return outcome

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 from jobmanager.state.messages import StateCopied, VertexCopy
 from jobmanager.state.tracker import CheckpointRef
+from rstream.items.batch import Items, cti_batch, item_schema
 from rstream.items.digest import StreamDigest
+from rstream.types import INF_TIME
 from rvertex.checkpoint.journal import INTAKE
 from rvertex.messages import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
+
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
-    from rstream.items.batch import Items
     from rstream.store.protocol import BlobStore
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import Snapshot, VertexSpec
+
+
+Slots = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of an old vertex's work: its operators' states, restricted to a range of key slots."""
+
+    vertex: VertexSpec
+    slots: Slots
+    states: tuple[OperatorState, ...]
+    #: Time of the last CTI that the operators received.
+    reached: int
+    #: Rows that the operators emitted, and the vertex has not released yet.
+    pending: pa.Table | None
 
 
 def channels_folder(store: BlobStore, plan: PhysicalPlan, number: int, epoch: int) -> str:
@@ -90,6 +109,11 @@ def with_own_journal(
     header = {**state.header, "books": books, "blob": max(numbers, default=-1) + 1}
     half = len(inputs) // 2
     return replace(state, header=header), (*inputs[:half], *(0,) * half)
+
+
+def end_of_stream(payload: pa.Schema) -> Items:
+    """Return the first and only item of a channel whose writer has finished."""
+    return Items(0, cti_batch(INF_TIME, item_schema(payload)))
 
 
 def digest_of(items: Sequence[Items]) -> bytes:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from jobmanager.driver.running.changes.copies import (
     channels_folder,
     digest_of,
+    end_of_stream,
     finished,
     going_on,
     state_copied,
@@ -43,7 +44,7 @@ from rvertex.checkpoint.ranges.converted import converted_shards
 from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.vertex.merge import CARRIED
+from rvertex.vertex.merge import Lane
 from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
@@ -85,16 +86,14 @@ class Builder:
         ``target``: the store of the generation's root, if it is not the job's own root.
         """
         self._store, self._saved, self._number = root.store, savepoint, number
-        self._open_store = root.open_store
-        self._target = target or root.store
+        self._open_store, self._target = root.open_store, target or root.store
         self._folder = channels_folder(self._target, plans[1], number, root.epoch)
-        self._old, new = plans
-        self._links = dict(links)
+        (self._old, new), self._links = plans, dict(links)
         self._is_elsewhere = target is not None
         self._origins = {v.id: self._origin(v) for v in new.vertices}
         self._rests = {rest.stream: rest for rest in savepoint.rests}
-        self._plan = self._placed(new)
         self._rows = {row.vertex: row for row in savepoint.vertices}
+        self._plan = self._placed(new)
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._snapshots: dict[str, Snapshot] = {}
 
@@ -131,18 +130,17 @@ class Builder:
 
     def _placed(self, plan: PhysicalPlan) -> PhysicalPlan:
         """Return the plan with new channels, and with the log partitions of the old plan."""
-        folder = self._folder
         vertices, carrying = [], self._carrying(plan)
         for vertex in plan.vertices:
             inputs = tuple(
                 replace(
                     c,
-                    uri=f"{folder}/{c.stream}",
+                    uri=f"{self._folder}/{c.stream}",
                     durability="async" if c.stream in carrying else c.durability,
                 )
                 for c in vertex.inputs
             )
-            outputs = tuple(self._edge(vertex, edge, folder) for edge in vertex.outputs)
+            outputs = tuple(self._edge(vertex, edge) for edge in vertex.outputs)
             outputs = tuple(
                 replace(e, durability="async") if carrying.intersection(e.streams) else e
                 for e in outputs
@@ -171,7 +169,7 @@ class Builder:
         return sealed(replace(vertex, operators=(made,), recovery=origin.recovery))
 
     def _carrying(self, plan: PhysicalPlan) -> set[str]:
-        """The streams of edges that begin with unconsumed items.
+        """The streams of edges that begin with unconsumed items, or with the end of their writer.
 
         No vertex can compute those again, so these channels are durable.
         """
@@ -180,16 +178,20 @@ class Builder:
             for channel in vertex.inputs:
                 writer = plan.vertex(writers[channel.stream])
                 old = self._former_channel(writer, vertex, channel)
-                if old is not None and old.stream in self._rests:
+                if self._has_finished(writer) or (old and old.stream in self._rests):
                     waiting.add(channel.stream)
         edges = [edge for vertex in plan.vertices for edge in vertex.outputs]
         return {s for edge in edges if waiting.intersection(edge.streams) for s in edge.streams}
 
-    def _edge(self, vertex: VertexSpec, edge: OutputEdge, folder: str) -> OutputEdge:
+    def _has_finished(self, vertex: VertexSpec) -> bool:
+        origin = self._origins[vertex.id]
+        return origin is not None and self._rows[origin.id].is_finished
+
+    def _edge(self, vertex: VertexSpec, edge: OutputEdge) -> OutputEdge:
         if edge.is_sink:
             return edge
         if not edge.side:
-            return replace(edge, uris=tuple(f"{folder}/{stream}" for stream in edge.streams))
+            return replace(edge, uris=tuple(f"{self._folder}/{stream}" for stream in edge.streams))
         if self._former_side(vertex, edge) is not None and not self._is_elsewhere:
             return edge
         mark = f"/{edge.side}/"
@@ -257,7 +259,7 @@ class Builder:
         """Return items of extra MERGE inputs, left by a rescale, that MERGE has not released."""
         found = {}
         for name, table in old.states[0].tables.items():
-            port = int(name.removeprefix(CARRIED))
+            port = Lane.named(name).port
             payload = next(c.payload for c in vertex.inputs if c.port == port)
             found[name] = self._reshaped(vertex, table, payload)
         return found
@@ -321,17 +323,16 @@ class Builder:
         """Write the first items of each output stream of a vertex durably, and return them."""
         readers = {c.stream: (v, c) for v in self._plan.vertices for c in v.inputs}
         found = []
-        for _, edge, uri, stream in _streams(vertex):
+        for _, _, uri, stream in _streams(vertex):
             items: list[Items] = []
             if stream in readers:
-                items = self._waiting(vertex, *readers[stream])
-                log = DurableLog(
-                    self._opened(uri), stream, schema=item_schema(readers[stream][1].payload)
-                )
+                items, payload = self._waiting(vertex, *readers[stream]), readers[stream][1].payload
+                if not items and self._has_finished(vertex):
+                    items = [end_of_stream(payload)]
+                log = DurableLog(self._opened(uri), stream, schema=item_schema(payload))
                 for one in items:
                     log.write(one)
             found.append(items)
-            del edge
         return found
 
     def _opened(self, uri: str) -> BlobStore:
@@ -367,8 +368,8 @@ class Builder:
         if was_writer is None or was_reader is None:
             return None
         streams = set(was_writer.output_streams)
-        own = [c for c in was_reader.inputs if c.stream in streams and c.port == channel.port]
-        return own[0] if own else None
+        own = (c for c in was_reader.inputs if c.stream in streams and c.port == channel.port)
+        return next(own, None)
 
     def _check_rests(self) -> None:
         """Check that no continued vertex waits for rows of a replaced one."""

@@ -16,14 +16,17 @@ stays in order of time; (3) no file that the former generation needs is changed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from jobmanager.driver.running.changes.copies import (
+    Shard,
+    Slots,
     channels_folder,
     digest_of,
+    end_of_stream,
     finished,
     going_on,
     state_copied,
@@ -42,15 +45,15 @@ from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
 from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, laid_out, sealed
 from planner.physical.slot_ranges import Layout, overlaps
-from rstream.items.batch import VS, Items, cti_batch, int64_column, item_schema
+from rstream.items.batch import VS, int64_column, item_schema
 from rstream.items.hashing import first_slot
 from rstream.log.durable import DurableLog, SegmentCursor
-from rstream.types import INF_TIME, MIN_TIME
+from rstream.types import MIN_TIME
 from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
 from rvertex.checkpoint.ranges.restrict import NotByKeyError, restricted
 from rvertex.checkpoint.ranges.sharded import Sharded, shards_in
-from rvertex.vertex.merge import CARRIED
+from rvertex.vertex.merge import Lane
 from rvertex.vertex.rvertex import RVertex
 
 if TYPE_CHECKING:
@@ -62,21 +65,6 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from rvertex.operators.protocol import OperatorState
     from rvertex.vertex.spec import InputChannel, Snapshot, VertexSpec
-
-Slots = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A part of an old vertex's work: its operators' states, restricted to a range of key slots."""
-
-    vertex: VertexSpec
-    slots: Slots
-    states: tuple[OperatorState, ...]
-    #: Time of the last CTI that the operators received.
-    reached: int
-    #: Rows that the operators emitted, and the vertex has not released yet.
-    pending: pa.Table | None
 
 
 class Rescaler:
@@ -99,6 +87,8 @@ class Rescaler:
         self._items: dict[str, list[pa.RecordBatch]] = {}
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._layouts = self._chosen(widths)
+        #: By stream of the old plan, and of the new one, its writer.
+        self._writers, self._new = plan.writers(), {}
 
     def build(self) -> Generation:
         """Write the first checkpoints and the ends of finished writers.
@@ -107,6 +97,7 @@ class Rescaler:
             ChangeRefusedError, NotByKeyError: a stage cannot have this number of vertices.
         """
         plan = self._placed(laid_out(self._old, self._layouts))
+        self._new = plan.writers()
         readers = {c.stream: v for v in plan.vertices for c in v.inputs}
         vertices, copies, files = [], [], []
         for at, vertex in enumerate(plan.vertices):
@@ -187,9 +178,14 @@ class Rescaler:
         """Return the plan with the channels and new side outputs of this generation."""
         folder = channels_folder(self._store, plan, self._number, self._epoch_of_root)
         known = {uri for v in self._old.vertices for e in v.outputs if e.side for uri in e.uris}
-        vertices = []
+        vertices, ended = [], self._ended_streams(plan)
         for vertex in plan.vertices:
-            inputs = tuple(replace(c, uri=f"{folder}/{c.stream}") for c in vertex.inputs)
+            inputs = tuple(
+                replace(c, uri=f"{folder}/{c.stream}", durability="async")
+                if c.stream in ended
+                else replace(c, uri=f"{folder}/{c.stream}")
+                for c in vertex.inputs
+            )
             outputs = []
             for edge in vertex.outputs:
                 if edge.side and edge.uris[0] not in known:
@@ -200,13 +196,19 @@ class Rescaler:
                     outputs.append(edge)
                 else:
                     uris = tuple(f"{folder}/{s}" for s in edge.streams)
-                    outputs.append(replace(edge, uris=uris))
+                    kind = "async" if ended.intersection(edge.streams) else edge.durability
+                    outputs.append(replace(edge, uris=uris, durability=kind))
             source = vertex.source
             if source is not None and source.spec.log is not None:
                 units = tuple(replace(u, settles_at=None) for u in source.log_units)
                 source = replace(source, units=units, added=())
             vertices.append(replace(vertex, inputs=inputs, outputs=tuple(outputs), source=source))
         return replace(plan, vertices=tuple(vertices))
+
+    def _ended_streams(self, plan: PhysicalPlan) -> set[str]:
+        """The streams of finished writers. Nobody can write their end again, so it is durable."""
+        kept = [v for v in plan.vertices if v.stage not in self._layouts]
+        return {s for v in kept if self._rows[v.id].is_finished for s in v.output_streams}
 
     # ---- the vertices
 
@@ -343,7 +345,7 @@ class Rescaler:
                     digests.append(bytes.fromhex(row.digests[at]))
                     continue
                 payload = next(c.payload for c in readers[stream].inputs if c.stream == stream)
-                end = Items(0, cti_batch(INF_TIME, item_schema(payload)))
+                end = end_of_stream(payload)
                 log = DurableLog(self._open_store(uri), stream, schema=item_schema(payload))
                 log.write(end)
                 ends.append(1)
@@ -356,24 +358,34 @@ class Rescaler:
         self, vertex: VertexSpec, old: Sequence[VertexSpec], slots: Sequence[Slots] | None
     ) -> dict[str, pa.Table]:
         """Return per lane the unconsumed items for the vertex. ``slots``: None: of all keys."""
-        found: dict[int, list[pa.Table]] = {}
+        found: dict[Lane, list[pa.Table]] = {}
         for was in old:
             waiting = self._of(was.id).states[0].tables
-            given = [(int(name.removeprefix(CARRIED)), table) for name, table in waiting.items()]
-            for channel in was.inputs:
+            given = [(Lane.named(name), table) for name, table in waiting.items()]
+            for number, channel in enumerate(was.inputs):
                 if channel.stream in self._rests:
-                    schema = item_schema(channel.payload)
-                    given.append((channel.port, pa.Table.from_batches(self._rest(channel), schema)))
-            for port, table in given:
+                    table = pa.Table.from_batches(self._rest(channel), item_schema(channel.payload))
+                    given.append((Lane(channel.port, number), table))
+            for lane, table in given:
                 if slots is not None:
                     keys = self._stages.keys[vertex.stage][0]
                     if keys is None:
                         reason = "rows are on their way without the column that it is divided by"
                         raise NotByKeyError(vertex.stage, reason)
-                    table = items_of_slots(table, keys[port], slots)
-                found.setdefault(port, []).append(table)
-        lanes = {port: lane_of(pa.concat_tables(tables)) for port, tables in found.items()}
-        return {f"{CARRIED}{port}": lane for port, lane in sorted(lanes.items()) if lane.num_rows}
+                    table = items_of_slots(table, keys[lane.port], slots)
+                found.setdefault(self._lane_now(lane, was, vertex), []).append(table)
+        lanes = {lane: lane_of(pa.concat_tables(tables)) for lane, tables in found.items()}
+        return {lane.name: table for lane, table in lanes.items() if table.num_rows}
+
+    def _lane_now(self, lane: Lane, was: VertexSpec, vertex: VertexSpec) -> Lane:
+        """The lane of the same writer, if it goes on as it was; else that of the whole port."""
+        if lane.channel is None:
+            return lane
+        writer, readers = self._writers[was.inputs[lane.channel].stream], enumerate(vertex.inputs)
+        if self._old.vertex(writer).stage in self._layouts:
+            return Lane(lane.port)
+        same = (k for k, c in readers if c.port == lane.port and self._new[c.stream] == writer)
+        return Lane(lane.port, next(same))
 
     def _rest(self, channel: InputChannel) -> list[pa.RecordBatch]:
         """Return the unconsumed items of an old channel."""

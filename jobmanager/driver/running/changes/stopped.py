@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.apply import SHELL, Shell, carry_out
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobmanager.driver.driver import Driver
-    from jobmanager.driver.job_deliveries import JobDeliveries
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.manager.manager import JobManager
     from jobmanager.storage.root import JobRoot
@@ -31,6 +30,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Maximum stops for one change, each of which may fail to be a cut.
 CHANGE_TRIES_MAX = 3
+
+
+class Delivering(Protocol):
+    """The deliveries of a job."""
+
+    @property
+    def have_caught_up(self) -> bool:
+        """Whether the output has again all items that were delivered before a restart."""
 
 
 class Changing:
@@ -42,9 +49,7 @@ class Changing:
     #: Messages for users.
     notes: tuple[str, ...] = ()
 
-    def __init__(
-        self, root: JobRoot, deliveries: JobDeliveries, on_begin: Callable[[], None]
-    ) -> None:
+    def __init__(self, root: JobRoot, deliveries: Delivering, on_begin: Callable[[], None]) -> None:
         """``on_begin``: called before the driver is stopped.
 
         After a restart, a change waits until the output again has all items that ``deliveries``
@@ -54,7 +59,8 @@ class Changing:
         self._driver: Driver | None = None
         #: The change to carry out at the next cut.
         self.change: Change | None = None
-        self._has_begun = False
+        #: Whether it has asked the driver to stop.
+        self.has_begun = False
 
     def watch(self, driver: Driver) -> None:
         """Stop this driver if a change is requested, or is pending already."""
@@ -68,13 +74,13 @@ class Changing:
 
     def note(self, manager: JobManager) -> None:
         """Stop the driver if a change is due. Called between two notices."""
-        if self.change is None or self._has_begun or manager.state != "running":
+        if self.change is None or self.has_begun or manager.state != "running":
             return
         at_us = self.change.at_us
         is_due = at_us is None or at_us <= _reached(manager)
         if is_due and self._deliveries.have_caught_up:
             assert self._driver is not None
-            self._has_begun = True
+            self.has_begun = True
             self._on_begin()
             self._driver.stop()
 

@@ -103,6 +103,10 @@ class EventLifetimes:
         return pa.RecordBatch.from_arrays([start, end, *keys, *lanes], schema=self.schema)
 
 
+#: How many accumulators :func:`with_lifetime` adds.
+LIFETIME_LANES = 2
+
+
 def with_lifetime(accumulators: Iterable[Accumulator]) -> list[Accumulator]:
     """Add the accumulators of the lifetime of a group's events."""
     return [*accumulators, _Bound(VS, np.minimum, INF_TIME), _Bound(VE, np.maximum, MIN_TIME)]

@@ -131,6 +131,10 @@ class Checkers:
         """By stream of the output the least position of its deliveries."""
         return {}
 
+    def end_of(self, stream: str) -> int:
+        """The end of a stream whose writer has finished."""
+        return len(self.workload.expected.get(stream, []))
+
     def has_ended(self) -> None:
         """Called when the job has ended and no law is broken."""
 
@@ -259,11 +263,7 @@ class Checkers:
     def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
         """From ``seq`` to where its writer continues."""
         writer = self._shadow.chosen.get(stream.writer.vertex)
-        end = (
-            writer.outputs[stream.writer.index]
-            if writer is not None
-            else len(self.workload.expected.get(stream.id, []))
-        )
+        end = writer.outputs[stream.writer.index] if writer is not None else self.end_of(stream.id)
         if seq >= end:
             return
         hi = self._durable(stream.id, seq)[1] if stream.is_durable else seq

@@ -1,0 +1,139 @@
+"""An aggregate is added to windows that are open: the others keep theirs, it has the later rows.
+
+What it cannot catch: how a job carries the change out (tests/jobmanager/driver/changes).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from planner import Stream, agg, cti, event, hopping, session, tumbling
+from planner.physical.lower import lower
+from rstream.types import INF_TIME
+from rvertex.checkpoint.conversion import converted_state, pairs_of, places_of
+from rvertex.events.run import Run, concat
+from tests.support.builders import cti as cti_at
+from tests.support.builders import ev, make_run
+from tests.support.cut_runs import through_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner import Query
+    from rvertex.checkpoint.conversion import Place
+    from rvertex.operators.protocol import OperatorState
+
+SCHEMA = {"k": "int64", "x": "int64", "y": "float64"}
+ADDED: dict[str, Callable[[], Any]] = {
+    "count": partial(agg.count, "x"),
+    "sum": partial(agg.sum, "x"),
+    "mean": partial(agg.mean, "y"),
+    "min": partial(agg.min, "x"),
+    "first": partial(agg.first, "y"),
+    "last": partial(agg.last, "y"),
+    "any_value": partial(agg.any_value, "x"),
+    "max_by": partial(agg.max_by, "x", "y"),
+    "count_distinct": partial(agg.count_distinct, "x"),
+    "stddev": partial(agg.stddev, "y"),
+    "top_k": partial(agg.top_k, "x", 2),
+}
+WINDOWS = {
+    "tumbling": lambda: tumbling("100us"),
+    "hopping": lambda: hopping("100us", "50us"),
+    "session": lambda: session("40us"),
+}
+CUT = 30
+PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
+
+
+def query(window: Any, **more: Any) -> Query:
+    points = Stream.from_items(SCHEMA, [event(0, k=1, x=1, y=1.0), cti(1)])
+    grouped = points.group_by("k").window(window)
+    return grouped.agg(n=agg.count(), early=agg.first("x"), late=agg.last("x"), **more).to_parquet()
+
+
+def chain(of: Query) -> list[tuple[Any, Place]]:
+    """The operators of a job from the source to its output, one vertex per stage."""
+    vertices = [v for v in lower(of, root="ROOT", parallelism=2).vertices if v.index == 0]
+    return [(v, place) for v in vertices for place in places_of(v)]
+
+
+def run_chain(
+    places: list[Any], runs: list[Run], states: list[OperatorState | None]
+) -> tuple[Run, list[OperatorState]]:
+    """Pass runs through the operators, which begin with these states."""
+    operators = [place.spec.open(place.ports) for _, place in places]
+    for operator, state in zip(operators, states, strict=True):
+        if state is not None:
+            operator.load(through_bytes(state))
+    out = []
+    for run in runs:
+        for operator in operators:
+            run = operator.process([run])
+        out.append(run)
+    return concat(out), [operator.snapshot() for operator in operators]
+
+
+def rows(seed: int) -> list[dict[str, Any]]:
+    random, time, found = Random(seed), 0, []
+    for _ in range(60):
+        time += random.choice([0, 1, 2, 9])
+        x = random.randint(-5, 5)
+        found.append({"_vs": time, "k": random.randint(0, 3), "x": x, "y": random.uniform(0, 1)})
+    return found
+
+
+def run_of(events: list[dict[str, Any]], *ctis: Any) -> Run:
+    found = [ev(e["_vs"], k=e["k"], x=e["x"], y=e["y"]) for e in events]
+    return make_run([*found, *ctis], PAYLOAD)
+
+
+def converted(old: list[Any], new: list[Any], states: list[OperatorState]) -> list[Any]:
+    found: list[OperatorState | None] = []
+    for vertex, place in new:
+        was = next(v for v, _ in old if v.stage == vertex.stage)
+        pair = next((p for p in pairs_of(was, vertex) if p.new.number == place.number), None)
+        if pair is None:
+            found.append(None)
+            continue
+        assert pair.verdict in ("kept", "converted"), pair
+        assert pair.old is not None
+        at = [(v.stage, p.number) for v, p in old].index((vertex.stage, pair.old.number))
+        state = (
+            states[at] if pair.verdict == "kept" else converted_state(pair.old, place, states[at])
+        )
+        assert state is not None, pair
+        found.append(state)
+    return found
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("window", WINDOWS)
+def test_open_windows_keep_what_they_have(window: str, name: str) -> None:
+    before, after = (
+        chain(query(WINDOWS[window]())),
+        chain(query(WINDOWS[window](), new=ADDED[name]())),
+    )
+    events = rows(len(name))
+    head, tail = run_of(events[:CUT]), run_of(events[CUT:], cti_at(INF_TIME))
+    assert head.events.num_rows
+    begun, states = run_chain(before, [head], [None] * len(before))
+    rest, _ = run_chain(after, [tail], converted(before, after, states))
+    whole, _ = run_chain(before, [head, tail], [None] * len(before))
+    old = [{k: v for k, v in row.items() if k != "new"} for row in _list(begun) + _list(rest)]
+    assert old == _list(whole)
+    fresh, _ = run_chain(after, [tail], [None] * len(after))
+    later = {(r["_vs"], r["k"]): r["new"] for r in _list(fresh)}
+    if window != "session":
+        for row in _list(rest):
+            assert row["new"] == later.get((row["_vs"], row["k"]), 0 if "count" in name else None)
+
+
+def _list(run: Run) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pa.Table.from_batches([run.events]).to_pylist()
+    return found

@@ -1,0 +1,191 @@
+"""The laws of jobs that change: the answer is that of a job that never did, and no change is half.
+
+A change replaces the plan, so the laws about streams and checkpoints begin anew with each one. What
+users read goes on: the output keeps its sequence numbers, and its rows are compared at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from jobmanager.driver.running.changes.pending import COMMIT, FOLDER
+from jobmanager.storage.documents import read_json_document, read_pickle_document
+from jobmanager.storage.places import plan_in
+from jobmanager.storage.root import PLAN, display_uri
+from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS
+from jobmanager.storage.savepoints import MANIFEST
+from rstream.items.batch import VS, only_events
+from rstream.log.reader import open_reader
+from rstream.store.memory_blobs import MemoryBlobs
+from streamscope.testing.simulation.laws.checkers import CHECKPOINTS, SEGMENT
+from streamscope.testing.simulation.laws.shadow import HOME, Shadow
+from streamscope.testing.simulation.storage import root_of
+from tests.sim.checkers import Checkers
+from tests.sim.workload import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from planner.physical.plan import PhysicalPlan
+    from rvertex.vertex.spec import VertexSpec
+    from streamscope.testing.simulation.scheduler import Scheduler
+    from tests.sim.workload import Workload
+
+
+class ChangeCheckers(Checkers):
+    """Fed with every put and delete of the store."""
+
+    #: Told of the job as it is after each change.
+    on_changed: Callable[[Workload], None] = staticmethod(lambda workload: None)
+
+    def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
+        super().__init__(scheduler, workload)
+        self._answers = workload.answers
+        self._plan_data = b""
+        #: Checkpoints of earlier epochs belong to a job of former days.
+        self._first_epoch = 0
+        #: A job manager carries out a change.
+        self.is_changing = False
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """In force while a job manager carries out a change."""
+        self.is_changing = True
+        try:
+            yield
+        finally:
+            self.is_changing = False
+
+    def on_put(self, path: str, data: bytes) -> None:
+        if path.startswith(f"{HOME}{SAVEPOINTS}/") and path.endswith(f"/{MANIFEST}"):
+            self.blobs[path] = data
+            self.savepoints_are_whole("a savepoint is taken")
+        if self.is_changing and (path.startswith(CHECKPOINTS) or SEGMENT.fullmatch(path)):
+            return
+        super().on_put(path, data)
+
+    def on_delete(self, path: str) -> None:
+        if path == HOME + COMMIT:
+            self._begin_anew()
+        if self.is_changing and SEGMENT.fullmatch(path):
+            return  # channels of the former days
+        super().on_delete(path)
+
+    def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:
+        plan = plan_on(blobs)
+        return self.workload.vertices if plan is None else plan.vertices
+
+    def is_right(self, stream: str, lo: int, content: list[int]) -> None:
+        """What is right is known for the output as a whole, at the end."""
+
+    def recoverable(self, when: str) -> None:
+        self.savepoints_are_whole(when)
+        if HOME + COMMIT in self.blobs:
+            return  # whoever comes finishes the change before anything else
+        super().recoverable(when)
+
+    def snapshots_are_ordered(self, path: str, data: bytes) -> None:
+        vertex, name = path.removeprefix(CHECKPOINTS).split("/")[:2]
+        if vertex in self._schemas and int(name.split("-")[0]) >= self._first_epoch:
+            super().snapshots_are_ordered(path, data)
+
+    def end_of(self, stream: str) -> int:
+        """Where the stream of a finished writer ends."""
+        shape = self._shadow.topology.streams[stream]
+        return self._shadow.core.vertices[shape.writer.vertex].ends[shape.writer.index]
+
+    def savepoints_are_whole(self, when: str) -> None:
+        """Nothing is deleted that a savepoint names."""
+        prefix = f"{HOME}{SAVEPOINTS}/"
+        for path in [p for p in self.blobs if p.startswith(prefix) and p.endswith(MANIFEST)]:
+            document = read_json_document(self.blobs[path])
+            for row in document["vertices"]:
+                for name in (row["checkpoint"], *row["parts"]):
+                    if name and HOME + name not in self.blobs:
+                        detail = f"{when}: {path} names {name}"
+                        self._world.violate("savepoints are whole", detail)
+
+    def _begin_anew(self) -> None:
+        """A change is done: from here on the laws go by the new plan."""
+        plan = plan_on(self.blobs)
+        assert plan is not None
+        sinks = tuple(plan.sink_streams())
+        workload = replace(self.workload, plan=plan, vertices=plan.vertices, sinks=sinks)
+        kept = self.blobs, self.disk, self._marks, self._parts, self._contents
+        counts = self.segments, self.checkpoints, self.deletions
+        answers, told = self._answers, self.on_changed
+        self.__init__(self._world, workload)  # type: ignore[misc]
+        self._answers, self.on_changed, self.is_changing = answers, told, True
+        self.blobs, self.disk, self._marks, self._parts, self._contents = kept
+        self.segments, self.checkpoints, self.deletions = counts
+        epochs = [name.split("/")[-1].split("-")[0] for name in self._named_by_log()]
+        self._first_epoch = min(map(int, epochs), default=0)
+        for name in sorted(n for n in self.blobs if SEGMENT.fullmatch(n)):
+            match = SEGMENT.fullmatch(name)
+            assert match is not None
+            stream = self._folders.get(match[1])
+            if stream is not None:
+                self.no_conflict(stream, int(match[2]), self._hashes(name, self.blobs[name]))
+        self.on_changed(workload)
+
+    def _named_by_log(self) -> list[str]:
+        shadow = Shadow(self.workload, self.vertices_on)
+        shadow.catch_up(self.blobs)
+        return [ref.name for _, ref in shadow.known() if ref.name]
+
+    # ---- at the end
+
+    def output_is_complete(self) -> None:
+        """All partitions together hold each row of a job that never changed, once, in order."""
+        left = [name for name in (COMMIT,) if HOME + name in self.blobs]
+        if left:
+            self._world.violate("no change is half", str(left))
+        answers = [items.batch for pieces in self._answers.values() for items in pieces]
+        columns = ["_vs", "_ve", *self.workload.queries[0].schema.names]  # type: ignore[attr-defined]
+        expected = rows_of([only_events(b) for b in answers], columns)
+        found: Counter[str] = Counter()
+        for stream, uri in self.workload.sinks:
+            reader, batches = open_reader(MemoryBlobs(self.blobs, root_of(uri))), []
+            while (items := reader.read_next()) is not None:
+                batches.append(only_events(items.batch))
+            times = [t for batch in batches for t in batch.column(VS).to_pylist()]
+            if times != sorted(times):
+                self._world.violate("outputs are in order of time", stream)
+            found += rows_of(batches, columns)
+        if found != expected:
+            less, more = list((expected - found).elements()), list((found - expected).elements())
+            detail = f"{len(less)} rows are missing, {len(more)} too many: {less[:3]} {more[:3]}"
+            self._world.violate("as a job that never changed", detail)
+        for path, data in self.blobs.items():
+            if path.startswith(f"{HOME}{FOLDER}/") and path.endswith("/outcome.json"):
+                outcome = read_json_document(data)
+                what = f"{outcome['kind']}: {outcome['state']}"
+                self._world.met[f"change {what} {outcome.get('reason', '')[:90]}"] += 1
+
+
+def rows_of(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> Counter[str]:
+    """How often each row occurs."""
+    return Counter(
+        json.dumps([row[name] for name in columns], default=str)
+        for batch in batches
+        for row in batch.to_pylist()
+    )
+
+
+def plan_on(blobs: Mapping[str, bytes]) -> PhysicalPlan | None:
+    """The plan in the job's root."""
+    data = blobs.get(root_of(ROOT) + PLAN)
+    return None if not data else _plan_in(data)
+
+
+@lru_cache(maxsize=32)
+def _plan_in(data: bytes) -> PhysicalPlan:
+    found: PhysicalPlan = read_pickle_document(data)
+    return plan_in(found, display_uri(ROOT))

@@ -1,0 +1,189 @@
+"""Jobs that a user changes while they run: rescaled, deployed, saved, rolled back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from jobmanager.driver.running.changes.errors import ChangePendingError
+from jobmanager.driver.running.changes.pending import Change, request
+from jobmanager.driver.running.changes.widths import RescaleError, widths_for
+from jobmanager.storage.root import CHANGE, JobRoot
+from jobmanager.storage.savepoints import list_savepoints
+from planner import agg, col, hopping, session, tumbling
+from planner.physical.lower import lower
+from rvertex.checkpoint.ranges.restrict import NotByKeyError
+from streamscope.testing.simulation.faults.strikes import user_root
+from streamscope.testing.simulation.storage import FaultyBlobs, root_of
+from tests.sim.workload import (
+    ROOT,
+    WORKLOADS_MAX,
+    Workload,
+    points_of,
+    spans_of,
+    workload_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner import Query
+    from planner.physical.plan import PhysicalPlan
+    from rstream.store.protocol import BlobStore
+    from streamscope.testing.simulation.scheduler import Process
+    from streamscope.testing.simulation.storage import Disk
+    from tests.sim.world import World
+
+Shape = "Callable[[Random, bool], Query]"
+#: Most virtual seconds until the first change, and between two of them.
+FIRST_BY_S, PAUSE_S = 1.2, 3.0
+WIDTHS = (1, 2, 3, 4, 5)
+#: How often a user asks again for a change that another one was in the way of.
+TRIES_MAX = 40
+
+
+@dataclass(frozen=True)
+class ChangingWorkload(Workload):
+    """A job, and the two queries between which deployments alternate."""
+
+    queries: tuple[Query, Query] = ()  # type: ignore[assignment]
+    plans: tuple[PhysicalPlan, PhysicalPlan] = ()  # type: ignore[assignment]
+    #: Virtual seconds and kind of each change.
+    wishes: tuple[tuple[float, str], ...] = ()
+
+
+@lru_cache(maxsize=WORKLOADS_MAX)
+def make_changing_workload(seed: int) -> ChangingWorkload:
+    """The changing job of a seed."""
+    random = Random(seed * 7_919 + 31)
+    shape, drawn = random.choice(SHAPES), random.randrange(2**32)
+    width = random.choice([1, 2, 2, 3])
+    queries = shape(Random(drawn), False), shape(Random(drawn), True)
+    plans = tuple(lower(query, root=ROOT, parallelism=width) for query in queries)
+    made = workload_of(seed, f"changing {shape.__name__}", plans[0], random)
+    at_s, wishes = random.uniform(0.1, FIRST_BY_S), []
+    for _ in range(random.choice([1, 2, 3, 4])):
+        wishes.append((at_s, random.choice(KINDS)))
+        at_s += random.uniform(0.1, PAUSE_S)
+    # A verified host compares streams with those of the first plan.
+    config = replace(made.config, retain_us=0)
+    fields = {**vars(made), "config": config}
+    return ChangingWorkload(**fields, queries=queries, plans=plans, wishes=tuple(wishes))
+
+
+KINDS = ("rescale", "rescale", "rescale", "deploy", "deploy", "savepoint", "rollback")
+
+
+# ---- shapes
+
+
+def totals(random: Random, more: bool) -> Query:
+    """A keyed window; the other query has one more aggregate."""
+    points = points_of(random, random.randint(100, 400), "points")
+    window = random.choice([hopping("20ms", "10ms"), tumbling("10ms"), tumbling("100ms")])
+    extra = {"most": agg.max("x")} if more else {}
+    grouped = points.filter(col("x") != 7).group_by("k").window(window)
+    return grouped.agg(n=agg.count(), total=agg.sum("x"), last=agg.last("x"), **extra).to_parquet()
+
+
+def joined(random: Random, more: bool) -> Query:
+    """A temporal join; the other query has one more column."""
+    points = points_of(random, random.randint(60, 200), "points")
+    both = points.join(spans_of(random, random.randint(20, 80)), on="k")
+    names = {"most": col("x") * 2} if more else {}
+    return both.select("k", "x", "z", **names).to_parquet()
+
+
+def two_stages(random: Random, more: bool) -> Query:
+    """Two exchanges in a row."""
+    points = points_of(random, random.randint(80, 300), "points")
+    busy = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count(), total=agg.sum("x"))
+    chosen = busy.select("n", "total", bucket=col("n") % 3)
+    extra = {"most": agg.max("n")} if more else {}
+    windows = chosen.group_by("bucket").window(hopping("20ms", "10ms"))
+    return windows.agg(n=agg.count(), sum=agg.sum("total"), **extra).to_parquet()
+
+
+def sessions(random: Random, more: bool) -> Query:
+    """Windows whose ends depend on the rows; vertices reach different times."""
+    points = points_of(random, random.randint(80, 300), "points")
+    extra = {"most": agg.max("x")} if more else {}
+    return points.group_by("k").window(session("8ms")).agg(n=agg.count(), **extra).to_parquet()
+
+
+def stitched(random: Random, more: bool) -> Query:
+    """Lifetimes that touch become one; the same query twice."""
+    del more
+    return spans_of(random, random.randint(80, 200)).select("k").stitch("k").to_parquet()
+
+
+SHAPES: tuple[Callable[[Random, bool], Query], ...] = (
+    totals,
+    joined,
+    two_stages,
+    sessions,
+    stitched,
+)
+
+
+# ---- users
+
+
+def opener(disk: Disk, process: Process) -> Callable[[str], BlobStore]:
+    """Opens the stores of streams as this process sees them."""
+    return lambda uri: FaultyBlobs(disk, process, root_of(uri))
+
+
+def ask_for_changes(world: World, workload: ChangingWorkload) -> None:
+    """Have a user ask for each of the changes at its time."""
+    for number, (at_s, kind) in enumerate(workload.wishes):
+        world.calm_s = max(world.calm_s, at_s + 60)
+        ask = partial(_ask, world, workload, number, kind, TRIES_MAX)
+        world.scheduler.after(at_s, None, ask)
+
+
+def _ask(world: World, workload: ChangingWorkload, number: int, kind: str, left: int) -> None:
+    """As ``jobmanager.driver.running.deploying`` does."""
+    if world.state:
+        return
+    store = user_root(world)
+    root = JobRoot(store, opener=opener(store._disk, store._process))
+    plan, met = root.read_plan(), world.scheduler.met
+    change = None if plan is None else _change(world, root, plan, number, kind)
+    if plan is None or change is None:
+        met[f"change {kind}: nothing to do"] += 1
+        return
+    query, new = None, None
+    if kind == "deploy":
+        is_more = len(plan.schema) > len(workload.plans[0].schema)
+        query, new = workload.queries[not is_more], workload.plans[not is_more]
+    try:
+        request(root, change, query, new)
+    except ChangePendingError:
+        if left:
+            again = partial(_ask, world, workload, number, kind, left - 1)
+            world.scheduler.after(world.scheduler.between(0.1, 1.0), None, again)
+        return
+    world.scheduler.note(f"user asks for {change}")
+    met[f"change {kind}: asked"] += 1
+    root.request(CHANGE)
+
+
+def _change(
+    world: World, root: JobRoot, plan: PhysicalPlan, number: int, kind: str
+) -> Change | None:
+    name, random = f"{number:04d}", world.scheduler.random
+    if kind == "rescale":
+        try:
+            widths = widths_for(plan, random.choice(WIDTHS), {})
+        except (RescaleError, NotByKeyError):
+            return None
+        return Change(name, "rescale", widths=widths) if widths else None
+    if kind == "rollback":
+        names = [s.name for s in list_savepoints(root.store)]
+        return Change(name, "rollback", savepoint=random.choice(names)) if names else None
+    if kind == "savepoint":
+        return Change(name, "savepoint", savepoint=f"by-user-{number}")
+    return Change(name, "deploy", settings={})
