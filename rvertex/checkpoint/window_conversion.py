@@ -48,7 +48,7 @@ def converted_panes(
 ) -> OperatorState | None:
     """The open panes of a first phase; ``old``, ``new``: aggregates and the events' columns.
 
-    ``further``: accumulators of a group behind those of the lanes, which both have.
+    ``further``: number of accumulators of a group behind its lanes, which both have.
 
     None: a lane is kept in another form.
     """

@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -40,37 +40,18 @@ from rvertex.errors import ChannelOrderError
 from rvertex.events.ordering import in_time_order
 from rvertex.events.run import NO_CTIS, Run, growing
 from rvertex.operators.protocol import OperatorState
-from rvertex.vertex.spec import Position
+from rvertex.vertex.spec import Lane, Position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Default bytes of read-ahead per channel.
 PENDING_BYTES_MAX = 16 << 20
-#: Prefix of the names of tables with carried items; the port follows, and the channel, if any.
-CARRIED = "carried."
 #: Key of the state's header: greatest time of the items that came from no channel, such as lanes.
 REACHED = "reached"
 #: Up to this number of CTIs, the rows between them are joined as slices.
 _SLICES_MIN = 2
 _ROWS_PER_SLICE = 4096
-
-
-class Lane(NamedTuple):
-    """The place of carried items: before channel ``channel`` of ``port``, or before all of them."""
-
-    port: int
-    channel: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of its table in the state."""
-        return f"{CARRIED}{self.port}" + ("" if self.channel is None else f".{self.channel}")
-
-    @staticmethod
-    def named(name: str) -> Lane:
-        """Return the lane of a table."""
-        return Lane(*map(int, name.removeprefix(CARRIED).split(".")))
 
 
 class Merge:

@@ -8,7 +8,7 @@ read, instead of the next seq to consume.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NewType
+from typing import TYPE_CHECKING, Literal, NamedTuple, NewType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +27,26 @@ Durability = Literal["async", "sync", "volatile"]
 #: inputs that its state still depends on. "replication": from another instance. "strong": exactly
 #: as it was, with identical output.
 Strategy = Literal["checkpoint", "replay", "replication", "strong"]
+
+#: Prefix of the names of tables with carried items; the port follows, and the channel, if any.
+CARRIED = "carried."
+
+
+class Lane(NamedTuple):
+    """The place of carried items: before channel ``channel`` of ``port``, or before all of them."""
+
+    port: int
+    channel: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its table in the state."""
+        return f"{CARRIED}{self.port}" + ("" if self.channel is None else f".{self.channel}")
+
+    @staticmethod
+    def named(name: str) -> Lane:
+        """Return the lane of a table."""
+        return Lane(*map(int, name.removeprefix(CARRIED).split(".")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from jobmanager.storage.savepoints import MANIFEST
 from rstream.items.batch import VS, only_events
 from rstream.log.reader import open_reader
 from rstream.store.memory_blobs import MemoryBlobs
-from streamscope.testing.simulation.laws.checkers import CHECKPOINTS, SEGMENT
-from streamscope.testing.simulation.laws.shadow import HOME, Shadow
+from streamscope.testing.simulation.laws.checkers import CHECKPOINTS
+from streamscope.testing.simulation.laws.shadow import HOME, SEGMENT, Shadow
 from streamscope.testing.simulation.storage import root_of
 from tests.sim.checkers import Checkers
 from tests.sim.workload import ROOT

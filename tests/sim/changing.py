@@ -67,9 +67,15 @@ def make_changing_workload(seed: int) -> ChangingWorkload:
     for _ in range(random.choice([1, 2, 3, 4])):
         wishes.append((at_s, random.choice(KINDS)))
         at_s += random.uniform(0.1, PAUSE_S)
-    # A verified host compares streams with those of the first plan.
-    config = replace(made.config, retain_us=0)
-    fields = {**vars(made), "config": config}
+    # Strong vertices cannot be changed.
+    vertices = tuple(
+        replace(v, recovery=replace(v.recovery, strategy="checkpoint"))
+        if v.recovery.strategy == "strong"
+        else v
+        for v in made.vertices
+    )
+    plan = replace(made.plan, vertices=vertices)
+    fields = {**vars(made), "vertices": vertices, "plan": plan}
     return ChangingWorkload(**fields, queries=queries, plans=plans, wishes=tuple(wishes))
 
 

@@ -42,7 +42,7 @@ ADDED: dict[str, Callable[[], Any]] = {
     "stddev": partial(agg.stddev, "y"),
     "top_k": partial(agg.top_k, "x", 2),
 }
-WINDOWS = {
+WINDOWS: dict[str, Callable[[], Any]] = {
     "tumbling": lambda: tumbling("100us"),
     "hopping": lambda: hopping("100us", "50us"),
     "session": lambda: session("40us"),

@@ -55,7 +55,7 @@ _PLACED, _COPY = "next-plan.pkl", "state"
 
 
 class Shell(NamedTuple):
-    """The clock, and the threads that flush the log; None: threads of its own."""
+    """The clock, and the threads that flush the log; None: new threads."""
 
     clock: Clock = SystemClock()
     background: Background | None = None

@@ -44,8 +44,8 @@ from rvertex.checkpoint.ranges.converted import converted_shards
 from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.checkpoint.ranges.restrict import NotByKeyError
 from rvertex.checkpoint.ranges.sharded import Sharded
-from rvertex.vertex.merge import Lane
 from rvertex.vertex.rvertex import RVertex
+from rvertex.vertex.spec import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -53,8 +53,8 @@ from rvertex.checkpoint.codec import checkpoint_path, encode_snapshot
 from rvertex.checkpoint.ranges.items import items_of_slots, lane_of, merge_state
 from rvertex.checkpoint.ranges.restrict import NotByKeyError, restricted
 from rvertex.checkpoint.ranges.sharded import Sharded, shards_in
-from rvertex.vertex.merge import Lane
 from rvertex.vertex.rvertex import RVertex
+from rvertex.vertex.spec import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ class Rescaler:
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._layouts = self._chosen(widths)
         #: By stream of the old plan, and of the new one, its writer.
-        self._writers, self._new = plan.writers(), {}
+        self._writers = self._new = plan.writers()
 
     def build(self) -> Generation:
         """Write the first checkpoints and the ends of finished writers.
@@ -206,7 +206,7 @@ class Rescaler:
         return replace(plan, vertices=tuple(vertices))
 
     def _ended_streams(self, plan: PhysicalPlan) -> set[str]:
-        """The streams of finished writers. Nobody can write their end again, so it is durable."""
+        """The streams of finished writers, which cannot write their end again: it is durable."""
         kept = [v for v in plan.vertices if v.stage not in self._layouts]
         return {s for v in kept if self._rows[v.id].is_finished for s in v.output_streams}
 
@@ -378,7 +378,7 @@ class Rescaler:
         return {lane.name: table for lane, table in lanes.items() if table.num_rows}
 
     def _lane_now(self, lane: Lane, was: VertexSpec, vertex: VertexSpec) -> Lane:
-        """The lane of the same writer, if it goes on as it was; else that of the whole port."""
+        """The lane of the same writer, if its stage is unchanged; else the lane of the port."""
         if lane.channel is None:
             return lane
         writer, readers = self._writers[was.inputs[lane.channel].stream], enumerate(vertex.inputs)

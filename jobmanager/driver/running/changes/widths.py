@@ -33,6 +33,10 @@ def widths_for(
         RescaleError: a number is out of range, or a stage does not exist.
         NotByKeyError: the state of a stage cannot be divided by key.
     """
+    for vertex in plan.vertices:
+        if vertex.recovery.strategy == "strong":
+            reason = f"stage {vertex.stage} is recovered as 'strong', which cannot be changed"
+            raise RescaleError(reason)
     found = Stages(plan)
     widths: dict[str, int] = {}
     if parallelism is not None:
