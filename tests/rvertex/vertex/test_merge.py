@@ -20,7 +20,8 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.ranges.items import merge_state
 from rvertex.errors import ChannelOrderError
 from rvertex.events.run import Run, concat
-from rvertex.vertex.merge import CARRIED, Merge
+from rvertex.vertex.merge import Merge
+from rvertex.vertex.spec import CARRIED
 from tests.support.budget import examples
 from tests.support.builders import Item, cti, ev, make_items, table_of
 
