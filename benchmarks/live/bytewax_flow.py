@@ -141,7 +141,25 @@ def joined(flow: Dataflow, order: dict[str, Any]) -> Any:
     return op.map("row", pairs, lambda kv: kv[1])
 
 
-QUERIES = {"filter": filtered, "scarce": scarce, "window": windowed, "join": joined}
+def totals(flow: Dataflow, order: dict[str, Any]) -> Any:
+    events = rows(flow, order, order["topic"], "events")
+    keyed = op.map("key", events, lambda r: (str(r["key"]), r["amount"]))
+
+    def add(state: tuple[int, int] | None, amount: int) -> tuple[Any, tuple[int, int]]:
+        n, total = state or (0, 0)
+        return ((n + 1, total + amount),) * 2
+
+    out = op.stateful_map("total", keyed, add)
+    return op.map("row", out, lambda kv: {"key": int(kv[0]), "n": kv[1][0], "total": kv[1][1]})
+
+
+QUERIES = {
+    "filter": filtered,
+    "scarce": scarce,
+    "window": windowed,
+    "join": joined,
+    "total": totals,
+}
 
 
 def flow_of(order: dict[str, Any]) -> Dataflow:

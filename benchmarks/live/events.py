@@ -64,6 +64,9 @@ class Step:
     rows: int
     #: Sides to join with, each second; none in other queries.
     sides_per_s: int = 0
+    keys: int = KEYS
+    #: Whether all events of a key are in one partition.
+    by_key: bool = False
 
     @property
     def last_us(self) -> int:
@@ -91,7 +94,7 @@ class Step:
         # One generator for each column: what is drawn does not depend on how many there are.
         keys, amounts = (np.random.default_rng([SEED, number, k]) for k in range(2))
         at = self.started_us + np.arange(rows, dtype=np.int64) * 1_000_000 // rate
-        return at, keys.integers(0, KEYS, rows), amounts.integers(0, AMOUNTS, rows)
+        return at, keys.integers(0, self.keys, rows), amounts.integers(0, AMOUNTS, rows)
 
 
 def value_of(at_us: int, key: int, amount: int) -> bytes:

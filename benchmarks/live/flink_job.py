@@ -52,6 +52,10 @@ QUERIES = {
         f"""SELECT e.`at`, e.`key`, e.amount, s.amount
         FROM events AS e JOIN sides AS s ON {PAIR}""",
     ),
+    "total": (
+        "`key` BIGINT, n BIGINT, total BIGINT, PRIMARY KEY (`key`) NOT ENFORCED",
+        "SELECT `key`, COUNT(*), SUM(amount) FROM events GROUP BY `key`",
+    ),
 }
 
 
@@ -69,9 +73,11 @@ def source(order: dict[str, str], name: str, topic: str) -> str:
 
 
 def sink(order: dict[str, str], columns: str) -> str:
-    """The answer's topic."""
+    """The answer's topic; with a primary key it has the newest row of each."""
+    keyed = "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"
+    kind = keyed if "PRIMARY KEY" in columns else "'connector' = 'kafka', 'format' = 'json'"
     return f"""CREATE TABLE answer ({columns}) WITH (
-        'connector' = 'kafka', 'topic' = '{order["out"]}', 'format' = 'json',
+        {kind}, 'topic' = '{order["out"]}',
         'properties.bootstrap.servers' = '{order["servers"]}',
         'properties.transaction.timeout.ms' = '60000', 'properties.linger.ms' = '0',
         'sink.delivery-guarantee' = 'exactly-once',

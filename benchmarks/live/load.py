@@ -1,9 +1,9 @@
 """The generator: one process that sends events when they are due, whatever becomes of them.
 
-``python -m live.load SERVERS`` reads a JSON object a line, ``{"number", "rate", "seconds",
-"sides_per_s"}``, prints when that step starts, in microseconds, sends it and prints what it sent
-(:class:`live.events.Step`), how far behind it fell and what processor time it took. It ends with
-its standard input.
+``python -m live.load SERVERS`` reads a JSON object a line, ``{"number", "rate", "seconds"}`` and
+other fields of :class:`live.events.Step`, prints when that step starts, in microseconds, sends it
+and prints what it sent, how far behind it fell and what processor time it took. It ends with its
+standard input.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def made(order: dict[str, int]) -> tuple[Step, np.ndarray, list[dict[str, object
     while True:  # ends when the lead is enough: it doubles
         # Windows of 10 ms begin with the step.
         started_us = round(round(time.time() + lead_s, 2) * 1_000_000)
-        sides_per_s = order.get("sides_per_s", 0)
-        planned = Step(order["number"], started_us, order["rate"], rows, sides_per_s)
+        others = {k: order[k] for k in ("sides_per_s", "keys", "by_key") if k in order}
+        planned = Step(order["number"], started_us, order["rate"], rows, **others)
         due_us, messages = messages_of(planned)
         if time.time() < started_us / 1e6 - _LEAD_S_MIN:
             return planned, due_us, messages
@@ -93,8 +93,9 @@ def messages_of(step: Step) -> tuple[np.ndarray, list[dict[str, object]]]:
     for topic, columns in ((TOPIC, step.events()), (SIDE_TOPIC, step.sides())):
         rows = zip(*(column.tolist() for column in columns), strict=True)
         made += [
-            (row[0], {"topic": topic, "partition": i % PARTITIONS, "value": value_of(*row)})
+            (row[0], {"topic": topic, "partition": partition, "value": value_of(*row)})
             for i, row in enumerate(rows)
+            for partition in [(row[1] if step.by_key else i) % PARTITIONS]
         ]
     if step.sides_per_s:
         made.sort(key=lambda pair: (pair[0], pair[1]["topic"] is TOPIC))

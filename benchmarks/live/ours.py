@@ -19,11 +19,17 @@ WINDOW = "10ms"
 MASTER = "local[2]"
 
 
-def events(order: dict[str, str], topic: str) -> ss.Stream:
+def events(order: dict[str, str], topic: str, **options: str) -> ss.Stream:
     """A topic; its rows are in order of time, as the generator is one process."""
     schema: Any = AVRO if order["format"] == "avro" else EVENT
     return ss.Stream.from_kafka(
-        topic, servers=order["servers"], schema=schema, format=order["format"], vs="at", delay="0s"
+        topic,
+        servers=order["servers"],
+        schema=schema,
+        format=order["format"],
+        vs="at",
+        delay="0s",
+        **options,
     )  # type: ignore[call-overload]
 
 
@@ -51,21 +57,37 @@ def joined(order: dict[str, str]) -> ss.Stream:
     return events(order, order["topic"]).join(sides, on="key")
 
 
+def totals(order: dict[str, str]) -> ss.Stream:
+    """A running total per key: a row changes with each event, the last one too."""
+    found = events(order, order["topic"], idle="clock", idle_after="1s").group_by("key")
+    return found.agg(n=ss.agg.count(), total=ss.agg.sum("amount"))
+
+
 QUERIES: dict[str, Callable[[dict[str, str]], ss.Stream]] = {
     "filter": filtered,
     "scarce": scarce,
     "window": windowed,
     "join": joined,
+    "total": totals,
 }
+
+
+def delivered(order: dict[str, str]) -> ss.Query:
+    """The query's rows to a topic; the newest row of each key to a topic or a table."""
+    found = QUERIES[order["query"]](order)
+    if order["query"] != "total":
+        return found.to_kafka(order["out"], servers=order["servers"])
+    if order["dsn"]:
+        return found.to_postgres(order["dsn"], order["out"], mode="upsert", key=["key"])
+    return found.to_kafka(order["out"], servers=order["servers"], key=["key"], upsert=True)
 
 
 def main(order: dict[str, str]) -> None:
     """Run the job until the input ends."""
-    query = QUERIES[order["query"]](order).to_kafka(order["out"], servers=order["servers"])
     place: dict[str, Any] = {"executor": order["executor"]}
     if order["executor"] == "spark":
         place["master"] = MASTER
-    job = ss.run(query, root=str(Path(order["folder"]) / "job"), **place)
+    job = ss.run(delivered(order), root=str(Path(order["folder"]) / "job"), **place)
     at_end().wait()
     job.cancel()
     job.wait(STOP_WAIT_S)

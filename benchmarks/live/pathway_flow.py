@@ -89,11 +89,19 @@ def joined(order: dict[str, Any]) -> pw.Table:
     return pairs.select(events.at, events.key, events.amount, side=sides.amount)
 
 
+def totals(order: dict[str, Any]) -> pw.Table:
+    events = rows(order, order["topic"])
+    return events.groupby(events.key).reduce(
+        events.key, n=pw.reducers.count(), total=pw.reducers.sum(events.amount)
+    )
+
+
 QUERIES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "filter": filtered,
     "scarce": scarce,
     "window": windowed,
     "join": joined,
+    "total": totals,
 }
 
 

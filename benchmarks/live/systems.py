@@ -106,6 +106,8 @@ class Order:
     executor: str = "spark"
     #: How long windows wait, where a system drops what another worker reads later.
     wait_ms: int = 50
+    #: A PostgreSQL database, whose table ``out`` gets the answers in place of the topic.
+    dsn: str = ""
 
 
 class Running:
