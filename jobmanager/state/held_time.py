@@ -89,8 +89,8 @@ def _partition(
         return {"health": "waiting", "reason": reason, "advice": _FOLLOW}
     if is_silent and rules.idle != "clock":
         reason = (
-            f"all rows of {spec.shown} are read, and time stands at {time_of(log.frontier)} until "
-            "later ones come"
+            f"all rows of {spec.shown} are read, and the watermark stays at "
+            f"{time_of(log.frontier)} until later rows arrive (idle={rules.idle})"
         )
         advice = 'idle="clock" advances time without rows'
         return {"health": "ok", "reason": reason, "advice": advice}

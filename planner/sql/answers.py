@@ -27,6 +27,10 @@ _TWICE = (
     "INTO {0} with UNION ALL between the two SELECTs"
 )
 
+_VIEW = (
+    "; a view only names a query: add SELECT * FROM {0}, or CREATE SINK name FROM {0} WITH (...)"
+)
+
 
 class Answers:
     """The results of one text, statement after statement."""
@@ -34,6 +38,7 @@ class Answers:
     def __init__(self, text: SqlText) -> None:
         self._text = text
         self._select: Stream | None = None
+        self._view = ""
         self._queries: dict[str, Query] = {}
 
     def check_create(self, statement: exp.Create) -> None:
@@ -42,8 +47,10 @@ class Answers:
         Raises:
             SqlError: it comes too late.
         """
+        kind = statement.args.get("kind")
+        if kind == "VIEW":
+            self._view = statement.find(exp.Table).name  # type: ignore[union-attr]
         if self._select is not None:
-            kind = statement.args.get("kind")
             raise self._text.error(statement, f"CREATE {kind} comes before the SELECT")
 
     def add(self, statement: exp.Expr, answer: Callable[[exp.Expr], Query | Stream]) -> None:
@@ -75,6 +82,8 @@ class Answers:
         if not self._queries:
             end = max(0, len(self._text.text.rstrip()) - 1)
             reason = "the text ends without a SELECT or INSERT INTO"
+            if self._view:
+                reason += _VIEW.format(self._view)
             raise self._text.error_at((end, end + 1), reason)
         return together(self._queries)
 

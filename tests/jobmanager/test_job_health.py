@@ -158,7 +158,8 @@ def test_rows_that_wait_for_later_ones_say_so(broker: Broker, tmp_path: Path) ->
     feed, watch = Feed(broker, 1), Watch()
     feed.write(0, 0)
     job = run_live(feed.query(), tmp_path / "job", watch)
-    words = f"all rows of topic {feed.topic} are read, and time stands at 1970-01-01 00:00:00"
+    stays = "and the watermark stays at 1970-01-01 00:00:00 until later rows arrive (idle=follow)"
+    words = f"all rows of topic {feed.topic} are read, {stays}"
     status = watch.until(has_reason(words))
     assert status["health"] == "ok"
     assert words in progress_line(status, {})

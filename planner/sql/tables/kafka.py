@@ -135,9 +135,9 @@ class TopicSink:
 
     topic: str = option("topic")
     servers: str = option("servers", "properties.bootstrap.servers", "properties.bootstrap.server")
-    key: tuple[str, ...] = option("key", "key.fields", read=names, default=())
+    key: tuple[str, ...] = option("key", "key.fields", "primary_key", read=names, default=())
     format: str = option("format", "value.format", read=choice(_FORMATS), default="json")
-    upsert: bool = changelog_option()
+    upsert: bool = changelog_option("type")
     changes: bool = option("changes", read=truth, default=False)
     mode: str = option(
         "mode", "sink.delivery-guarantee", read=choice(_MODES), default="transactions"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CHANGELOG, DELETED = "changelog.mode", "deleted"
 _APPEND, _UPSERT = "append", "upsert"
+_APPEND_ONLY = "append-only"
 
 
 def _mode(given: Given, name: str) -> bool:
@@ -32,14 +33,14 @@ def _mode(given: Given, name: str) -> bool:
         raise given.error(
             name, f"{what}: 'upsert' with {DELETED} = op = 'd' ends the rows of a key"
         )
-    if said not in (_APPEND, _UPSERT):
+    if said not in (_APPEND, _APPEND_ONLY, _UPSERT):
         raise given.error(name, f"{name} is {_APPEND!r} or {_UPSERT!r}")
     return said == _UPSERT
 
 
-def changelog_option() -> Any:
-    """Return the field of a source's record: whether its rows are versions of their keys."""
-    return option(CHANGELOG, read=_mode, default=False)
+def changelog_option(*spellings: str) -> Any:
+    """Return the field of a record: whether rows are versions of their keys."""
+    return option(CHANGELOG, *spellings, read=_mode, default=False)
 
 
 def deleted_option() -> Any:

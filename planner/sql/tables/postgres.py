@@ -23,12 +23,15 @@ _JDBC = "jdbc:"
 class TableSink:
     """The options of a table that is written."""
 
-    dsn: str = option("dsn", "url", is_shown=False)
-    table: str = option("table", "table-name")
+    dsn: str = option("dsn", "url", "jdbc.url", is_shown=False)
+    table: str = option("table", "table-name", "table.name")
     mode: str | None = option(
-        "mode", read=choice({"append": "append", "upsert": "upsert"}), default=None
+        "mode",
+        "type",
+        read=choice({"append": "append", "append-only": "append", "upsert": "upsert"}),
+        default=None,
     )
-    key: tuple[str, ...] = option("key", read=names, default=())
+    key: tuple[str, ...] = option("key", "primary_key", read=names, default=())
     deletes: str = option(
         "deletes",
         read=choice({name: name for name in ("delete", "mark", "ignore")}),

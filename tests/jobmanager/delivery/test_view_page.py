@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,41 @@ def visits(seed: int, lo: int, hi: int) -> list[dict[str, Any]]:
     ]
 
 
+def block(name: str) -> str:
+    """The SQL of the page below a comment."""
+    found = re.search(rf"<!-- {name} -->\n```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_the_quickstart_of_risingwave_is_in_the_table(
+    tmp_path: Path,
+    broker: Broker,
+    postgres: PostgresServer,
+    postgres_schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row that is the last one of its topic is in the table, too."""
+    table, topic = f"{postgres_schema}.visits", broker.create_topic("website-visits", 1)
+    monkeypatch.setenv("VISITS_DB", postgres.dsn)
+    text = block("quickstart").replace("'visits_stream_mv',", f"'{table}',")
+    query = ss.sql(text, variables={"topic": topic, "servers": broker.servers})
+    assert isinstance(query, ss.Query)
+    now = datetime.now(UTC)
+    rows = [{"timestamp": now.isoformat(), **row} for row in visits(1, 0, 50)]
+    broker.produce(topic, [Record(json.dumps(row).encode()) for row in rows], 0)
+    watch = Watch()
+    job = ss.run(query, root=str(tmp_path / "job"), executor="local", on_status=watch)
+    expected = Counter(row["page_id"] for row in rows)
+    columns = "page_id AS p, total_visits, last_visit_time, window_end IS NULL"
+    view = [(page, n, now, True) for page, n in sorted(expected.items())]
+    try:
+        watch.until(lambda _: _of(postgres, table, columns) == view)
+    finally:
+        job.cancel()
+        job.wait()
+
+
 def test_the_view_is_in_the_table_while_the_job_runs(
     tmp_path: Path,
     broker: Broker,
@@ -44,10 +80,8 @@ def test_the_view_is_in_the_table_while_the_job_runs(
     postgres_schema: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = re.search(r"<!-- view -->\n```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
     table, topic = f"{postgres_schema}.visits", broker.create_topic("page-visits", 2)
-    text = found[1].replace("'visits')", f"'{table}')")
+    text = block("view").replace("'visits')", f"'{table}')")
     monkeypatch.setenv("VISITS_DB", postgres.dsn)
     query = ss.sql(text, variables={"topic": topic, "servers": broker.servers})
     assert isinstance(query, ss.Query)
@@ -71,10 +105,12 @@ def test_the_view_is_in_the_table_while_the_job_runs(
         job.wait()
 
 
-def _of(postgres: PostgresServer, table: str) -> list[Any]:
+def _of(
+    postgres: PostgresServer, table: str, columns: str = "page_id AS p, visits, visitors"
+) -> list[Any]:
     if postgres.query(f"SELECT to_regclass('{table}') IS NULL") == [(True,)]:
         return []
-    asked = f"SELECT page_id, visits, visitors FROM {table} ORDER BY page_id"
+    asked = f"SELECT {columns} FROM {table} ORDER BY p"
     return [tuple(row) for row in postgres.query(asked)]
 
 
