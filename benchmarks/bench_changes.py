@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from live.changes import answered, totals  # noqa: E402
-from live.events import OUT_TOPIC, PARTITIONS, TOPIC, Step, value_of  # noqa: E402
+from live.events import OUT_TOPIC, PARTITIONS, SIDE_TOPIC, TOPIC, Step, value_of  # noqa: E402
 from live.latency import READY_WAIT_S, asked, child  # noqa: E402
 from live.systems import SYSTEMS, Order, Running, System  # noqa: E402
 
@@ -60,7 +60,7 @@ class Bench:
         self.broker = Broker(folder / "broker", waits=True)
         self.broker.start()
         self._cleanup.callback(self.broker.stop)
-        for topic in (TOPIC, OUT_TOPIC):
+        for topic in (TOPIC, SIDE_TOPIC, OUT_TOPIC):
             self.broker.create_topic(topic, PARTITIONS)
         where = ("postgres", dsn, table) if dsn else ("kafka", self.broker.servers, OUT_TOPIC)
         self.watcher = self._child("live.changes", *where)
@@ -136,7 +136,7 @@ def running_on(
 def latency(
     system: System, place: str, rates: list[int], seconds: float, keys: int, executor: str
 ) -> dict[str, Any]:
-    """Percentiles by rate, and whether all totals were right."""
+    """Percentiles by rate, and events and totals that were missing or wrong at the end."""
     with running_on(system, place, "latency", keys, executor) as (bench, order):
         running = Running(system, order)
         kept, used = {}, {}
@@ -155,7 +155,8 @@ def latency(
                 if not kept[rate]:
                     break
             right = totals(bench.steps)
-            is_whole = bench.wait(len(right), time.time() + LAST_WAIT_S, running)
+            bench.wait(len(right), time.time() + LAST_WAIT_S, running)
+            missing = len(right) - bench.read()
             found = bench.saved(Path(order.folder) / "read.npy")
         finally:
             running.stop(at_once=True)
@@ -164,7 +165,7 @@ def latency(
         found_rates = {rate: late(step, right, done.read_us) for rate, step in steps}
     for rate, found_rate in found_rates.items():
         found_rate |= {"kept_up": kept[rate], "cpu_us_per_event": round(used[rate], 1)}
-    return {"rates": found_rates, "right": is_whole and not done.wrong}
+    return {"rates": found_rates, "missing": missing, "wrong": done.wrong}
 
 
 def late(step: Step, right: np.ndarray, read_us: np.ndarray) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def late(step: Step, right: np.ndarray, read_us: np.ndarray) -> dict[str, Any]:
 
 
 def throughput(system: System, place: str, rows: int, keys: int, executor: str) -> dict[str, Any]:
-    """Events of a backlog per second, and whether all totals were right."""
+    """Events of a backlog per second, and what was missing or wrong at the end."""
     with running_on(system, place, "throughput", keys, executor) as (bench, order):
         bench.fill(rows)
         running = Running(system, order)
@@ -188,7 +189,8 @@ def throughput(system: System, place: str, rows: int, keys: int, executor: str) 
             if not bench.wait(1, time.time() + READY_WAIT_S, running):
                 return {"problem": f"no answer in {READY_WAIT_S:g} s", "told": running.told()}
             used_s = running.cpu_s()
-            is_whole = bench.wait(rows, time.time() + DRAINED_WAIT_S, running)
+            bench.wait(rows, time.time() + DRAINED_WAIT_S, running)
+            missing = rows - bench.read()
             used_s = running.cpu_s() - used_s
             found = bench.saved(Path(order.folder) / "read.npy")
         finally:
@@ -201,7 +203,8 @@ def throughput(system: System, place: str, rows: int, keys: int, executor: str) 
         "per_s": int(after.sum() / took_s) if took_s else None,
         "rows_read": len(found),
         "cpu_us_per_event": round(used_s / max(1, int(after.sum())) * 1e6, 2),
-        "right": is_whole and not done.wrong,
+        "missing": missing,
+        "wrong": done.wrong,
     }
 
 

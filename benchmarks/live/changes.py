@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from live.events import Step
 
 #: Between two looks at a table.
-_LOOK_S = 0.002
+_LOOK_S = 0.01
 _CONSUME_S = 0.02
 _COLUMNS = ("key", "n", "total")
 #: Counts of one key are below it.

@@ -26,6 +26,7 @@ _LEAD_S, _LEAD_S_MIN = 0.3, 0.05
 _TICK_S = 0.001
 #: A step ends so long after its time, and tells what it has sent.
 _LATE_S_MAX = 0.2
+_METADATA_S = 10.0
 
 
 def main(servers: str) -> None:
@@ -38,6 +39,8 @@ def main(servers: str) -> None:
             "log_level": 0,
         }
     )
+    for topic in (TOPIC, SIDE_TOPIC):  # else the first messages may overtake each other
+        producer.list_topics(topic, _METADATA_S)
     for line in sys.stdin:
         planned, due_us, messages = made(json.loads(line))
         print(planned.started_us, flush=True)

@@ -58,7 +58,8 @@ DeliveryState = Literal[
     "fenced",  # another process delivers
     "failed",
 ]
-#: Commits are at most this number of commit intervals apart while more items can be read.
+#: While more items can be read, a commit waits for this number of commit intervals, or for as long
+#: as the last commit took.
 INTERVALS_MAX = 4
 #: States that a delivery does not leave.
 ENDED: tuple[DeliveryState, ...] = ("finished", "stopped", "fenced", "failed")
@@ -122,6 +123,7 @@ class PartitionDelivery:
         #: Maximum rows of a commit; halved while the delivery searches for a rejected row.
         self._rows_max = limits.commit_rows_max
         self._committed_s = float("-inf")
+        self._commit_took_s = 0.0
         self._retry_s = limits.retry_pause_s
         self.state: DeliveryState = "opening"
         self._delivered_seq = self._rows = self._commits = 0
@@ -261,8 +263,10 @@ class PartitionDelivery:
         if self._pending_rows:
             interval_s = self._limits.commit_interval_ms / 1e3
             # More items that can be read go into the same commit. A live output arrives in small
-            # batches, and with one commit for each of them the delivery would fall behind.
-            wait_s = interval_s if is_idle else INTERVALS_MAX * interval_s
+            # batches, and with one commit for each of them the delivery would fall behind, most
+            # of all if commits are slow.
+            most_s = max(INTERVALS_MAX * interval_s, 2 * self._commit_took_s)
+            wait_s = interval_s if is_idle else most_s
             if since_s < wait_s and self._pending_rows < self._rows_max:
                 return max(interval_s - since_s, 0.0)
             self._commit()
@@ -286,6 +290,7 @@ class PartitionDelivery:
         progress = DeliveryProgress(self._output.next_seq, self._output.digest)
         self._committed_s = self._clock.monotonic_s()
         self._destination.commit(progress)
+        self._commit_took_s = self._clock.monotonic_s() - self._committed_s
         self._claim.note_begun()
         self._delivered_seq = progress.next_seq
         self._rows += self._pending_rows

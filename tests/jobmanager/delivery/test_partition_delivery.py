@@ -335,6 +335,26 @@ def test_rows_gather_for_the_interval() -> None:
     assert found.view().commits == 1
 
 
+def test_rows_gather_for_as_long_as_a_commit_takes() -> None:
+    """One commit per batch of a live output would fall behind, if commits are slow."""
+    clock = ManualClock()
+
+    class Slow(LedgerWriter):
+        def commit(self, progress: DeliveryProgress) -> None:
+            clock.advance(1_000_000)
+            super().commit(progress)
+
+    class SlowLedger(Ledger):
+        def connect(self) -> LedgerWriter:
+            return Slow(self)
+
+    ledger, limits = SlowLedger(), DeliveryLimits(commit_interval_ms=5)
+    found = delivery(written(ITEMS, 1), ledger, limits=limits, wiring=HandedWiring(clock))
+    found.run()
+    assert values(ledger.rows) == list(range(ROWS))
+    assert found.view().commits == 2
+
+
 @pytest.mark.parametrize("is_recomputed", [True, False])
 def test_rows_whose_writer_is_replaced_wait_for_the_check(is_recomputed: bool) -> None:
     """They were written and not committed; what is below them is compared first."""
