@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jobmanager.errors import NoJobError
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.storage.notice_log import read_notices
-from jobmanager.storage.root import CHECKPOINTS, JobRoot, display_uri
+from jobmanager.storage.root import CHECKPOINTS, GENERATION, JobRoot, display_uri
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
 from rvertex.checkpoint.checkpointer import read_checkpoint
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
-_MANIFEST = ".ckpt"
+#: Ends of the names of manifests: of all, and of those with which a change of a job begins.
+_MANIFEST, _FIRST = ".ckpt", "-000000.ckpt"
+_CHANGED = "Name a time after the change with --from, or start jobs with --retain all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +63,36 @@ class Recorded:
         """
         return vertex_of(self.plan, name)
 
+    @property
+    def was_changed(self) -> bool:
+        """Whether the job was rescaled, deployed or rolled back since its start."""
+        return bool(self.settings.get(GENERATION))
+
     def checkpoints(self, vertex: str) -> list[Retained]:
-        """Return the retained checkpoints of a vertex, the newest first."""
+        """Return the retained checkpoints of a vertex since the last change, the newest first."""
         if vertex not in self._checkpoints:
             folder = f"{CHECKPOINTS}/{vertex}"
-            names = [n for n in self.store.list(folder) if n.endswith(_MANIFEST)]
-            found = [self._retained(name) for name in names]
+            names = sorted(n for n in self.store.list(folder) if n.endswith(_MANIFEST))
+            firsts = [n for n in names if self.was_changed and n.endswith(_FIRST)]
+            found = [self._retained(name) for name in names if name >= max(firsts, default="")]
             order = [c for c in found if c is not None]
             order.sort(key=lambda c: (c.outputs, c.name), reverse=True)
             self._checkpoints[vertex] = order
         return self._checkpoints[vertex]
+
+    def beginning(self, vertex: str) -> Retained | None:
+        """Return the checkpoint with which the vertex began; None: it began without a state.
+
+        Raises:
+            CannotReplayError: a change of the job began with a checkpoint that is not retained.
+        """
+        if not self.was_changed:
+            return None
+        oldest = next(reversed(self.checkpoints(vertex)), None)
+        if oldest is None or not oldest.name.endswith(_FIRST):
+            reason = "the job was changed, and the state at its last change is not retained"
+            raise CannotReplayError(vertex, reason, _CHANGED)
+        return oldest
 
     def snapshot(self, checkpoint: Retained, spec: VertexSpec) -> Snapshot:
         """The state of a retained checkpoint.

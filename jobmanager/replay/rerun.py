@@ -137,6 +137,23 @@ class _QueueFeed:
         """Its writer is closed with the rerun."""
 
 
+class _ThenFeed:
+    """The stored items of a channel before ``end``, then the output of another run."""
+
+    def __init__(self, stored: Feed, then: Feed, end: int) -> None:
+        self._stored, self._then, self._end = stored, then, end
+
+    def read(self, seq: int, rows_max: int) -> Items | None:
+        """See :class:`Feed`."""
+        if seq < self._end:
+            return self._stored.read(seq, min(rows_max, self._end - seq))
+        return self._then.read(seq, rows_max)
+
+    def close(self) -> None:
+        """See :class:`Feed`."""
+        self._stored.close()
+
+
 class Stopping(Protocol):
     """Stops the run of one vertex before some steps."""
 
@@ -227,7 +244,7 @@ class Rerun:
                 seq = 0 if begin is None else begin.reads[k]
                 if not self._is_durable(channel, seq):
                     writer = needs.setdefault(self._shape.writers[channel.stream], {})
-                    writer[channel.stream] = seq
+                    writer[channel.stream] = self._stored_end(channel, seq)
         return starts
 
     def _is_durable(self, channel: InputChannel, seq: int) -> bool:
@@ -238,6 +255,14 @@ class Rerun:
             return False
         return self._recorded.log(channel.stream, channel.uri).contiguous_end(seq) > seq
 
+    def _stored_end(self, channel: InputChannel, seq: int) -> int:
+        """The end of the items from ``seq`` on that a change of the job stored in a channel."""
+        if self._recorded is None or not self._recorded.was_changed:
+            return seq
+        if not self._is_recorded(self._shape.vertices[self._shape.writers[channel.stream]]):
+            return seq
+        return max(seq, self._recorded.log(channel.stream, channel.uri).contiguous_end(seq))
+
     def _start_for(self, spec: VertexSpec, needed: Mapping[str, int]) -> Retained | None:
         """The newest checkpoint from which all needed items are emitted again."""
         if self._recorded is None or not self._is_recorded(spec):
@@ -246,7 +271,7 @@ class Rerun:
         for checkpoint in self._recorded.checkpoints(spec.id):
             if all(checkpoint.outputs[places[s]] <= seq for s, seq in needed.items()):
                 return checkpoint
-        return None
+        return self._recorded.beginning(spec.id)
 
     def _vertex(
         self,
@@ -290,15 +315,16 @@ class Rerun:
             return [] if is_log else [self._source(spec)]
         feeds: list[Feed] = []
         for channel in spec.inputs:
-            writer = self.runs.get(self._shape.writers[channel.stream])
             seq = 0 if start is None else start.reads[len(feeds)]
-            if self._is_durable(channel, seq):
+            is_durable, end = self._is_durable(channel, seq), self._stored_end(channel, seq)
+            parts: list[Feed] = []
+            if is_durable or end > seq:
                 assert self._recorded is not None
                 log = self._recorded.log(channel.stream, channel.uri)
-                feeds.append(StreamFeed(log, item_schema(channel.payload)))
-            else:
-                assert writer is not None, channel
-                feeds.append(writer.keep(channel.stream))
+                parts.append(StreamFeed(log, item_schema(channel.payload)))
+            if not is_durable:
+                parts.append(self.runs[self._shape.writers[channel.stream]].keep(channel.stream))
+            feeds.append(parts[0] if len(parts) == 1 else _ThenFeed(parts[0], parts[1], end))
         return feeds
 
     def _source(self, spec: VertexSpec) -> Feed:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.replay.recorded import Recorded, vertex_of
-from jobmanager.replay.replaying import newest_before
+from jobmanager.replay.replaying import input_time, newest_before
 from jobmanager.replay.rerun import Rerun, Shape, VertexRun
 from jobmanager.storage.root import JobRoot
 from planner.durations import time_us
@@ -97,6 +97,9 @@ def _tables(recorded: Recorded, spec: VertexSpec, until_us: int | None) -> dict[
             return _named(vertex.held_tables())
     else:
         start = newest_before(recorded, spec, until_us)
+        if start is not None and input_time(recorded, start, spec) > until_us:
+            reason = "the job was changed after that time, and only later states are retained"
+            raise CannotReplayError(spec.id, reason, "Name a later time")
     rerun = Rerun(Shape.of(recorded.plan), recorded)
     with contextlib.closing(rerun):
         (run,) = rerun.open({spec.id: start}, _Cut(spec.id, until_us))

@@ -11,7 +11,7 @@ from jobmanager.delivery.deliveries import output_form
 from jobmanager.replay.conditions import Condition
 from jobmanager.replay.errors import NoSuchRowError
 from rstream.errors import UsageError
-from rstream.items.batch import VE, VS, int64_column, item_schema, only_events
+from rstream.items.batch import VE, VS, int64_column, item_schema, only_events, widened
 from rstream.items.dictionaries import as_declared
 from rstream.items.edges import is_end
 from rstream.log.reader import open_reader
@@ -95,12 +95,15 @@ def the_row(plan: PhysicalPlan, condition: AnswerCondition) -> AnswerRow:
 
 
 def recorded_events(plan: PhysicalPlan) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The durable events of the result, each batch with its stream."""
+    """The durable events of the result, each batch with its stream.
+
+    A column that a change of the query added is null before the change.
+    """
     schema = item_schema(plan.schema)
     for stream, uri in plan.sink_streams():
         reader = open_reader(open_store(uri))
         try:
             while (items := reader.read_next()) is not None:
-                yield stream, only_events(as_declared(items.batch, schema))
+                yield stream, only_events(as_declared(widened(items.batch, schema), schema))
         finally:
             reader.close()

@@ -18,7 +18,7 @@ from jobmanager.replay.errors import NoSuchRowError
 from jobmanager.replay.newcode import planned_again
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rows.answer_rows import AnswerCondition
-from jobmanager.replay.rows.slices import Rows, SliceRuns
+from jobmanager.replay.rows.slices import Rows, SliceRuns, sinks_of
 from jobmanager.replay.rows.whys import shown_rows
 from jobmanager.storage.root import JobRoot
 from rstream.errors import UsageError
@@ -140,11 +140,6 @@ def first_wrong_version(
         middle = (right + bad) // 2
         right, bad = (right, middle) if is_wrong(middle) else (middle, bad)
     return bad
-
-
-def sinks_of(plan: PhysicalPlan) -> list[str]:
-    """The vertices that write the output."""
-    return [v.id for v in plan.vertices if any(edge.is_sink for edge in v.outputs)]
 
 
 class _Order:

@@ -27,9 +27,8 @@ import pyarrow.compute as pc
 from jobmanager.replay.errors import CannotMaskError, NotACapsuleError
 from jobmanager.replay.recorded import Recorded, vertex_of
 from jobmanager.replay.rows.answer_rows import AnswerCondition, the_row
-from jobmanager.replay.rows.bisecting import sinks_of
 from jobmanager.replay.rows.lineage import RUNS_MAX
-from jobmanager.replay.rows.slices import Rows, SliceRuns
+from jobmanager.replay.rows.slices import Rows, SliceRuns, sinks_of
 from jobmanager.replay.rows.whys import lineage_of
 from jobmanager.replay.stops import Stops
 from jobmanager.storage.documents import BrokenDocumentError, pickle_document, read_pickle_document

@@ -19,8 +19,7 @@ from jobmanager.replay.newcode import planned_again, same_meaning
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rerun import Rerun, Shape
 from jobmanager.replay.rows.answer_rows import check_one_output, recorded_events
-from jobmanager.replay.rows.bisecting import sinks_of
-from jobmanager.replay.rows.slices import Step
+from jobmanager.replay.rows.slices import Step, sinks_of
 from jobmanager.storage.output_claim import is_complete
 from jobmanager.storage.root import JobRoot
 from planner.durations import time_us
@@ -186,7 +185,8 @@ def _events(
     """Run a plan over all recorded input; its result."""
 
     def is_whole(spec: VertexSpec) -> bool:
-        return recorded.finished(spec.id) is not None and is_same(spec)
+        has_all = recorded.finished(spec.id) is not None and not recorded.was_changed
+        return has_all and is_same(spec)
 
     rerun = Rerun(Shape.of(plan), recorded, is_recorded=is_whole)
     try:

@@ -169,6 +169,11 @@ class _Feed:
         """Nothing is open."""
 
 
+def sinks_of(plan: PhysicalPlan) -> list[str]:
+    """The vertices that write the output."""
+    return [v.id for v in plan.vertices if any(edge.is_sink for edge in v.outputs)]
+
+
 def _check_repeatable(spec: VertexSpec) -> None:
     reason = ""
     if spec.recovery.strategy == "strong":

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from jobmanager.delivery.clean_rows import CleanRows
+from jobmanager.replay.errors import NoSuchRowError
 from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rows.answer_rows import AnswerCondition, AnswerRow, the_row
 from jobmanager.replay.rows.lineage import RUNS_MAX, Lineage, Shrinking
-from jobmanager.replay.rows.slices import SliceRuns
+from jobmanager.replay.rows.slices import SliceRuns, sinks_of
 from jobmanager.storage.root import JobRoot
 from rstream.items.batch import KIND, item_schema, payload_schema
 from rstream.items.dictionaries import as_declared, plain_schema
@@ -90,9 +91,23 @@ def why(root: str, row: str, *, runs_max: int = RUNS_MAX, trust: bool = False) -
 def lineage_of(
     recorded: Recorded, row: AnswerRow, runs_max: int = RUNS_MAX
 ) -> tuple[SliceRuns, Lineage]:
-    """Find the smallest slice that makes a row; also return the runner of slices."""
-    runs = SliceRuns(recorded.plan, [recorded.plan.writers()[row.stream]], recorded.store)
-    return runs, Shrinking(runs, row.event, runs_max).lineage()
+    """Find the smallest slice that makes a row; also return the runner of slices.
+
+    Raises:
+        NoSuchRowError: the query does not make the row again.
+        CannotReplayError: the query cannot run on a part of its input.
+    """
+    # A change of the job may have moved the row's key to another sink.
+    is_moved = recorded.was_changed
+    sinks = sinks_of(recorded.plan) if is_moved else [recorded.plan.writers()[row.stream]]
+    runs = SliceRuns(recorded.plan, sinks, recorded.store)
+    try:
+        return runs, Shrinking(runs, row.event, runs_max).lineage()
+    except NoSuchRowError:
+        if not is_moved:
+            raise
+        reason = "the present query does not make it from the recorded input, but a former one did"
+        raise NoSuchRowError(f"{reason}: the job was changed since") from None
 
 
 def stages_of(runs: SliceRuns, found: Lineage) -> tuple[StageRows, ...]:

@@ -128,7 +128,7 @@ def test_every_vertex_of_a_live_job_with_an_hour_retained(broker: Broker, tmp_pa
         assert isinstance(one, Replay), one
         assert one.is_equal, one
         assert one.compared_digests + one.compared_items > 0, one
-    assert [one.vertex for one in found] == [*job.plan.topological_order()]
+    assert len(found) == len(job.plan.vertices)
     assert sum(bool(one.checkpoint) for one in later if isinstance(one, Replay)) >= 2
 
 

@@ -21,7 +21,7 @@ from jobmanager.replay.recorded import Recorded
 from jobmanager.replay.rows.answer_rows import AnswerRow, recorded_events
 from jobmanager.replay.rows.whys import lineage_of, why
 from jobmanager.storage.root import JobRoot
-from planner import KeyedContext, KeyedProcess, Query, Stream, agg, hopping, tumbling
+from planner import KeyedContext, KeyedProcess, Query, Stream, agg, col, hopping, tumbling
 from tests.support.budget import scaled
 from tests.support.jobs import WAIT_S, two_exchanges, write_events
 
@@ -98,6 +98,46 @@ def open_totals(path: Path) -> Query:
     return events.group_by("key").agg(n=agg.count(), most=agg.max("x")).to_parquet()
 
 
+def interval_joined(path: Path) -> Query:
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    few, many = events.filter(col("x") > 1), events.filter(col("x") < 1)
+    pairs = few.join(many, on="key", within=("-300ms", "0s"), how="left")
+    return pairs.select("key", "x", y="x_right").to_parquet()
+
+
+def rolling(path: Path) -> Query:
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    return (
+        events.group_by("key")
+        .rolling(rows=3)
+        .with_columns(n=agg.count(), most=agg.max("x"))
+        .to_parquet()
+    )
+
+
+def matched(path: Path) -> Query:
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    found = events.match(
+        "A B+ C",
+        partition_by="key",
+        define={"B": col("x") > ss.prev(col("x")), "C": col("x") < ss.prev(col("x"))},
+        measures={"low": ss.rows_of("A").first("x"), "high": ss.rows_of("B").last("x")},
+        within="20s",
+    )
+    return found.to_parquet()
+
+
+@ss.udf(returns="float64", deterministic=True)
+def doubled(x: float) -> float:
+    return 2 * x
+
+
+def computed(path: Path) -> Query:
+    events = Stream.from_parquet(str(path), vs="t", delay="1s")
+    pairs = events.with_columns(x=doubled(col("x"))).deduplicate("key", within="500ms")
+    return pairs.to_parquet()
+
+
 QUERIES: dict[str, Callable[[Path], Query]] = {
     "windows": windows,
     "joined": joined,
@@ -106,6 +146,10 @@ QUERIES: dict[str, Callable[[Path], Query]] = {
     "alive": alive,
     "open totals": open_totals,
     "exchanges": two_exchanges,
+    "interval join": interval_joined,
+    "OVER": rolling,
+    "MATCH": matched,
+    "functions": computed,
 }
 
 

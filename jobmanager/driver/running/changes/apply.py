@@ -34,7 +34,7 @@ from jobmanager.storage.documents import (
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import JOB, PLAN, QUERY, display_uri
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
 from jobmanager.storage.savepoints import folder_of, list_savepoints, read_savepoint
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from rstream.log.background import Background
 
 #: Field of a job's settings: the number of changes so far.
-GENERATION = "generation"
 _PLACED, _COPY = "next-plan.pkl", "state"
 
 

@@ -13,10 +13,9 @@ import pytest
 import jobmanager
 from jobmanager.driver.running import deploying
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.apply import GENERATION
 from jobmanager.driver.running.deploying import deploy, rescale
 from jobmanager.storage.ownership import give_back
-from jobmanager.storage.root import JobRoot
+from jobmanager.storage.root import GENERATION, JobRoot
 from rstream import Items, open_store
 from rstream.items.batch import cti_batch, item_schema
 from rstream.log.durable import DurableLog

@@ -11,12 +11,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobmanager.driver.running.changes.apply import GENERATION
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotApprovedError
 from jobmanager.driver.running.deploying import compared, deploy, roll_back
 from jobmanager.errors import JobFailedError
 from jobmanager.storage.query_file import load_query
-from jobmanager.storage.root import JobRoot
+from jobmanager.storage.root import GENERATION, JobRoot
 from tests.support.changed_jobs import ChangedJob, whole_answer
 
 WINDOW = 'rows.group_by("key").window(ss.tumbling("700ms"))'

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.apply import GENERATION
 from jobmanager.driver.running.deploying import deploy, rescale
-from jobmanager.storage.root import JobRoot
+from jobmanager.storage.root import GENERATION, JobRoot
 from tests.rooms import ROOT
 from tests.support.budget import scaled
 from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
