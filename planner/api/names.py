@@ -9,7 +9,7 @@ import pyarrow as pa
 from planner.api.expressions import Expr, ExprLike, as_node
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.expressions.nodes import Column, Node, cast_to, checked_name, resolve
-from planner.expressions.types import common_type
+from planner.expressions.types import common_type, is_text
 from planner.logical.nodes import LogicalNode, Project, identity_columns
 from rvertex.aggregates.registry import FUNCTIONS
 
@@ -114,6 +114,12 @@ def require_groupable(name: str, node: Node) -> None:
         raise InvalidPlanError(f"group_by({name!r}): a key cannot be {node.type}")
 
 
+_MADE_TEXT = (
+    "; one value of a CSV file that is no number makes its column text: from_csv(schema=, "
+    "on_bad_row=) reads the others as numbers"
+)
+
+
 def require_aggregable(function: str, name: str, node: Node) -> None:
     """Raise if the aggregate does not take values of this type."""
     kind = node.type
@@ -126,7 +132,7 @@ def require_aggregable(function: str, name: str, node: Node) -> None:
     if not good:
         raise InvalidPlanError(
             f"agg({name}={function}({node})): {function!r} does not take {kind}; it takes "
-            f"{definition.needs}"
+            f"{definition.needs}{_MADE_TEXT if is_text(kind) else ''}"
         )
 
 

@@ -20,6 +20,10 @@ _LOGIN = "correct the user, the password or the database of the connection strin
 _GRANT = "grant the user INSERT, SELECT and UPDATE on the tables, and CREATE on the schema"
 
 
+#: How the client quotes a statement before the server's message.
+_STATEMENT = re.compile(r"Failed to execute query '.*?': (?=ERROR|FATAL|PANIC)")
+
+
 class Refusal(NamedTuple):
     """An error that a retry cannot fix. ``is_rows``: the rows cause it, not the table or server."""
 
@@ -89,5 +93,5 @@ def shown_reason(reason: str, dsn: str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """The server's message in one line."""
-    return " ".join(str(error).split())
+    """The server's message in one line, without the statement that the client puts before it."""
+    return _STATEMENT.sub("", " ".join(str(error).split()))

@@ -19,7 +19,7 @@ import pyarrow.types as kinds
 from rstream.errors import StreamEngineError
 from rstream.items.batch import RESERVED
 from rvertex.errors import SourceSchemaError
-from rvertex.sources.files import files_beside, list_files
+from rvertex.sources.files import CODECS, files_beside, list_files
 from rvertex.sources.formats.first_rows.value_notes import value_notes
 from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
@@ -99,6 +99,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         *columns.notes,
         *value_notes(spec, paths[0]),
         *folder_notes(spec, paths),
+        *_compressed_copies(spec, paths),
         *_skipped(spec),
     )
 
@@ -137,8 +138,8 @@ class FileColumns:
         taken = sorted(self._first & {*RESERVED} - {spec.vs, spec.ve})
         if taken:
             yield (
-                f"source {spec.path}: not read: {listed(taken, 'column')}, a name that is "
-                "reserved; rename the column in the files"
+                f"source {spec.path}: not read: {listed(taken, 'column')}, since such names are "
+                "reserved; rename them in the files"
             )
 
     def _more(self) -> tuple[str, ...]:
@@ -149,6 +150,20 @@ class FileColumns:
             f"source {self._spec.path}: not read: {listed(columns, 'column')} that the first file "
             f"does not have, in {len(self._extra)} of {self._files} files "
             f"({listed(list(self._extra), 'file')})",
+        )
+
+
+def _compressed_copies(spec: SourceSpec, paths: Iterable[str]) -> Iterator[str]:
+    """Yield a note if a file and its compressed copy are both read, which doubles their rows."""
+    by_stem: dict[str, list[str]] = {}
+    for path in paths:
+        stem = next((path.removesuffix(s) for s in CODECS if path.endswith(s)), path)
+        by_stem.setdefault(stem, []).append(path.rpartition("/")[2])
+    several = [names for names in by_stem.values() if len(names) > 1]
+    if several:
+        yield (
+            f"source {spec.path}: both {' and '.join(sorted(several[0]))} are read: if they have "
+            f"the same rows, delete one ({len(several)} such names)"
         )
 
 
@@ -177,7 +192,8 @@ def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
         with contextlib.suppress(StreamEngineError):  # the reader of the file raises it
             columns.add(path)
     told = value_notes(spec, next(iter(files)))
-    return (*columns.notes, *told, *folder_notes(spec, list(files)), *_skipped(spec))
+    copies = _compressed_copies(spec, files)
+    return (*columns.notes, *told, *folder_notes(spec, list(files)), *copies, *_skipped(spec))
 
 
 def _checked(spec: SourceSpec, path: str) -> list[str]:

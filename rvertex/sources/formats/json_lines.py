@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 4 << 20
 NO_OBJECT = "not a JSON object in one line"
+_ONE_PER_LINE = "; write each object in one line, as jq -c '.[]' does with an array"
 TWICE = "the key {!r} is there more than once in an object"
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
@@ -296,7 +297,7 @@ def infer_json_schema(path: str, encoding: str) -> pa.Schema:
         found = _schema_of_good(lines)
         if found is None:
             reason = first_line(error)
-            reason += ENCODED if reason == NO_TEXT else ""
+            reason += {NO_TEXT: ENCODED, NO_OBJECT: _ONE_PER_LINE}.get(reason, "")
             raise CorruptSourceError(path, None, reason) from error
         return found
 

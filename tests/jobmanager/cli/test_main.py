@@ -339,6 +339,9 @@ def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
         f"(resume with: jobmanager resume {root}; it continues with the stored query)"
     )
     assert last_json(done("status", root, "--json"))["state"] == "failed"
+    listed = done("list", tmp_path).stdout
+    assert "job  failed" in listed
+    assert "b.csv: data row 2 (line 3)" in listed
     (data / "b.csv").write_text("t,k\n3,a\n4,b\n")
     refused = call("resume", root)
     assert refused.exit_code == EXIT_FAILED

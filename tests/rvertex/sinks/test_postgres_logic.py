@@ -25,6 +25,7 @@ from rvertex.sinks.errors import (
 )
 from rvertex.sinks.postgres import PostgresDestination
 from rvertex.sinks.postgres_columns import columns_of
+from rvertex.sinks.postgres_errors import one_line
 from rvertex.sinks.postgres_sql import Statements
 from rvertex.sinks.protocol import DeliveredRows
 from rvertex.sinks.spec import DeliveryPlace, PostgresSink
@@ -305,3 +306,13 @@ def test_a_row_that_begins_and_ends_in_one_commit(deletes: Deletes, server: Serv
     ended = {"delete": [], "mark": [("a", 1, 1, 9)], "ignore": [("a", 1, 1, None)]}
     assert found == [*ended[deletes], *alive]
     writer.close()
+
+
+def test_the_message_of_the_server_comes_without_the_statement() -> None:
+    error = RuntimeError(
+        "UNAUTHORIZED: [libpq] Failed to execute query 'INSERT INTO \"t\" VALUES (''a'')\n': "
+        "ERROR:  permission denied for table t\n. SQLSTATE: 42501"
+    )
+    assert one_line(error) == (
+        "UNAUTHORIZED: [libpq] ERROR: permission denied for table t . SQLSTATE: 42501"
+    )

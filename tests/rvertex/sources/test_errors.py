@@ -130,6 +130,13 @@ def test_a_number_in_a_column_of_times_that_is_text(tmp_path: Path) -> None:
     assert 'give schema={"at": "int64"}; set on_bad_row=' in str(error)
 
 
+@pytest.mark.parametrize("text", ['[{"t": 1}]', '{\n"t": 1\n}', '{"t": 1}{"t": 2}'])
+def test_json_that_is_not_in_lines(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(errors.CorruptSourceError, match="in one line; write each object in one"):
+        infer_schema("json", str(tmp_path / "a.json"))
+
+
 def test_null_time_in_parquet_counts_over_row_groups(tmp_path: Path) -> None:
     rows = [{"time": None if i == 17 else i, "k": "a", "x": 0.0} for i in range(20)]
     path = tmp_path / "a.parquet"

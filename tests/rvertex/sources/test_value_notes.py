@@ -5,6 +5,7 @@ Cannot catch: a loss behind the first rows of the first file, which alone are lo
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -137,6 +138,20 @@ def test_quotes_as_they_should_be_get_no_note(field: str, tmp_path: Path) -> Non
     assert not notes(Stream.from_csv(path, vs="t", on_bad_row="skip"), path)
 
 
+def test_a_file_beside_its_compressed_copy_is_named(tmp_path: Path) -> None:
+    for name, write in (("a.csv", str.encode), ("a.csv.gz", compressed), ("b.csv.gz", compressed)):
+        (tmp_path / name).write_bytes(write("t,x\n1,5\n"))
+    spec = Stream.from_csv(tmp_path, vs="t").plan.spec  # type: ignore[attr-defined]
+    (note,) = look(spec, discover_units(spec))
+    assert "both a.csv and a.csv.gz are read: if they have the same rows, delete one (1" in note
+    (tmp_path / "a.csv").unlink()
+    assert not look(spec, discover_units(spec))
+
+
+def compressed(text: str) -> bytes:
+    return gzip.compress(text.encode())
+
+
 @pytest.mark.parametrize("name", ["_vs", "_seq", "_kind"])
 def test_a_column_whose_name_is_taken_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
@@ -145,6 +160,6 @@ def test_a_column_whose_name_is_taken_is_named(name: str, tmp_path: Path) -> Non
     assert stream.schema.names == ["t"]
     spec = stream.plan.spec  # type: ignore[attr-defined]
     (note,) = look(spec, discover_units(spec))
-    assert f"not read: {name}, a name that is reserved; rename" in note
+    assert f"not read: {name}, since such names are reserved; rename" in note
     spec = Stream.from_csv(path, vs=name).plan.spec  # type: ignore[attr-defined]
     assert not look(spec, discover_units(spec))

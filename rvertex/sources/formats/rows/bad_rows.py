@@ -81,7 +81,7 @@ def remedy(spec: SourceSpec, row: BadRow) -> str:
         return _REMEDY
     if row.reason.startswith(NOT_OF_TYPE):
         return f"{_TYPED.format(column=row.column)}{_REMEDY}"
-    if row.reason == NOT_ISO and _is_whole(row.value):
+    if spec.format == "csv" and row.reason == NOT_ISO and _is_whole(row.value):
         return f"{_NUMBERED.format(column=row.column)}{_REMEDY}"
     if row.reason == NOT_ISO:
         return f"{_WRITTEN.format(column=row.column)}{_REMEDY}"
