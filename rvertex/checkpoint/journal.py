@@ -8,9 +8,9 @@ too late stops.
 Invariants: (1) an entry never changes once created; (2) ``append`` succeeds only if it created the
 entry and no later entry exists. So an instance that resumes after its successor started cannot
 continue, even if entries were deleted since; (3) the newest entry is never deleted while an
-instance may still append; (4) a journal itself deletes nothing, because a later entry may depend on
-an earlier one. Source: MillWheel VLDB'13, "strong productions". There a sequencer token in the
-store has the role that the exclusive creation of the next number has here.
+instance may still append; (4) a journal deletes entries only on request, because a later entry may
+depend on an earlier one. Source: MillWheel VLDB'13, "strong productions". There a sequencer token
+in the store has the role that the exclusive creation of the next number has here.
 """
 
 from __future__ import annotations
@@ -65,6 +65,12 @@ class Journal:
             # read. The two cases look the same here, so the entry is not deleted.
             raise OvertakenError(self._folder, number)
         return name
+
+    def delete_below(self, number: int) -> None:
+        """Delete earlier entries; the caller knows that no later entry depends on them."""
+        for earlier in self.numbers():
+            if earlier < number:
+                self._store.delete(self.name(earlier))
 
     def numbers(self) -> list[int]:
         """Return the numbers of all entries that were not deleted, in order."""

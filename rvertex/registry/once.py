@@ -134,10 +134,11 @@ class OnceDestination:
                     f"filter these rows out, or deliver them without once(): {name}.is_not_null()",
                 )
         times_us = times.cast(pa.timestamp("us", times.type.tz), safe=False).cast(pa.int64())
-        return [_bytes(value) for value in ids.to_pylist()], times_us.to_pylist()
+        return [id_bytes(value) for value in ids.to_pylist()], times_us.to_pylist()
 
 
-def _bytes(value: str | bytes | int) -> bytes:
+def id_bytes(value: str | bytes | int) -> bytes:
+    """Return an id as the registry stores it."""
     data = value if isinstance(value, bytes) else str(value).encode()
     if len(data) <= ID_BYTES_MAX:
         return data

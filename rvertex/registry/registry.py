@@ -23,7 +23,7 @@ from rvertex.registry.shard import Shard, Verdict
 from rvertex.registry.shard_map import SHARDS_MAX, ShardMap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rstream.clock import Clock
     from rvertex.registry.protocol import ClaimLog
@@ -103,6 +103,11 @@ class IdRegistry:
         self._map: ShardMap | None = None
         self._known_until_us = 0
 
+    @property
+    def ahead_max_us(self) -> int:
+        """How far the time of an id may be ahead of the clock."""
+        return self._limits.margin_us - self._limits.skew_us
+
     def claim(
         self, token: str, ids: Sequence[bytes], times_us: Sequence[int], next_seq: int
     ) -> list[Verdict]:
@@ -114,6 +119,31 @@ class IdRegistry:
             RegistryAwayError: the result is unknown; call again with the same token.
             RegistryTimeError: a time is too far ahead of the clock.
         """
+        verdicts = self._by_shard(token, ids, times_us, next_seq, self._decide)
+        decided = [verdict for verdict in verdicts if verdict is not None]
+        assert len(decided) == len(ids)
+        return decided
+
+    def look_up(
+        self, token: str, ids: Sequence[bytes], times_us: Sequence[int]
+    ) -> list[Verdict | None]:
+        """Return the verdicts of ids that are claimed or too old; None: a claim would succeed.
+
+        Writes nothing. An id is ``OURS`` from its claim until its delivery is recorded.
+
+        Raises:
+            RegistryAwayError, RegistryTimeError: as :meth:`claim`.
+        """
+        return self._by_shard(token, ids, times_us, 0, self._known)
+
+    def _by_shard(
+        self,
+        token: str,
+        ids: Sequence[bytes],
+        times_us: Sequence[int],
+        next_seq: int,
+        act: Callable[[int, _Claim], None],
+    ) -> list[Verdict | None]:
         shard_map = self._map_for(max(times_us, default=0))
         rows: dict[int, list[int]] = {}
         for row, (id_, time_us) in enumerate(zip(ids, times_us, strict=True)):
@@ -127,12 +157,10 @@ class IdRegistry:
                 [times_us[n] for n in some],
                 [None] * len(some),
             )
-            self._decide(number, claim)
+            act(number, claim)
             for row, verdict in zip(some, claim.verdicts, strict=True):
                 verdicts[row] = verdict
-        decided = [verdict for verdict in verdicts if verdict is not None]
-        assert len(decided) == len(ids)
-        return decided
+        return verdicts
 
     def delivered(self, token: str, next_seq: int) -> None:
         """Record that the joiner's items below ``next_seq`` are delivered. Writes nothing yet."""
@@ -247,6 +275,12 @@ class IdRegistry:
             if number not in self._open:
                 self._open[number] = _Open(Shard(self._limits.keep_us))
             return self._open[number]
+
+    def _known(self, number: int, claim: _Claim) -> None:
+        opened = self._opened(number)
+        with opened.lock:
+            self._read(number, opened, None)
+            _look_up(opened.shard, claim)
 
     def _decide(self, number: int, claim: _Claim) -> None:
         """Commit the claim, together with all others that wait for the shard."""

@@ -101,13 +101,13 @@ class RowLog:
             if before.rows <= 2 * last.rows and before.rows + last.rows <= PART_ROWS_MAX:
                 parts[k - 1 : k + 1] = self._merged([before, last])
 
-    def find(self, columns: Sequence[pa.Array]) -> list[pa.RecordBatch]:
-        """The current, not held rows of these keys, in any order; they are held afterwards."""
+    def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
+        """The current, not held rows of these keys, in any order; ``hold``: hold them."""
         if not self.free_rows or not len(columns[0]):
             return []
         plain = [plain_array(column) for column in columns]
         hashes = hash_rows(plain)
-        return [rows for part in self._parts for rows in self._find(part, plain, hashes)]
+        return [rows for part in self._parts for rows in self._find(part, plain, hashes, hold)]
 
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
         """Which of these numbers belong to current, not held rows, bool[n]."""
@@ -234,7 +234,7 @@ class RowLog:
             self.next_number = int(self._parts[-1].numbers(np.array([count - 1]))[0]) + 1
 
     def _find(
-        self, part: LogPart, columns: Sequence[pa.Array], hashes: np.ndarray
+        self, part: LogPart, columns: Sequence[pa.Array], hashes: np.ndarray, hold: bool
     ) -> Iterator[pa.RecordBatch]:
         """The current, not held rows of a part; ``hashes``: one per row of ``columns``."""
         if not part.free:
@@ -255,8 +255,9 @@ class RowLog:
         same = np.flatnonzero(equal_keys(keys, [column.take(wanted) for column in columns]))
         found = same[heads_of(at[same])]
         if len(found):
-            part.held[at[found]] = True
-            part.count()
+            if hold:
+                part.held[at[found]] = True
+                part.count()
             yield candidates if len(found) == len(at) else candidates.take(pa.array(found))
 
     def _free(self, numbers: np.ndarray) -> Iterator[tuple[LogPart, np.ndarray]]:

@@ -1,0 +1,1 @@
+"""Joins rows of two growing logs by id, once among several sites, as Google's Photon does."""

@@ -1,0 +1,37 @@
+"""Every limit of a joiner, with its unit and default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerLimits:
+    """The limits of one joiner."""
+
+    #: Most foreign rows that wait for their primary row; with more, no foreign row is read.
+    waiting_rows_max: int = 500_000
+    #: Pause before the second lookup of a foreign row; each further pause is twice as long.
+    retry_first_s: float = 1.0
+    #: Longest pause between two lookups of a foreign row.
+    retry_max_s: float = 300.0
+    #: Most foreign rows of a step, so also of one claim.
+    step_rows_max: int = 8192
+    #: Most foreign rows that are dispatched per second, retries included; None: no limit.
+    rows_per_s_max: float | None = None
+    #: Bytes of the newest primary rows in memory; older ones are on scratch.
+    cache_bytes: int = 256 * MIB
+    #: Pause when there is nothing to do.
+    poll_s: float = 0.05
+    #: Pause after a call that the registry or a log did not answer.
+    away_s: float = 0.5
+    #: A record of all waiting rows is written after this many steps.
+    steps_per_record: int = 256
+
+    def __post_init__(self) -> None:
+        assert 0 < self.step_rows_max <= self.waiting_rows_max, self.step_rows_max
+        assert 0 < self.retry_first_s <= self.retry_max_s, self.retry_first_s
+        assert self.steps_per_record > 0, self.steps_per_record
+        assert self.rows_per_s_max is None or self.rows_per_s_max > 0, self.rows_per_s_max

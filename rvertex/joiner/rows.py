@@ -1,0 +1,164 @@
+"""The inputs of a joiner: rows of a log with their numbers, their ids and their times."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rstream.items.batch import EVENT, kinds
+from rstream.types import MIN_TIME
+from rvertex.joiner.errors import JoinerInputError
+from rvertex.registry.once import id_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rstream.log.reader import StreamReader
+
+UNJOINABLE = "unjoinable"
+OnRow = Literal["fail", "skip"]
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """What a joiner does; times in microseconds."""
+
+    #: The column in both inputs, and the id of a foreign row.
+    on: str
+    id: str
+    #: The columns with the event time.
+    primary_at: str
+    foreign_at: str
+    #: A foreign row without a partner is emitted when the primary log is so much later.
+    unjoinable_after_us: int
+    #: After that, how long its partner is still looked for.
+    retry_us: int
+    #: Primary rows that are so much earlier than the newest foreign row are dropped.
+    keep_us: int
+    on_bad_row: OnRow = "fail"
+    on_old: OnRow = "fail"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Payload rows and their numbers in the log, which rise."""
+
+    seqs: np.ndarray
+    rows: pa.RecordBatch
+
+    def take(self, at: np.ndarray) -> Rows:
+        """Return the rows at these positions."""
+        return Rows(self.seqs[at], self.rows.take(pa.array(at)))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Rows], payload: pa.Schema) -> Rows:
+        """Return all rows of the parts."""
+        empty = pa.RecordBatch.from_pylist([], schema=payload)
+        seqs = np.concatenate([np.empty(0, np.int64), *(part.seqs for part in parts)])
+        return cls(seqs, pa.concat_batches([empty, *(part.rows for part in parts)]))
+
+
+class LogInput:
+    """A log of rows that another process appends to."""
+
+    def __init__(
+        self,
+        name: str,
+        payload: pa.Schema,
+        at: str,
+        open_at: Callable[[int | None], StreamReader],
+    ) -> None:
+        self.name, self.payload, self._at, self._open_at = name, payload, at, open_at
+
+    def open(self, seq: int) -> StreamReader:
+        """Open a reader of the rows from this number on."""
+        return self._open_at(seq)
+
+    def first_seq(self) -> int:
+        """Return the number of the first row that was not deleted."""
+        return self._open_at(None).next_seq
+
+    def read(self, reader: StreamReader, rows_max: int) -> Rows | None:
+        """Return the next rows, which may be none; None: there is nothing to read now."""
+        items = reader.read_next(rows_max)
+        if items is None:
+            return None
+        at = np.flatnonzero(kinds(items.batch) == EVENT)
+        rows = items.batch.select(self.payload.names)
+        if len(at) < items.batch.num_rows:
+            rows = rows.take(pa.array(at))
+        return Rows(items.first_seq + at, rows.cast(self.payload))
+
+    def times_us(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Return event times, int64[rows] in microseconds; MIN_TIME where there is none."""
+        times = rows.column(self._at)
+        if pa.types.is_timestamp(times.type):
+            unit = pa.timestamp("us", times.type.tz)
+            times = times.cast(unit, safe=False).cast(pa.int64())
+        found: np.ndarray = times.fill_null(MIN_TIME).to_numpy(zero_copy_only=False)
+        return found
+
+    def is_null(self, rows: pa.RecordBatch, column: str) -> np.ndarray:
+        """Return which rows are null in a column, bool[rows]."""
+        found: np.ndarray = pc.is_null(rows.column(column)).to_numpy(zero_copy_only=False)
+        return found
+
+    def keys(self, rows: pa.RecordBatch, id_: str) -> list[bytes]:
+        """Return the ids as the registry stores them."""
+        return [id_bytes(value) for value in rows.column(id_).to_pylist()]
+
+
+def mark_of(key: bytes) -> bytes:
+    """Return the id under which a row without its partner is claimed."""
+    digest = hashlib.blake2b(key, digest_size=_DIGEST_BYTES, person=UNJOINABLE.encode())
+    return digest.digest()
+
+
+def joined_schema(spec: JoinSpec, primary: LogInput, foreign: LogInput) -> pa.Schema:
+    """Return the columns of the output; raises JoinerInputError if the inputs do not fit."""
+    wanted = ((primary, (spec.on, spec.primary_at)), (foreign, (spec.on, spec.id, spec.foreign_at)))
+    for log, names in wanted:
+        for name in names:
+            if name not in log.payload.names:
+                there = ", ".join(log.payload.names)
+                raise JoinerInputError(log.name, f"no column {name!r}, only {there}")
+    for log, at in ((primary, spec.primary_at), (foreign, spec.foreign_at)):
+        kind = log.payload.field(at).type
+        if not pa.types.is_timestamp(kind) and kind != pa.int64():
+            reason = f"{at} is {kind}; a time is a timestamp, or int64 microseconds"
+            raise JoinerInputError(log.name, reason)
+    left, right = primary.payload.field(spec.on).type, foreign.payload.field(spec.on).type
+    if left != right:
+        raise JoinerInputError(foreign.name, f"{spec.on} is {right}, in {primary.name} {left}")
+    id_type = foreign.payload.field(spec.id).type
+    if not (pa.types.is_integer(id_type) or pa.types.is_string(id_type)):
+        raise JoinerInputError(foreign.name, f"{spec.id} is {id_type}, not a string or an integer")
+    rest = [field for field in primary.payload if field.name != spec.on]
+    both = {f.name for f in rest} & {*foreign.payload.names, UNJOINABLE}
+    both |= {UNJOINABLE} & set(foreign.payload.names)
+    if both:
+        reason = f"both inputs have {', '.join(sorted(both))}: rename these columns in one of them"
+        raise JoinerInputError(primary.name, reason)
+    fields = [field.with_nullable(True) for field in (*foreign.payload, *rest)]
+    return pa.schema([*fields, pa.field(UNJOINABLE, pa.bool_())])
+
+
+def joined_rows(
+    schema: pa.Schema, spec: JoinSpec, foreign: pa.RecordBatch, primary: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Return foreign rows with their primary rows, or without any."""
+    count = foreign.num_rows
+    columns = list(foreign.columns)
+    rest = list(schema)[len(columns) : -1]
+    if primary is None:
+        columns += [pa.nulls(count, field.type) for field in rest]
+    else:
+        columns += [primary.column(field.name) for field in rest]
+    columns.append(pa.array(np.full(count, primary is None), pa.bool_()))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

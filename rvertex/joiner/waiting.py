@@ -1,0 +1,65 @@
+"""Foreign rows that wait for their primary row, and when each is looked up again. Pure.
+
+The pause between two lookups of a row doubles up to a limit. Source: Photon 3.2.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+_US_PER_S = 1e6
+
+
+class Waiting:
+    """Rows by their number in the foreign log, in the order of these numbers."""
+
+    def __init__(self, payload: pa.Schema, first_s: float, longest_s: float) -> None:
+        self._first_us, self._longest_us = first_s * _US_PER_S, longest_s * _US_PER_S
+        self.rows = pa.RecordBatch.from_pylist([], schema=payload)
+        self.seqs = np.empty(0, np.int64)
+        #: Whether the row was emitted as unjoinable.
+        self.is_marked = np.empty(0, bool)
+        self._lookups = np.empty(0, np.int64)
+        self._due_us = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def due(self, now_us: int, rows_max: int) -> np.ndarray:
+        """Return the positions of rows that are due, int64[n], those that wait longest first."""
+        at = np.flatnonzero(self._due_us <= now_us)
+        if len(at) > rows_max:
+            at = np.sort(at[np.argsort(self._due_us[at], kind="stable")[:rows_max]])
+        return at
+
+    def next_due_us(self) -> int | None:
+        """Return when the next row is due; None: no row waits."""
+        return int(self._due_us.min()) if len(self) else None
+
+    def add(
+        self, seqs: np.ndarray, rows: pa.RecordBatch, is_marked: np.ndarray, due_us: int
+    ) -> None:
+        """Add rows with greater numbers that were not looked up yet, due at ``due_us``."""
+        if len(seqs):
+            self.rows = pa.concat_batches([self.rows, rows])
+            self.seqs = np.concatenate([self.seqs, seqs])
+            self.is_marked = np.concatenate([self.is_marked, is_marked])
+            self._lookups = np.concatenate([self._lookups, np.zeros(len(seqs), np.int64)])
+            self._due_us = np.concatenate([self._due_us, np.full(len(seqs), due_us)])
+
+    def postpone(self, at: np.ndarray, now_us: int) -> None:
+        """Rows at these positions were looked up in vain."""
+        doublings = np.minimum(self._lookups[at], 40)
+        pause_us = np.minimum(self._first_us * 2.0**doublings, self._longest_us)
+        self._lookups[at] += 1
+        self._due_us[at] = now_us + pause_us.astype(np.int64)
+
+    def remove(self, at: np.ndarray) -> None:
+        """Rows at these positions do not wait any more."""
+        if len(at):
+            kept = np.ones(len(self), bool)
+            kept[at] = False
+            self.rows = self.rows.filter(pa.array(kept))
+            self.seqs, self.is_marked = self.seqs[kept], self.is_marked[kept]
+            self._lookups, self._due_us = self._lookups[kept], self._due_us[kept]
