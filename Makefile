@@ -98,6 +98,13 @@ sim: $(STAMP)  ## simulate whole jobs under faults: make sim RUNS=100 SEED=0 KIN
 mutants: $(STAMP)  ## plant small mistakes by machine and test each: make mutants N=300 SEED=1; hours
 	$(BIN)/python -m tests.mutation --count $(N) --seed $(SEED)
 
+.PHONY: photon photon-day
+photon: setup  ## clicks joined to searches at two sites, sites and servers killed: make photon MINUTES=5
+	$(BIN)/python examples/photon.py --minutes $(MINUTES)
+
+photon-day: $(STAMP)  ## a simulated day of two sites and five million clicks: make photon-day SEED=0
+	$(BIN)/python -m tests.rvertex.joiner.day --seed $(SEED)
+
 .PHONY: live-kills
 live-kills: setup  ## kill and freeze live jobs on Spark at random: make live-kills KILLS=300 SEED=0; half an hour
 	$(BIN)/python -m tests.kills --kills $(KILLS) --seed $(SEED) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster) $(if $(CHANGES),--changes)

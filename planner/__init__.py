@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from planner.api.grouped.sessions import session
     from planner.api.inputs.items import cti, event
+    from planner.api.joining.logs import id_joiner
     from planner.api.stream import GroupedStream, Query, Stream, WindowedStream
     from planner.api.udf import Udf, udf
     from planner.errors import (
@@ -86,6 +87,7 @@ __all__ = [
     "final",
     "greatest",
     "hopping",
+    "id_joiner",
     "least",
     "list_of",
     "lit",
@@ -144,6 +146,7 @@ _HOMES = {
         "cti",
         "event",
     ),
+    "planner.api.joining.logs": ("id_joiner",),
     "planner.api.stream": (
         "GroupedStream",
         "Query",

@@ -33,10 +33,10 @@ from rstream.intake.writer import Append, LogWriter
 from rstream.items.batch import Items
 from rstream.store.memory_blobs import MemoryBlobs
 from rvertex.checkpoint.journal import Journal
-from rvertex.joiner.joiner import IdJoiner
-from rvertex.joiner.limits import JoinerLimits
-from rvertex.joiner.rows import JoinSpec, LogInput
 from rvertex.registry.errors import RegistryAwayError
+from rvertex.registry.joiner.joiner import IdJoiner
+from rvertex.registry.joiner.limits import JoinerLimits
+from rvertex.registry.joiner.rows import JoinSpec, LogInput
 from rvertex.registry.registry import IdRegistry, RegistryLimits
 
 if TYPE_CHECKING:
@@ -320,6 +320,9 @@ class SiteOutput:
     def append(self, rows: pa.RecordBatch, *, producer: str, epoch: int, number: int) -> Any:
         return self._commit(Append(rows, producer, epoch, number))
 
+    def close(self) -> None:
+        pass
+
     def _commit(self, append: Append) -> Any:
         self._commits += 1
         (found,) = self._writer.commit([append], is_cut=self._commits % 32 == 0)
@@ -385,17 +388,16 @@ class Site:
             self.busy_s += time.process_time() - begun_s
 
     def opened(self) -> IdJoiner:
-        inputs = [
-            LogInput(name, schema, at, self._opener(name))
-            for name, schema, at in (("searches", SEARCH, "searched"), ("clicks", CLICK, "clicked"))
-        ]
+        searches = LogInput("searches", SEARCH, "searched", self._opener("searches"))
+        clicks = LogInput("clicks", CLICK, "clicked", self._opener("clicks"))
         registry = IdRegistry(SiteLog(self.world, self), self.clock, "r", REGISTRY, shards=2)
         fields = [*CLICK, SEARCH.field(1), SEARCH.field(2), pa.field("unjoinable", pa.bool_())]
         output = SiteOutput(self.store("output"), pa.schema(fields))
         limits = JoinerLimits(cache_bytes=8 << 20, steps_per_record=64, retry_first_s=60)
         return IdJoiner(
             SPEC,
-            *inputs,
+            searches,
+            clicks,
             output,
             Journal(self.store("journal"), "steps"),
             registry,

@@ -24,7 +24,7 @@ def _none() -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of a joiner; numbers are those of rows in the foreign log, sorted."""
+    """One step of a joiner; arrays have sorted numbers of rows in the foreign log."""
 
     #: Identifies the joiner in the registry; chosen when its output is created.
     token: str
@@ -88,6 +88,8 @@ class Resumed:
     """The state of a joiner after some steps."""
 
     last: Step
+    #: The next rows of the foreign and of the primary log at the last record.
+    record_seq: int
     primary_from: int
     #: Numbers of rows that may wait: some were dropped, which the registry knows.
     waiting: np.ndarray
@@ -103,7 +105,9 @@ def resumed(steps: list[Step]) -> Resumed:
     marked = np.unique(np.concatenate([record.waiting_marked, *(s.marked for s in steps[1:])]))
     joined = np.concatenate([_none(), *(step.joined for step in steps[1:])])
     waiting = np.concatenate([record.waiting, read])
-    return Resumed(last, record.primary_from, np.setdiff1d(waiting, joined), marked)
+    return Resumed(
+        last, record.next_seq, record.primary_from, np.setdiff1d(waiting, joined), marked
+    )
 
 
 class StepLog:

@@ -27,7 +27,7 @@ class Waiting:
         return len(self.seqs)
 
     def due(self, now_us: int, rows_max: int) -> np.ndarray:
-        """Return the positions of rows that are due, int64[n], those that wait longest first."""
+        """Return the positions of rows that are due, int64[n]; at most the longest overdue."""
         at = np.flatnonzero(self._due_us <= now_us)
         if len(at) > rows_max:
             at = np.sort(at[np.argsort(self._due_us[at], kind="stable")[:rows_max]])
@@ -38,15 +38,15 @@ class Waiting:
         return int(self._due_us.min()) if len(self) else None
 
     def add(
-        self, seqs: np.ndarray, rows: pa.RecordBatch, is_marked: np.ndarray, due_us: int
+        self, seqs: np.ndarray, rows: pa.RecordBatch, is_marked: np.ndarray, due_us: np.ndarray
     ) -> None:
-        """Add rows with greater numbers that were not looked up yet, due at ``due_us``."""
+        """Add rows with greater numbers that were not looked up yet; ``due_us``: int64[rows]."""
         if len(seqs):
             self.rows = pa.concat_batches([self.rows, rows])
             self.seqs = np.concatenate([self.seqs, seqs])
             self.is_marked = np.concatenate([self.is_marked, is_marked])
             self._lookups = np.concatenate([self._lookups, np.zeros(len(seqs), np.int64)])
-            self._due_us = np.concatenate([self._due_us, np.full(len(seqs), due_us)])
+            self._due_us = np.concatenate([self._due_us, due_us])
 
     def postpone(self, at: np.ndarray, now_us: int) -> None:
         """Rows at these positions were looked up in vain."""

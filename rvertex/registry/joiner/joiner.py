@@ -12,61 +12,46 @@ Source: Photon 3.2, 3.3; differs: the token survives a restart, so no claim is l
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import secrets
 import threading
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from rstream.errors import StoreError
 from rstream.types import MIN_TIME
-from rvertex.joiner.errors import JoinerRowError, PrimaryRowsLostError
-from rvertex.joiner.event_store import EventStore, runs
-from rvertex.joiner.rows import LogInput, Rows, joined_rows, joined_schema, mark_of
-from rvertex.joiner.steps import Step, StepLog
-from rvertex.joiner.waiting import Waiting
 from rvertex.registry.errors import RegistryAwayError
+from rvertex.registry.joiner.emitted import Begun, prepared
+from rvertex.registry.joiner.errors import JoinerRowError, PrimaryRowsLostError
+from rvertex.registry.joiner.event_store import EventStore
+from rvertex.registry.joiner.rows import LogInput, Rows, joined_schema
+from rvertex.registry.joiner.steps import Step, StepLog
+from rvertex.registry.joiner.waiting import Waiting
 from rvertex.registry.shard import Verdict
 
 if TYPE_CHECKING:
     from rstream.clock import Clock
-    from rstream.intake.producers import Ack, ProducerPosition
-    from rstream.log.reader import StreamReader
     from rvertex.checkpoint.journal import Journal
-    from rvertex.joiner.limits import JoinerLimits
-    from rvertex.joiner.rows import JoinSpec
+    from rvertex.registry.joiner.emitted import OutputLog
+    from rvertex.registry.joiner.limits import JoinerLimits
+    from rvertex.registry.joiner.rows import JoinSpec
     from rvertex.registry.registry import IdRegistry
     from rvertex.state.scratch import Scratch
 
 _log = logging.getLogger(__name__)
 _US_PER_S = 1e6
+_TOKEN_BYTES = 8
 #: Most primary rows that a step reads.
 PRIMARY_ROWS_MAX = 1 << 19
+#: How often the joiner records which rows it needs.
+_REPORT_S = 30.0
 #: Most rows that are read since the last entry of the journal.
 _UNRECORDED_ROWS_MAX = 1 << 16
-
-
-class OutputLog(Protocol):
-    """The log of joined rows; :class:`rstream.Appender` is one."""
-
-    def open_producer(self, producer: str) -> ProducerPosition:
-        """Return the producer's next number, and fence its earlier processes."""
-
-    def append(self, rows: pa.RecordBatch, *, producer: str, epoch: int, number: int) -> Ack:
-        """Append rows durably; a repeated number is acknowledged again, but appended once."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Begun:
-    """A step whose entry is durable, and its rows with the keys of their claims."""
-
-    step: Step
-    keys: list[bytes]
-    times_us: list[int]
-    rows: pa.RecordBatch
 
 
 class IdJoiner:
@@ -83,10 +68,10 @@ class IdJoiner:
         clock: Clock,
         limits: JoinerLimits,
         *,
-        new_token: str,
+        new_token: str | None = None,
         scratch: Scratch | None = None,
     ) -> None:
-        """``new_token``: names this joiner in the registry, unless the journal has a name."""
+        """``new_token``: names a new joiner in the registry; None: a random name."""
         self._spec, self._primary, self._foreign = spec, primary, foreign
         self._output, self._registry = output, registry
         self._steps = StepLog(journal, limits.steps_per_record)
@@ -97,10 +82,10 @@ class IdJoiner:
         self._stopped = threading.Event()
         #: By kind: rows that this process read, emitted or dropped.
         self.counts: Counter[str] = Counter()
-        self._begun: _Begun | None = None
+        self._begun: Begun | None = None
         self._newest_us = int(MIN_TIME)
         self._allowed, self._allowed_at_s = 0.0, clock.monotonic_s()
-        self._open(new_token)
+        self._open(new_token or f"joiner-{secrets.token_hex(_TOKEN_BYTES)}")
 
     def run(self, *, idle_s: float | None = None) -> None:
         """Join until :meth:`stop`, or until nothing was emitted or dropped for ``idle_s``.
@@ -127,6 +112,19 @@ class IdJoiner:
         """End :meth:`run` after the present step."""
         self._stopped.set()
 
+    def close(self) -> None:
+        """Close the output; the registry stays open for other joiners of this process."""
+        self.stop()
+        with contextlib.suppress(RegistryAwayError):  # the next process records it
+            self._registry.flush()
+        self._output.close()
+
+    def __enter__(self) -> IdJoiner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def status(self) -> dict[str, float]:
         """Return counts since the start of this process, waiting rows, and the lag in seconds.
 
@@ -148,6 +146,7 @@ class IdJoiner:
         Raises:
             RegistryAwayError: the registry did not answer; the next call continues.
         """
+        self._report()
         if self._begun is not None:
             self._finish()
             return True
@@ -166,7 +165,7 @@ class IdJoiner:
         self._epoch, self._append = position.epoch, position.next_number
         self._primary_reader = self._primary.open(state.primary_from)
         wanted = np.unique(np.concatenate([state.waiting, last.joined, last.marked]))
-        rows = self._read_again(wanted)
+        rows = self._foreign.read_again(wanted)
         begun = np.union1d(last.joined, last.marked)
         is_open = len(begun) > 0 and position.next_number == last.append
         if is_open:
@@ -174,8 +173,13 @@ class IdJoiner:
         waiting = np.isin(rows.seqs, state.waiting)
         kept = rows.take(np.flatnonzero(waiting))
         is_marked = np.isin(kept.seqs, state.marked)
-        self._waiting.add(kept.seqs, kept.rows, is_marked, self._clock.now_us())
+        due_us = np.full(len(kept.seqs), self._clock.now_us())
+        self._waiting.add(kept.seqs, kept.rows, is_marked, due_us)
         self._foreign_reader = self._foreign.open(self._next_seq)
+        oldest = min(state.waiting.min(initial=state.last.next_seq), state.record_seq)
+        #: Rows that a successor reads again: of the primary and of the foreign log.
+        self._needed = state.primary_from, int(oldest)
+        self._reported_s = -_REPORT_S
         self._registry.resume(last.token, self._steps.number + (0 if is_open else 1))
 
     def _begin_again(self, last: Step, rows: Rows) -> None:
@@ -188,22 +192,17 @@ class IdJoiner:
         if (at < 0).any() or len(joined.seqs) < len(last.joined):
             lost = int((at < 0).sum()) + len(last.joined) - len(joined.seqs)
             raise PrimaryRowsLostError(self._primary.name, lost)
-        self._begun = self._prepared(last, joined, marked, found, at)
+        self._begun = prepared(
+            self.schema, self._spec, self._foreign, last, joined, marked, found, at
+        )
 
-    def _read_again(self, wanted: np.ndarray) -> Rows:
-        """Return the foreign rows with these sorted numbers."""
-        parts = []
-        reader: StreamReader | None = None
-        for lo, hi in runs(wanted):
-            if reader is None or not 0 <= lo - reader.next_seq <= _UNRECORDED_ROWS_MAX:
-                reader = self._foreign.open(lo)
-            while reader.next_seq < hi:
-                rows = self._foreign.read(reader, hi - reader.next_seq)
-                if rows is None:
-                    break
-                near = wanted[wanted.searchsorted(lo) : wanted.searchsorted(reader.next_seq)]
-                parts.append(rows.take(np.flatnonzero(np.isin(rows.seqs, near))))
-        return Rows.concat(parts, self._foreign.payload)
+    def _report(self) -> None:
+        """Tell the retention of both logs which rows are needed, once in a while."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._reported_s >= _REPORT_S:
+            self._reported_s = now_s
+            for log, seq in zip((self._primary, self._foreign), self._needed, strict=True):
+                log.release(seq, self._clock.now_us())
 
     def _read_primary(self) -> bool:
         """Read the primary log to its end, or many rows of it; return whether there were any."""
@@ -245,7 +244,10 @@ class IdJoiner:
             rows, times = rows.take(np.flatnonzero(~bad)), times[~bad]
         if len(times):
             self._newest_us = max(self._newest_us, int(times.max()))
-            self._waiting.add(rows.seqs, rows.rows, np.zeros(len(times), bool), now_us)
+            is_ours = self._foreign.is_of(rows.rows, self._spec.id, self._spec.share)
+            defer_us = int(self._limits.defer_s * _US_PER_S)
+            due_us = np.where(is_ours, now_us, now_us + defer_us)
+            self._waiting.add(rows.seqs, rows.rows, np.zeros(len(times), bool), due_us)
 
     def _refuse(self, seq: int, is_ahead: bool) -> None:
         id_, at = self._spec.id, self._spec.foreign_at
@@ -289,7 +291,16 @@ class IdJoiner:
         self.counts["given_up"] += int(gives_up.sum())
         self.counts["retries"] += int(waits.sum())
         if len(joined.seqs) or len(marked.seqs):
-            self._begun = self._prepared(self._last, joined, marked, found, place[is_joined])
+            self._begun = prepared(
+                self.schema,
+                spec,
+                self._foreign,
+                self._last,
+                joined,
+                marked,
+                found,
+                place[is_joined],
+            )
         waiting.is_marked[at[marks]] = True
         waiting.postpone(at[waits], self._clock.now_us())
         waiting.remove(done)
@@ -301,7 +312,7 @@ class IdJoiner:
     def _open_rows(
         self, rows: Rows, keys: list[bytes], verdicts: list[Verdict | None]
     ) -> np.ndarray:
-        """Which rows are to be joined: neither claimed, nor too old, nor repeated in the step."""
+        """Return which rows to join: neither claimed, nor too old, nor repeated in the step."""
         first: dict[bytes, int] = {}
         is_first = np.array([first.setdefault(key, n) == n for n, key in enumerate(keys)])
         if Verdict.OLD in verdicts:
@@ -348,25 +359,19 @@ class IdJoiner:
         is_marked = waiting.is_marked.copy()
         is_marked[marks] = True
         first = self._store.first_seq
+        primary_from = step.primary_seq if first is None else first
+        self._needed = primary_from, int(waiting.seqs[stays].min(initial=step.next_seq))
         return replace(
             step,
             is_record=True,
             waiting=waiting.seqs[stays],
             waiting_marked=waiting.seqs[stays & is_marked],
-            primary_from=step.primary_seq if first is None else first,
+            primary_from=primary_from,
         )
 
-    def _prepared(
-        self, step: Step, joined: Rows, marked: Rows, found: pa.RecordBatch, at: np.ndarray
-    ) -> _Begun:
-        """The rows of a step as they are emitted, and what it claims."""
-        pairs = joined_rows(self.schema, self._spec, joined.rows, found.take(pa.array(at)))
-        alone = joined_rows(self.schema, self._spec, marked.rows, None)
-        keys = self._foreign.keys(joined.rows, self._spec.id)
-        keys += [mark_of(key) for key in self._foreign.keys(marked.rows, self._spec.id)]
-        both = Rows.concat([joined, marked], self._foreign.payload)
-        times = self._foreign.times_us(both.rows).tolist()
-        return _Begun(step, keys, times, pa.concat_batches([pairs, alone]))
+    def _prepared(self, joined: Rows, marked: Rows, found: pa.RecordBatch, at: np.ndarray) -> Begun:
+        spec, step = self._spec, self._last
+        return prepared(self.schema, spec, self._foreign, step, joined, marked, found, at)
 
     def _finish(self) -> None:
         """Claim the ids of the begun step, and append the rows whose ids this site has got."""

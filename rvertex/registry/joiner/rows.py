@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.items.batch import EVENT, kinds
+from rstream.items.hashing import hash_rows
 from rstream.types import MIN_TIME
-from rvertex.joiner.errors import JoinerInputError
+from rvertex.registry.joiner.errors import JoinerInputError
 from rvertex.registry.once import id_bytes
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 UNJOINABLE = "unjoinable"
 OnRow = Literal["fail", "skip"]
-_DIGEST_BYTES = 16
+#: Fewer rows that are not wanted are read rather than skipped.
+_SKIPPED_ROWS_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,16 @@ class JoinSpec:
     #: The columns with the event time.
     primary_at: str
     foreign_at: str
-    #: A foreign row without a partner is emitted when the primary log is so much later.
+    #: A foreign row without a partner is emitted when the primary log is later by this.
     unjoinable_after_us: int
-    #: After that, how long its partner is still looked for.
+    #: How much longer its partner may take to be joined.
     retry_us: int
-    #: Primary rows that are so much earlier than the newest foreign row are dropped.
+    #: Primary rows are dropped when the newest foreign row is later by this.
     keep_us: int
     on_bad_row: OnRow = "fail"
     on_old: OnRow = "fail"
+    #: This site's number, and how many sites share the ids between them.
+    share: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,12 +77,20 @@ class LogInput:
         payload: pa.Schema,
         at: str,
         open_at: Callable[[int | None], StreamReader],
+        report: Callable[[int, int], None] | None = None,
     ) -> None:
+        """``report``: records that rows before a number are not needed, at a time in us."""
         self.name, self.payload, self._at, self._open_at = name, payload, at, open_at
+        self._report = report
 
     def open(self, seq: int) -> StreamReader:
         """Open a reader of the rows from this number on."""
         return self._open_at(seq)
+
+    def release(self, seq: int, now_us: int) -> None:
+        """Let the log's retention delete rows before this number."""
+        if self._report is not None:
+            self._report(seq, now_us)
 
     def first_seq(self) -> int:
         """Return the number of the first row that was not deleted."""
@@ -95,6 +107,21 @@ class LogInput:
             rows = rows.take(pa.array(at))
         return Rows(items.first_seq + at, rows.cast(self.payload))
 
+    def read_again(self, wanted: np.ndarray) -> Rows:
+        """Return the rows with these sorted numbers."""
+        parts = []
+        reader: StreamReader | None = None
+        for lo, hi in _runs(wanted):
+            if reader is None or not 0 <= lo - reader.next_seq <= _SKIPPED_ROWS_MAX:
+                reader = self.open(lo)
+            while reader.next_seq < hi:
+                rows = self.read(reader, hi - reader.next_seq)
+                if rows is None:
+                    break
+                near = wanted[wanted.searchsorted(lo) : wanted.searchsorted(reader.next_seq)]
+                parts.append(rows.take(np.flatnonzero(np.isin(rows.seqs, near))))
+        return Rows.concat(parts, self.payload)
+
     def times_us(self, rows: pa.RecordBatch) -> np.ndarray:
         """Return event times, int64[rows] in microseconds; MIN_TIME where there is none."""
         times = rows.column(self._at)
@@ -109,15 +136,15 @@ class LogInput:
         found: np.ndarray = pc.is_null(rows.column(column)).to_numpy(zero_copy_only=False)
         return found
 
+    def is_of(self, rows: pa.RecordBatch, id_: str, share: tuple[int, int]) -> np.ndarray:
+        """Return which rows belong to a share of all ids, bool[rows]."""
+        number, count = share
+        found: np.ndarray = hash_rows([rows.column(id_)]) % np.uint64(count) == number
+        return found
+
     def keys(self, rows: pa.RecordBatch, id_: str) -> list[bytes]:
         """Return the ids as the registry stores them."""
         return [id_bytes(value) for value in rows.column(id_).to_pylist()]
-
-
-def mark_of(key: bytes) -> bytes:
-    """Return the id under which a row without its partner is claimed."""
-    digest = hashlib.blake2b(key, digest_size=_DIGEST_BYTES, person=UNJOINABLE.encode())
-    return digest.digest()
 
 
 def joined_schema(spec: JoinSpec, primary: LogInput, foreign: LogInput) -> pa.Schema:
@@ -149,16 +176,11 @@ def joined_schema(spec: JoinSpec, primary: LogInput, foreign: LogInput) -> pa.Sc
     return pa.schema([*fields, pa.field(UNJOINABLE, pa.bool_())])
 
 
-def joined_rows(
-    schema: pa.Schema, spec: JoinSpec, foreign: pa.RecordBatch, primary: pa.RecordBatch | None
-) -> pa.RecordBatch:
-    """Return foreign rows with their primary rows, or without any."""
-    count = foreign.num_rows
-    columns = list(foreign.columns)
-    rest = list(schema)[len(columns) : -1]
-    if primary is None:
-        columns += [pa.nulls(count, field.type) for field in rest]
-    else:
-        columns += [primary.column(field.name) for field in rest]
-    columns.append(pa.array(np.full(count, primary is None), pa.bool_()))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _runs(numbers: np.ndarray) -> list[tuple[int, int]]:
+    """Return the ranges ``[lo, hi)`` of sorted numbers without gaps."""
+    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
+    return [
+        (int(numbers[lo]), int(numbers[hi - 1]) + 1)
+        for lo, hi in itertools.pairwise([0, *cuts.tolist(), len(numbers)])
+        if hi > lo
+    ]

@@ -17,6 +17,8 @@ class JoinerLimits:
     retry_first_s: float = 1.0
     #: Longest pause between two lookups of a foreign row.
     retry_max_s: float = 300.0
+    #: How long a row waits for the site whose share it belongs to.
+    defer_s: float = 2.0
     #: Most foreign rows of a step, so also of one claim.
     step_rows_max: int = 8192
     #: Most foreign rows that are dispatched per second, retries included; None: no limit.

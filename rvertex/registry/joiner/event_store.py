@@ -9,7 +9,6 @@ Invariants: (1) a row is found from the call that adds it until :meth:`EventStor
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -117,13 +116,3 @@ class EventStore:
         at = pc.index_in(ids, value_set=rows.column(self._on), skip_nulls=True)
         found: np.ndarray = at.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         return found
-
-
-def runs(numbers: np.ndarray) -> list[tuple[int, int]]:
-    """Return the ranges ``[lo, hi)`` of sorted numbers without gaps."""
-    cuts = np.flatnonzero(np.diff(numbers) != 1) + 1
-    return [
-        (int(numbers[lo]), int(numbers[hi - 1]) + 1)
-        for lo, hi in itertools.pairwise([0, *cuts.tolist(), len(numbers)])
-        if hi > lo
-    ]

@@ -1,0 +1,83 @@
+"""What a step of a joiner claims and appends to the output log."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.registry.joiner.rows import UNJOINABLE, LogInput, Rows
+
+if TYPE_CHECKING:
+    from rstream.intake.producers import Ack, ProducerPosition
+    from rvertex.registry.joiner.rows import JoinSpec
+    from rvertex.registry.joiner.steps import Step
+
+_DIGEST_BYTES = 16
+
+
+class OutputLog(Protocol):
+    """The log of joined rows; :class:`rstream.Appender` is one."""
+
+    def open_producer(self, producer: str) -> ProducerPosition:
+        """Return the producer's next number, and fence its earlier processes."""
+
+    def append(self, rows: pa.RecordBatch, *, producer: str, epoch: int, number: int) -> Ack:
+        """Append rows durably; a repeated number is acknowledged again, but appended once."""
+
+    def close(self) -> None:
+        """Release what the log holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Begun:
+    """A step whose entry is durable, and its rows with the keys of their claims."""
+
+    step: Step
+    keys: list[bytes]
+    times_us: list[int]
+    rows: pa.RecordBatch
+
+
+def prepared(
+    schema: pa.Schema,
+    spec: JoinSpec,
+    foreign: LogInput,
+    step: Step,
+    joined: Rows,
+    marked: Rows,
+    found: pa.RecordBatch,
+    at: np.ndarray,
+) -> Begun:
+    """Return the rows of a step; ``at``: positions in ``found`` of the partners of ``joined``."""
+    pairs = joined_rows(schema, joined.rows, found.take(pa.array(at)))
+    alone = joined_rows(schema, marked.rows, None)
+    keys = foreign.keys(joined.rows, spec.id)
+    keys += [mark_of(key) for key in foreign.keys(marked.rows, spec.id)]
+    both = Rows.concat([joined, marked], foreign.payload)
+    times = foreign.times_us(both.rows).tolist()
+    return Begun(step, keys, times, pa.concat_batches([pairs, alone]))
+
+
+def mark_of(key: bytes) -> bytes:
+    """Return the id under which a row without its partner is claimed."""
+    digest = hashlib.blake2b(key, digest_size=_DIGEST_BYTES, person=UNJOINABLE.encode())
+    return digest.digest()
+
+
+def joined_rows(
+    schema: pa.Schema, foreign: pa.RecordBatch, primary: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """Return foreign rows with their primary rows, or without any."""
+    count = foreign.num_rows
+    columns = list(foreign.columns)
+    rest = list(schema)[len(columns) : -1]
+    if primary is None:
+        columns += [pa.nulls(count, field.type) for field in rest]
+    else:
+        columns += [primary.column(field.name) for field in rest]
+    columns.append(pa.array(np.full(count, primary is None), pa.bool_()))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
