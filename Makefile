@@ -31,7 +31,7 @@ KILLS ?= 300
 TRACE ?= 20
 MINUTES ?= 60
 RATE ?= 20000
-.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo live test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-live bench-scaling bench-thousand soak golden docs clean
+.PHONY: help coverage deep oldest constraints bench-destinations bench-nexmark bench-peers mutants sim sim-mutants setup java demo live test check lint fast spark bench-smoke bench-steady bench-checkpoint bench-recovery bench-latency bench-live bench-changes bench-scaling bench-thousand soak golden docs clean
 
 help:  ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | while IFS=@ read -r a b; do printf '%-20s %s\n' "$$a" "$$b"; done
@@ -123,6 +123,9 @@ bench-latency: setup  ## open-loop latency at 1 k to 500 k events/s, beside Spar
 
 bench-live: setup  ## Kafka to Kafka, exactly once, beside a bare loop and the peers installed; eight minutes; JSON
 	$(BIN)/python benchmarks/bench_live.py
+
+bench-changes: setup  ## a running total per key, live, into a topic and PostgreSQL, beside the peers installed; four minutes; JSON
+	$(BIN)/python benchmarks/bench_changes.py
 
 bench-scaling: $(STAMP)  ## cost per event as data, keys, windows, vertices and state grow; JSON on the last line
 	$(BIN)/python benchmarks/bench_scaling.py

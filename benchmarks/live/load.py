@@ -74,10 +74,11 @@ def sent(
         ready = int(np.searchsorted(due_us, now_s * 1e6, side="right"))
         if ready > done:
             behind_s = max(behind_s, now_s - due_us[done] / 1e6)
-            for topic in (TOPIC, SIDE_TOPIC):
-                batch = [m for m in messages[done:ready] if m["topic"] is topic]
-                if batch:
-                    producer.produce_batch(topic, batch)
+            batches: dict[tuple[object, object], list[dict[str, object]]] = {}
+            for m in messages[done:ready]:
+                batches.setdefault((m["topic"], m["partition"]), []).append(m)
+            for (topic, partition), batch in batches.items():  # a message's own is ignored
+                producer.produce_batch(topic, batch, partition=partition)
             done = ready
         producer.poll(0)
         time.sleep(_TICK_S)

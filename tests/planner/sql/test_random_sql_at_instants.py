@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import duckdb
 import pyarrow as pa
@@ -71,6 +71,8 @@ def rows_at(name: str, rows: list[Row], at: int) -> list[tuple[int | None, ...]]
 class RandomSql:
     """One random query; all steps have the columns k, x and y."""
 
+    tables: ClassVar[tuple[str, ...]] = TABLES
+
     def __init__(self, seed: int) -> None:
         self._chance = Random(seed)
         self._names = 0
@@ -79,7 +81,7 @@ class RandomSql:
 
     def _relation(self, depth: int) -> str:
         if depth == 0:
-            return f"SELECT k, x, y FROM {self._chance.choice(TABLES)}"
+            return f"SELECT k, x, y FROM {self._chance.choice(self.tables)}"
         steps: list[Callable[[int], str]] = [
             self._where, self._join, self._join, self._subquery, self._group, self._sets,
             self._distinct, self._ranked, self._limit, self._set_operation, self._exists,
@@ -93,7 +95,7 @@ class RandomSql:
         self._names += 1
         name = f"t{self._names}"
         if depth == 0:
-            return f"{self._chance.choice(TABLES)} AS {name}", name
+            return f"{self._chance.choice(self.tables)} AS {name}", name
         return f"({self._relation(depth)}) AS {name}", name
 
     def _where(self, depth: int) -> str:
