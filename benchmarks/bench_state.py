@@ -4,7 +4,8 @@ Each point is a process of its own: a count, an integer sum and a double sum per
 tumbling window of random keys, fed to the operator in batches. Peak memory is what is private to
 the process (``RssAnon``); pages of mapped scratch files belong to the kernel, which may drop them.
 DuckDB aggregates the same rows with one thread, in memory and with that share as ``memory_limit``
-(at least 60 MB: it starts with no less). Rows are made before. ``--engines process deduplicate``
+(at least 60 MB: it starts with no less). Rows are made before. ``--engines hopping text`` measures
+windows of 12 panes, and keys that are text of 36 characters. ``--engines process deduplicate``
 measures a keyed process with a count and a sum, and exact ids without a bound in time. ``--engines
 restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the first
 output. The last line is one JSON object.
@@ -24,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from planner import KeyedContext, KeyedProcess
 from planner.api.stream import Stream
+from rstream.items.hashing import hash_column
 from rstream.store.blobs import open_store
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec
@@ -47,6 +50,8 @@ ROWS, STEP_ROWS = 20_000_000, 131_072
 KEYS = (10, 10_000, 1_000_000, 5_000_000)
 #: A key has a row for each row of its own number in so many.
 SPREAD = 1_000_003
+#: A hopping window moves this number of times.
+STEPS_OF_HOPPING = 20
 SAMPLE_S = 0.02
 MB = 1e6
 #: DuckDB does not start with less.
@@ -93,42 +98,51 @@ def _point(engine: str, rows: int, keys: int, budget: int) -> dict[str, Any]:
     return found
 
 
-def batches(rows: int, keys: int) -> Iterator[pa.RecordBatch]:
-    """Rows of one window; the numbers of keys are far apart."""
+def batches(rows: int, keys: int, *, text: bool = False) -> Iterator[pa.RecordBatch]:
+    """Rows of one window; the numbers of keys are far apart. ``text``: keys of 36 characters."""
     rng = np.random.default_rng(7)
     for first in range(0, rows, STEP_ROWS):
         count = min(STEP_ROWS, rows - first)
         vs = np.arange(first, first + count)
         k = rng.integers(0, keys, count) * SPREAD
-        columns = [vs, vs + 1, k, vs & 1023, rng.random(count)]
-        names = ["_vs", "_ve", "k", "n", "x"]
-        yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=names)
+        key = pc.utf8_lpad(pa.array(k).cast(pa.string()), 36, "x") if text else pa.array(k)
+        columns = [vs, vs + 1, vs & 1023, rng.random(count)]
+        arrays = [pa.array(c) for c in columns]
+        arrays.insert(2, key)
+        yield pa.RecordBatch.from_arrays(arrays, names=["_vs", "_ve", "k", "n", "x"])
 
 
-def window_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
-    """The operator, from the first row to the last result."""
+def window_point(
+    rows: int, keys: int, budget: int | None, *, panes: int = 1, text: bool = False
+) -> dict[str, Any]:
+    """The operator, from the first row to the last result; ``panes``: of a window that hops."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
-    size = 1 << 40
-    operator = WindowAggregate(("k",), size, size, AGGREGATES, points=True).open([PAYLOAD])
+    every = 1 << 40 if panes == 1 else rows // STEPS_OF_HOPPING
+    size, aggregates = every * panes, AGGREGATES if panes == 1 else AGGREGATES[:2]
+    payload = PAYLOAD.set(0, pa.field("k", pa.string())) if text else PAYLOAD
+    operator = WindowAggregate(("k",), size, every, aggregates, points=True).open([payload])
     give_memory(operator, memory)
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         spent, state = 0.0, 0
-        for batch in batches(rows, keys):
+        groups = pieces = total = 0
+
+        def step(run: Run) -> None:
+            nonlocal groups, pieces, total
+            for out in in_pieces([operator], [run]):
+                assert out is not None
+                pieces += 1
+                groups += out.events.num_rows
+                total = (total + _checksum(out.events)) % 2**64
+
+        for batch in batches(rows, keys, text=text):
             begun = time.process_time()
-            operator.process([Run(batch, np.empty(0, np.int64))])
+            now = batch.column(0)[-1].as_py()
+            step(Run(batch, np.array([now]) if panes > 1 else np.empty(0, np.int64)))
             spent += time.process_time() - begun
             state = max(state, memory.used_bytes)
         before_close = peak[0]
         begun = time.process_time()
-        end = pa.RecordBatch.from_arrays(
-            [pa.array([], kind) for kind in batch.schema.types], schema=batch.schema
-        )
-        groups = pieces = total = 0
-        for run in in_pieces([operator], [Run(end, np.array([size]))]):
-            assert run is not None
-            pieces += 1
-            groups += run.events.num_rows
-            total = (total + _checksum(run.events)) % 2**64
+        step(Run(batch.slice(0, 0), np.array([1 << 60])))
         closing = time.process_time() - begun
     return {
         "cpu_s": spent + closing,
@@ -234,6 +248,9 @@ def _checksum(rows: pa.RecordBatch) -> int:
     """A sum over rows that does not depend on pieces; doubles by their bits."""
     mixed = np.zeros(rows.num_rows, np.uint64)
     for column in rows.columns:
+        if pa.types.is_string(column.type):
+            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + hash_column(column)
+            continue
         mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + column.to_numpy().view(np.uint64)
     return int(mixed.sum())
 
@@ -259,6 +276,8 @@ def duckdb_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
 
 ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
     "window": window_point,
+    "hopping": lambda *point: window_point(*point, panes=12),
+    "text": lambda *point: window_point(*point, text=True),
     "duckdb": duckdb_point,
     "process": lambda *point: keys_point(_process(Totals), *point),
     "deduplicate": lambda *point: keys_point(

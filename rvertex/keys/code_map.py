@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import DTypeLike
 
 _CAPACITY_MIN = 1 << 10
@@ -32,6 +34,15 @@ class CodeMap:
     def clear(self, codes: np.ndarray) -> None:
         """Reset ``codes`` to ``fill``; the time is proportional to their number."""
         self._values[codes] = self._fill
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return int(self._values.nbytes)
+
+    def replace(self, move: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Replace the array of values by an equal one."""
+        self._values = move(self._values)
 
     def _cover(self, codes: np.ndarray) -> None:
         size = int(codes.max(initial=-1)) + 1

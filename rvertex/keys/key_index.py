@@ -19,10 +19,13 @@ import pyarrow as pa
 
 from rstream.errors import UsageError, error_class
 from rvertex.keys.int_index import UNKNOWN, IntIndex
+from rvertex.keys.wide_index import WideIndex, is_wide
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: More values than this are kept in arrays.
+_OBJECTS_MAX = 1 << 13
 _PAIR_BITS = np.int64(32)
 _PAIR_MASK = np.int64(2**32 - 1)
 
@@ -189,7 +192,7 @@ class _BitsColumn:
 
 
 class _ObjectColumn:
-    """Any other type: Python values of the distinct ones."""
+    """Any other type: Python values while there are few, then an index that can be spilled."""
 
     def __init__(self, type_: pa.DataType) -> None:
         if pa.types.is_nested(type_):
@@ -197,27 +200,46 @@ class _ObjectColumn:
         self._type = type_
         self._code_of: dict[Any, int] = {}
         self._values: list[Any] = []
+        #: Has all values once there are many, which then are in no dictionary.
+        self._wide: WideIndex | None = None
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._values) if self._wide is None else len(self._wide)
 
     def codes(self, column: pa.Array, *, insert: bool) -> np.ndarray:
         encoded = column.dictionary_encode()
-        distinct = encoded.dictionary.to_pylist()
-        code_of = self._code_of
-        if insert:
-            found = [code_of.setdefault(value, len(code_of)) for value in distinct]
-            if len(code_of) > len(self._values):
-                known = len(self._values)
-                self._values += [v for v, c in zip(distinct, found, strict=True) if c >= known]
-        else:
-            found = [code_of.get(value, UNKNOWN) for value in distinct]
-        indices = encoded.indices.to_numpy(zero_copy_only=True)
-        codes: np.ndarray = np.array(found, np.int64)[indices]
+        found = self._distinct_codes(encoded.dictionary, insert=insert)
+        codes: np.ndarray = found[encoded.indices.to_numpy(zero_copy_only=True)]
         return codes
 
+    def _distinct_codes(self, values: pa.Array, *, insert: bool) -> np.ndarray:
+        if self._wide is None and insert and len(self) + len(values) > _OBJECTS_MAX:
+            self._widen()
+        if self._wide is not None:
+            return self._wide.codes(_of_type(values, self._type), insert=insert)
+        distinct, code_of = values.to_pylist(), self._code_of
+        if not insert:
+            return np.array([code_of.get(value, UNKNOWN) for value in distinct], np.int64)
+        found = [code_of.setdefault(value, len(code_of)) for value in distinct]
+        if len(code_of) > len(self._values):
+            known = len(self._values)
+            self._values += [v for v, c in zip(distinct, found, strict=True) if c >= known]
+        return np.array(found, np.int64)
+
+    def _widen(self) -> None:
+        """Move the values to an index of arrays, if their type allows it."""
+        if is_wide(self._type):
+            self._wide = WideIndex(pa.array(self._values, self._type))
+            self._code_of, self._values = {}, []
+
     def values(self, codes: np.ndarray) -> pa.Array:
+        if self._wide is not None:
+            return self._wide.values(codes)
         return pa.array([self._values[code] for code in codes.tolist()], self._type)
+
+
+def _of_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)
 
 
 def _bit_width(type_: pa.DataType) -> int | None:

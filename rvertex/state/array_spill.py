@@ -36,9 +36,6 @@ LOOK_BYTES = 8 << 20
 _CALL_BYTES = 1 << 12
 #: Longer lists and dictionaries are measured by a sample, and nothing in them is moved.
 _ITEMS_MAX = 1 << 10
-#: References that exist in any case: the owner's, a local variable's and an argument's.
-_OWN_REFERENCES = 3
-
 _ARROW = pa.Array | pa.ChunkedArray | pa.RecordBatch | pa.Table
 
 
@@ -58,6 +55,23 @@ class _Place:
         items = self.get()
         changed = [*items[:at], value, *items[at + 1 :]]
         self.put(items._make(changed) if hasattr(items, "_make") else tuple(changed))
+
+
+def _references(place: _Place) -> int:
+    """References to the value at a place, plus those that this call makes."""
+    return sys.getrefcount(place.get())
+
+
+def _own_references() -> int:
+    """What :func:`_references` returns if only the owner refers to the value.
+
+    It is measured, since versions of Python count the references of a call differently.
+    """
+    owner = [object()]
+    return _references(_Place(partial(owner.__getitem__, 0), partial(owner.__setitem__, 0)))
+
+
+_OWN_REFERENCES = _own_references()
 
 
 class ArraySpill:
@@ -99,9 +113,10 @@ class ArraySpill:
 
     def _move(self, place: _Place) -> bool:
         """Move the array at a place to scratch unless another reference would miss later writes."""
+        is_shared = _references(place) > _OWN_REFERENCES
         value = place.get()
         if isinstance(value, np.ndarray):
-            if value.flags.writeable and sys.getrefcount(value) > _OWN_REFERENCES:
+            if value.flags.writeable and is_shared:
                 return False
             place.put(self._memory.store_array(value))
         else:
@@ -142,8 +157,9 @@ class _Look:
                 if place is not None:
                     self._note(value, place)
             elif isinstance(value, tuple):
-                if place is not None and sys.getrefcount(value) <= _OWN_REFERENCES:
-                    todo += [(item, place.item(i)) for i, item in enumerate(value)]
+                value = None  # no reference may be added
+                if place is not None and _references(place) <= _OWN_REFERENCES:
+                    todo += [(item, place.item(i)) for i, item in enumerate(place.get())]
             elif (
                 not isinstance(value, str | bytes | int | float) and id(value) not in self._entered
             ):

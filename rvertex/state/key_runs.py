@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 #: Rows of a block: between two fences.
 BLOCK_ROWS = 1 << 14
 #: This number of runs of about one size are merged into one.
-RUNS_MAX = 64
+RUNS_MAX = 256
+#: A range is not sorted at once if it is larger than a piece by this factor.
+_LARGE = 4
 _NUMBER, _NAN, _NULL = 0, 1, 2
 
 #: A key in comparable form, a tuple: per column a rank (value, NaN or null) and the value.
@@ -118,7 +120,7 @@ class KeyRuns:
         rows = plain_rows(rows)
         self._gathered.append(rows)
         self._gathered_bytes += rows.nbytes
-        if self._gathered_bytes >= self._holder.run_bytes:
+        if self._gathered_bytes >= self._holder.piece_bytes:
             self.spill()
 
     def spill(self) -> None:
@@ -126,19 +128,28 @@ class KeyRuns:
         if not self._gathered:
             return
         run = SortedRun(self._names, self._holder.store(self._sorted_blocks()))
-        self._gathered, self._gathered_bytes = [], 0
+        self._gathered_bytes = 0
         self._runs.append(run)
         self._merge_last()
 
-    def pieces(self) -> Iterator[tuple[pa.RecordBatch, Place | None]]:
-        """All rows in pieces of about the size of a run, each with the key at which its range ends.
+    def pieces(
+        self, cuts: Sequence[Place] = ()
+    ) -> Iterator[tuple[list[pa.RecordBatch], Place | None]]:
+        """All rows, by ranges of keys of about the size of a piece, and where each range ends.
 
-        The last range ends at None. All rows of one key are in one piece, even if it gets large.
+        Each range is the rows of each run, by key; rows of one key are in sequence. ``cuts``: keys
+        at which ranges end, too; then a range may have no rows. The last range ends at None. The
+        rows of one key are in one range, however many they are. Call it last: the rows in memory
+        become a run.
         """
+        if self._holder.may_spill and self._runs:
+            self.spill()
         runs = list(self._runs)
         if self._gathered:
             runs.append(SortedRun(self._names, self._sorted_blocks()))
-        yield from _pieces(runs, self._piece_rows(runs)) if runs else ()
+        for piece in _pieces(runs, self._piece_rows(runs), cuts):
+            yield piece
+            self._holder.drop_pages()
 
     def save(self) -> dict[str, pa.Table]:
         """Runs and gathered rows by reference; runs that are on scratch stay there."""
@@ -169,7 +180,9 @@ class KeyRuns:
         self._restored = tables["runs"].to_batches() if self._runs else []
 
     def _sorted_blocks(self) -> list[pa.RecordBatch]:
+        """The gathered rows by key, which are gathered no more."""
         rows = join_batches(self._gathered)
+        self._gathered = []
         order = stable_key_order([rows.column(name) for name in self._names], rows.num_rows)
         return blocks_of(rows if order is None else rows.take(pa.array(order)))
 
@@ -182,56 +195,84 @@ class KeyRuns:
                 return
             blocks: list[pa.RecordBatch] = []
             for rows, _ in _pieces(last, self._piece_rows(last)):
-                blocks += self._holder.store(blocks_of(rows))
+                if rows:
+                    blocks += self._holder.store(blocks_of(in_key_order(rows, self._names)))
+                self._holder.drop_pages()
             if len(self._runs) - len(last) < self._restored_runs:
                 self._restored, self._restored_runs = [], 0
             self._runs[-len(last) :] = [SortedRun(self._names, blocks, level + 1)]
 
+    def is_large(self, batches: Sequence[pa.RecordBatch]) -> bool:
+        """Whether a range is far larger than a piece, as a rule because of one key."""
+        nbytes: int = sum(batch.nbytes for batch in batches)
+        return nbytes > _LARGE * self._holder.piece_bytes
+
     def _piece_rows(self, runs: Sequence[SortedRun]) -> int:
         """About how many rows are read at once."""
+        if not runs:
+            return BLOCK_ROWS
         block = runs[0].blocks[0]
-        fitting = self._holder.run_bytes * block.num_rows // max(block.nbytes, 1)
+        fitting = self._holder.piece_bytes * block.num_rows // max(block.nbytes, 1)
         return max(int(fitting), BLOCK_ROWS)
 
 
 class SortedColumns:
-    """Columns in memory with rows sorted by the first ``keys`` columns; no key occurs twice."""
+    """Columns in memory by key: ``keys`` are sorted, and no key occurs twice.
 
-    def __init__(self, keys: int, columns: Sequence[pa.Array]) -> None:
-        self._keys = keys
-        self._columns = columns
+    ``lanes``: other columns. ``order``: their row for each key, int64[keys]; None: the same row.
+    """
+
+    def __init__(
+        self, keys: Sequence[pa.Array], lanes: Sequence[pa.Array], order: np.ndarray | None
+    ) -> None:
+        self._keys, self._lanes, self._order = keys, lanes, order
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len((self._keys or self._lanes)[0])
+
+    def piece_rows(self, piece_bytes: int) -> int:
+        """The number of rows of a piece."""
+        nbytes: int = sum(column.nbytes for column in (*self._keys, *self._lanes))
+        return max(piece_bytes * len(self) // max(nbytes, 1), 1)
+
+    def cuts(self, rows: int) -> list[Place]:
+        """The keys at which to cut into pieces of ``rows``."""
+        return [place_of(self._keys, i) for i in range(rows, len(self), rows)]
 
     def first_at(self, place: Place) -> int:
         """The number of the first row whose key is at or after ``place``."""
-        return _first_at(self._columns[: self._keys], len(self), place)
+        return _first_at(self._keys, len(self), place)
 
     def rows(self, lo: int, hi: int) -> tuple[list[pa.Array], list[pa.Array]]:
         """Key columns and other columns of rows ``[lo, hi)``."""
-        found = [column.slice(lo, hi - lo) for column in self._columns]
-        return found[: self._keys], found[self._keys :]
+        keys = [column.slice(lo, hi - lo) for column in self._keys]
+        if self._order is None:
+            return keys, [column.slice(lo, hi - lo) for column in self._lanes]
+        at = pa.array(self._order[lo:hi])
+        return keys, [column.take(at) for column in self._lanes]
 
 
 def _pieces(
-    runs: Sequence[SortedRun], rows_max: int
-) -> Iterator[tuple[pa.RecordBatch, Place | None]]:
-    """See :meth:`KeyRuns.pieces`; each piece is sorted by key, rows of one key in arrival order."""
-    if not runs:
-        return
+    runs: Sequence[SortedRun], rows_max: int, cuts: Sequence[Place] = ()
+) -> Iterator[tuple[list[pa.RecordBatch], Place | None]]:
+    """See :meth:`KeyRuns.pieces`."""
     before = [0] * len(runs)
-    for end in (*_cuts(runs, rows_max), None):
+    ends = sorted({*cuts, *_cuts(runs, rows_max)})
+    for end in (*ends, None):
         after = [len(run) if end is None else run.first_at(end) for run in runs]
         found = zip(runs, before, after, strict=True)
         batches = [rows for run, lo, hi in found for rows in run.rows(lo, hi)]
         before = after
-        if batches:
-            rows = join_batches(batches)
-            if sum(b.num_rows > 0 for b in batches) > 1:
-                order = stable_key_order([rows.column(n) for n in runs[0].names], rows.num_rows)
-                rows = rows if order is None else rows.take(pa.array(order))
-            yield rows, end
+        yield batches, end
+
+
+def in_key_order(batches: Sequence[pa.RecordBatch], names: Sequence[str]) -> pa.RecordBatch:
+    """The rows of at least one batch, each sorted by the keys ``names``, as one."""
+    rows = join_batches(batches)
+    if sum(b.num_rows > 0 for b in batches) == 1:
+        return rows
+    order = stable_key_order([rows.column(n) for n in names], rows.num_rows)
+    return rows if order is None else rows.take(pa.array(order))
 
 
 def _cuts(runs: Sequence[SortedRun], rows_max: int) -> list[Place]:

@@ -11,6 +11,7 @@ boundaries. Its output must not depend on any of them.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 RUN_BYTES_MIN = 4 << 20
 #: Bytes to read or write at once if there is no budget.
 UNLIMITED_RUN_BYTES = 256 << 20
+#: Bytes of rows to sort or emit at once. Sorting needs about three times as much.
+PIECE_BYTES_MAX = 16 << 20
+#: To close state in one table takes about this number of times its memory.
+_CLOSING_COPIES = 3
+#: Mapped pages up to this much are never dropped; the code of libraries is mapped, too.
+RESIDENT_BYTES_MIN = 256 << 20
 #: A holder gathers 1 / _RUNS_PER_SHARE of its share before it writes a run.
 _RUNS_PER_SHARE = 4
 #: Items of a longer list or dictionary are measured by a sample.
@@ -87,6 +94,11 @@ class StateMemory:
         self.spills += 1
         self.spilled_bytes += stored.nbytes
         return stored
+
+    def drop_pages(self) -> None:
+        """Drop mapped pages of files beyond a share of the budget."""
+        if (budget := self.host.budget_bytes) is not None:
+            self.scratch.drop_pages(max(budget // _RUNS_PER_SHARE, RESIDENT_BYTES_MIN))
 
     def placed(self, part: bytes | pa.Buffer, total_bytes: int) -> bytes | pa.Buffer:
         """A part of a state of ``total_bytes``: on scratch if the state exceeds the budget."""
@@ -162,6 +174,21 @@ class Holder:
         return max(self._memory.host.share_bytes // _RUNS_PER_SHARE, RUN_BYTES_MIN)
 
     @property
+    def piece_bytes(self) -> int:
+        """How much to sort or emit at once."""
+        return min(self.run_bytes, PIECE_BYTES_MAX)
+
+    @property
+    def closes_in_pieces(self) -> bool:
+        """Whether a table of all that this holder has would exceed the budget."""
+        budget = self._memory.host.budget_bytes
+        return budget is not None and _CLOSING_COPIES * self.used_bytes > budget
+
+    def drop_pages(self) -> None:
+        """Drop mapped pages of files beyond a share of the budget."""
+        self._memory.drop_pages()
+
+    @property
     def run_bytes_min(self) -> int:
         """Smallest run that is worth a file, in bytes."""
         return RUN_BYTES_MIN
@@ -169,6 +196,10 @@ class Holder:
     def store(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """The same batches on scratch. Raises as :meth:`rvertex.state.scratch.Scratch.store`."""
         return self._memory.store(batches)
+
+    def store_array(self, array: np.ndarray) -> np.ndarray:
+        """The same array on scratch. Raises as :meth:`store`."""
+        return self._memory.store_array(array)
 
     def is_stored(self, batch: pa.RecordBatch) -> bool:
         """Whether the bytes of a batch with columns are on scratch."""
@@ -210,7 +241,7 @@ def _bytes_of(held: Any) -> int:
         return _OBJECT_BYTES + len(held)
     if isinstance(held, dict):
         return _sampled(list(held.values())) + _sampled(list(held))
-    if isinstance(held, list | tuple | set | frozenset):
+    if isinstance(held, list | tuple | set | frozenset | deque):
         return _sampled(list(held))
     inside = getattr(held, "__dict__", None)
     if type(held).__module__.startswith("rvertex.") and inside is not None:

@@ -47,6 +47,7 @@ class Scratch:
         #: The addresses of the mapped files, sorted, and where each ends.
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
+        self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
     @property
     def used_bytes(self) -> int:
@@ -104,6 +105,19 @@ class Scratch:
         except OSError:
             return None
 
+    def drop_pages(self, resident_max: int) -> None:
+        """Drop mapped pages if more than ``resident_max`` bytes of files are resident.
+
+        They count as memory of the process, although the system could drop them at any time.
+        The next read of such a page finds it in the page cache, or on the disk.
+        """
+        if self._used_bytes <= resident_max or _resident_file_bytes() <= resident_max:
+            return
+        with self._lock:
+            maps = list(self._maps)
+        for pages in maps:
+            pages.madvise(mmap.MADV_DONTNEED)
+
     def _is_over(self, nbytes: int) -> bool:
         return self.limit_bytes is not None and self._used_bytes + nbytes > self.limit_bytes
 
@@ -143,6 +157,7 @@ class Scratch:
             self._used_bytes += size
             bisect.insort(self._starts, start)
             self._ends[start] = start + size
+            self._maps.add(pages)
         weakref.finalize(pages, self._free, start, size)
         return buffer
 
@@ -150,6 +165,15 @@ class Scratch:
         with self._lock:
             self._used_bytes -= size
             del self._starts[bisect.bisect_left(self._starts, start)], self._ends[start]
+
+
+def _resident_file_bytes() -> int:
+    """Bytes of mapped files that this process has in memory; 0 without ``/proc``."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[2]) * mmap.PAGESIZE
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _write_stream(file: BinaryIO, batches: Sequence[pa.RecordBatch]) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LIMITS: dict[str, int] = {
     "rvertex.state.memory.RUN_BYTES_MIN": 1,
     "rvertex.state.memory.UNLIMITED_RUN_BYTES": 1,
+    "rvertex.state.memory.PIECE_BYTES_MAX": 64,
+    "rvertex.operators.windows.grouping.PIECE_BYTES_MAX": 64,
     "rvertex.state.array_spill.LOOK_BYTES": 1,
     "rvertex.state.key_runs.BLOCK_ROWS": 2,
     "rvertex.state.key_runs.RUNS_MAX": 2,
@@ -40,6 +42,8 @@ LIMITS: dict[str, int] = {
     "rvertex.keys.int_index._SPAN_MIN": 4,
     "rvertex.keys.sort_keys._LOOK_ROWS": 2,
     "rvertex.keys.key_table._KEYS_MIN": -50,
+    "rvertex.keys.key_index._OBJECTS_MAX": 2,
+    "rvertex.keys.wide_index._CHUNK_BYTES_MAX": 8,
     "rvertex.user_code.keyed.events.PIECE_ROWS": 2,
     "rvertex.user_code.keyed.state.CHANGED_MAX": 2,
     "rvertex.user_code.keyed.state._PIECE": 2,

@@ -99,15 +99,18 @@ class IndexedRun:
         half = len(codes) // 2
         #: The time from which at least half of the rows are dead.
         self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
-        self.nbytes = self.rows.nbytes
+        index_bytes = self._codes.nbytes + self._starts.nbytes + code_map.nbytes
+        self.nbytes = self.rows.nbytes + int(index_bytes)
         self.is_spilled = False
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def spill(self, holder: Holder) -> None:
-        """Move the rows to scratch; the index stays in memory."""
+        """Move the rows and their index to scratch."""
         self.rows = self.rows.on_scratch(holder)
+        self._codes, self._starts = map(holder.store_array, (self._codes, self._starts))
+        self.code_map.replace(holder.store_array)
         self._alive = MaxTree(self.rows.ve)
         self.is_spilled = True
 

@@ -28,8 +28,8 @@ from rvertex.events.reorder_buffer import concatenated
 from rvertex.events.run import Run, concat, growing, pieces_of
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.grouping import Grouping, closed_groups
-from rvertex.state.key_runs import KeyRuns, blocks_of
-from rvertex.state.memory import UNLIMITED
+from rvertex.state.key_runs import KeyRuns, blocks_of, in_key_order
+from rvertex.state.memory import UNLIMITED, held_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -122,18 +122,23 @@ class WindowGather:
         output_schema: pa.Schema,
         finish: Callable[[list[pa.Array]], list[pa.Array]],
         sliding: SlidingWindows | None = None,
+        *,
+        is_complete: bool = False,
     ) -> None:
         self._assigner = assigner
         self._grouping = grouping
         self._input_schema = input_schema
         self._output_schema = output_schema
         self._finish = finish
+        #: Whether each row is the only one of its window and key.
+        self._is_complete = is_complete
         #: Has the earliest live rows while windows slide.
         self._sliding = sliding
         #: All other rows that are in an open window, in row order.
         self._live: list[pa.RecordBatch] = []
         #: Number of batches at the front that are on scratch, and bytes of the other batches.
         self._spilled, self._live_bytes = 0, 0
+        self._sliding_bytes = 0
         self._holder = UNLIMITED.holder()
         self._open = assigner.windows.lowest
         self._last_cti: int | None = None
@@ -149,8 +154,11 @@ class WindowGather:
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
         """See :class:`EmitsInPieces`: windows with rows on scratch are emitted range by range."""
         (run,) = ports
+        if self._is_complete:
+            yield self._finished(run)
+            return
         closed: Iterable[pa.RecordBatch] = ()
-        is_large = self._spilled > 0
+        is_large = self._is_large
         now: list[int] = [int(run.ctis[-1])] if len(run.ctis) else []
         if run.events.num_rows:
             first, last = self._assigner.spans(run.events)
@@ -163,11 +171,32 @@ class WindowGather:
         ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
         if len(ctis):
             self._last_cti = int(ctis[-1])
-        if is_large:
+        if is_large or self._is_large:
             yield from pieces_of(closed, ctis, self._output_schema)
         else:
             yield Run(concatenated([*closed], self._output_schema), ctis)
         self._keep_to_memory()
+
+    def _finished(self, run: Run) -> Run:
+        """The results of rows that are the only ones of their windows and keys."""
+        rows, self._live = [*self._live, run.events], []
+        spans = [self._assigner.spans(events)[0] for events in rows]
+        names = self._grouping.names
+        lanes = [name for name in self._input_schema.names if name not in {VS, VE, *names}]
+        out = [
+            self._rows(windows, [*map(events.column, names)], [*map(events.column, lanes)])
+            for windows, events in zip(spans, rows, strict=True)
+            if events.num_rows
+        ]
+        ctis = growing(self._assigner.output_ctis(run.ctis), self._last_cti)
+        if len(ctis):
+            self._last_cti = int(ctis[-1])
+        return Run(concatenated(out, self._output_schema), ctis)
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether rows are on scratch, or too many to be aggregated at once."""
+        return self._spilled > 0 or self._holder.closes_in_pieces
 
     def held_tables(self) -> dict[str, pa.Table]:
         """The rows of open windows; see :class:`rvertex.operators.protocol.ShowsState`."""
@@ -183,38 +212,60 @@ class WindowGather:
         """Restore the live rows of ``state``."""
         self._open, self._last_cti = state.header["open"], state.header["last_cti"]
         self._live = state.tables["live"].to_batches()
-        self._count_live(0)
+        self._count_live()
 
-    def _count_live(self, spilled: int) -> None:
-        """Recompute the bytes in memory; the first ``spilled`` batches are on scratch."""
-        self._spilled = spilled
-        self._live_bytes = sum(map(batch_bytes, self._live[spilled:]))
+    def _count_live(self) -> None:
+        """Recompute which of the live rows are on scratch, and the bytes of the others."""
+        self._spilled = 0
+        while self._spilled < len(self._live) and self._holder.is_stored(self._live[self._spilled]):
+            self._spilled += 1
+        self._live_bytes = sum(map(batch_bytes, self._live[self._spilled :]))
 
     def _keep_to_memory(self) -> None:
         """Report the bytes of the live rows; over the budget, move them to scratch."""
-        self._holder.used_bytes = self._live_bytes
-        if not self._holder.must_spill or self._live_bytes < self._holder.run_bytes:
+        self._holder.used_bytes = self._live_bytes + self._sliding_bytes
+        if not self._holder.must_spill:
             return
+        if self._sliding is not None and self._sliding_bytes:
+            self._live[:0] = self._sliding.release()
+            self._sliding_bytes = 0
+            self._count_live()
+        if self._live_bytes >= self._holder.run_bytes:
+            self._store_live()
+        self._holder.used_bytes = self._live_bytes
+
+    def _store_live(self) -> None:
+        """Move the live rows to scratch."""
         rows = as_declared(join_batches(self._live[self._spilled :]), self._input_schema)
         self._live[self._spilled :] = self._holder.store(blocks_of(rows))
-        self._count_live(len(self._live))
-        self._holder.used_bytes = 0
+        self._spilled, self._live_bytes = len(self._live), 0
 
     def _closed(self, window: int) -> Iterator[pa.RecordBatch]:
         """Emit the windows below ``window``, and drop the rows that are in no later window."""
         window = min(window, self._assigner.windows.highest + 1)
         if window <= self._open:
             return
+        if self._sliding is not None and not self._spilled:
+            before, later = self._candidates(window)
+            closed = self._sliding.close(before, self._open, window)
+            if closed is not None:
+                for number, keys, lanes in closed:
+                    yield self._rows(np.full(len(lanes[0]), number), keys, lanes)
+                self._live = later
+                self._count_live()
+                self._sliding_bytes = held_bytes(self._sliding) if self._holder.may_spill else 0
+                self._open = window
+                return
+            self._live, self._sliding_bytes = [*self._sliding.release(), *later], 0
+            self._count_live()
         out: list[pa.RecordBatch] = []
-        if self._sliding is not None and self._slide(self._sliding, window, out):
-            self._open = window
-            yield from out
-            return
+        if self._is_large and self._live_bytes:
+            self._store_live()
         before, later = self._candidates(window)
         if self._spilled:
             kept = yield from self._emitted_by_key(before, window)
             self._live = [*kept, *later]
-            self._count_live(0)
+            self._count_live()
             self._open = window
             return
         only = self._only_window(before)
@@ -230,7 +281,7 @@ class WindowGather:
             self._emit(rows, np.maximum(first, self._open), last, window, out)
             rows = _those(rows, last >= window)
         self._live = ([rows] if rows.num_rows else []) + later
-        self._count_live(0)
+        self._count_live()
         self._open = window
         yield from out
 
@@ -248,9 +299,11 @@ class WindowGather:
             for rows in before:
                 first, last = spans(rows)
                 runs.add(_those(rows, (first <= closing) & (closing <= last)))
-            for rows, _ in runs.pieces():
-                numbers = np.full(rows.num_rows, closing)
-                yield self._rows(*closed_groups(self._grouping, rows, numbers, None))
+            for batches, _ in runs.pieces():
+                if batches:
+                    events = in_key_order(batches, self._grouping.names)
+                    numbers = np.full(events.num_rows, closing)
+                    yield self._rows(*closed_groups(self._grouping, events, numbers, None))
         kept = (_those(rows, spans(rows)[1] >= window) for rows in before)
         return [rows for rows in kept if rows.num_rows]
 
@@ -267,19 +320,6 @@ class WindowGather:
         bounds = self._assigner.bounds(np.array(begins), np.array([end, end]))
         found = {int(window) for windows in bounds for window in windows}
         return found.pop() if len(found) == 1 else None
-
-    def _slide(self, sliding: SlidingWindows, window: int, out: list[pa.RecordBatch]) -> bool:
-        """Emit the windows below ``window`` by sliding; return whether that was possible."""
-        before, later = self._candidates(window)
-        closed = sliding.close(before, self._open, window)
-        if closed is None:
-            self._live = [*sliding.release(), *later]
-            self._count_live(0)
-            return False
-        out += [self._rows(np.full(len(lanes[0]), w), keys, lanes) for w, keys, lanes in closed]
-        self._live = later
-        self._count_live(0)
-        return True
 
     def _candidates(self, window: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """The live rows that may be in a window below ``window``, and the later rows."""

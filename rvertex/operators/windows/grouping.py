@@ -15,15 +15,21 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.dictionaries import has_dictionaries, join_batches, remembered_by_schema
-from rvertex.aggregates.accumulators import Rows, takes_gaps
+from rvertex.aggregates.accumulators import Rows
 from rvertex.aggregates.ranked.arg_extremes import plain_ranked
 from rvertex.errors import OperatorTypeError, UnknownColumnError
-from rvertex.keys.direct_keys import OffsetKeys
 from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import SPAN_MAX, narrowed, numbered_keys, ranks, sorted_keys
 from rvertex.operators.windows.arithmetic import floor_divided
-from rvertex.state.key_runs import KeyRuns, SortedColumns
-from rvertex.state.memory import UNLIMITED, held_bytes
+from rvertex.operators.windows.panes.near_groups import (
+    NearGroups,
+    lane_columns,
+    restore_lanes,
+    saved_lanes,
+    update_all,
+)
+from rvertex.state.key_runs import KeyRuns, SortedColumns, in_key_order
+from rvertex.state.memory import PIECE_BYTES_MAX, UNLIMITED, held_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +42,7 @@ _TOGETHER_ROWS = 1024
 #: Name prefixes of saved tables.
 NEAR, OVERFLOW = "near.", "overflow."
 #: Rows between two memory measurements: this number, or one per 256 bytes of groups if more.
-_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 18, 8
+_MEASURE_ROWS, _MEASURE_SHIFT = 1 << 15, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ class OpenGroups:
         self._grouping = grouping
         self._holder = holder
         #: Groups of keys in a narrow range; all other groups are in ``_table``.
-        self._near: _NearGroups | None = None
+        self._near: NearGroups | None = None
         self._table = KeyTable(grouping.types)
         self._accumulators = grouping.accumulators()
         #: Small batches that have not been aggregated yet.
@@ -106,9 +112,9 @@ class OpenGroups:
         return self._groups_bytes + beside
 
     @property
-    def has_overflow(self) -> bool:
-        """Whether it has rows of keys without a group."""
-        return self._overflow is not None
+    def is_large(self) -> bool:
+        """Whether its results are emitted in several pieces."""
+        return self._overflow is not None or self._groups_bytes > PIECE_BYTES_MAX
 
     def spill(self) -> None:
         """Add no more groups from now on."""
@@ -136,7 +142,7 @@ class OpenGroups:
     def _fold(self, events: pa.RecordBatch) -> None:
         is_new = len(self._table) == 0 and self._overflow is None
         if self._near is None and is_new:
-            self._near = _NearGroups.beginning(self._grouping, events)
+            self._near = NearGroups.beginning(self._grouping, events)
         rest = events if self._near is None else self._near.update(events, grows=is_new)
         if rest.num_rows:
             columns = self._grouping.key_columns(rest)
@@ -145,7 +151,7 @@ class OpenGroups:
             else:
                 codes, rest = self._known(columns, rest, self._overflow)
             if rest.num_rows:
-                _update(self._accumulators, Rows(codes, len(self._table), rest))
+                update_all(self._accumulators, Rows(codes, len(self._table), rest))
         if self._holder is not None and self._holder.may_spill:
             self._measure(events.num_rows)
 
@@ -169,42 +175,62 @@ class OpenGroups:
             self._rows_unmeasured = 0
             self._groups_bytes = held_bytes(self._near, self._table, self._accumulators)
 
-    def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
-        """Keys and lanes of the groups in memory, by key. Call it last: it frees the groups."""
-        self._flush_pending()
-        near, self._near = self._near, None
-        if near is not None and len(self._table) == 0:
-            return near.result()
-        keys = self._table.keys()
-        order = pa.array(sorted_keys(keys, len(self._table)))
-        lanes = _lanes_at(self._accumulators, order)
-        self._accumulators = []
-        keys = [k.take(order) for k in keys]
-        return (keys, lanes) if near is None else _merged((keys, lanes), near.result())
-
     def results(self) -> Iterator[tuple[list[pa.Array], list[pa.Array]]]:
         """Yield keys and lanes of all groups, by key. Call it last: it frees the groups."""
-        self._flush_pending()
+        parts = self._in_memory()
         overflow, self._overflow = self._overflow, None
-        keys, lanes = self.result()
-        if overflow is None:
-            yield keys, lanes
+        rows = [part.piece_rows(PIECE_BYTES_MAX) for part in parts]
+        if overflow is None and all(map(_is_one_piece, parts, rows)):
+            yield _merged([part.rows(0, len(part)) for part in parts])
             return
-        inside = SortedColumns(len(self._grouping.names), [*keys, *lanes])
-        begin = 0
-        for rows, end in overflow.pieces():
-            windows = np.zeros(rows.num_rows, np.int64)
-            _, keys, lanes = closed_groups(self._grouping, rows, windows, None)
-            upto = len(inside) if end is None else inside.first_at(end)
-            yield _merged(inside.rows(begin, upto), (keys, lanes))
-            begin = upto
-        if begin < len(inside):
-            yield inside.rows(begin, len(inside))
+        cuts = sorted({c for part, some in zip(parts, rows, strict=True) for c in part.cuts(some)})
+        ranges = overflow.pieces(cuts) if overflow else (([], cut) for cut in (*cuts, None))
+        begins = [0] * len(parts)
+        for batches, end in ranges:
+            ends = [len(part) if end is None else part.first_at(end) for part in parts]
+            spans = zip(parts, begins, ends, strict=True)
+            found = [part.rows(lo, hi) for part, lo, hi in spans if lo < hi]
+            begins = ends
+            if batches and overflow:
+                found.append(self._aggregated(batches, is_large=overflow.is_large(batches)))
+            if found:
+                yield _merged(found)
+
+    def _in_memory(self) -> list[SortedColumns]:
+        """The groups in memory, which are freed, to be read by key."""
+        self._flush_pending()
+        near, self._near = self._near, None
+        table, self._table = self._table, KeyTable(self._grouping.types)
+        accumulators, self._accumulators = self._accumulators, []
+        parts = [] if near is None else [near.sorted_columns()]
+        if near is None or len(table):
+            keys, groups = table.keys(), len(table)
+            del table  # before the order is made, which takes as much
+            order = sorted_keys(keys, groups)
+            by_key = pa.array(order)
+            keys = [column.take(by_key) for column in keys]
+            parts.append(SortedColumns(keys, lane_columns(accumulators), order))
+        return parts
+
+    def _aggregated(
+        self, batches: list[pa.RecordBatch], *, is_large: bool
+    ) -> tuple[list[pa.Array], list[pa.Array]]:
+        """Keys and lanes of rows that come run by run, by key."""
+        if not is_large:
+            rows = in_key_order(batches, self._grouping.names)
+            _, keys, lanes = closed_groups(
+                self._grouping, rows, np.zeros(rows.num_rows, np.int64), None
+            )
+            return keys, lanes
+        groups = OpenGroups(self._grouping)
+        for batch in batches:
+            groups.update(batch)
+        return _merged([part.rows(0, len(part)) for part in groups._in_memory()])
 
     def save(self) -> dict[str, pa.Table]:
         """Keys and accumulators in code order, by reference; one table per column."""
         self._flush_pending()
-        tables = self._table.save() | _saved(self._accumulators)
+        tables = self._table.save() | saved_lanes(self._accumulators)
         if self._near is not None:
             tables |= _named(NEAR, self._near.save())
         if self._overflow is not None:
@@ -214,86 +240,28 @@ class OpenGroups:
     def restore(self, tables: Mapping[str, pa.Table]) -> None:
         """Restore what ``save`` returned; only on a new object."""
         self._table.restore(tables)
-        _restore(self._accumulators, tables)
+        restore_lanes(self._accumulators, tables)
         near = _those_named(NEAR, tables)
-        self._near = _NearGroups.restored(self._grouping, near) if near else None
+        self._near = NearGroups.restored(self._grouping, near) if near else None
         overflow = _those_named(OVERFLOW, tables)
         if overflow:
             self._overflow = KeyRuns(self._grouping.names, self._holder or UNLIMITED.holder())
             self._overflow.restore(overflow)
 
 
-class _NearGroups:
-    """The groups of keys in a narrow range; the code is the distance from its start."""
-
-    def __init__(self, grouping: Grouping, keys: OffsetKeys) -> None:
-        self._grouping = grouping
-        self._keys = keys
-        self._accumulators = grouping.accumulators()
-
-    @classmethod
-    def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> _NearGroups | None:
-        """A range for keys near the keys of ``events``; None: an index is better."""
-        if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
-            return None
-        keys = OffsetKeys.beginning(*grouping.key_columns(events))
-        return None if keys is None else cls(grouping, keys)
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self._keys.occupied()))
-
-    def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
-        """Add events; return those whose keys are outside of the range."""
-        (column,) = self._grouping.key_columns(events)
-        codes, mask = self._keys.codes(column, grows=grows)
-        mine = events if mask is None else events.filter(pa.array(mask))
-        if len(codes):
-            rows = Rows(codes, self._keys.groups, mine, occupied=self._keys.occupied())
-            _update(self._accumulators, rows)
-            self._keys.add(codes)
-        return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
-
-    def result(self) -> tuple[list[pa.Array], list[pa.Array]]:
-        """As :meth:`OpenGroups.result`."""
-        found = self._keys.found()
-        lanes = _lanes_at(self._accumulators, pa.array(found))
-        self._accumulators = []
-        return [self._keys.keys(found)], lanes
-
-    def save(self) -> dict[str, pa.Table]:
-        """As :meth:`OpenGroups.save`."""
-        return self._keys.save() | _saved(self._accumulators)
-
-    @classmethod
-    def restored(cls, grouping: Grouping, tables: Mapping[str, pa.Table]) -> _NearGroups:
-        """Restore what :meth:`save` returned."""
-        made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
-        _restore(made._accumulators, tables)
-        return made
-
-
-def _update(accumulators: Sequence[Accumulator], rows: Rows) -> None:
-    for accumulator in accumulators:
-        accumulator.update(rows)
-
-
-def _lanes_at(accumulators: list[Accumulator], order: pa.Array) -> list[pa.Array]:
-    """The lane columns at the codes ``order``; frees one accumulator after another."""
-    lanes: list[pa.Array] = []
-    left = accumulators[::-1]
-    accumulators.clear()
-    while left:
-        lanes += [lane.take(order) for lane in left.pop().columns()]
-    return lanes
+def _is_one_piece(part: SortedColumns, rows: int) -> bool:
+    return len(part) <= rows
 
 
 def _merged(
-    some: tuple[list[pa.Array], list[pa.Array]], others: tuple[list[pa.Array], list[pa.Array]]
+    parts: Sequence[tuple[list[pa.Array], list[pa.Array]]],
 ) -> tuple[list[pa.Array], list[pa.Array]]:
-    """Merge two sets of groups by key; they have no common key."""
+    """Merge sets of groups by key; they have no common key, and each is sorted."""
+    if len(parts) == 1:
+        return parts[0]
     keys, lanes = (
-        [pa.concat_arrays(pair) for pair in zip(*columns, strict=True)]
-        for columns in zip(some, others, strict=True)
+        [pa.concat_arrays(same) for same in zip(*columns, strict=True)]
+        for columns in zip(*parts, strict=True)
     )
     order = pa.array(sorted_keys(keys, len(keys[0])))
     return [key.take(order) for key in keys], [lane.take(order) for lane in lanes]
@@ -305,20 +273,6 @@ def _named(prefix: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
 
 def _those_named(prefix: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     return {k.removeprefix(prefix): t for k, t in tables.items() if k.startswith(prefix)}
-
-
-def _saved(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:
-    return {
-        f"lane{i}.{j}": pa.table({"lane": column})
-        for i, accumulator in enumerate(accumulators)
-        for j, column in enumerate(accumulator.save())
-    }
-
-
-def _restore(accumulators: Sequence[Accumulator], tables: Mapping[str, pa.Table]) -> None:
-    for i, accumulator in enumerate(accumulators):
-        width = len(accumulator.save())
-        accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])
 
 
 def closed_groups(

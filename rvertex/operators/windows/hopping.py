@@ -189,7 +189,12 @@ class WindowAggregate:
                 ByOverlap(Windows(self.size_us, self.every_us)),
                 *gathering(self.keys, self.aggregates, payload),
             )
-        return TwoPhases(partial.open(inputs), final.open([partial.output_schema(inputs)]))
+        schema = partial.output_schema(inputs)
+        if self.points and self.size_us == self.every_us:
+            windows = ByOverlap(Windows(self.size_us, self.every_us))
+            merged = merging(self.keys, self.aggregates, schema)
+            return TwoPhases(partial.open(inputs), WindowGather(windows, *merged, is_complete=True))
+        return TwoPhases(partial.open(inputs), final.open([schema]))
 
 
 def lanes_schema(

@@ -33,7 +33,7 @@ from rvertex.keys.key_table import KeyTable
 from rvertex.keys.sort_keys import sorted_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rvertex.aggregates.function import Lane
     from rvertex.operators.windows.arithmetic import Windows
@@ -155,11 +155,12 @@ class SlidingWindows:
         self._reset()
         return rows
 
-    def close(self, fresh: list[pa.RecordBatch], first: int, end: int) -> list[Closed] | None:
+    def close(self, fresh: list[pa.RecordBatch], first: int, end: int) -> Iterable[Closed] | None:
         """Add ``fresh`` rows, all in windows below ``end``; close the windows from ``first`` on.
 
-        None: the caller must gather the rows instead, since that is faster, or sums may overflow
-        here. The rows have been added; see :meth:`release`.
+        The caller takes all closed windows before it calls any other method. None: the caller must
+        gather the rows instead, since that is faster, or sums may overflow here. The rows have been
+        added; see :meth:`release`.
         """
         self._held.extend(fresh)
         rows = sum(batch.num_rows for batch in self._held)
@@ -173,9 +174,13 @@ class SlidingWindows:
         self._take(fresh)
         if self._largest * rows >= _INT64_ABOVE:
             return None
-        out = [closed for window in range(begun, ended) for closed in self._window(window)]
+        return self._closed(begun, ended, end)
+
+    def _closed(self, begun: int, ended: int, end: int) -> Iterator[Closed]:
+        """Close the windows ``[begun, ended)``, then drop the rows in no window from ``end`` on."""
+        for window in range(begun, ended):
+            yield from self._window(window)
         self._leave_behind(end * self._windows.every)
-        return out
 
     def _span(self) -> tuple[int, int]:
         """The first window of any row, and the one after the last."""

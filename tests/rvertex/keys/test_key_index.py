@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rstream.items.hashing import hash_column
 from rvertex.errors import TooManyValuesError
-from rvertex.keys import int_index
+from rvertex.keys import int_index, key_index, wide_index
 from rvertex.keys.int_index import IntIndex
 from rvertex.keys.key_index import KeyIndex, UnsupportedKeyError, null_keys
+from rvertex.keys.wide_index import WideIndex
 from tests.support.budget import examples
 
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -61,6 +64,39 @@ def keyed_batches(draw: st.DrawFn) -> tuple[list[pa.DataType], list[list[tuple[A
     return types, draw(st.lists(st.lists(row, max_size=8), max_size=5))
 
 
+@pytest.fixture(params=[1 << 13, 0], ids=["few", "many"])
+def objects_max(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of more than 64 bits as Python objects, or all in arrays."""
+    monkeypatch.setattr(key_index, "_OBJECTS_MAX", request.param)
+
+
+@pytest.mark.parametrize("hashes", [1, 3])
+def test_values_with_equal_hashes_have_codes_by_first_appearance(
+    hashes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        wide_index, "hash_column", lambda values: hash_column(values) % np.uint64(hashes)
+    )
+    words = [f"word {i * i % 37}" for i in range(80)]
+    known: dict[str, int] = {}
+    expected = [known.setdefault(word, len(known)) for word in words]
+    for step in (1, 7, 80):
+        index = WideIndex(pa.array([], pa.string()))
+        found: list[int] = []
+        for lo in range(0, len(words), step):
+            distinct, at = pc.unique(pa.array(words[lo : lo + step])), words[lo : lo + step]
+            unknown = index.codes(distinct, insert=False).tolist()
+            have = set(expected[:lo])
+            assert [c for c in unknown if c >= 0] == [
+                known[v] for v in distinct.to_pylist() if known[v] in have
+            ]
+            codes = dict(zip(distinct.to_pylist(), index.codes(distinct, insert=True), strict=True))
+            found += [int(codes[word]) for word in at]
+        assert found == expected
+        assert index.values(np.array([3, 0, 3])).to_pylist() == [list(known)[k] for k in (3, 0, 3)]
+
+
+@pytest.mark.usefixtures("objects_max")
 @examples(38)
 @given(keyed_batches())
 def test_codes_are_those_of_a_dictionary(

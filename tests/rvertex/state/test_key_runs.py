@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from rvertex.state import key_runs
-from rvertex.state.key_runs import KeyRuns, SortedRun, place_of, stable_key_order
+from rvertex.state.key_runs import KeyRuns, SortedRun, in_key_order, place_of, stable_key_order
 from rvertex.state.memory import StateMemory
 from tests.support.small_limits import small_limits
 
@@ -76,7 +76,12 @@ def check(kind: str, budget: int, seed: int) -> None:
     order = stable_key_order([rows.column(name) for name in names], ROWS)
     expected = rows if order is None else rows.take(pa.array(order))
     found, last = [], None
-    for piece, end in gathered(rows, names, budget, seed).pieces():
+    cuts = [place_of([expected.column(name) for name in names], at) for at in range(7, ROWS, 30)]
+    for batches, end in gathered(rows, names, budget, seed).pieces(cuts):
+        if not batches:
+            last = end
+            continue
+        piece = in_key_order(batches, names)
         keys = [piece.column(name) for name in names]
         assert last is None or place_of(keys, 0) >= last, "a key is in two pieces"
         assert end is None or place_of(keys, piece.num_rows - 1) < end
@@ -127,7 +132,7 @@ def test_a_fence_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch, of
 
 def test_a_merge_that_turns_the_sequence_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = key_runs._pieces
-    monkeypatch.setattr(key_runs, "_pieces", lambda runs, rows: real(runs[::-1], rows))
+    monkeypatch.setattr(key_runs, "_pieces", lambda runs, *cut: real(runs[::-1], *cut))
     assert fails()
 
 
@@ -143,5 +148,7 @@ def test_runs_are_merged_and_what_was_saved_stays() -> None:
     for count, tables in enumerate(saved, 1):
         again = KeyRuns(["k"], memory.holder())
         again.restore(tables)
-        found = sorted(v for piece, _ in again.pieces() for v in piece.column("row").to_pylist())
+        found = sorted(
+            v for some, _ in again.pieces() for rows in some for v in rows.column("row").to_pylist()
+        )
         assert found == list(range(count * 5))

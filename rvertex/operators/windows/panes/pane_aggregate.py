@@ -85,7 +85,7 @@ class PaneAggregate:
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run]:
         """See :class:`EmitsInPieces`: panes with rows on scratch are emitted range by range."""
         (run,) = ports
-        is_large = any(groups.has_overflow for groups in self._open.values())
+        is_large = any(groups.is_large for groups in self._open.values())
         lifetimes = self._lifetimes
         closing = lifetimes.open_at(int(run.ctis[-1])) if len(run.ctis) else MIN_TIME
         events = lifetimes.inside(run.events, in_order=self._events_close_panes)

@@ -90,7 +90,7 @@ def test_pieces_give_what_one_pass_gives(name: str, nulls: bool) -> None:
                 groups = OpenGroups(grouping)
                 groups.restore(saved)
         assert len(groups) == len(keys[0])
-        keys, lanes = groups.result()
+        ((keys, lanes),) = groups.results()
         assert all(key.type == kind for key in keys)
         assert said(keys, lanes) == expected
 
@@ -135,7 +135,7 @@ def test_keys_at_both_ends_of_their_type_are_in_order_however_they_come() -> Non
         groups = OpenGroups(grouping)
         for key in (first, then, first):
             groups.update(pa.record_batch({"_vs": [0] * 2_000, "k": [key] * 2_000}))
-        keys, lanes = groups.result()
+        ((keys, lanes),) = groups.results()
         assert keys[0].to_pylist() == sorted([first, then])
         assert sorted(lanes[0].to_pylist()) == [2_000, 4_000]
 

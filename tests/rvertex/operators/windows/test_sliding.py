@@ -49,7 +49,8 @@ def taken() -> Iterator[list[int]]:
     close = SlidingWindows.close
 
     def counted(*args: object) -> object:
-        closed = close(*args)  # type: ignore[arg-type]
+        found = close(*args)  # type: ignore[arg-type]
+        closed = None if found is None else list(found)
         made.append(-1 if closed is None else len(closed))
         return closed
 

@@ -1,0 +1,96 @@
+"""The groups of one open pane whose keys are in a narrow range, and lists of accumulators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rvertex.aggregates.accumulators import Rows, takes_gaps
+from rvertex.keys.direct_keys import OffsetKeys
+from rvertex.state.key_runs import SortedColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rvertex.aggregates.accumulators import Accumulator
+    from rvertex.operators.windows.grouping import Grouping
+
+
+class NearGroups:
+    """The groups of keys in a narrow range; the code is the distance from its start."""
+
+    def __init__(self, grouping: Grouping, keys: OffsetKeys) -> None:
+        self._grouping = grouping
+        self._keys = keys
+        self._accumulators = grouping.accumulators()
+
+    @classmethod
+    def beginning(cls, grouping: Grouping, events: pa.RecordBatch) -> NearGroups | None:
+        """A range for keys near the keys of ``events``; None: an index is better."""
+        if len(grouping.names) != 1 or not all(map(takes_gaps, grouping.accumulators())):
+            return None
+        keys = OffsetKeys.beginning(*grouping.key_columns(events))
+        return None if keys is None else cls(grouping, keys)
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._keys.occupied()))
+
+    def update(self, events: pa.RecordBatch, *, grows: bool) -> pa.RecordBatch:
+        """Add events; return those whose keys are outside of the range."""
+        (column,) = self._grouping.key_columns(events)
+        codes, mask = self._keys.codes(column, grows=grows)
+        mine = events if mask is None else events.filter(pa.array(mask))
+        if len(codes):
+            rows = Rows(codes, self._keys.groups, mine, occupied=self._keys.occupied())
+            update_all(self._accumulators, rows)
+            self._keys.add(codes)
+        return events.slice(0, 0) if mask is None else events.filter(pa.array(~mask))
+
+    def sorted_columns(self) -> SortedColumns:
+        """The groups, which are freed, to be read by key."""
+        found = self._keys.found()
+        return SortedColumns([self._keys.keys(found)], lane_columns(self._accumulators), found)
+
+    def save(self) -> dict[str, pa.Table]:
+        """As :meth:`OpenGroups.save`."""
+        return self._keys.save() | saved_lanes(self._accumulators)
+
+    @classmethod
+    def restored(cls, grouping: Grouping, tables: Mapping[str, pa.Table]) -> NearGroups:
+        """Restore what :meth:`save` returned."""
+        made = cls(grouping, OffsetKeys.restore(grouping.types[0], tables))
+        restore_lanes(made._accumulators, tables)
+        return made
+
+
+def update_all(accumulators: Sequence[Accumulator], rows: Rows) -> None:
+    """Add rows to all accumulators."""
+    for accumulator in accumulators:
+        accumulator.update(rows)
+
+
+def lane_columns(accumulators: list[Accumulator]) -> list[pa.Array]:
+    """The lane columns by code; frees one accumulator after another."""
+    lanes: list[pa.Array] = []
+    accumulators.reverse()
+    while accumulators:
+        lanes += accumulators.pop().columns()
+    return lanes
+
+
+def saved_lanes(accumulators: Sequence[Accumulator]) -> dict[str, pa.Table]:
+    """What accumulators save, as tables by name."""
+    return {
+        f"lane{i}.{j}": pa.table({"lane": column})
+        for i, accumulator in enumerate(accumulators)
+        for j, column in enumerate(accumulator.save())
+    }
+
+
+def restore_lanes(accumulators: Sequence[Accumulator], tables: Mapping[str, pa.Table]) -> None:
+    """Restore what :func:`saved_lanes` returned."""
+    for i, accumulator in enumerate(accumulators):
+        width = len(accumulator.save())
+        accumulator.restore([tables[f"lane{i}.{j}"].column(0) for j in range(width)])

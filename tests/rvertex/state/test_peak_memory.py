@@ -1,0 +1,36 @@
+"""The memory of a process whose windows need far more than their budget, also while they close.
+
+Cannot catch: memory of hosts, channels and checkpoints, which other tests limit.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "bench_state.py"
+ROWS, KEYS, BUDGET = 3_000_000, 1_500_000, 20_000_000
+#: Beside the budget: a batch and its temporary arrays, rows that are sorted, a piece of output.
+BESIDE = 200_000_000
+
+
+def measured(engine: str, budget: int) -> dict[str, int]:
+    point = ["--one", engine, f"{budget}", "--rows", f"{ROWS}", "--keys", f"{KEYS}"]
+    command = [sys.executable, f"{BENCHMARK}", *point]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "needed"), [("text", 330_000_000), ("hopping", 600_000_000)])
+def test_peak_memory_is_the_budget_and_a_constant(engine: str, needed: int) -> None:
+    whole, little = measured(engine, 0), measured(engine, BUDGET)
+    assert little["digest"] == whole["digest"]
+    assert whole["peak_bytes"] > needed
+    assert little["peak_bytes"] < BUDGET + BESIDE
+    assert little["written_bytes"] > BUDGET
