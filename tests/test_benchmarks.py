@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -183,6 +184,34 @@ def plain_answer(query: str, steps: list[Any]) -> list[tuple[int, ...]]:
             windows.setdefault((at // 10_000 * 10_000 + 10_000, key), []).append(amount)
         return [(*window, len(found), sum(found)) for window, found in windows.items()]
     return [row for row in events if (row[2] % 2 == 0 if query == "filter" else row[2] < 100)]
+
+
+def test_the_totals_of_the_live_benchmark_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from live.changes import answered, totals
+    from live.events import Step
+
+    steps = [Step(k, 1_000_000 * (k + 1), 500, 400, 0, 9, True) for k in range(2)]
+    right, so_far = totals(steps), dict.fromkeys(range(9), (0, 0))
+    for step in steps:
+        for at, key, amount in zip(*map(list, step.events()), strict=True):
+            n, total = so_far[key]
+            so_far[key] = n + 1, total + amount
+            assert [at, key, n + 1, total + amount] in right.tolist()
+    assert len(right) == 800
+    # Each row is read 7 us after its event, but for the first of key 3: the second one replaces it.
+    found = right.copy()
+    found[:, 0] += 7
+    of_key = np.flatnonzero(right[:, 1] == 3)
+    done = answered(np.delete(found, of_key[0], axis=0), right)
+    late = done.read_us - right[:, 0]
+    assert done.wrong == 0
+    assert late[of_key[0]] == right[of_key[1], 0] + 7 - right[of_key[0], 0]
+    assert (np.delete(late, of_key[0]) == 7).all()
+    found[5, 3] += 1
+    assert answered(found, right).wrong == 1
+    last = right[:, 2] == np.array([so_far[key][0] for key in right[:, 1].tolist()])
+    assert (answered(found[~last], right).read_us[last] == 0).all()
 
 
 def test_rows_of_any_system_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
