@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobmanager.errors import CannotListError
+from jobmanager.manager.memory import FREE_SHARE_MIN
 from jobmanager.state.health import with_health
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.liveness import is_owned
@@ -48,20 +49,25 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
 
 
 def memory_shortage(status: dict[str, Any]) -> str:
-    """Return a note if the process of a dead job manager was short of memory at its last status.
+    """Return a note if a dead job manager or its container was short of memory at the last status.
 
     The kernel kills such a process with SIGKILL, so the process itself cannot report it.
     """
     for host in status.get("hosts", ()):
         memory = host.get("memory")
-        if memory is None or host.get("pid") != status.get("pid"):
+        if memory is None or host.get("machine") != status.get("machine"):
             continue
-        if memory["used_bytes"] >= SHORT_OF_MEMORY * memory["limit_bytes"] > 0:
-            used, limit = (memory[name] >> 20 for name in ("used_bytes", "limit_bytes"))
-            return (
-                f"; it last used {used:,} of {limit:,} MiB, so the kernel has probably ended it "
-                "for lack of memory: allow it more (docs/howto/size-memory.md)"
-            )
+        used, free, limit = (memory[f"{name}_bytes"] >> 20 for name in ("used", "free", "limit"))
+        if host.get("pid") == status.get("pid") and used >= SHORT_OF_MEMORY * limit > 0:
+            found = f"it last used {used:,} of {limit:,} MiB"
+        elif free < FREE_SHARE_MIN * limit:  # of the machine, or of the container around both
+            found = f"its machine or container last had {free:,} of {limit:,} MiB free"
+        else:
+            continue
+        return (
+            f"; {found}, so the kernel has probably ended it for lack of memory: allow it more "
+            "(docs/howto/size-memory.md)"
+        )
     return ""
 
 
