@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class VirtualClock:
-    """The source of ``ctx.now()`` and ``ctx.random()``, and of the answers of lookups."""
+    """Supplies ``ctx.now()``, ``ctx.random()``, and the recorded results of lookups."""
 
     def __init__(self, now: Time, seed: int, answers: Mapping[str, Any] | None = None) -> None:
         self.us = time_us(now, what="now")
@@ -31,11 +31,11 @@ class VirtualClock:
         return self._random.random()
 
     def unknown_calls(self) -> str:
-        """What the test decides about calls without an answer."""
+        """The rule for calls whose result is unknown after a restart."""
         return ""
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
-        """Calls of the recorded answers, or of the function itself if there are none."""
+        """Calls to the recorded results of a function, or to the function itself without any."""
         answers = self._answers.get(code.name)
         if answers is not None:
             code = UserCode(code.identity, _Recorded(code.name, answers, policy.batch is not None))
@@ -43,7 +43,7 @@ class VirtualClock:
 
 
 class _Recorded:
-    """Answers by argument, or a function that has them; an exception among them is raised."""
+    """A function that returns recorded results by argument; a recorded exception is raised."""
 
     def __init__(self, function: str, answers: Any, in_lists: bool) -> None:
         self._function, self._answers, self._in_lists = function, answers, in_lists

@@ -46,7 +46,7 @@ _ROUNDING = (
     "floats differ by rounding: they are added in the order in which they come. Use agg.sum, which "
     "is exact, or collect the values and add them with math.fsum"
 )
-#: Orders in which floats of other magnitudes are tried.
+#: Number of orders to try with floats of other magnitudes.
 _FLOAT_ORDERS = 4
 _AGAIN = "the code uses a clock, a random number, or a variable that outlives the run"
 _CUT = "the code depends on how events are cut into batches"
@@ -105,7 +105,7 @@ def assert_deterministic(
 
 
 def bound_to_rows(query: QueryLike, inputs: Mapping[str, Any]) -> tuple[BoundQuery, dict[str, Any]]:
-    """The query, and the rows of each of its inputs.
+    """Bind a query to its inputs; also the rows of each input.
 
     Raises:
         UsageError: an input has no rows, or the query does not read it.
@@ -119,7 +119,7 @@ def bound_to_rows(query: QueryLike, inputs: Mapping[str, Any]) -> tuple[BoundQue
 
 
 def _split(value: Any) -> tuple[Input | None, Any]:
-    """The schema and the rows of an input."""
+    """Split an input's value into its schema, if any, and its rows."""
     if isinstance(value, tuple) and len(value) == 2:
         schema, found = value
         return input_of(schema), rows(found) if isinstance(found, str) else found
@@ -149,10 +149,10 @@ class _Ways:
         self._answer = answer_of(self.plan, self._feeds, Schedule((0,)))
 
     def run(self, runs: int, *, other_process: bool, bounded_state: bool) -> None:
-        """All ways, the simple ones first.
+        """Run the query in all ways, simple ones first.
 
         Raises:
-            NotDeterministicError: at the first way with another answer.
+            NotDeterministicError: a way has another result; raised at the first one.
         """
         plan, feeds = self.plan, self._feeds
         self._check("a second run", _AGAIN, plan, feeds, Schedule((0,)), same=True)
@@ -171,7 +171,7 @@ class _Ways:
             raise NotDeterministicError(f"the state grows without bound. {growth}; {_GROWS}")
 
     def compare_with_batch(self) -> None:
-        """The batch twin on Spark gives the same answer."""
+        """Check that the batch twin on Spark has the same result."""
         from jobmanager.driver.running.batch.validate import collect_batch, compare  # starts Java
 
         query = with_items(self._test, self._rows)
@@ -180,7 +180,7 @@ class _Ways:
             raise NotDeterministicError(f"on Spark as a batch: {found}")
 
     def _rearranged(self, runs: int) -> None:
-        """Other orders of arrival, partitions and numbers of vertices."""
+        """Try other orders of arrival, partitions and numbers of vertices."""
         reverse = in_order(self._test, self.plan, self._rows, reversed_rows)
         self._check("ties in reverse", _ORDER, self.plan, reverse, Schedule((0,)))
         if not self._adds and self._tolerance:
@@ -198,12 +198,12 @@ class _Ways:
             self._check(what, _SHARED if is_wide else _ORDER, plan, feeds, schedule)
 
     def _with_other_floats(self) -> None:
-        """User code that adds floats shows it with values of different magnitudes."""
+        """Try floats of other magnitudes, which reveal user code that adds floats in row order."""
         given = self._test, self.plan, self._rows
         try:
             before = answer_of(self.plan, in_order(*given, other_floats), Schedule((0,)))
         except Exception:
-            return  # the code takes no such values
+            return  # the user code rejects such values
         for k in range(_FLOAT_ORDERS):
             feeds = out_of_order(*given, k, other_floats)
             run = partial(answer_of, self.plan, feeds, Schedule((0,)))
@@ -237,7 +237,7 @@ class _Ways:
         same: bool,
         before: Answer | None = None,
     ) -> None:
-        """Compare with the answer ``before``, or the first; ``same``: in sequence, too."""
+        """Compare with result ``before``, or the first one; ``same``: in stream order, too."""
         __tracebackhide__ = True
         head = f"the query gave another answer ({what}, seed={self._seed})"
         try:
@@ -256,7 +256,7 @@ class _Ways:
 
 
 def is_exact(plan: LogicalNode) -> bool:
-    """Whether user code alone adds floats: then all digits count."""
+    """Whether no built-in aggregate adds floats, so that all digits are compared."""
     nodes = topological(plan)
     functions = {a.function for node in nodes for a in getattr(node, "aggregates", ())}
     has_state = "user" in functions or any(isinstance(node, UserStep) for node in nodes)

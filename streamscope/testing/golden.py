@@ -35,12 +35,12 @@ def assert_golden(
 
     Args:
         query: SQL, a function of streams, a ``Stream`` or a ``Query``.
-        inputs: Per name a Parquet or CSV file, or a pair of an :class:`Input` and a file. The rows
-            arrive in the order of the file. Columns ``_vs`` and ``_ve``, as ``ss.collect`` and
-            ``ss.read_events`` name them, are the times of the rows.
+        inputs: By name: a Parquet or CSV file, or a pair of an :class:`Input` and a file. The rows
+            arrive in file order. Columns ``_vs`` and ``_ve`` (the names that ``ss.collect`` and
+            ``ss.read_events`` use) are the times of the rows.
         answer: The file of the result: a table literal (``.md``) for reviews, or Parquet.
-        folder: The folder for relative paths.
-        rewrite: Write the file of the result instead of comparing with it.
+        folder: The folder that relative paths start at.
+        rewrite: Write the result file instead of comparing with it.
 
     Raises:
         AssertionError: the result differs, or its file does not exist.
@@ -69,7 +69,7 @@ def assert_golden(
 
 
 def _read(name: str, value: Any, base: Path) -> tuple[Input | None, pa.Table]:
-    """The schema of an input and its recorded rows."""
+    """The input, if one is declared, and its recorded rows."""
     given, file = value if isinstance(value, tuple) else (None, value)
     path = base / file
     if not path.exists():
@@ -85,7 +85,7 @@ def _read(name: str, value: Any, base: Path) -> tuple[Input | None, pa.Table]:
 
 
 def _literal(table: pa.Table) -> Table:
-    """A table of events as a literal."""
+    """Convert a table of events to a table literal."""
     times = {VS: "start", VE: "end"}
     names = tuple(times.get(name, name) for name in table.column_names)
     lines = [

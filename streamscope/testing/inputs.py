@@ -1,8 +1,8 @@
-"""Binds a query to inputs of a test: its sources read the rows that the test pushes.
+"""Binds a query to test inputs: its sources read the rows that the test pushes.
 
-A function of streams and a SQL text get streams of the given schemas. A ready ``Stream`` or
-``Query`` keeps its sources with their time columns, delays and rules for late and bad rows; each
-is named by its label, which is ``.name(...)``, or the name of its file, topic or table.
+A function of streams and a SQL text get streams with the schemas of the inputs. An existing
+``Stream`` or ``Query`` keeps its sources, with their time columns, delays and rules for late and
+bad rows. Such a source is named by its label: its ``.name(...)``, or its file, topic or table.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _ROOT = "memory://test"
 class Input:
     """An input of a query under test.
 
-    ``vs``: the column with the time of a row; without it a literal has a column ``time``, or
-    ``start`` and ``end`` if ``spans=True``. ``delay``: the watermark follows the greatest time at
-    this distance, as in a job; without it only ``advance_watermark`` moves the watermark, and rows
-    may arrive in any order.
+    ``vs``: the column with the time of a row. Without it, a literal has a column ``time``, or
+    ``start`` and ``end`` if ``spans=True``. ``delay``: the watermark is the greatest time minus the
+    delay, as in a job. Without it, only ``advance_watermark`` moves the watermark, and rows may
+    arrive in any order.
     """
 
     schema: SchemaLike
@@ -69,7 +69,7 @@ class Input:
     on_bad_row: OnBadRow = "fail"
 
     def spec(self, name: str) -> SourceSpec:
-        """The source, as a plan has it."""
+        """The specification of the source named ``name``."""
         payload = pa.schema([f.with_nullable(True) for f in _schema(self.schema)])
         vs = self.vs or ("start" if self.spans else "time")
         ve = "end" if self.spans else None
@@ -100,7 +100,7 @@ def _schema(given: SchemaLike) -> pa.Schema:
 
 
 def input_of(given: Input | SchemaLike) -> Input:
-    """An input from what a user gives: itself, a schema, or rows in a literal."""
+    """Make an input from an input, a schema, or rows in a literal."""
     if isinstance(given, Input):
         return given
     if isinstance(given, str) and given.lstrip().startswith("|"):
@@ -110,10 +110,10 @@ def input_of(given: Input | SchemaLike) -> Input:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """A query whose sources are inputs of a test."""
+    """A query whose sources are test inputs."""
 
     query: Query
-    #: Whether the watermark follows the rows, by input.
+    #: By input: whether its watermark follows its rows (it has a delay).
     follows: dict[str, bool]
 
     @property
@@ -122,7 +122,7 @@ class BoundQuery:
         return tuple(dict.fromkeys(node.spec.path for node in _sources(self.query.plan)))
 
     def plan(self, *, parallelism: int = 1, partitions: int = 1) -> PhysicalPlan:
-        """The physical plan. ``partitions``: of every input."""
+        """The physical plan. ``partitions``: number of partitions of every input."""
 
         def dealt(node: LogicalNode, shared: Shared) -> LogicalNode:
             del shared
@@ -139,10 +139,10 @@ class BoundQuery:
 
 
 def bound(query: QueryLike, inputs: Mapping[str, Any] | None) -> BoundQuery:
-    """The query over inputs of a test.
+    """Bind a query to test inputs.
 
     Raises:
-        UsageError: it is no query, or lacks inputs.
+        UsageError: ``query`` is not a query, or an input is missing or unused.
     """
     given = {name: input_of(value) for name, value in (inputs or {}).items()}
     streams = {n: Stream(Source(i.spec(n), 1, checked_label(n))) for n, i in given.items()}
@@ -183,7 +183,7 @@ def _query(query: QueryLike, streams: Mapping[str, Stream]) -> Query:
 
 
 def _pushed(node: Source) -> SourceSpec:
-    """A source of files or a log, read from a test instead."""
+    """The specification of a source, changed to read rows that the test pushes."""
     spec = node.spec
     options = () if spec.on_bad_row == "fail" else ((ON_BAD_ROW, spec.on_bad_row),)
     return replace(
@@ -204,7 +204,7 @@ def _sources(plan: LogicalNode) -> list[Source]:
 
 
 def batches_of(spec: SourceSpec, given: RowsLike, *, follows: bool) -> list[pa.RecordBatch]:
-    """Rows as a source takes them; bad rows are in separate batches.
+    """Convert rows to batches of a source; bad rows are in separate batches.
 
     ``follows``: whether the watermark follows the rows.
 
@@ -237,7 +237,7 @@ def batches_of(spec: SourceSpec, given: RowsLike, *, follows: bool) -> list[pa.R
 
 
 def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, BadRow]]:
-    """The columns that the source reads, and the rows that have a cell of another type."""
+    """The source's columns of the rows, and the rows with a cell of another type, by number."""
     table = rows(given) if isinstance(given, str) else given
     if isinstance(table, pa.Table | pa.RecordBatch):
         table = _with_times(spec, table).to_pylist()
@@ -255,7 +255,7 @@ def _raw(spec: SourceSpec, given: RowsLike) -> tuple[pa.RecordBatch, dict[int, B
 
 
 def _with_times(spec: SourceSpec, table: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Events with the time columns of the source in place of ``_vs`` and ``_ve``."""
+    """Rename ``_vs`` and ``_ve`` of events to the time columns of the source."""
     if VS not in table.column_names:
         return table
     names = {VS: spec.vs, VE: spec.ve} if spec.vs not in spec.schema.names else {}
@@ -294,7 +294,7 @@ def _check_names(spec: SourceSpec, names: Iterable[str]) -> None:
 
 
 def as_items(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Events as items, which the watermark does not follow."""
+    """Convert events to items of a stream whose watermark does not follow the rows."""
     kind = pa.repeat(pa.scalar(EVENT, pa.int8()), events.num_rows)
     schema = pa.schema([pa.field(KIND, pa.int8()), *events.schema])
     return pa.RecordBatch.from_arrays([kind, *events.columns], schema=schema)

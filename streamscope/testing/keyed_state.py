@@ -1,4 +1,4 @@
-"""The state of a keyed process under test: read as rows, set for a key."""
+"""Read the state of a keyed process under test as rows, and set it for a key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = tuple["VertexRun", int, KeyedProcessing]
 
 
 def read_state(run: PlanRun, process: str | None) -> list[dict[str, Any]]:
-    """A row per key of a keyed process: key columns, fields, ``timers``."""
+    """The state of a keyed process: a row per key with key columns, fields and ``timers``."""
     found = []
     for vertex, k, spec in _places(run, process):
         state = vertex.vertex.get_snapshot().states[1 + k]
@@ -31,10 +31,10 @@ def read_state(run: PlanRun, process: str | None) -> list[dict[str, Any]]:
 
 
 def set_state(run: PlanRun, key: Any, values: Mapping[str, Any], process: str | None) -> None:
-    """Change fields of a key.
+    """Set state fields of a key.
 
     Raises:
-        UsageError: there are several processes or vertices, no such field, or another type.
+        UsageError: several processes or vertices exist, or a field is unknown or of another type.
     """
     ((vertex, k, spec), *others) = _places(run, process)
     if others:
@@ -60,7 +60,7 @@ def _with_state(snapshot: Snapshot, at: int, state: OperatorState) -> Snapshot:
 
 
 def _places(run: PlanRun, process: str | None) -> list[Place]:
-    """Where a keyed process runs: vertices, and its place among their operators."""
+    """The vertices that run a keyed process, and its index among their operators."""
     found = [
         (vertex, k, spec)
         for vertex in run.vertices.values()

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Snapshot, VertexSpec
 
 Streams = dict[str, list[Items]]
-#: More than any input has: a vertex that replays reads its input uncut.
+#: A number of rows above any test input's: a replaying vertex reads its input in one piece.
 _ALL = 1 << 20
 
 
 @dataclass(slots=True)
 class Schedule:
-    """How inputs are cut and vertices restored; its numbers are used again and again.
+    """How inputs are cut into batches, and when vertices are restored or killed.
 
-    Each decision takes one number: which input is next, how many items of it, whether the vertex
-    is restored from its snapshot before or after it processes them (``restores``), and whether it
-    is killed and computes again from an older snapshot (``kills``).
+    Each decision consumes one number; the numbers are used in a circle. The decisions: which input
+    is next, how many of its items, whether the vertex is restored from its snapshot before or after
+    these (``restores``), and whether it is killed and restarts from an older snapshot (``kills``).
     """
 
     numbers: tuple[int, ...]
@@ -50,17 +50,17 @@ class Schedule:
     _at: int = field(default=0)
 
     def next(self, below: int) -> int:
-        """A number from 0 up to ``below``."""
+        """The next decision: a number in ``[0, below)``."""
         self._at = (self._at + 1) % len(self.numbers)
         return self.numbers[self._at] % below
 
     def rows(self) -> int:
-        """How many items to offer."""
+        """The next decision: how many items to offer."""
         return self.rows_max if len(self.numbers) == 1 else 1 + self.next(self.rows_max)
 
 
 class Rows:
-    """Rows that arrive piece by piece and are read from any position on."""
+    """Rows that are appended in pieces and can be read from any position."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -74,7 +74,7 @@ class Rows:
         self._rows += batch.num_rows
 
     def slice(self, at: int, rows_max: int) -> pa.RecordBatch:
-        """At most ``rows_max`` rows from position ``at`` on."""
+        """At most ``rows_max`` rows from position ``at``."""
         for k, batch in enumerate(self._batches):
             if at < batch.num_rows:
                 self._batches[k:] = _joined(self._batches[k:])
@@ -84,7 +84,7 @@ class Rows:
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch of neighbours with equal columns, so that cuts do not follow pieces."""
+    """Join neighbours with equal columns, so that batch boundaries do not depend on the pieces."""
     if len(batches) == 1:
         return batches
     groups: list[list[pa.RecordBatch]] = []
@@ -97,35 +97,35 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 class Drawing:
-    """What the user code of one vertex draws from outside; kept when the vertex is restored."""
+    """External values (clock, random numbers) for one vertex; they survive its restarts."""
 
     def __init__(self, shell: ValueShell) -> None:
         self._shell = shell
         self._journals: dict[int, ValueJournal] = defaultdict(ValueJournal)
 
     def wire(self, index: int, operator: DrawsValues) -> None:
-        """Let the operator of that number draw."""
+        """Connect the operator with number ``index``."""
         operator.use_values(self._journals[index], self._shell)
 
 
 class VertexRun:
-    """One vertex with all that it has read."""
+    """One vertex with all rows of its inputs, so that it can replay them."""
 
     def __init__(self, spec: VertexSpec, shell: ValueShell | None = None) -> None:
         self.spec = spec
         self._values = None if shell is None else Drawing(shell)
         self.vertex = self._open()
         self.inputs = [Rows() for _ in spec.inputs or (None,)]
-        #: The source has no more rows.
+        #: Whether the source has no more rows.
         self.is_ended = False
-        #: Where it may be set back to, after a kill.
+        #: An older checkpoint, to restart from after a kill.
         self._older: bytes | None = None
 
     def _open(self) -> RVertex:
         return RVertex(self.spec, pending_rows_max=1_000_000, values=self._values)
 
     def restore(self, data: bytes | None = None) -> None:
-        """Replace the vertex by a new one, loaded from a checkpoint: the present one if None."""
+        """Replace the vertex by a new one loaded from a checkpoint; None: of its current state."""
         data = encode_snapshot(self.vertex.get_snapshot()) if data is None else data
         schema = self.spec.state_schema
         self.load(decode_snapshot(data, name=self.spec.id, state_schema=schema))
@@ -136,7 +136,7 @@ class VertexRun:
         self.vertex.load(snapshot)
 
     def run(self, schedule: Schedule, write: Writer) -> None:
-        """Process all that can be processed now."""
+        """Process all available input."""
         last: tuple[int, ...] = ()
         while not self.vertex.is_finished and self._offer(schedule):
             before = self.vertex
@@ -164,9 +164,10 @@ class VertexRun:
         return True
 
     def _strike(self, schedule: Schedule, last: tuple[int, ...]) -> None:
-        """Restore or kill the vertex as scheduled, if it is past ``last``.
+        """Restore or kill the vertex as scheduled, but only if its position is after ``last``.
 
-        Rows that were only read ahead are lost: a vertex that dies every time makes no progress.
+        A restart loses rows that were only read ahead. So a vertex that restarts at every step
+        would make no progress.
         """
         if not (schedule.restores or schedule.kills) or self.vertex.is_replaying:
             return
@@ -178,12 +179,12 @@ class VertexRun:
             self._kill(schedule)
 
     def _position(self) -> tuple[int, ...]:
-        """The inputs of its snapshot; the state is left out where that is possible."""
+        """The vertex's input positions, computed without its state if possible."""
         is_replayed = self.spec.recovery.strategy == "replay"
         return self.vertex.get_snapshot().inputs if is_replayed else self.vertex.consumed
 
     def _kill(self, schedule: Schedule) -> None:
-        """Set the vertex back to an older snapshot, or take one to be set back to later."""
+        """Restart from the older snapshot; if there is none, take one for a later kill."""
         match schedule.next(4):
             case 0:
                 self._older = encode_snapshot(self.vertex.get_snapshot())
@@ -199,7 +200,7 @@ class VertexRun:
 
 
 class Writer:
-    """The streams of a run. An item that is written again must be equal."""
+    """The streams of a run. A repeated item must equal the first one."""
 
     def __init__(self) -> None:
         self.streams: Streams = defaultdict(list)
@@ -207,7 +208,7 @@ class Writer:
         self._keeps_hashes = False
 
     def keep_hashes(self) -> None:
-        """Compare what a killed vertex writes again."""
+        """Store hashes of all items, to compare the items that a killed vertex repeats."""
         self._keeps_hashes = True
 
     def __call__(self, spec: VertexSpec, stream: str, items: Items) -> None:
@@ -235,7 +236,7 @@ class Writer:
 
 
 class PlanRun:
-    """All vertices of a plan; sources are fed by hand."""
+    """All vertices of a plan. The caller feeds the sources."""
 
     def __init__(self, plan: PhysicalPlan, shell: ValueShell | None = None) -> None:
         self.plan = plan
@@ -250,11 +251,11 @@ class PlanRun:
         return self.write.streams
 
     def feed(self, vertex_id: str, batch: pa.RecordBatch) -> None:
-        """The next rows of a source."""
+        """Append rows to the input of a source."""
         self.vertices[VertexId(vertex_id)].inputs[0].append(batch)
 
     def read_sources(self) -> None:
-        """Feed every source all that its reader gives, and end it."""
+        """Read all rows of every source from its files, and end it."""
         for run in self.vertices.values():
             if run.spec.source is not None:
                 for batch in source_rows(run.spec):
@@ -262,12 +263,12 @@ class PlanRun:
                 run.is_ended = True
 
     def end(self) -> None:
-        """No source has more rows."""
+        """Mark all sources as ended."""
         for run in self.vertices.values():
             run.is_ended = True
 
     def settle(self, schedule: Schedule) -> None:
-        """Process all that can be processed, upstream first."""
+        """Process all available input, upstream vertices first."""
         if schedule.kills:
             self.write.keep_hashes()
         for run in self.vertices.values():
@@ -279,18 +280,18 @@ class PlanRun:
             run.run(schedule, self.write)
 
     def restart(self) -> None:
-        """Replace every vertex by a new one, loaded from a checkpoint."""
+        """Replace every vertex by a new one loaded from a checkpoint of it."""
         for run in self.vertices.values():
             run.restore()
 
     def require_end(self) -> None:
-        """All vertices have finished."""
+        """Assert that all vertices have finished."""
         for run in self.vertices.values():
             assert run.vertex.is_finished, f"{run.spec.id} waits for what does not come"
 
 
 def source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:
-    """All rows of a source."""
+    """Read all rows of a source."""
     assert spec.source is not None
     reader, batches = open_reader(spec.source, 0), []
     while (batch := reader.read_next(_ALL)) is not None:
@@ -302,7 +303,7 @@ def source_rows(spec: VertexSpec) -> list[pa.RecordBatch]:
 def run_plan(
     plan: PhysicalPlan, *, rows_max: int = 1000, schedule: Schedule | None = None
 ) -> Streams:
-    """All items of all streams of the plan, offered ``rows_max`` at a time or by ``schedule``."""
+    """Run a plan, ``rows_max`` items at a time or by ``schedule``; all items of all streams."""
     run = PlanRun(plan)
     run.read_sources()
     run.settle(schedule or Schedule((0,), rows_max))

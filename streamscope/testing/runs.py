@@ -1,4 +1,4 @@
-"""One run of a query over rows in a given order of arrival: feeds, results, comparison."""
+"""Run a query over rows in one order of arrival, and compare the results of such runs."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
     from streamscope.testing.inputs import BoundQuery, RowsLike
 
-#: What the sources of a plan are fed, by vertex.
+#: By source vertex: the batches that it reads.
 Feeds = dict[str, list[pa.RecordBatch]]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 _SHOWN_MAX = 4
 TOLERANCE = 1e-9
-#: Parts of the time span of an input by which rows may come out of order.
+#: How far rows may be out of order, as shares of the input's time span.
 _DISORDER = (0.0, 0.1, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The items of the streams of an answer, each in sequence."""
+    """The result of a run: the items of each output stream, in stream order."""
 
     streams: tuple[pa.Table, ...]
 
     def is_same_sequence(self, other: Answer) -> bool:
-        """Whether the streams are equal item for item, bit for bit."""
+        """Whether all streams have the same items in the same order, bit for bit."""
         pairs = zip(self.streams, other.streams, strict=True)
         return all(np.array_equal(_hashes(a), _hashes(b)) for a, b in pairs)
 
@@ -71,7 +71,7 @@ class Answer:
 
     @property
     def events(self) -> Counter[tuple[str, ...]]:
-        """The events as a bag of lines of cells; floats have all their digits."""
+        """The events as a multiset of rows of text cells; floats have all digits."""
         found: Counter[tuple[str, ...]] = Counter()
         for row in self.table.to_pylist():
             (_, vs), (_, ve), *values = row.items()
@@ -87,17 +87,17 @@ def _hashes(table: pa.Table) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Events that only one of two answers has, as lines of cells."""
+    """Events that only one of two results has, as rows of text cells."""
 
     names: tuple[str, ...]
     before: list[tuple[str, ...]]
     now: list[tuple[str, ...]]
 
-    #: The columns of floats, among all cells.
+    #: The indexes of float columns among the cells of a row.
     floats: frozenset[int]
 
     def is_rounding(self, tolerance: float) -> bool:
-        """Whether floats alone differ, by rounding or by at most ``tolerance``."""
+        """Whether only floats differ, by rounding or by at most ``tolerance``."""
         if len(self.before) != len(self.now):
             return False
         lines = zip(*(sorted(n, key=self._order) for n in (self.before, self.now)), strict=True)
@@ -108,7 +108,7 @@ class Difference:
         )
 
     def _order(self, line: tuple[str, ...]) -> tuple[list[str], list[tuple[bool, float]]]:
-        """Exact cells first; then floats by value, null first."""
+        """The sort key of a row: exact cells first, then floats by value with nulls first."""
         exact = [cell for k, cell in enumerate(line) if k not in self.floats]
         values = [line[k] for k in sorted(self.floats)]
         return exact, [(v != NULL, 0.0 if v == NULL else float(v)) for v in values]
@@ -124,7 +124,7 @@ class Difference:
 
 
 def difference(before: Answer, now: Answer) -> Difference | None:
-    """How the events differ; None if they are equal without regard to order."""
+    """The difference between the events of two results, ignoring order; None if equal."""
     a, b = before.events, now.events
     if a == b:
         return None
@@ -141,7 +141,7 @@ def _is_close(a: str, b: str, tolerance: float) -> bool:
 
 
 def answer_of(plan: PhysicalPlan, feeds: Feeds, schedule: Schedule) -> Answer:
-    """Run the plan over what its sources are fed."""
+    """Run the plan with these rows for its sources; its result."""
     run = PlanRun(plan, VirtualClock(0, 0))
     for vertex, batches in feeds.items():
         for batch in batches:
@@ -158,17 +158,17 @@ def answer_of(plan: PhysicalPlan, feeds: Feeds, schedule: Schedule) -> Answer:
 
 
 def same(events: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows as they are."""
+    """Return the rows unchanged."""
     return events
 
 
 def reversed_rows(events: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows in reverse."""
+    """Reverse the rows."""
     return events.take(pa.array(np.arange(events.num_rows)[::-1]))
 
 
 def other_floats(events: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with floats of very different magnitudes: sums in another order differ."""
+    """Replace floats by values of very different magnitudes, whose sums depend on the order."""
     random = Random("magnitudes")
     columns = []
     for column in events.columns:
@@ -187,7 +187,7 @@ def _moved(value: float | None, random: Random) -> float | None:
 def in_order(
     bound: BoundQuery, plan: PhysicalPlan, rows: Mapping[str, RowsLike], change: Change = same
 ) -> Feeds:
-    """All rows by time; ties keep their order. ``change``: of the rows, before that."""
+    """Feed all rows by time, ties in row order. ``change``: applied to the rows before sorting."""
     return _feeds(bound, plan, rows, None, change)
 
 
@@ -198,9 +198,9 @@ def out_of_order(
     seed: int,
     change: Change = same,
 ) -> Feeds:
-    """The rows as they may arrive within the delay, with watermarks in between.
+    """Feed the rows in a random order that the delay allows, with watermarks in between.
 
-    Rows of one instant change places, too, and are dealt to the partitions of their input.
+    Rows of one instant are also shuffled, and rows are distributed to the input's partitions.
     """
     return _feeds(bound, plan, rows, seed, change)
 
@@ -257,7 +257,7 @@ def _fed(
 def _order(
     events: pa.RecordBatch, spec: SourceSpec, random: Random | None, *, follows: bool = False
 ) -> np.ndarray:
-    """An order of arrival: by time, or out of order within the delay and within instants."""
+    """A permutation of the rows: by time, or random within the delay and within instants."""
     vs = int64_column(events, VS)
     if random is None:
         return np.argsort(vs, kind="stable")
@@ -269,9 +269,9 @@ def _order(
 
 
 def _with_watermarks(events: pa.RecordBatch, random: Random | None) -> list[pa.RecordBatch]:
-    """Items, and before new times the greatest watermark that no later row contradicts.
+    """Convert events to items with watermarks that no later row contradicts.
 
-    In an order by time there is one before every new time, else there are some.
+    With rows in order of time, a watermark precedes every new time; else only some new times.
     """
     vs = int64_column(events, VS)
     items = as_items(events)
@@ -288,7 +288,7 @@ def _with_watermarks(events: pa.RecordBatch, random: Random | None) -> list[pa.R
 
 
 def greatest(feeds: Feeds) -> float:
-    """The greatest magnitude of a float of the input."""
+    """The greatest absolute value of a float in the input."""
     found = [0.0]
     for batches in feeds.values():
         for batch in batches:
@@ -302,7 +302,7 @@ def greatest(feeds: Feeds) -> float:
 def with_items(
     bound: BoundQuery, rows: Mapping[str, RowsLike], random: Random | None = None
 ) -> Query:
-    """The query with the rows as items in its sources: by time, or as they may arrive."""
+    """The query with the rows inside its sources: by time, or in a random order of arrival."""
 
     def given(node: LogicalNode, shared: Shared) -> LogicalNode:
         del shared

@@ -47,16 +47,17 @@ class TestStream:
 
     Args:
         query: SQL, a function of streams, a ``Stream`` or a ``Query``.
-        inputs: By name a schema, an :class:`Input`, or rows of which the columns are taken. A
+        inputs: By name: a schema, an :class:`Input`, or rows, whose columns define the schema. A
             ``Stream`` or ``Query`` needs none: each of its sources is an input, by its label.
-        now: What ``ctx.now()`` returns at first.
-        seed: Of ``ctx.random()``.
-        parallelism: Vertices of each keyed stage.
-        answers: Per function of a lookup its answers: a dict by argument (a tuple if there are
-            more), or a function. An exception as an answer is raised. Without answers it is called.
+        now: The first value of ``ctx.now()``.
+        seed: The seed of ``ctx.random()``.
+        parallelism: The number of vertices of each keyed stage.
+        answers: By lookup function: a dict from argument (several arguments: a tuple) to result,
+            or a function to call instead. A result that is an exception is raised. A function
+            without an entry is called itself.
     """
 
-    __test__ = False  # pytest: this is no test
+    __test__ = False  # pytest must not collect this class as a test
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class TestStream:
         return self._bound.names
 
     def push(self, given: RowsLike, to: str | None = None) -> TestStream:
-        """Push rows to an input, in the order in which they arrive; ``to`` if there are several."""
+        """Push rows to an input in order of arrival; ``to``: its name if there are several."""
         name = self._input(to)
         for spec in self._sources(name):
             assert spec.source is not None
@@ -91,7 +92,7 @@ class TestStream:
         return self
 
     def advance_watermark(self, time: Time, of: str | None = None) -> TestStream:
-        """Promise that no row before ``time`` follows: in one input, or in all."""
+        """Move the watermark of input ``of``, or of all, to ``time``: earlier rows are late."""
         time_at = time_us(time, what="advance_watermark")
         for name in self.inputs if of is None else (self._input(of),):
             for spec in self._sources(name):
@@ -102,7 +103,7 @@ class TestStream:
         return self
 
     def advance_clock(self, by: Duration) -> TestStream:
-        """Move the wall clock, which ``ctx.now()`` reads. Event time does not change."""
+        """Advance the wall clock, which ``ctx.now()`` reads. Event time does not change."""
         self.clock.us += duration_us(by, what="advance_clock")
         return self
 
@@ -112,16 +113,16 @@ class TestStream:
         return self
 
     def state(self, process: str | None = None) -> list[dict[str, Any]]:
-        """The state of a keyed process: a row per key, with its columns, fields and timers."""
+        """The state of a keyed process: a row per key with key columns, fields and timers."""
         return read_state(self._run, process)
 
     def set_state(self, key: Any, *, process: str | None = None, **fields: Any) -> TestStream:
-        """Set fields of a keyed process for a key; a key of two columns or more is a tuple."""
+        """Set state fields of a keyed process for ``key``; for two or more columns, a tuple."""
         set_state(self._run, key, fields, process)
         return self
 
     def finish(self) -> TestStream:
-        """End all inputs: windows close, timers fire."""
+        """End all inputs: all windows close and all timers fire."""
         self._run.end()
         self._is_finished = True
         self._settle()
@@ -129,39 +130,39 @@ class TestStream:
 
     @property
     def watermark(self) -> int:
-        """How far the output is complete, us; the least time there is before the first CTI."""
+        """The watermark of the output, us; MIN_TIME before the first CTI."""
         found = [self._last_cti(stream) for stream, _ in self.plan.sink_streams()]
         return min(found)
 
     @property
     def output(self) -> pa.Table:
-        """All events so far, in order: ``_vs``, ``_ve`` and the columns."""
+        """All events so far in output order: ``_vs``, ``_ve`` and the columns."""
         streams = [stream for stream, _ in self.plan.sink_streams()]
         return self._events(streams, self.plan.schema)
 
     @property
     def late(self) -> pa.Table:
-        """The late rows that were dropped, with the watermark that each one met."""
+        """The late rows that were dropped, each with the watermark at its arrival."""
         return self._side(LATE)
 
     @property
     def bad(self) -> pa.Table:
-        """The dead letters: bad rows of inputs, and rows at which user code failed."""
+        """The dead letters: bad rows of inputs, and rows on which user code failed."""
         return self._side(DEAD_LETTERS)
 
     def expect(self, expected: str | Table, *, in_order: bool = True) -> TestStream:
-        """The events since the last ``expect`` are these.
+        """Assert that the events since the last ``expect`` are these.
 
-        The table has all columns; ``time``, or ``start`` and ``end``, only if they matter. A float
-        may differ by a billionth; ``~19.3`` compares the digits that it has.
+        The table has all columns. ``time``, or ``start`` and ``end``, may be left out. Floats may
+        differ by a relative 1e-9; ``~19.3`` compares only the digits shown.
 
         Raises:
-            AssertionError: with the difference, line by line.
+            AssertionError: the events differ; the message shows the difference line by line.
         """
         return self._expect("output", self.output, expected, in_order)
 
     def expect_late(self, expected: str | Table) -> TestStream:
-        """The late rows since the last ``expect_late`` are these."""
+        """Assert that the late rows since the last ``expect_late`` are these."""
         return self._expect("late", _without(self.late, "_frontier"), expected, True)
 
     def _expect(

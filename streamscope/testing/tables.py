@@ -1,4 +1,4 @@
-"""Rows as table literals: read, typed, compared and printed.
+"""Table literals: rows written as text, which are parsed, compared and printed.
 
 ::
 
@@ -6,9 +6,9 @@
     |------|--------------|------------------|
     | 1s   | attic        | 18.0             |
 
-A header names a column and, if the schema is not known otherwise, its type. ``time`` is the start
-of a point event; ``start`` and ``end`` are a lifetime. Without a type, a column is int64, float64
-or bool if all its cells are, else text.
+A header names a column and, if the schema is not known otherwise, its type. ``time`` is the time of
+a point event; ``start`` and ``end`` are a lifetime. A column without a type is int64, float64 or
+bool if all its cells can be parsed as such, else text.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from rstream.types import INF_TIME, MIN_TIME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Column names of a literal that are times of an event, and the columns of events they name.
+#: Column names of a literal for an event's times, and the event columns that they stand for.
 TIMES = {"time": VS, "start": VS, "end": VE}
 NULL = "null"
-#: A float cell that begins so is compared to the digits that it has.
+#: A float cell with this prefix is compared only to the digits shown.
 ABOUT = "~"
 _RULE = re.compile(r"[\s|:+-]+")
 _CELLS = re.compile(r"(?<!\\)\|")
 _NEVER = {"-inf": MIN_TIME, "inf": INF_TIME}
-#: Times up to here are shown as durations since 1970.
+#: Times up to this distance from 1970 are shown as durations since 1970.
 _SHORT_US = 10 * 86_400 * 1_000_000
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table literal: cells are text until a schema is known."""
+    """A table literal. Its cells are text until a schema is known."""
 
     names: tuple[str, ...]
-    #: Types that the header gives, by column.
+    #: By column: the type in its header, if any.
     types: dict[str, pa.DataType]
     cells: tuple[tuple[str, ...], ...]
 
@@ -63,17 +63,17 @@ class Table:
 
     @property
     def payload(self) -> list[str]:
-        """The columns that are not times of the event."""
+        """The columns without the event's times."""
         return [name for name in self.names if name not in TIMES]
 
     @property
     def has_spans(self) -> bool:
-        """Whether the rows have an end."""
+        """Whether the rows have start and end."""
         return "end" in self.names
 
     @property
     def schema(self) -> pa.Schema:
-        """The payload columns with given or guessed types."""
+        """The payload columns with declared or guessed types."""
         found = [(n, self.types.get(n) or _guessed(self.column(n))) for n in self.payload]
         return pa.schema(found)
 
@@ -82,7 +82,7 @@ class Table:
 
 
 def rows(literal: str) -> Table:
-    """Read a table literal.
+    """Parse a table literal.
 
     Raises:
         UsageError: a row has more or fewer cells than the header.
@@ -125,10 +125,10 @@ def _guessed(cells: Sequence[str]) -> pa.DataType:
 
 
 def value_of(cell: str, kind: pa.DataType) -> Any:
-    """The value of a cell in a type.
+    """Parse a cell as a value of type ``kind``.
 
     Raises:
-        ValueError: it is none of that type.
+        ValueError: the cell is not of that type.
     """
     if cell in ("", NULL):
         return None
@@ -159,10 +159,10 @@ def value_of(cell: str, kind: pa.DataType) -> Any:
 
 
 def time_of(cell: str) -> int:
-    """The time of a cell, us: a duration since 1970, ISO-8601, microseconds, ``inf``.
+    """Parse a cell as a time, us: a duration since 1970, ISO 8601, microseconds, or ``inf``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the cell is not a time.
     """
     if cell in _NEVER:
         return _NEVER[cell]
@@ -173,7 +173,7 @@ def time_of(cell: str) -> int:
 
 
 def show_time(us: int) -> str:
-    """A time as a literal has it: a duration if it is within ten days of 1970."""
+    """Format a time for a literal: as a duration if it is within ten days of 1970."""
     for text, never in _NEVER.items():
         if us == never:
             return text
@@ -185,7 +185,7 @@ def show_time(us: int) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A value as a literal has it."""
+    """Format a value for a literal."""
     match value:
         case None:
             return NULL
@@ -205,7 +205,7 @@ def show_value(value: Any) -> str:
 
 
 def show(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """A table literal, line by line, its columns aligned."""
+    """Format a table literal: its lines, with aligned columns."""
     widths = [max(len(line[k]) for line in [names, *lines]) for k in range(len(names))]
 
     def shown(cells: Sequence[str]) -> str:
@@ -217,7 +217,7 @@ def show(names: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def compare(expected: Table, found: pa.Table, *, in_order: bool, what: str) -> str:
-    """How events differ from a literal, as a message; "" if they do not.
+    """Compare events with a literal; a message with the difference, or "" if they are equal.
 
     Raises:
         UsageError: the literal lacks a column, or has one that the events do not have.
@@ -254,7 +254,7 @@ def _shown(found: pa.Table, name: str, row: int) -> str:
 
 
 def _normal(table: Table, schema: pa.Schema, row: Sequence[str]) -> list[str]:
-    """A row of a literal in the form of :func:`show_value`; floats keep their ``~``."""
+    """Format a row of a literal as :func:`show_value` does; floats keep their ``~``."""
     cells = []
     for name, cell in zip(table.names, row, strict=True):
         if name in TIMES:
@@ -267,7 +267,7 @@ def _normal(table: Table, schema: pa.Schema, row: Sequence[str]) -> list[str]:
 
 
 def _matched(name: str, schema: pa.Schema, want: str, got: str) -> str:
-    """The found cell, if it is a float equal to the expected one; else the expected cell."""
+    """The actual cell if it is a float that counts as equal, else the expected cell."""
     if name in TIMES or NULL in (want, got) or not pa.types.is_floating(schema.field(name).type):
         return want
     if want.startswith(ABOUT):

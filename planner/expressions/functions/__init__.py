@@ -1,4 +1,4 @@
-"""The functions that expressions may call, by name; plans hold the names."""
+"""The functions that expressions may call, by name; plans store only the names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Arithmetic. Integers are int64, times and durations int64 microseconds; ``/`` gives a float.
+"""Arithmetic. Integers are int64, times and durations int64 microseconds; ``/`` returns a float.
 
-What does not fit is an error, never another number. ``//`` floors and ``%`` takes the divisor's
-sign, as in Python, so ``a == (a // b) * b + a % b``. Dividing by zero, integers or floats, gives
-null, as in Spark. ``//`` and ``%`` of decimals are exact, and given as the nearest float.
+A result that does not fit is an error, never another number. ``//`` rounds down and ``%`` has the
+divisor's sign, as in Python, so ``a == (a // b) * b + a % b``. Division of integers or floats by
+zero is null, as in Spark. ``//`` and ``%`` of decimals are computed exactly and returned as the
+nearest float.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _FLOAT = pa.float64()
 
 
 def _number(call: Call) -> pa.DataType | None:
-    """The type in which numbers of both types are added."""
+    """The common type in which the numbers are added; None if one is not a number."""
     types = [pa.int64() if pa.types.is_null(t) else plain(t) for t in arg_types(call)]
     if not all(is_number(t) for t in types):
         return None
@@ -106,7 +107,7 @@ def _resolve_number(call: Call) -> Node | None:
 
 
 def _resolve_decimal(call: Call) -> Node | None:
-    """Decimals keep their own scales; Arrow says how wide the result is."""
+    """Decimals keep their scales; the width of the result is Arrow's."""
     call = with_literals_adapted(call)
     for widen in (pa.decimal128, pa.decimal256):
         types = [as_decimal(t, widen) for t in arg_types(call)]
@@ -114,7 +115,7 @@ def _resolve_decimal(call: Call) -> Node | None:
             result = _KERNELS[call.function](*(pa.nulls(0, t) for t in types)).type
         except MemoryError:
             raise
-        except pa.ArrowException:  # more digits than it has room for
+        except pa.ArrowException:  # more digits than a decimal can have
             continue
         return typed(call, result, *types)
     return None
@@ -135,7 +136,7 @@ def _resolve_floored(call: Call) -> Node | None:
     return typed(call, common, common, common)
 
 
-#: They say when integers overflow; floats become infinite, decimals have room in their type.
+#: Kernels that raise on integer overflow. Floats become infinite; decimals fit by their type.
 _KERNELS: dict[str, Callable[[Value, Value], Value]] = {
     "add": pc.add_checked,
     "subtract": pc.subtract_checked,
@@ -148,7 +149,7 @@ def _kernel(values: Sequence[Value], call: Call) -> Value:
 
 
 def _fitting(kernel: Callable[..., Value], values: Sequence[Value], call: Call) -> Value:
-    """Call ``kernel``; turn its error into one that says what to do."""
+    """Call ``kernel``; turn its overflow error into one with advice."""
     try:
         return kernel(*values)
     except pa.ArrowInvalid:
@@ -192,7 +193,7 @@ def _floored(function: Callable[..., np.ndarray]) -> Callable[[Sequence[Value], 
 
 
 def _modulo(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """``np.mod``, by one number in a third of its time."""
+    """``np.mod``, three times as fast if the divisor is one number."""
     if right.ndim or left.dtype.kind != "i":
         return np.mod(left, right)  # type: ignore[no-any-return]
     below = np.array(np.floor_divide(left, right))
@@ -202,7 +203,7 @@ def _modulo(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _dense(value: Value) -> tuple[np.ndarray, np.ndarray]:
-    """Values with something in place of the nulls, and where the nulls are."""
+    """The values with placeholders for nulls, and the null mask."""
     if isinstance(value, pa.Scalar):
         filled = value.as_py() if value.is_valid else 1
         return np.asarray(filled, value.type.to_pandas_dtype()), np.asarray(not value.is_valid)
@@ -213,7 +214,7 @@ def _dense(value: Value) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resolve_same(call: Call) -> Node | None:
-    """One number in, the same type out; integers widen."""
+    """Resolve a function of one number with a result of the same type; integers become int64."""
     t = plain(arg_types(call)[0])
     if pa.types.is_null(t):
         t = _INTEGER
@@ -239,10 +240,10 @@ def _round(values: Sequence[Value], call: Call) -> Value:
 
 
 def _round_integer(value: Value, zeros: int, call: Call) -> Value:
-    """To a multiple of a power of ten; parts of it are taken toward zero, so that all fit."""
+    """Round integers to a multiple of 10**zeros without intermediate results above int64."""
     if zeros > _INT64_ZEROS + 1:
         return pc.subtract(value, value)
-    if zeros > _INT64_ZEROS:  # the unit has no room, only its half
+    if zeros > _INT64_ZEROS:  # 10**zeros does not fit into int64, but half of it may
         half = 5 * 10**_INT64_ZEROS
         far = pc.or_(pc.less_equal(value, -half), pc.greater_equal(value, half))
         if (far if isinstance(far, pa.Scalar) else pc.any(far)).as_py():

@@ -1,6 +1,6 @@
-"""More of times, by the calendar: weeks and quarters, rounding to them, months added, as text.
+"""Calendar functions: weeks and quarters, truncation to them, adding months, formatting.
 
-Weeks are those of ISO 8601, which begin on Monday. All is in UTC.
+Weeks begin on Monday, as in ISO 8601. All times are in UTC.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _INTEGER, _TEXT = pa.int64(), pa.string()
 UNITS = ("week", "month", "quarter", "year")
-#: The letters behind % that a format may have; the others depend on a locale or on the platform.
+#: The allowed letters after % in a format; others depend on the locale or the platform.
 FORMAT_CODES = "YmdHMSyjIpaAbB%"
 _CODE = re.compile(r"%(.?)", re.DOTALL)
 _MONTHS_MAX = 12 * 10_000
@@ -79,7 +79,7 @@ def _resolve_format(call: Call) -> Node | None:
 
 
 def _format(values: Sequence[Value], call: Call) -> Value:
-    """Seconds are whole ones; Arrow writes their fraction to what is finer."""
+    """Format times. They are cast to seconds first, because Arrow would print fractions too."""
 
     def write(times: Value, form: str) -> Value:
         whole = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s"))
@@ -89,7 +89,7 @@ def _format(values: Sequence[Value], call: Call) -> Value:
 
 
 def _week_day(value: Value) -> Value:
-    """From Sunday, which is 0."""
+    """The day of the week; Sunday is 0."""
     return pc.day_of_week(value, count_from_zero=True, week_start=_SUNDAY)
 
 

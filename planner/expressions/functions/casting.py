@@ -1,11 +1,13 @@
-"""Casts. What does not fit (text that is no number, a float beyond int64) is an error, no guess.
+"""Casts. A value that does not fit (text that is not a number, a float beyond int64) is an error.
 
-As integers, floats and decimals lose their fraction (toward zero). As a decimal of fewer places, a
-decimal and the digits that a float shows are rounded, halves away from zero; a decimal as a float
-is the nearest one. Durations lose what is finer than the unit (toward the past), times what is
-finer than a microsecond; in a coarser unit than that a time has to be whole. As a number a
-time or a duration is in microseconds, whatever unit it has; so is a duration as text. Text is read
-as a time if it is ISO-8601; without a zone it is UTC. A number becomes a time in that one's unit.
+- To integer: floats and decimals lose their fraction (toward zero).
+- To decimal: the digits are rounded to the places of the type, halves away from zero. The digits of
+  a float are those that it is printed with.
+- Decimal to float: the nearest float.
+- To a coarser duration: rounded down. Times are rounded down to microseconds; a cast to a coarser
+  unit fails unless the time is a multiple of it.
+- Time or duration to number, and duration to text: microseconds, for any unit of the type.
+- Text to time: ISO 8601; without a zone it is UTC. Number to time: in the unit of the time's type.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def _resolve(call: Call) -> Node | None:
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether there is a conversion at all; found by converting no rows."""
+    """Whether a conversion exists; found out by converting an empty array."""
     try:
         convert(pa.nulls(0, source), target)
     except MemoryError:
@@ -62,10 +64,10 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def convert(value: Value, target: pa.DataType) -> Value:
-    """``value`` as ``target``.
+    """Cast ``value`` to ``target``.
 
     Raises:
-        pa.ArrowException: a value does not fit, or there is no such conversion.
+        pa.ArrowException: a value does not fit, or no such conversion exists.
     """
     source = value.type
     if pa.types.is_dictionary(source) and isinstance(value, pa.Array):
@@ -114,7 +116,7 @@ def _written(times: Value) -> Value:
 
 
 def _parse_number(value: Value, target: pa.DataType) -> Value:
-    """Text as numbers; Arrow reads no plus sign before integers and floats."""
+    """Parse text as numbers. A leading plus sign is removed first: Arrow does not accept it."""
     text = value.cast(pa.string())
     if pa.types.is_decimal(target):
         return to_decimal(text, target)
@@ -125,12 +127,12 @@ def _parse_number(value: Value, target: pa.DataType) -> Value:
 
 
 def _element_of(kind: pa.DataType) -> pa.DataType:
-    """What a list consists of; a map consists of structs."""
+    """The element type of a list; for a map, a struct of key and value."""
     return (entries_type(kind) if is_map(kind) else kind).value_type
 
 
 def _of_elements(value: Value, target: pa.DataType) -> Value:
-    """Lists or maps, each element as a value by itself; none that lies under a null."""
+    """Cast lists or maps element by element; hidden elements of null lists are dropped."""
     if isinstance(value, pa.Scalar):
         return _of_elements(as_array(value, 1, value.type), target)[0]
     lists = value.cast(pa.list_(_element_of(value.type)))
@@ -148,7 +150,7 @@ def _has_names_of(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _of_fields(value: Value, target: pa.DataType) -> Value:
-    """Structs, each field as a value by itself."""
+    """Cast structs field by field."""
     if isinstance(value, pa.Scalar):
         return _of_fields(as_array(value, 1, value.type), target)[0]
     fields = [convert(pc.struct_field(value, at), kind.type) for at, kind in enumerate(target)]
@@ -156,7 +158,7 @@ def _of_fields(value: Value, target: pa.DataType) -> Value:
 
 
 def _from_time(value: Value, target: pa.DataType) -> Value:
-    """Through UTC, so that no time-zone database is asked."""
+    """Cast zoned times through UTC, so that no time-zone database is needed."""
     ticks = _floored(value, TIMESTAMP).cast(pa.int64())
     if pa.types.is_timestamp(target):
         return ticks.cast(pa.timestamp("us", target.tz)).cast(target)
@@ -165,7 +167,7 @@ def _from_time(value: Value, target: pa.DataType) -> Value:
 
 
 def _floored(value: Value, target: pa.DataType) -> Value:
-    """Times or durations in the unit of ``target``, the last that is not after them."""
+    """Round times or durations down to the unit of ``target``."""
     finer = _PER_SECOND[value.type.unit] // _PER_SECOND[target.unit]
     ticks = value.cast(pa.int64())
     if finer > 1:
@@ -188,7 +190,7 @@ def _whole_part(value: Value) -> Value:
 
 
 def _parse_time(value: Value, target: pa.DataType) -> Value:
-    """ISO-8601 with or without a zone."""
+    """Parse times in ISO 8601 with or without a zone."""
     text = value.cast(pa.string())
     zoned = pc.match_substring_regex(text, _ZONE)
     none = pa.scalar(None, pa.string())

@@ -1,6 +1,6 @@
-"""Lists, maps and structs: their elements, their sizes, and lists made for explode.
+"""Functions of lists, maps and structs: elements, sizes, construction, and lists for explode.
 
-A map is a list of pairs; of a key that is there twice the first pair counts.
+A map is a list of pairs; if a key occurs twice, the first pair is used.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ POSITION, ELEMENT = "position", "element"
 
 
 def _compared(call: Call, kind: pa.DataType, result: pa.DataType) -> Node | None:
-    """``call`` of type ``result``, what is asked for in the type that ``==`` with ``kind`` takes.
+    """Resolve a lookup in keys or elements of type ``kind``, with a result of type ``result``.
 
-    Values of ``kind`` become that type when they are compared: 1.5 is none of the keys 1 and 2.
+    The key to look up, and the keys, are converted to the type in which ``==`` compares them. So
+    1.5 matches neither of the keys 1 and 2.
     """
     if pa.types.is_nested(kind):
         return None
@@ -67,7 +68,7 @@ def _resolve_item(call: Call) -> Node | None:
 
 
 def _item(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """Of a list by place, from 0 or, below, from its end; of a map by key. Null for none."""
+    """An element: of a list by index (from 0, negative from its end), of a map by key; or null."""
     held, asked = arrays
     lists = as_list(held)
     if is_map(held.type):
@@ -86,7 +87,7 @@ def _value_of_key(lists: pa.Array, asked: pa.Array) -> pa.Array:
     matches = pc.fill_null(pc.equal(keys, asked.take(pa.array(rows))), False)
     hits = np.flatnonzero(matches.to_numpy(zero_copy_only=False))[::-1]
     at = np.full(len(lists), -1, np.int64)
-    at[rows[hits]] = hits  # the first of equal keys is written last
+    at[rows[hits]] = hits  # hits are in reverse order, so the first of equal keys wins
     return pc.struct_field(pairs, 1).take(pa.array(np.where(at < 0, 0, at), mask=at < 0))
 
 
@@ -106,7 +107,7 @@ def _resolve_contains(call: Call) -> Node | None:
 
 
 def _contains(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """False, too, where an element is null; null for no list and for no value."""
+    """Whether a list has a value. Null elements match nothing; null if list or value is null."""
     held, asked = arrays
     lists = as_list(held)
     elements, rows = flat(lists)
@@ -145,7 +146,7 @@ def _resolve_enumerated(call: Call) -> Node | None:
 
 
 def _enumerated(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Each element with its place, from 0."""
+    """Each element with its index, from 0."""
     assert call.type is not None
     lists = as_list(arrays[0])
     lengths = lengths_of(lists)
@@ -162,7 +163,7 @@ def _resolve_at_least_one(call: Call) -> Node | None:
 
 
 def _at_least_one(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """One null in place of no elements and of no list."""
+    """Replace empty and null lists by a list of one null."""
     lists = as_list(arrays[0])
     lengths = lengths_of(lists)
     made = np.maximum(lengths, 1)
@@ -246,10 +247,10 @@ def _resolve_map(call: Call) -> Node | None:
 
 
 def _map(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """A map of each list of keys and list of values; null where either list is.
+    """Build a map from a list of keys and a list of values; null if either list is null.
 
     Raises:
-        pa.ArrowInvalid: a key is null or there twice, or the lists differ in length.
+        pa.ArrowInvalid: a key is null or occurs twice, or the lists differ in length.
     """
     keys, values = (as_list(array) for array in arrays)
     is_null = null_mask(keys) | null_mask(values)

@@ -1,9 +1,9 @@
-"""Numbers as decimals, and decimals of fewer places: exact, or rounded with halves away from zero.
+"""Convert numbers to decimals, and round decimals: exact, or halves away from zero.
 
-What has no room in its type is an error. Arrow 26 does not always say so: it rounds and rescales
-within the bits of a type, where too large a value becomes zero or another number. So both are done
-where there is room: in 128 bits if the digits suffice, else in 256 bits, which have room for every
-decimal of 128 bits with any scale. What comes out is converted with its check.
+A value that does not fit its type is an error. Arrow 26 does not always raise it: it rounds and
+rescales within the bits of the type, so a value that is too large becomes zero or another number.
+So both operations use a type with enough room: 128 bits if the digits suffice, else 256 bits, which
+hold every decimal of 128 bits with any scale. The result is then cast with an overflow check.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Value
 
-#: The most digits that 128 bits and 256 bits hold.
+#: The most digits of decimals with 128 and 256 bits.
 _DIGITS, _WIDE_DIGITS = 38, 76
-#: Below this, 256 bits have room for 38 places and one digit more.
+#: A number below this fits into 256 bits with 38 places and one more digit.
 _ROOM = 10**36
-#: Floats of 17 digits that show in so many places have 38 at most.
+#: A float has at most 17 digits; if they end within this many places, it has at most 38 places.
 _FLOAT_SCALE = 19
-#: Below this, what a float shows and the double of it times a power of ten are nearer to each other
-#: than _UNSURE.
+#: Below _SURE_MAX, a float's printed digits times a power of ten differ from the computed product
+#: by less than _UNSURE.
 _SURE_MAX, _UNSURE = 2.0**40, 2.0**-10
 _HALVES = "half_towards_infinity"
-#: So many digits are exact in a double, and so is what two numbers of them leave.
+#: Integers with at most this many digits are exact in a double, and so are their remainders.
 _EXACT_DIGITS = 15
-#: Room for every decimal as a whole number.
+#: A context of Python's decimals that holds every decimal as an integer.
 _EXACT = Context(prec=2 * _WIDE_DIGITS)
 
 
 def to_decimal(value: Value, target: pa.DataType) -> Value:
-    """A number or text as a decimal of type ``target``.
+    """Convert a number or text to a decimal of type ``target``.
 
     Raises:
-        pa.ArrowException: a value does not fit, or is no number.
+        pa.ArrowException: a value does not fit or is not a number.
     """
     source = value.type
     if pa.types.is_integer(source):
@@ -58,22 +58,22 @@ def to_decimal(value: Value, target: pa.DataType) -> Value:
 
 
 def rounded(value: Value, digits: int, target: pa.DataType) -> Value:
-    """Decimals rounded to ``digits`` places, as ``target``."""
+    """Round decimals to ``digits`` places, with result type ``target``."""
     if not _has_room(value.type):
         return _by_python(value, target, digits)
-    digits = max(digits, value.type.scale - value.type.precision - 1)  # all is zero from there on
+    digits = max(digits, value.type.scale - value.type.precision - 1)  # below this the result is 0
     return _with_room(value, lambda wide: pc.round(wide, digits, _HALVES), target)
 
 
 def applied(kernel: Callable[[Value], Value], value: Value, target: pa.DataType) -> Value:
-    """``kernel`` (floor or ceil) of decimals, as ``target``."""
+    """Apply ``kernel`` (floor or ceil) to decimals, with result type ``target``."""
     if not _has_room(value.type):
         return kernel(value)
     return _with_room(value, kernel, target)
 
 
 def _of_floats(value: Value, target: pa.DataType) -> Value:
-    """Floats by the digits that are shown of them, so that 2.5 and 1.005 are what they say."""
+    """Convert floats by their printed digits, so that 1.005 is rounded as the decimal 1.005."""
     if not 0 <= target.scale <= _FLOAT_SCALE or target.precision > _DIGITS:
         if isinstance(value, pa.Scalar):
             return _of_floats(pa.repeat(value, 1), target)[0]
@@ -90,7 +90,7 @@ def _of_floats(value: Value, target: pa.DataType) -> Value:
 
 
 def _surely_rounded(value: pa.Array, scale: int) -> tuple[pa.Array, np.ndarray]:
-    """Floats rounded to ``scale`` places by arithmetic, and where that is certainly right."""
+    """Round floats to ``scale`` places by arithmetic; also a mask of surely right results."""
     numbers = value.to_numpy(zero_copy_only=False)
     empty = value.is_null().to_numpy(zero_copy_only=False)
     with np.errstate(all="ignore"):
@@ -106,22 +106,22 @@ def _surely_rounded(value: pa.Array, scale: int) -> tuple[pa.Array, np.ndarray]:
 
 
 def _of_shown(value: Value, target: pa.DataType) -> Value:
-    """Floats that have room, by the text of them."""
-    # What cannot show in the result may have more places than there is room for.
+    """Convert floats that fit through their text."""
+    # Floats too small to affect the result may have too many places for the text's decimal type.
     tiny = pc.less(pc.abs(value), 10.0 ** -(target.scale + 2))
     shown = pc.if_else(tiny, pa.scalar(0.0), value).cast(pa.string())
     return _of_digits(shown.cast(pa.decimal256(_WIDE_DIGITS, _DIGITS)), target)
 
 
 def _shown(value: pa.Array) -> list[Decimal | None]:
-    """Floats of any size as the decimals that Python shows, which are all there are."""
+    """Convert floats of any size to the decimals that Python prints, without loss."""
     if not pc.all(pc.is_finite(value), min_count=0).as_py():
         raise pa.ArrowInvalid("infinity and NaN are no decimals")
     return [None if v is None else Decimal(repr(v)) for v in value.to_pylist()]
 
 
 def _of_digits(value: Value, target: pa.DataType) -> Value:
-    """Decimals with 38 places, as ``target``; in 256 bits where rounding has room there."""
+    """Convert decimals with 38 places to ``target``, in 256 bits if the rounding fits there."""
     if isinstance(value, pa.Array):
         ends = pc.min_max(value)
         largest = max((abs(v) for v in ends.as_py().values() if v is not None), default=0)
@@ -149,12 +149,12 @@ def _rescaled(value: Value, target: pa.DataType) -> Value:
 
 
 def _has_room(kind: pa.DataType) -> bool:
-    """Whether 256 bits have room for its values with up to 38 places, and one digit more."""
+    """Whether all values of the type fit into 256 bits with 38 places and one more digit."""
     return bool(0 <= kind.scale <= _DIGITS and kind.precision <= _DIGITS)
 
 
 def _with_room(value: Value, change: Callable[[Value], Value], target: pa.DataType) -> Value:
-    """``change`` where there is room for one digit more, and for the unit that is rounded to."""
+    """Apply ``change`` in a type with room for one more digit and for the rounding unit."""
     scale = value.type.scale
     is_wide = value.type.precision >= _DIGITS - 1 or target.precision > _DIGITS
     room = pa.decimal256(_WIDE_DIGITS, scale) if is_wide else pa.decimal128(_DIGITS, scale)
@@ -162,7 +162,7 @@ def _with_room(value: Value, change: Callable[[Value], Value], target: pa.DataTy
 
 
 def _by_python(value: Value | list[Decimal | None], target: pa.DataType, digits: int) -> Value:
-    """Any decimals, one after the other."""
+    """Round any decimals one by one in Python."""
     exact = Context(prec=1000)
     unit = Decimal(1).scaleb(-min(digits, target.scale), exact)
 
@@ -176,7 +176,7 @@ def _by_python(value: Value | list[Decimal | None], target: pa.DataType, digits:
 
 
 def divided_exactly(values: Sequence[Value], which: int) -> Value:
-    """Floored quotients (0) or remainders (1) of two decimals, as the nearest floats."""
+    """Floor quotients (``which=0``) or remainders (1) of two decimals, as the nearest floats."""
     if all(isinstance(value, pa.Scalar) for value in values):
         return divided_exactly([pa.repeat(value, 1) for value in values], which)[0]
     rows = max(len(value) for value in values if isinstance(value, pa.Array))
@@ -191,7 +191,7 @@ def divided_exactly(values: Sequence[Value], which: int) -> Value:
             made = np.divmod(few[0], few[1])[which] / unit
         null = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
         return pa.array(made, pa.float64(), mask=null[0] | null[1] | (few[1] == 0))
-    # ``int / int`` is rounded once, whatever their sizes.
+    # Python rounds ``int / int`` once, for integers of any size.
     found = [
         None if a is None or not b else divmod(_ticks(a, scale), _ticks(b, scale))[which] / unit
         for a, b in zip(*(column.to_pylist() for column in columns), strict=True)
@@ -200,7 +200,7 @@ def divided_exactly(values: Sequence[Value], which: int) -> Value:
 
 
 def _few_ticks(value: pa.Array, scale: int) -> np.ndarray | None:
-    """``_ticks`` of decimals (int64[n], anything where there is none); None: some are too many."""
+    """``_ticks`` of decimals, int64[n], arbitrary for nulls; None if one does not fit."""
     room = _EXACT_DIGITS - scale
     ends = [end for end in pc.min_max(value).as_py().values() if end is not None]
     if room < 0 or any(abs(end) >= 10**room for end in ends):

@@ -1,14 +1,14 @@
-"""Functions of doubles that have the same bits on every processor: rounding to places, cube roots.
+"""Functions of doubles with the same bits on every processor: rounding to places, cube roots.
 
-Numbers are rounded as DuckDB does: scaled, rounded and scaled back. Arrow's own kernel is not
-asked: it leaves a value alone whose scaled form is whole, so that 1.1 + 2.2 rounded to two places
-stays 3.3000000000000003, and its powers of ten from the eleventh on are off.
+Numbers are rounded as in DuckDB: scaled, rounded and scaled back. Arrow's kernel is not used, for
+two reasons. It returns a value unchanged if its scaled form is whole, so 1.1 + 2.2 rounded to two
+places stays 3.3000000000000003. And its powers of ten are inexact from 10**11 on.
 
-The cube root of the C library and that of numpy's vector kernels each miss the nearest double in
-their own cases: one of them has 3.0000000000000004 for 27. The processor decides which of them
-runs, and a vertex that is recomputed on another machine must give the same. So their result is a
-guess here, and a step of Newton's corrects it, with the residual taken to twice the precision
-(Dekker 1971, "A floating-point technique for extending the available precision").
+The cube roots of the C library and of numpy's vector kernels are not always the nearest double, and
+differ: one returns 3.0000000000000004 for 27. The processor decides which of them runs, but a
+vertex that is recomputed on another machine must have the same result. So their result is only the
+start of a Newton step, whose residual is computed in twice the precision (Dekker 1971, "A
+floating-point technique for extending the available precision").
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     Doubles = npt.NDArray[np.float64]
 
-#: A double from here on is whole.
+#: Doubles of at least this magnitude have no fraction.
 _WHOLE_FROM = 2.0**52
-#: 10**308 is the greatest power of ten in a double.
+#: The exponent of the greatest power of ten in a double.
 POWERS_MAX = 308
-#: Splits the 53 bits of a double into two halves, whose products have no rounding.
+#: Factor that splits the 53 bits of a double into two halves, whose products are exact.
 _SPLITTER = 2.0**27 + 1.0
 
 
 def rounded_float(value: pa.Array | pa.Scalar, digits: int, *, toward_zero: bool) -> pa.Array:
-    """``value`` (float64) with ``digits`` after the point, halves away from zero unless cut.
+    """Round ``value`` (float64) to ``digits`` places, halves away from zero, or ``toward_zero``.
 
     Raises:
-        pa.ArrowInvalid: what is rounded up has no room.
+        pa.ArrowInvalid: the rounded value overflows.
     """
     if isinstance(value, pa.Scalar):
         return rounded_float(pa.repeat(value, 1), digits, toward_zero=toward_zero)[0]
@@ -64,7 +64,7 @@ def _rounded(numbers: np.ndarray, digits: int, *, toward_zero: bool) -> np.ndarr
 
 
 def cube_root(numbers: Doubles) -> Doubles:
-    """The cube roots of ``numbers[n]``, each the nearest double; zero, infinities and NaN stay."""
+    """Cube roots of ``numbers[n]``, each the nearest double; 0, infinities and NaN unchanged."""
     has_digits = np.isfinite(numbers) & (numbers != 0)
     mantissas, exponents = np.frexp(np.where(has_digits, numbers, 1.0))
     thirds = -(-exponents // 3)  # rounded up: the scaled numbers are 1/8 to 1
@@ -78,7 +78,7 @@ def cube_root(numbers: Doubles) -> Doubles:
 
 
 def _product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
-    """The rounded product, and what the rounding left out."""
+    """The rounded product, and its rounding error."""
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)

@@ -1,9 +1,9 @@
 """Comparison, boolean and null functions, and choices between values.
 
-Null is unknown: comparing with it gives null, ``&`` and ``|`` are Kleene's, a ``when`` condition
-that is null does not hold. NaN compares as IEEE says, but ``is_distinct_from`` takes it and null
-for one value each. Operands are asked from left to right: one
-that a row does not need, as an earlier one has decided, cannot fail on it
+Null is unknown: a comparison with null is null, ``&`` and ``|`` use Kleene's logic, and a ``when``
+condition that is null counts as false. NaN compares as in IEEE 754. For ``is_distinct_from`` null
+equals null and NaN equals NaN. Operands are evaluated from left to right: an operand that a row
+does not need, because an earlier one has decided, cannot fail on that row
 (:mod:`planner.expressions.rows`).
 """
 
@@ -117,7 +117,7 @@ def _resolve_is_in(call: Call) -> Node | None:
 
 
 def _member(literal: Literal, kind: pa.DataType) -> LiteralValue:
-    """A member of a list as what it is compared with: what ``==`` makes of it."""
+    """Convert a member of the list as ``==`` would convert it for values of type ``kind``."""
     if literal.type == kind:
         return literal.literal
     found: LiteralValue = convert(pa.scalar(literal.literal, literal.type), kind).as_py()
@@ -126,7 +126,7 @@ def _member(literal: Literal, kind: pa.DataType) -> LiteralValue:
 
 def _is_in(values: Sequence[Value], call: Call) -> Value:
     value, members = values[0], pa.array(call.option("values"), values[0].type)
-    if pa.types.is_floating(value.type):  # as ==: -0.0 is 0.0, and NaN is in no list
+    if pa.types.is_floating(value.type):  # as ==: -0.0 equals 0.0, and NaN equals nothing
         value, members = (pc.add(v, pa.scalar(0.0, v.type)) for v in (value, members))
         members = members.filter(pc.invert(pc.is_nan(members)))
     found = pc.is_in(value, value_set=members)

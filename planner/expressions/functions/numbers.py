@@ -1,8 +1,8 @@
-"""More functions of numbers: the greatest of some, powers and logarithms, angles, bits.
+"""More functions of numbers: greatest and least, powers and logarithms, angles, bits.
 
-``greatest`` and ``least`` leave nulls out and take anything that has an order; NaN is greater than
-every number. Powers and the rest are those of IEEE doubles: ``ln(0)`` is minus infinity, and what
-has no result is NaN.
+``greatest`` and ``least`` skip nulls and accept any ordered type; NaN is greater than every number.
+Powers, logarithms and angles follow IEEE 754: ``ln(0)`` is minus infinity, and an undefined result
+is NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node, Value
 
 _FLOAT, _INTEGER = pa.float64(), pa.int64()
-#: The factorial of no greater number fits into int64.
+#: The greatest number whose factorial fits into int64.
 FACTORIAL_MAX = 20
 BUCKETS_MAX = 2**31 - 1
 

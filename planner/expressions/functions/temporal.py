@@ -1,4 +1,4 @@
-"""Parts of times, in UTC. They take timestamps, dates and the columns ``_vs`` and ``_ve``."""
+"""Parts of times, in UTC. The arguments are timestamps, dates, or columns ``_vs`` and ``_ve``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTEGER = pa.int64()
 
 
 def with_time(call: Call) -> Call:
-    """``_vs`` and ``_ve`` are int64 microseconds; here they are read as the times they are."""
+    """Convert arguments ``_vs`` and ``_ve``, which are int64 microseconds, to timestamps."""
     arg = call.args[0]
     if isinstance(arg, Column) and arg.name in (VS, VE):
         return replace(call, args=(cast_to(arg, TIMESTAMP_UTC),))
@@ -30,7 +30,7 @@ def with_time(call: Call) -> Call:
 
 
 def resolve_part(call: Call) -> Node | None:
-    """A number, of a time."""
+    """Resolve a function from a time to a number."""
     call = with_time(call)
     if not (is_time(arg_types(call)[0]) or pa.types.is_null(arg_types(call)[0])):
         return None
@@ -38,7 +38,7 @@ def resolve_part(call: Call) -> Node | None:
 
 
 def resolve_truncate(call: Call) -> Node | None:
-    """A time, of a time."""
+    """Resolve a function from a time to a time."""
     call = with_time(call)
     kind = arg_types(call)[0]
     if not is_time(kind):
@@ -76,7 +76,7 @@ def _show_truncate(call: Call) -> str:
 
 
 def part(name: str, kernel: Callable[[Value], Value]) -> Function:
-    """The function that gives a part of a time as a number."""
+    """Make a function that returns a part of a time as a number."""
     is_year = name in ("year", "iso_year")
 
     def evaluate(values: Sequence[Value], _call: Call) -> Value:

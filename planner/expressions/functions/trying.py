@@ -1,7 +1,7 @@
-"""``try_cast``: as a cast, and null where that fails.
+"""``try_cast``: like a cast, but null where the cast fails.
 
-What a batch has of distinct values is converted at once; if that fails, by halves, until what fails
-stands alone. Text without any digit is known not to be a number or a time.
+The distinct values of a batch are converted at once. If that fails, they are halved until each
+failing value is alone. Text without any digit is null at once if a number or time is wanted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _evaluate(values: Sequence[Value], call: Call) -> Value:
 
 
 def _without_hopeless(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Null for text that cannot be a number or a time."""
+    """Replace text that cannot be a number or a time by null."""
     needs_digit = (
         pa.types.is_integer(target) or pa.types.is_decimal(target) or pa.types.is_temporal(target)
     )
@@ -61,10 +61,10 @@ def _without_hopeless(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _converted(values: pa.Array, target: pa.DataType) -> list[pa.Array]:
-    """The values in parts, as ``target``, null where that is not possible."""
+    """Convert the values to ``target``, in parts; null where that is not possible."""
     parts: list[pa.Array] = []
     todo = [values]
-    while todo:  # ends: every value is converted, or stands alone in the end
+    while todo:  # ends: a part is converted, or halved until it is one value
         part = todo.pop()
         try:
             parts.append(casting.convert(part, target))

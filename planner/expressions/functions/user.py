@@ -1,8 +1,9 @@
-"""Functions of users in expressions; apart from :data:`planner.expressions.functions.FUNCTIONS`.
+"""User-defined functions in expressions; not in :data:`planner.expressions.functions.FUNCTIONS`.
 
 A scalar function is called once per row with plain Python values (times are int microseconds). With
-``nulls="skip"`` it is not called where an argument is null, and the result is null. A vectorised
-one is called once per batch with Arrow arrays and gives back as many values; it works row by row.
+``nulls="skip"`` it is not called if an argument is null, and the result is null. A vectorised
+function is called once per batch with Arrow arrays and returns as many values. Each value may
+depend only on its own row.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _row_by_row(function: Any, values: Sequence[Value], call: Call) -> Value:
 
 
 def _hint(call: Call) -> str:
-    """That a text is no column, if there is one among the arguments."""
+    """Advice for the error if an argument is a text, which the user may have meant as a column."""
     texts = (a.literal for a in call.args if isinstance(a, Literal) and isinstance(a.literal, str))
     text = next(texts, None)
     return "" if text is None else f"; {text!r} is a text here, a column is col({text!r})"

@@ -1,8 +1,9 @@
-"""Times in a zone: the wall clock of an instant, and the instant of a wall clock.
+"""Convert between instants and wall-clock times of a zone.
 
-A time without a zone is a wall clock; one with a zone is an instant, stored in UTC. Where clocks
-are set back, the later of the two instants counts. Where they are set forward, a time in the gap
-has the offset before it. DuckDB and PostgreSQL do the same.
+A timestamp with a zone is an instant, stored in UTC; one without a zone is a wall-clock time. When
+clocks are set back, a repeated wall-clock time is the later of its two instants. When clocks are
+set forward, a skipped wall-clock time has the offset before the change. DuckDB and PostgreSQL do
+the same.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND_US = 1_000_000
-#: Python has no times outside of these years; the rules of the nearest year count there.
+#: Times outside of this range have the offset at its nearest end, because Python has no such times.
 _FIRST_US, _LAST_US = -62_135_510_400 * _SECOND_US, 253_402_214_400 * _SECOND_US
 _HOUR_US = 3_600 * _SECOND_US
 
 
 def _zone(name: str) -> zoneinfo.ZoneInfo:
-    """The zone of that name.
+    """Find a zone by name.
 
     Raises:
-        InvalidPlanError: there is none.
+        InvalidPlanError: no zone has this name.
     """
     try:
         return zoneinfo.ZoneInfo(name)
@@ -50,7 +51,7 @@ def _zone(name: str) -> zoneinfo.ZoneInfo:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _offset_us(zone: str, hour: int) -> tuple[int, int, int]:
-    """The offset at the start of an hour since 1970, the time of its change, and that after it."""
+    """The offset at the start of an hour since 1970, the time of a change, and the later offset."""
     key = _zone(zone)
     at = max(_FIRST_US, min(hour * _HOUR_US, _LAST_US))
 
@@ -69,7 +70,7 @@ def _offset_us(zone: str, hour: int) -> tuple[int, int, int]:
 
 
 def offsets(zone: str, us: np.ndarray) -> np.ndarray:
-    """Microseconds east of UTC at each instant."""
+    """The zone's offset in microseconds east of UTC at each instant."""
     hours, where = np.unique(us // _HOUR_US, return_inverse=True)
     known = np.array([_offset_us(zone, int(hour)) for hour in hours], np.int64).reshape(-1, 3)
     before, change, after = (known[where, at] for at in range(3))
@@ -78,7 +79,7 @@ def offsets(zone: str, us: np.ndarray) -> np.ndarray:
 
 
 def instants(zone: str, wall: np.ndarray) -> np.ndarray:
-    """The instants of wall clocks: the later one of two; in a gap with the offset before it."""
+    """The instants of wall-clock times: the later one of two; in a gap with the earlier offset."""
     day = 24 * _HOUR_US
     earlier = wall - offsets(zone, wall - day)
     later = wall - offsets(zone, wall + day)
@@ -143,6 +144,6 @@ class Zones(Functions[E]):
         ),
     )
     def at_zone(self, zone: str) -> E:
-        """The wall clock of an instant in a zone; of a time without a zone the instant."""
+        """Convert an instant to the zone's wall-clock time, or a wall-clock time to an instant."""
         _zone(zone)
         return self._call("at_zone", zone=zone)

@@ -1,9 +1,9 @@
-"""Rows that two stages would exchange by nested keys are exchanged once, by the keys of both.
+"""Exchange rows once, by the common keys, where two stages would exchange them by nested keys.
 
-An aggregate by (a, b) whose result is then grouped, stitched or joined by a may as well get its
-rows by a alone: equal (a, b) still meet, and what follows finds its keys where it wants them. The
-same goes for a join. It pays only if a has many values, or few vertices would do all the work; so
-their number must be known from the files or a hint.
+Suppose an aggregate by (a, b) is then grouped, stitched or joined by a. If its rows are exchanged
+by a alone, rows with equal (a, b) still meet, and the second exchange is not needed. Joins are
+treated in the same way. This pays only if a has many values; otherwise few vertices would do all
+the work. So the number of values of a must be known from the files or a hint.
 """
 
 from __future__ import annotations

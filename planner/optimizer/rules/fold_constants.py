@@ -1,9 +1,9 @@
-"""What is the same for all rows is computed once, when the query is planned.
+"""Compute constant expressions once, when the query is planned.
 
-A call of literals becomes a literal; true and false disappear from conditions; a filter that is
-true for all rows disappears. Nothing that may fail on some row is removed, and what fails on its
-literals is left as it is, so that a wrong query fails in the same way. A filter that is false
-stays: its input's CTIs are part of the answer.
+A call on literals becomes a literal. True and false disappear from conditions. A filter that is
+true for all rows disappears. An expression that may fail on some row is not removed, and a call
+that fails on its literals is left unchanged, so a wrong query fails in the same way. A filter that
+is false stays: the CTIs (watermarks) of its input are part of the result.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Before a join with a maximum, each vertex drops the rows that cannot be the maximum.
+"""Drop rows that cannot be the maximum in each vertex, before a join with the maximum.
 
-The pattern: results of windows, inner joined on a value with its maximum (or minimum) over windows
-of them, which has no keys. Rows of equal lifetimes are in the same windows; one that is less than
-another of them is not the greatest of any, finds no partner, and does not change the maximum. It
-need not be exchanged, nor joined.
+The pattern: results of windows are inner joined on a value with the maximum (or minimum) of this
+value over the same windows, without keys. In SQL this query returns the greatest rows of each
+window, with ties. Rows with equal lifetimes are in the same windows. If one of them is less than
+another, it is the maximum of no window and finds no partner. So it need not be exchanged or joined.
 
-Of the Nexmark queries only q5 (hot items) has the pattern; q7 takes its bids by ``max_by``. On two
-million events and two vertices q5 takes 1.5 times as long without the rule, and 1.6 times the CPU
-(medians of seven alternating runs). It is how SQL asks for the greatest of each window with ties.
+Of the Nexmark queries only q5 (hot items) has the pattern; q7 uses ``max_by``. On two million
+events and two vertices q5 takes 1.5 times as long without the rule, and 1.6 times the processor
+time (medians of seven alternating runs).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One projection instead of two, and none where it would change nothing.
+"""Merge neighbouring projections, and remove projections that change nothing.
 
-A computed column is merged only if it is used at most once above, so nothing is computed twice. A
-join picks its columns by name, so below it a mere selection from a shared subplan, which would be a
-stage of its own, is left out.
+A computed column is merged only if the projection above uses it at most once, so that nothing is
+computed twice. A join picks its columns by name. So a projection below it that only selects columns
+of a shared subplan is removed; it would be a separate stage.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""Let rows whose end is not known yet come when they begin, where their reader can take the end.
+"""Emit rows when they begin, before their end is known, if their reader accepts a later end.
 
-A running aggregate, a version of a key (``clip``) or a left row without a match so far would
-otherwise wait for an end that may never come. Such a node then emits start and end edges
-(:mod:`rstream.items.edges`), and so does what passes them on. Two readers can take them: the sink,
-if its destinations keep rows by key, and steps whose rows follow from begins, or from what is alive
-in a window: joins with points, interval joins, as-of joins, changes of lifetimes, windows. Below
-any other reader the nodes emit whole lifetimes, as ever.
+A running aggregate, a version of a key (``clip``) or a left row without a match would otherwise
+wait for an end that may never come. With this rule such a node emits start edges and end edges
+(:mod:`rstream.items.edges`), and nodes in between pass them on.
 
-Aggregates with edges emit net changes: a result that comes out equal lives on, where one with whole
-lifetimes ends and begins. Readers to which it matters when a row began get the second form with
-edges, too (``renews``): ``clip``, windows, steps that go by the order of rows, and expressions over
-``vs()``.
+Two kinds of readers accept edges. One is the sink, if its destinations store rows by key. The other
+are steps whose output depends only on starts, or on the rows alive in a window: joins with points,
+interval joins, as-of joins, changes of lifetimes, windows. For any other reader the nodes emit
+whole lifetimes.
+
+An aggregate with edges emits net changes: if the result stays equal, its row continues. With whole
+lifetimes the row would end and a new one begin. Some readers depend on when a row began: ``clip``,
+windows, steps that use the order of rows, and expressions over ``vs()``. For these the aggregate
+ends and restarts equal rows too (``renews``).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Inner joins in the order that is estimated to make the fewest rows on the way.
+"""Order inner joins so that the estimated number of intermediate rows is smallest.
 
-Inner temporal joins may be done in any order: a row of the answer lives where all its events do,
-whichever were joined first. Neighbouring ones, with nothing but selections of columns between, are
-taken apart into the streams they read (*leaves*) and the columns they compare, and put together
-again: first the pair that gives the fewest rows, then always the stream that adds the fewest. The
-order decides the sequence of the answer, not its rows, and is part of the plan. The sides of an
-inner join cost the same, so nothing is gained by exchanging them.
+Inner temporal joins may be done in any order: a result row is alive while all its events are.
+Neighbouring joins, with only selections of columns in between, are split into the streams that they
+read (*leaves*) and the columns that they compare. Then they are joined again: first the pair with
+the fewest rows, then repeatedly the stream that adds the fewest. The order affects the row order of
+the result, not its rows, and is part of the plan. Both sides of an inner join cost the same, so
+sides are not swapped.
 
-Joins stay as they are where others read them, where they have a name, where the files and hints say
-too little, and where little would be gained.
+Joins are left unchanged if other nodes read them, if they have a name, if files and hints do not
+allow an estimate, or if the gain is small.
 """
 
 from __future__ import annotations

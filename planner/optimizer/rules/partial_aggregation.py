@@ -1,10 +1,10 @@
-"""Aggregates in two steps around an exchange, so that only partial results travel.
+"""Split an aggregate into two steps around its exchange, so that only partial results are sent.
 
-Aggregates that need all rows of a window, and windows that data make, stay in one step: merging
-would not give the same. Sessions that only a gap ends are split too, as partial rows of panes no
-longer than the gap make the same sessions. The first step joins the stage before the exchange,
-each branch of a union by itself. A subplan that others share is closed, so behind it rows are
-exchanged as they are.
+Aggregates that need all rows of a window, and windows defined by the data, are not split: merged
+partial results would differ. Sessions that end only by a gap are split, because partial rows of
+panes no longer than the gap make the same sessions. The first step becomes part of the stage before
+the exchange, in each branch of a union separately. The output of a shared subplan is exchanged
+without a first step, because other nodes read the same rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Puts an exchange where equal keys have to meet and do not lie together already.
+"""Insert exchanges where equal keys must meet in one vertex and do not yet.
 
-An aggregate needs none if its keys contain the columns that its input was partitioned by, and a
-stitch is like an aggregate. One side of a join or a clip needs none if it is partitioned by some of
-its keys; the other side is then exchanged by the same ones. Branches of a union that are
-partitioned alike stay so. Without keys all rows go to one vertex.
+An aggregate or stitch needs no exchange if its keys contain the columns that partition its input.
+One side of a join or clip needs none if it is partitioned by some of its keys; then the other side
+is exchanged by the same keys. A union of branches with equal partitioning is partitioned like them.
+Without keys, all rows go to one vertex.
 """
 
 from __future__ import annotations

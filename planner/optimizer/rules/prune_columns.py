@@ -1,6 +1,6 @@
-"""Columns that nothing reads are not computed, not exchanged and not read from the source.
+"""Remove unread columns: they are not computed, not exchanged and not read from the source.
 
-What a node has to keep is what all its readers together want, so a shared subplan stays shared.
+A node keeps the columns that any of its readers needs, so a shared subplan stays shared.
 """
 
 from __future__ import annotations

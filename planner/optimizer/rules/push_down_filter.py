@@ -1,12 +1,13 @@
-"""Filters move toward the sources, so that less is computed and exchanged.
+"""Move filters toward the sources, so that fewer rows are computed and exchanged.
 
-A conjunct moves through renames, widened columns, unions, explodes of other columns, changes of
-lifetimes, aggregates and stitches (if it reads keys only), to the left of a clip, and to the side
-of a join that has its columns (of an outer join: not if it reads columns of a side that may be
-missing, which are null above only). It stays where it is if it reads a computed column, if it reads
-a lifetime that the node changes, if it may fail on rows it would not have seen otherwise (casts),
-if it tells keys apart that are equal to the node (0.0 and -0.0 as text), and above a subplan that
-others share.
+Each conjunct moves separately. It moves through renames, widened columns, unions, explodes of other
+columns and changes of lifetimes; through aggregates and stitches if it reads only keys; to the left
+side of a clip; and to the side of a join that has its columns. In an outer join, columns of the
+side that may be missing are null only above the join, so a conjunct that reads them stays.
+
+A conjunct also stays if it reads a computed column or a lifetime that the node changes; if it could
+fail on rows that the node would have removed (casts); if it distinguishes keys that the node treats
+as equal (0.0 and -0.0 as text); and above a shared subplan.
 """
 
 from __future__ import annotations

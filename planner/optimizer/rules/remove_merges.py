@@ -1,9 +1,9 @@
-"""One MERGE instead of two: what works row by row above a union goes into its branches.
+"""Remove a MERGE: nodes that work row by row above a union move into its branches.
 
-The branches then end where the rows are merged anyway, before the next exchange, join or sink,
-instead of in a stage of their own between them. A union of unions is one union. Where a branch is
-read by others too, it would only begin another stage, so the union stays as it is; so does what has
-a name, for it is a stage that somebody wants to see.
+The branches then end at the next exchange, join or sink, where their rows are merged in any case.
+Without the rule, a separate stage would merge them before. A union of unions becomes one union. The
+union stays if another node reads one of its branches, because the branch would then begin another
+stage. It also stays if a node has a name, because the user wants to see that stage.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Equal subplans are one: computed once, and read by all who want them.
+"""Compute equal subplans once and share their output.
 
-Equal means equal sources, equal operators in the same order and equal labels. The optimizer asks
-again after every rule, because a rule may make two subplans equal.
+Equal means equal sources, equal operators in the same order and equal labels. The optimizer applies
+this rule after every other rule, because a rule may make two subplans equal.
 """
 
 from __future__ import annotations

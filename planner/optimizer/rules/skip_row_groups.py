@@ -1,11 +1,12 @@
-"""Parquet row groups without a row that passes the first filter are read for their times only.
+"""Read only the times of Parquet row groups in which no row passes the first filter.
 
-The filter stays. What it asks of single columns (comparisons with literals, ``between``, ``is_in``)
-goes into the source as bounds; which row groups they exclude is found in the files' statistics when
-the plan is lowered. All rows are still numbered, and all move the frontier and may be late:
-:mod:`rvertex.sources.formats.row_groups` has the argument. It takes time columns that are plain
-columns, a source that nobody else reads, and a filter that cannot fail on rows whose payload is
-null.
+The filter stays. Its conditions on single columns (comparisons with literals, ``between``,
+``is_in``) become bounds of the source. When the plan is lowered, the statistics in the files show
+which row groups the bounds exclude. The rows of these groups are still numbered, advance the
+watermark and may be late; :mod:`rvertex.sources.formats.row_groups` explains why.
+
+The rule needs time columns that are plain columns of the file, a source with no other reader, and a
+filter that cannot fail on rows whose payload is null.
 """
 
 from __future__ import annotations

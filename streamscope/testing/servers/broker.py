@@ -1,4 +1,4 @@
-"""A real Kafka broker in a separate process, and what tests do with it.
+"""A real Kafka broker in a separate process, with helpers for tests.
 
 The broker installs from PyPI (``noida-db``). It has transactions, fencing and offsets like Kafka.
 It keeps its data when it is stopped. A kill may lose the last second of acknowledged records, so no
@@ -36,24 +36,24 @@ STOP_S_MAX = 60.0
 ANSWER_S_MAX = 30.0
 _CONNECT_S = 0.5
 _POLL_S = 0.005
-#: How long an empty fetch waits at the end of a partition.
+#: Wait of an empty fetch at the end of a partition.
 _END_WAIT_MS = 10
 _BATCH = 1000
-#: Clients log nothing about brokers that a test stops.
+#: Client options that suppress log messages about brokers that a test stops.
 QUIET: Mapping[str, Any] = {"log_level": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of a topic: to be sent, or as it was read."""
+    """A record of a topic, to send or read from it."""
 
     value: bytes | None
     key: bytes | None = None
     partition: int = 0
-    #: None: the clock's, when it is sent.
+    #: None: the time of sending.
     timestamp_ms: int | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
-    #: -1 before it was sent.
+    #: -1 for a record that was not sent yet.
     offset: int = -1
 
 
@@ -64,14 +64,14 @@ def program() -> Path | None:
 
 
 class Broker:
-    """A broker that can be frozen, stopped and started again at the same address."""
+    """A broker that can be frozen, stopped and restarted at the same address."""
 
     def __init__(
         self, folder: Path, *, answer_s_max: float = ANSWER_S_MAX, waits: bool = False
     ) -> None:
-        """``answer_s_max``: how long reading a topic may take.
+        """``answer_s_max``: longest time to read a topic.
 
-        ``waits``: fetches are answered as by Kafka, by a process in front of the broker.
+        ``waits``: run a proxy in front of the broker, which responds to fetches as Kafka does.
         """
         self._folder, self._answer_s_max = folder, answer_s_max
         self._own_port = free_port()
@@ -90,7 +90,7 @@ class Broker:
         return self._process.pid
 
     def start(self) -> None:
-        """Run the broker, and wait until it takes connections."""
+        """Start the broker and wait until it accepts connections."""
         assert self._process is None, "the broker runs already"
         binary = program()
         if binary is None:
@@ -114,15 +114,15 @@ class Broker:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """End the broker; it keeps its data. Idempotent."""
+        """Stop the broker; its data are kept. Idempotent."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the broker at once; it may lose the last second."""
+        """Kill the broker; it may lose the records of the last second."""
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Connections stay open, and nothing is answered."""
+        """Suspend the broker: connections stay open, and requests get no response."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -137,7 +137,7 @@ class Broker:
             self.thaw()
 
     def create_topic(self, topic: str, partitions: int = 1) -> str:
-        """A new topic; its name. The broker has it in memory, 300 bytes a record and more."""
+        """Create a topic; its name. The broker keeps it in memory, over 300 bytes per record."""
         from confluent_kafka.admin import NewTopic
 
         admin = self._admin()  # it has to outlive its answers
@@ -157,7 +157,7 @@ class Broker:
         admin.delete_topics([topic])[topic].result(ANSWER_S_MAX)
 
     def end_of(self, topic: str, partition: int) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record."""
         from confluent_kafka import TopicPartition
 
         with self.consumer() as consumer:
@@ -174,13 +174,13 @@ class Broker:
             answer.result(ANSWER_S_MAX)
 
     def producer(self, **config: Any) -> Producer:
-        """``config`` has underscores where the client's options have dots."""
+        """A producer; ``config``: client options with underscores instead of dots."""
         from confluent_kafka import Producer
 
         return Producer({"bootstrap.servers": self.servers, **QUIET, **_dotted(config)})
 
     def produce(self, topic: str, records: Iterable[Record | bytes], partition: int = 0) -> None:
-        """Send the records and wait until the broker has them; ``bytes`` go to ``partition``."""
+        """Send records and wait for acknowledgements; ``bytes`` go to ``partition``."""
         producer = self.producer(linger_ms=1)
         failed: list[object] = []
 
@@ -196,7 +196,7 @@ class Broker:
         assert not failed, failed
 
     def read_committed(self, topic: str) -> list[Record]:
-        """All that is committed now, by partition and offset."""
+        """All committed records, by partition and offset."""
         return self._read(topic, "read_committed")
 
     def read_all(self, topic: str) -> list[Record]:
@@ -245,7 +245,7 @@ class Broker:
         if process is None:
             return
         process.send_signal(number)
-        process.send_signal(signal.SIGCONT)  # one that is frozen takes no signal but SIGKILL
+        process.send_signal(signal.SIGCONT)  # a suspended process handles no signal but SIGKILL
         try:
             process.wait(STOP_S_MAX)
         finally:
@@ -254,10 +254,10 @@ class Broker:
 
 
 def send(producer: Producer, topic: str, record: Record, **options: Any) -> None:
-    """Hand the record to the producer, which sends it by and by."""
+    """Queue a record in the producer, which sends it later."""
     if record.timestamp_ms is not None:
         options["timestamp"] = record.timestamp_ms
-    while True:  # ends when there is room, which flush makes
+    while True:  # ends when the queue has room, which flush makes
         try:
             producer.produce(
                 topic,

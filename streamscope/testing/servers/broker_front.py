@@ -1,12 +1,12 @@
-"""``python broker_front.py BROKER_PORT PORT``: makes a broker answer fetches as Kafka does.
+"""``python broker_front.py BROKER_PORT PORT``: a proxy that makes a broker respond as Kafka does.
 
-The broker that installs from PyPI answers a fetch at once when it has no rows. An idle consumer
-then fetches ten thousand times a second and takes most of a processor, and the broker another. This
-process delays an empty answer until a record is written or the fetch's wait has passed.
+The broker from PyPI responds to a fetch immediately even if it has no rows. So an idle consumer
+fetches 10,000 times a second, and consumer and broker take a processor each. The proxy delays an
+empty response until a record is written or the fetch's wait has passed.
 
-The broker also lists all transactions that were ever aborted, so a client hides records that their
-producers commit later. This process removes the entries that ended before the rows of a fetch.
-Everything else passes unchanged. Requests of a connection are answered in order.
+The broker also lists all transactions that were ever aborted. So a client hides records that the
+same producers commit later. The proxy removes aborts that ended before the fetched rows. Everything
+else passes unchanged. Responses of a connection keep the order of its requests.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, END_TRANSACTION = 0, 1, 3, 10, 18, 26
-#: The newest version of a fetch that is understood here; newer ones are not offered to clients.
+#: The newest version of fetch requests that the proxy can parse; clients are offered no newer one.
 FETCH_VERSION_MAX = 11
-#: From this version on a fetch has what its answer is parsed by.
+#: The oldest version of fetch requests whose responses the proxy can parse.
 FETCH_VERSION_MIN = 7
 _WRITES = (PRODUCE, END_TRANSACTION)
 _HEADER = struct.Struct(">hhih")
 _SIZE, _OFFSET, _ABORTED = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">qq")
-#: From this version on a fetch names the epoch of each partition's leader.
+#: The first version of fetch requests with the epoch of each partition's leader.
 LEADER_EPOCH_VERSION = 9
 _BATCH_BYTES_MIN, _IS_CONTROL, _ABORT_KEY = 61, 0x20, b"\0\0\0\0"
 
 
-#: Where an abort was read: topic, partition, producer and first offset of its transaction.
+#: (Topic, partition, producer, first offset of the transaction) -> offset of the abort marker.
 Aborts: TypeAlias = dict[tuple[bytes, int, int, int], int]
 
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A request and, once it is there, its answer."""
+    """A request and, once received, its response."""
 
     frame: bytes
     key: int
     version: int
-    #: Of a fetch that is understood; other answers pass as they are.
+    #: Set for a fetch that the proxy parses; other responses pass unchanged.
     fetch: Fetch | None = None
-    #: Until then an empty answer is kept back, s of the loop's clock.
+    #: An empty response is delayed until then, s on the event loop's clock.
     until_s: float = 0.0
     answer: bytes | None = None
-    #: What had been written when it was last sent.
+    #: The proxy's count of writes when the request was last sent.
     writes: int = 0
-    #: Its answer was empty: it is sent again after the next write.
+    #: Whether its response was empty: then it is sent again after the next write.
     is_waiting: bool = False
 
 
 class Front:
-    """All connections: what is written in one wakes fetches of the others."""
+    """All connections: a write in one connection wakes waiting fetches of the others."""
 
     def __init__(self, broker_port: int, port: int) -> None:
         self.broker_port, self.port = broker_port, port
         self.links: set[Link] = set()
-        #: How often something was written.
+        #: The number of writes so far.
         self.writes = 0
         self.aborts: Aborts = {}
 
@@ -74,14 +74,14 @@ class Front:
             link.ask_again()
 
     async def serve(self) -> None:
-        """Until the process is ended."""
+        """Serve until the process ends."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: ClientSide(self), HOST, self.port)
         await server.serve_forever()
 
 
 class Frames(asyncio.Protocol):
-    """Cuts received bytes into messages, which begin with their size."""
+    """Splits received bytes into messages, each with its size in front."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -107,7 +107,7 @@ class Frames(asyncio.Protocol):
 
 
 class ClientSide(Frames):
-    """A connection that a client has opened."""
+    """A client's connection to the proxy."""
 
     def __init__(self, front: Front) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class ClientSide(Frames):
 
 
 class BrokerSide(Frames):
-    """The connection to the broker that belongs to it."""
+    """The proxy's connection to the broker for one client."""
 
     def __init__(self, link: Link) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class BrokerSide(Frames):
 
 
 class Link:
-    """A client's connection and the broker's; answers leave in the order of the requests."""
+    """A client's connection and its broker connection; responses keep the order of requests."""
 
     def __init__(self, front: Front, client: ClientSide) -> None:
         self._front, self._client = front, client
@@ -152,7 +152,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
-        """Reach the broker; without it the client finds its connection closed."""
+        """Connect to the broker; if that fails, the client's connection is closed."""
         try:
             _, self._broker = await self._loop.create_connection(
                 lambda: BrokerSide(self), HOST, self._front.broker_port
@@ -166,14 +166,14 @@ class Link:
         self._early.clear()
 
     def close(self) -> None:
-        """Both sides; idempotent."""
+        """Close both connections; idempotent."""
         self._front.links.discard(self)
         for side in (self._client, self._broker):
             if side is not None and side.transport is not None:
                 side.transport.close()
 
     def request(self, frame: bytes) -> None:
-        """The client asks."""
+        """Forward a client's request."""
         key, version, _, name_bytes = _HEADER.unpack_from(frame, 4)
         pending = Pending(frame, key, version)
         if key == FETCH and version >= FETCH_VERSION_MIN:
@@ -210,14 +210,14 @@ class Link:
             self._loop.call_at(pending.until_s, self._give, pending, empty)
 
     def ask_again(self) -> None:
-        """What waits, because there may be rows."""
+        """Send waiting fetches again, because there may be new rows."""
         for pending in self._due:
             if pending.is_waiting:
                 pending.is_waiting = False
                 self._send(pending)
 
     def _give(self, pending: Pending, empty: bytes) -> None:
-        """Its time is over; if it was sent again, that answer is on its way."""
+        """Send the empty response when its wait is over, unless the fetch was sent again."""
         if pending.is_waiting:
             pending.is_waiting, pending.answer = False, empty
             self._flush()
@@ -237,10 +237,10 @@ class Link:
 
 
 class Fetch:
-    """A fetch: how long it may wait, and the offsets from which it reads."""
+    """A fetch request: its longest wait, and the offsets to read from."""
 
     def __init__(self, frame: bytes, version: int, at: int) -> None:
-        """``at``: where the body of the request begins."""
+        """``at``: the offset of the request's body in ``frame``."""
         self._version = version
         self.wait_ms: int = _SIZE.unpack_from(frame, at + 4)[0]
         self._offsets: dict[tuple[bytes, int], int] = {}
@@ -255,9 +255,9 @@ class Fetch:
                 at += 24 + skipped
 
     def answer(self, frame: bytes, aborts: Aborts) -> tuple[bytes, bool]:
-        """The answer as Kafka would give it, and whether it has neither rows nor an error.
+        """Correct a response to Kafka's form; also whether it has neither rows nor an error.
 
-        Adds its aborts to ``aborts``.
+        Adds the aborts in the response to ``aborts``.
         """
         error, _, topics = struct.unpack_from(">hii", frame, 12)
         at, kept, is_empty = 22, [frame[4:22]], not error
@@ -291,27 +291,28 @@ class Fetch:
 
 
 def _topic(frame: bytes, at: int) -> tuple[bytes, int, int]:
-    """A topic's name, how many partitions follow, and where."""
+    """Parse a topic: its name, the number of partitions, and the offset of the first one."""
     (name_bytes,) = struct.unpack_from(">h", frame, at)
     end = at + 2 + name_bytes
     return frame[at + 2 : end], _SIZE.unpack_from(frame, end)[0], end + 4
 
 
 def _read_aborts(frame: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Offset and producer of each marker of an abort among batches of records."""
+    """Offset and producer of each abort marker in batches of records."""
     while at + _BATCH_BYTES_MIN <= end:
         offset, batch_bytes = struct.unpack_from(">qi", frame, at)
         (attributes,) = struct.unpack_from(">h", frame, at + 21)
         if attributes & _IS_CONTROL:
             (producer,) = _OFFSET.unpack_from(frame, at + 43)
-            # Of the marker's only record: length, attributes, time, offset, key: version, type.
+            # A marker has one record: length, attributes, time, offset, then the key with version
+            # and type.
             if frame[at + 61 + 5 : at + 61 + 9] == _ABORT_KEY:
                 yield offset, producer
         at += 12 + batch_bytes
 
 
 def _address(port: int) -> bytes:
-    """The metadata of brokers, in all versions."""
+    """A broker's address in metadata responses; the encoding is the same in all versions."""
     return HOST.encode() + _SIZE.pack(port)
 
 

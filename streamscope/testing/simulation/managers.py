@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from streamscope.testing.simulation.protocols import AnyManager
 
 PID = 1
-#: So soon that instances of a replaced job manager still store checkpoints.
+#: Wait before leftovers are deleted: so short that instances of a replaced job manager still store
+#: checkpoints.
 LEFTOVERS_WAIT_S = 0.05
 
 
@@ -68,18 +69,18 @@ class ManagerProcess:
         self.core: WatchedManager | None = None
         self.vertices: dict[str, VertexSpec] = {}
         self._root: JobRoot | None = None
-        #: The driver's last status.
+        #: The last status that the driver wrote.
         self._status: dict[str, Any] = {}
         self._has_ended = False
         world.scheduler.after(0.0, self.process, self._begin, is_main=True)
 
     @property
     def is_current(self) -> bool:
-        """Whether no other one has taken over."""
+        """Whether no other job manager has taken over."""
         return self._world.current is self
 
     def wake(self) -> None:
-        """Something is in its queue."""
+        """Schedule a turn: the driver's queue has a notice."""
         delay_s = self._world.scheduler.between(0.0, 0.005)
         self._world.scheduler.after(delay_s, self.process, self._turn, is_main=True)
 
@@ -122,18 +123,18 @@ class ManagerProcess:
     # ---- what jobs have that read logs or deliver
 
     def planned(self, root: JobRoot) -> Sequence[VertexSpec]:
-        """The vertices by which it goes."""
+        """The vertices of the plan that it uses."""
         del root
         return self._world.workload.vertices
 
     def prepare(self, root: JobRoot, driver: Driver) -> None:
-        """Called before the driver begins."""
+        """Called before the driver starts."""
 
     def on_tick(self, manager: JobManager) -> None:
-        """Called now and then by the driver."""
+        """Called at each tick of the driver."""
 
     def state_of(self, status: dict[str, Any]) -> str:
-        """The state that the status shows."""
+        """The job's state in a status."""
         return str(status["state"])
 
     def ended(self) -> None:
@@ -188,7 +189,7 @@ class ManagerProcess:
             self.ended()
 
     def _guarded(self, action: Callable[[], None]) -> bool:
-        """Whether it went well; if not, the process ends as ``Job`` does."""
+        """Run ``action``; False if it failed and the process ended, as ``Job`` does."""
         try:
             action()
         except JobRunningError as error:
@@ -203,7 +204,7 @@ class ManagerProcess:
         return False
 
     def _refused(self, error: JobRunningError) -> None:
-        """Another one works on the root; a rival that has a driver was it that lost it."""
+        """Handle a refusal: another job manager owns the root. With a driver, it was fenced."""
         if self.driver is not None:
             self._world.fenced += 1
             if not self._has_ended:

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
     from streamscope.testing.simulation.scheduler import Process, Scheduler
 
-#: A silent line is given up after this long (rstream.transport.control.SILENCE_S and its like).
+#: A silent connection is closed after this time (like rstream.transport.control.SILENCE_S).
 SILENCE_S = 20.0
-#: Room is counted in items here, since nothing may block.
+#: So large that it never limits: here queues are limited by items, and no thread may block.
 QUEUE_BYTES_MAX = 1 << 30
 WINDOW_ITEMS = 100
 PUSH_ROWS_MAX = 40
 
 
 class Network:
-    """Who can be reached where, how late, and what is cut."""
+    """Addresses of processes, delays of messages, and blocked pairs of processes."""
 
     def __init__(self, world: Scheduler) -> None:
         self.world = world
@@ -54,16 +54,16 @@ class Network:
         self._cut_until_s: dict[tuple[str, str], float] = {}
 
     def partition(self, one: Process, other: Process, seconds: float) -> None:
-        """Nothing passes between two processes for a while."""
+        """Block all frames between two processes for ``seconds``."""
         self._cut_until_s[_pair(one, other)] = self.world.now_s + seconds
 
     def delay(self, one: Process, other: Process) -> float:
-        """How late a message that is sent now arrives."""
+        """The delay of a message that is sent now, s."""
         cut_s = self._cut_until_s.get(_pair(one, other), 0.0) - self.world.now_s
         return max(cut_s, 0.0) + self.world.between(0.0, self.delay_s)
 
     def break_lines_of(self, process: Process) -> None:
-        """A process is gone; its peers notice."""
+        """Break the connections of a dead process; its peers notice."""
         for link in list(self.links):
             if process in (link.host, link.manager):
                 link.cut()
@@ -107,12 +107,12 @@ class ControlService:
             link.cut()
 
     def receive(self, peer: str, message: bytes) -> None:
-        """A message has arrived."""
+        """Handle a message that has arrived."""
         self._on_message(peer, message)
         self._wake()
 
     def ended(self, link: ControlLink) -> None:
-        """A line is over; only the newest of a peer is reported."""
+        """Handle the end of a connection; only the end of a peer's newest one is reported."""
         if self.links.get(link.peer) is link:
             del self.links[link.peer]
             if not self.is_closed:
@@ -121,7 +121,7 @@ class ControlService:
 
 
 class ControlLink:
-    """Both ends of one control line; the host's end is a rvertex.host.wiring.ControlLink."""
+    """Both ends of a control connection; the host's end is a rvertex.host.wiring.ControlLink."""
 
     def __init__(
         self,
@@ -146,25 +146,25 @@ class ControlLink:
         network.links.append(self)
 
     def send(self, message: bytes) -> None:
-        """From the host."""
+        """Send from the host to the job manager."""
         if self._host_knows or self._is_closed:
             raise DisconnectedError(self.peer)
         self._up.send(message)
 
     def down(self, message: bytes) -> None:
-        """From the job manager."""
+        """Send from the job manager to the host."""
         if self._manager_knows:
             raise DisconnectedError(self.peer)
         self._down.send(message)
 
     def close(self) -> None:
-        """The host leaves; its messages arrive before the job manager notices."""
+        """Close from the host; its messages arrive before the job manager sees the end."""
         self._is_closed = True
         at_s = max(self._up.last_s, self.world.now_s) + self.world.between(0, 0.01)
         self.world.at(at_s, self.manager, self._end_up)
 
     def cut(self, host_notices_s: float | None = None) -> None:
-        """The line breaks now; what is under way is lost, both ends notice sooner or later."""
+        """Break the connection: frames in transit are lost, and both ends notice later."""
         if self.is_cut:
             return
         self.is_cut = True
@@ -177,13 +177,13 @@ class ControlLink:
         self.world.at(at_s, self.manager, self._end_up)
 
     def _notice_s(self) -> float:
-        """Mostly at once, sometimes only by silence."""
+        """The time until an end notices a break: mostly 0, sometimes the silence limit."""
         if self.world.chance(0.1):
             return self.world.between(1.0, SILENCE_S)
         return self.world.between(0.0, 0.1)
 
     def arrival_s(self, last_s: float) -> float:
-        """When a frame that is sent now arrives, after the one before it; may cut the line."""
+        """The arrival time of a frame sent now, after the previous one; may break the line."""
         delay_s = self.network.delay(self.host, self.manager)
         if delay_s > SILENCE_S:
             self.cut()
@@ -199,7 +199,7 @@ class ControlLink:
             self._on_message(message)
 
     def _broken_up(self) -> None:
-        """The job manager sees a gap: for it the line is over, the host hears of it."""
+        """Handle a gap at the job manager: it closes the connection, and the host is informed."""
         self._end_up()
         self.cut()
 
@@ -234,7 +234,7 @@ class StreamService:
         self._streams.pop((stream_id, epoch), None)
 
     def find(self, stream_id: str, epoch: int) -> RStream | None:
-        """The published stream."""
+        """The published stream, or None."""
         return self._streams.get((stream_id, epoch))
 
     def close(self) -> None:
@@ -242,7 +242,7 @@ class StreamService:
 
 
 class SimReader(PushedReader):
-    """A reader over a simulated data line."""
+    """A reader over a simulated data connection."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class SimReader(PushedReader):
             self._network.readers.remove(self)
 
     def cut(self) -> None:
-        """The line breaks; what is under way is lost and the reader notices."""
+        """Break the connection: frames in transit are lost, and the reader notices."""
         if not self._is_cut:
             self._is_cut = True
             self._network.readers.remove(self)
@@ -296,7 +296,7 @@ class SimReader(PushedReader):
         self._world.after(self._network.delay(self.process, self.server), self.server, self._open)
 
     def _open(self) -> None:
-        """At the server: register, then push."""
+        """At the server: register the reader, then push items."""
         stream = self._service.find(self._stream_id, self._epoch)
         if self._is_cut:
             return
@@ -338,7 +338,7 @@ class SimReader(PushedReader):
         push()
 
     def _send(self, action: Callable[[], None], *, is_end: bool = False) -> None:
-        """Have ``action`` happen at the reader; the end is there after all that was sent before."""
+        """Run ``action`` at the reader after a delay; the end arrives after all earlier frames."""
         delay_s = self._network.delay(self.process, self.server)
         if delay_s > SILENCE_S:
             self.cut()
@@ -369,7 +369,7 @@ class SimReader(PushedReader):
 
 
 def _translate(error: SequenceLostError | SequenceDiscardedError) -> StreamEngineError:
-    """As the text of a transport's error is read by the other side."""
+    """Convert an error to the error that the receiver of a transport makes from its text."""
     loss = loss_from_text(error_to_text(error))
     assert loss is not None
     return loss

@@ -27,7 +27,7 @@ _VIOLATIONS_SHOWN = 3
 def assert_survives(
     query: QueryLike, inputs: Mapping[str, Any], *, runs: int = 20, seed: int = 0
 ) -> None:
-    """Assert that jobs over a query keep their answer under failures.
+    """Assert that jobs over a query have the right result under failures.
 
     Each run is a whole job in this process and in virtual time: the real job manager, hosts and
     streams over a simulated store and network. The seed of a run decides the order of arrival, the
@@ -36,9 +36,9 @@ def assert_survives(
 
     Args:
         query: SQL, a function of streams, a ``Stream`` or a ``Query``.
-        inputs: As of :func:`streamscope.testing.assert_deterministic`.
+        inputs: As for :func:`streamscope.testing.assert_deterministic`.
         runs: Number of jobs; they have the seeds ``seed``, ``seed + 1``, ...
-        seed: Of the first job.
+        seed: The seed of the first job.
 
     Raises:
         JobUnderFaultsError: the seed, the faults, and the laws that the job broke.
@@ -52,7 +52,7 @@ def assert_survives(
 
 
 def query_workload(seed: int, query: QueryLike, inputs: Mapping[str, Any]) -> Workload:
-    """The job of a seed over a query of a user, and its answer."""
+    """The job of a seed over a user's query, with the expected result."""
     random = Random(seed * 7_919 + 1)
     test, rows = bound_to_rows(query, inputs)
     for code in codes_of(test.plan()):

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 class Line(Protocol):
-    """A connection, whose two directions are pipes."""
+    """A connection with a pipe for each direction."""
 
     world: Scheduler
     fates: Fates
     is_cut: bool
 
     def arrival_s(self, not_before_s: float) -> float:
-        """When a frame arrives that is sent now."""
+        """The arrival time of a frame that is sent now."""
         ...
 
 
 class Pipe:
     """One direction of a control connection.
 
-    Its far end gives ``take(message)`` and ``broken()``.
+    It calls ``take(message)`` and ``broken()`` at the receiver.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Pipe:
         self._take, self._broken = take, broken
         self._numbered, self._order = Numbered(), InOrder()
         self._sent, self._taken = 0, 0
-        #: When the last frame is there that was not made late.
+        #: Arrival time of the last frame without an extra delay.
         self.last_s = 0.0
 
     def send(self, message: bytes) -> None:
-        """An empty message is a heartbeat."""
+        """Send a message; an empty one is a heartbeat."""
         number, frame = self._sent, self._numbered.frame(message)
         self._sent += 1
         self.last_s = self._link.arrival_s(self.last_s)

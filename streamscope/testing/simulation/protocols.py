@@ -1,4 +1,4 @@
-"""A job manager as the world knows it."""
+"""The interface of a job manager that the simulated world uses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class AnyManager(Protocol):
 
     @property
     def is_current(self) -> bool:
-        """Whether no other one has taken over."""
+        """Whether no other job manager has taken over."""
         ...
 
     def wake(self) -> None:
-        """Something is in its queue."""
+        """Schedule a turn: the driver's queue has a notice."""
         ...

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run."""
+    """The outcome of a run."""
 
     seed: int
     workload: str
     faults: tuple[str, ...]
     violations: tuple[str, ...]
     trace: str
-    #: The last events, for people.
+    #: The last lines of the trace, for failure messages.
     tail: tuple[str, ...]
     steps: int
     virtual_s: float
@@ -41,7 +41,7 @@ class Outcome:
     segments: int
     checkpoints: int
     deletions: int
-    #: What was met, and how often: faults, strategies, notices.
+    #: Counts of the faults, strategies and notices that occurred.
     met: tuple[tuple[str, int], ...]
 
     @property

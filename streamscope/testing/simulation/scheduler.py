@@ -32,26 +32,27 @@ START_US = 1_700_000_000_000_000
 WAITS_MAX = 12
 
 
-#: Longest pause after a poll in vain; pauses grow.
+#: Longest pause after the first poll without work, and after many; pauses grow.
 IDLE_S, IDLE_MAX_S = 0.05, 0.5
 
 
 def idle_s(times: int) -> float:
-    """The longest pause after ``times`` polls in vain."""
+    """The longest pause after ``times`` consecutive polls without work."""
     return min(IDLE_S * max(1.0, times / 10), IDLE_MAX_S)
 
 
 class CrashedError(BaseException):
-    """Unwinds a process that died in the middle of something; no handler of errors may catch it."""
+    """Unwinds the stack of a process that died; a BaseException, so error handlers ignore it."""
 
 
 class Process:
-    """Something that dies alone and takes its memory with it."""
+    """A unit that can die by itself and then loses its memory."""
 
     def __init__(self, name: str, on_death: Callable[[str], None]) -> None:
         self.name = name
         self.is_dead = False
-        #: Its main thread is inside a wait: only its background and its lines work.
+        #: Depth of waits of its main thread. While above 0, only its background tasks and
+        #: connections run.
         self.waits = 0
         self.deferred: list[Callable[[], object]] = []
         self.paused_until_s = 0.0
@@ -60,11 +61,11 @@ class Process:
         self._on_death = on_death
 
     def pause(self, until_s: float) -> None:
-        """It sleeps; what reaches it meanwhile waits, in order."""
+        """Suspend the process; its events are delayed and keep their order."""
         self.paused_until_s = max(self.paused_until_s, until_s)
 
     def kill(self, reason: str) -> None:
-        """Its memory is gone; its background never runs again."""
+        """Kill the process: none of its events runs any more."""
         if not self.is_dead:
             self.is_dead = True
             self._on_death(reason)
@@ -78,38 +79,38 @@ class Scheduler:
         self.now_s = 0.0
         self.steps = 0
         self.violations: list[str] = []
-        #: Looks at the world between two steps.
+        #: Called between two steps, to check laws.
         self.look: Callable[[], None] = lambda: None
-        #: What a run has met, and how often.
+        #: Counts of what happened in the run, by name.
         self.met: Counter[str] = Counter()
         self._heap: list[tuple[float, int, Process | None, bool, Callable[[], object]]] = []
         self._order = itertools.count()
         self._trace = hashlib.blake2b(digest_size=16)
-        #: The last lines of the trace, for people.
+        #: The last lines of the trace, for failure messages.
         self.tail: deque[str] = deque(maxlen=4000)
 
     def note(self, text: str) -> None:
-        """Put a line into the trace."""
+        """Append a line to the trace."""
         line = f"{self.now_s:.6f} {text}"
         self._trace.update(line.encode())
         self.tail.append(line)
 
     def violate(self, law: str, detail: str) -> None:
-        """A law was broken."""
+        """Report a broken law."""
         self.note(f"VIOLATION {law}: {detail}")
         self.violations.append(f"{law}: {detail}")
 
     @property
     def trace_digest(self) -> str:
-        """Of everything noted so far."""
+        """The digest of the trace so far."""
         return self._trace.hexdigest()
 
     def between(self, low: float, high: float) -> float:
-        """A random delay, s."""
+        """Draw a random delay in ``[low, high]``, s."""
         return low + (high - low) * self.random.random()
 
     def chance(self, probability: float) -> bool:
-        """A coin."""
+        """Draw True with this probability."""
         return self.random.random() < probability
 
     def after(
@@ -131,11 +132,11 @@ class Scheduler:
         *,
         is_main: bool = False,
     ) -> None:
-        """As ``after``, at a time; what is due at the same time runs in the order of the calls."""
+        """As ``after``, at a virtual time; events at the same time run in the order of calls."""
         heapq.heappush(self._heap, (at_s, next(self._order), owner, is_main, action))
 
     def step(self) -> bool:
-        """Run the next event; whether there was one."""
+        """Run the next event; False if there was none."""
         self.look()
         if not self._heap:
             return False
@@ -156,14 +157,14 @@ class Scheduler:
         return True
 
     def run_in(self, owner: Process, action: Callable[[], object]) -> None:
-        """Run ``action`` as ``owner``; its crash ends here."""
+        """Run ``action`` as ``owner``; a crash of ``owner`` is caught here."""
         try:
             action()
         except CrashedError:
             assert owner.is_dead, f"{owner.name} crashed alive"
 
     def wait(self, owner: Process, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """The main thread of ``owner`` waits, others work. Raises CrashedError if it dies."""
+        """Let the main thread of ``owner`` wait while others run. Raise CrashedError if it dies."""
         deadline_s = self.now_s + timeout_s
         owner.waits += 1
         assert owner.waits <= WAITS_MAX, owner.name
@@ -194,7 +195,7 @@ class SimClock:
 
 
 class SimBackground:
-    """The background threads of one process: tasks start in order, and the seed ends them."""
+    """The background threads of one process: tasks start in order and take random times."""
 
     def __init__(self, world: Scheduler, process: Process, *, slow_s: float) -> None:
         self._world, self._process = world, process

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SCHEME = "blobs://"
 DELIVERIES = "deliveries"
-#: Share of the unsynced blobs that is lost with the power.
+#: Share of unsynced blobs that a power failure loses.
 LOST_RATE = 0.7
 
 
 @dataclass(frozen=True)
 class Unsynced:
-    """What may be lost of a blob: its name (then it is as it ``was``), its content, or both."""
+    """The unsynced parts of a blob: its name (lost: it is as it ``was``), its content, or both."""
 
     machine: str
     was: bytes | None
@@ -40,40 +40,40 @@ class Unsynced:
 
 @dataclass
 class Disk:
-    """What survives every process."""
+    """The data that survive the death of processes."""
 
     world: Scheduler
     on_put: Callable[[str, bytes], None]
     on_delete: Callable[[str], None]
     blobs: dict[str, bytes] = field(default_factory=dict)
-    #: Share of operations that fail now.
+    #: Current share of operations that fail.
     error_rate: float = 0.0
-    #: Process -> operations until it dies inside one, and how: before, torn, after.
+    #: By process: operations until it dies inside one, and when: before, torn, after.
     mines: dict[str, tuple[int, str]] = field(default_factory=dict)
     unsynced: dict[str, Unsynced] = field(default_factory=dict)
-    #: Who put last.
+    #: The process of the last put.
     writer: str = ""
-    #: By process and partition of the live log, how far it was fetched.
+    #: By process and partition of a live log: the end of the fetched rows.
     fetched: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: By process when it looked last which deliveries of other processes there are.
+    #: By process: when it last checked the deliveries of other processes, s.
     looked_s: dict[str, float] = field(default_factory=dict)
-    #: Called before each operation: one that blocks may have to wait here.
+    #: Called before each operation; a blocking operation may wait in it.
     breathe: Callable[[], None] = lambda: None
 
     def note_unsynced(self, full: str, machine: str, *, name: bool, content: bool) -> None:
-        """Something is about to happen to a blob, of which this is not synced."""
+        """Record a blob's current state before an operation that does not sync name or content."""
         before = self.unsynced.pop(full, None)
         if name or content:
             survives = self.blobs.get(full) if before is None or not before.name else before.was
             self.unsynced[full] = Unsynced(machine, survives, name=name, content=content)
 
     def lose_power(self, machines: Collection[str]) -> int:
-        """The power of these machines goes; gives how many blobs are not as they were."""
+        """Cut the power of these machines; the number of blobs that changed by it."""
         lost = 0
         for full in sorted(f for f, u in self.unsynced.items() if u.machine in machines):
             blob = self.unsynced.pop(full)
             if not self.world.chance(LOST_RATE):
-                continue  # the system had written it by itself
+                continue  # the operating system had written it before the failure
             lost += 1
             if blob.content and full in self.blobs and self.world.chance(0.5):
                 self.blobs[full] = b""
@@ -89,7 +89,7 @@ class Disk:
 class FaultyBlobs(MemoryBlobs):
     """A folder of the disk, used by one process."""
 
-    #: What a put syncs before it returns; some planted bugs sync less.
+    #: Whether a put syncs content and names before it returns; some planted bugs do not.
     syncs_content = syncs_names = True
 
     def __init__(self, disk: Disk, process: Process, root: str = "", *, fsync: bool = True) -> None:
@@ -169,7 +169,7 @@ class FaultyBlobs(MemoryBlobs):
             self._die("reading", path)
 
     def _enter(self, operation: str, full: str) -> str:
-        """Whether the process is to die in this operation, and how. May fail."""
+        """Begin an operation, which may fail; how the process dies in it, or "" if it survives."""
         process, disk = self._process, self._disk
         if process.is_dead:
             raise CrashedError

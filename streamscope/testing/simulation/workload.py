@@ -29,32 +29,32 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import Durability, Strategy, VertexSpec
 
 ROOT = "blobs://job"
-#: Of the jobs, how many have strong vertices.
+#: Share of jobs that have strong vertices.
 STRONG_SHARE = 0.1
-#: Of a stage's streams; the volatile ones are what recovery has to think about.
+#: Durabilities to draw from; mostly volatile, because these streams make recovery hard.
 DURABILITIES: tuple[Durability, ...] = ("volatile",) * 4 + ("async", "sync")
 End = TypeVar("End", InputChannel, OutputEdge)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A job and its only right answer."""
+    """A job and its expected result."""
 
     name: str
     vertices: tuple[VertexSpec, ...]
-    #: Of the sink vertices.
+    #: The output streams of the sink vertices.
     sinks: tuple[tuple[str, str], ...]
     config: JobConfig
     hosts: int
-    #: Stream -> content hash of each of its items, by seq. Of a live job known at the end.
+    #: By stream: the content hash of each item, by seq. For a live job, known only at the end.
     expected: dict[str, list[int]]
-    #: As deliveries know it.
+    #: The plan, which deliveries read.
     plan: PhysicalPlan
-    #: The items of the sinks' streams; of a live job known at the end.
+    #: By sink stream: its items. For a live job, known only at the end.
     answers: dict[str, list[Items]] = field(default_factory=dict)
 
     def features(self) -> set[str]:
-        """Which strategies and durabilities it has, and what else is not in every job."""
+        """The job's strategies, durabilities, and other features that not every job has."""
         found = {f"strategy {v.recovery.strategy}" for v in self.vertices}
         found |= {f"{edge.durability} streams" for v in self.vertices for edge in v.outputs}
         found |= {"retention"} if self.config.retain_us else set()
@@ -65,7 +65,7 @@ class Workload:
 
 
 def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Workload:
-    """A job that runs ``plan``, with options of chance, and its answer."""
+    """A job that runs ``plan`` with random options, and its expected result."""
     streams = run_plan(plan)
     expected = {
         stream: [h for items in pieces for h in hashes(items.batch)]
@@ -99,8 +99,8 @@ def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Wor
 def _mix_recovery(
     plan: PhysicalPlan, hosts: int, random: Random, *, is_verified: bool
 ) -> tuple[VertexSpec, ...]:
-    """Another strategy for each vertex; in some jobs only checkpoints, in some only one other."""
-    if is_verified and random.random() < 0.3:  # as --verify does
+    """Draw a recovery strategy per vertex; some jobs use only checkpoints, some one other."""
+    if is_verified and random.random() < 0.3:  # the strategies that --verify chooses
         plan = with_durable_channels(plan)
     offers: list[Strategy] = random.choice(
         [
@@ -130,7 +130,7 @@ def _recovery(
 
 
 def with_options(config: JobConfig, random: Random) -> JobConfig:
-    """Checkpoints by bytes, retention, and how soon somebody is a straggler."""
+    """Draw checkpoints by bytes, retention, and the limits for stragglers."""
     bytes_max = random.choice([None, None, 300, 3_000])
     interval_s = config.host.checkpoint_interval_s
     if bytes_max is not None and random.random() < 0.3:
@@ -152,7 +152,7 @@ def with_options(config: JobConfig, random: Random) -> JobConfig:
 
 
 def mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[VertexSpec, ...]:
-    """Another durability for the streams of some stages, as a user or a planner might choose."""
+    """Draw another durability for the streams of some stages, as a user or planner may choose."""
     chosen: dict[str, Durability] = {}
     streams: dict[str, Durability] = {}
     changed = []
@@ -177,12 +177,12 @@ def mix_durability(vertices: Iterable[VertexSpec], random: Random) -> tuple[Vert
 
 
 def hashes(batch: pa.RecordBatch) -> list[int]:
-    """One hash per item of its content."""
+    """The content hash of each item."""
     return [int(h) for h in content_hashes(batch)]
 
 
 def with_strong(vertices: Sequence[VertexSpec], random: Random) -> tuple[VertexSpec, ...]:
-    """Half of the vertices are strong; their code could be repeated, so the answer is known."""
+    """Make half of the vertices strong. Their code is deterministic, so the result is known."""
     strong = {v.id for v in vertices if random.random() < 0.5}
     written = {s for v in vertices if v.id in strong for s in v.output_streams}
     return tuple(_with_productions(v, v.id in strong, written) for v in vertices)

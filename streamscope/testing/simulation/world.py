@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 #: Virtual seconds from the last fault to the end of the job.
 LIMIT_S = 900.0
-#: Virtual seconds in which every host, also a zombie, has left after the end of its job.
+#: Virtual seconds after the end of a job in which every host, even a zombie, must end.
 LEAVE_S = 120.0
 
 
 class SimWiring:
-    """What a simulated host asks of its surroundings (rvertex.host.wiring.Wiring)."""
+    """The environment of a simulated host (rvertex.host.wiring.Wiring)."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self.process = world, process
@@ -106,7 +106,7 @@ class SimWiring:
 
 
 class SimHost(Host):
-    """A host whose runners are polled in no promised order."""
+    """A host that polls its runners in random order."""
 
     shuffle: Callable[[list[str]], None]
 
@@ -118,7 +118,7 @@ class SimHost(Host):
 
 
 class HostProcess:
-    """A host from its start to its end, however that comes."""
+    """The process of a host, from its start to any kind of end."""
 
     def __init__(
         self,
@@ -133,9 +133,9 @@ class HostProcess:
         self._on_exit = on_exit
         self._manager = manager
         self.is_over = False
-        #: Turns without work, in a row.
+        #: Consecutive polls without work.
         self._idle = 0
-        #: How many times longer than usual it takes for a poll.
+        #: Factor on the duration of its polls.
         self.slowness = 1.0
         self.process = Process(world.fresh_name(f"{spec.host}#{attempt}"), self._died)
         self.host: SimHost | None = None
@@ -166,7 +166,7 @@ class HostProcess:
             self._world.scheduler.after(pause_s, self.process, self._turn, is_main=True)
 
     def _guarded(self, action: Callable[[], object]) -> object:
-        """As an executor does: an error of a host is reported as the way it ended."""
+        """Run ``action``; an error becomes the host's reported end, as in an executor."""
         try:
             return action()
         except Exception as error:
@@ -180,7 +180,7 @@ class HostProcess:
             return None
 
     def _over(self, how: str) -> None:
-        """It has ended by itself."""
+        """Handle a host that ended by itself."""
         if not self.is_over:
             self.is_over = True
             self._report(how)
@@ -195,7 +195,7 @@ class HostProcess:
         self._world.network.break_lines_of(self.process)
 
     def _report(self, how: str) -> None:
-        """The executor, in the job manager's process, sees it end."""
+        """Report the end to the executor in the job manager's process."""
         world = self._world
         world.scheduler.note(f"{self.process.name} over: {how}")
 
@@ -209,7 +209,7 @@ class HostProcess:
 
 
 class SimExecutor:
-    """Starts hosts (rvertex.host.executor.Executor); sometimes tries one twice, as Spark may."""
+    """Starts hosts (rvertex.host.executor.Executor); sometimes starts one twice, as Spark may."""
 
     bind = "sim"
 
@@ -255,21 +255,21 @@ class World:
         self.scheduler = scheduler
         self.disk = disk
         self.network = Network(scheduler)
-        #: Of all hosts that any job manager ordered.
+        #: Names of all hosts that any job manager has started.
         self.host_names: set[str] = set()
         scheduler.met.update(f"job with {what}" for what in workload.features())
         self.hosts: list[HostProcess] = []
         self.second_attempts = False
-        #: Longest poll of a host that has work, virtual seconds. Where polls are long, a small job
-        #: is still at work when its faults come.
+        #: Longest poll of a host with work, virtual seconds. Long polls keep a small job running
+        #: until its faults happen.
         self.turn_s = scheduler.random.choice([0.03, 0.1, 0.3])
         self.slow_store_s = 0.0
-        #: Virtual seconds at which the last fault has passed.
+        #: Virtual time at which the last fault is over, s.
         self.calm_s = 0.0
         self.manager_deaths = 0
         self.state = ""
         self.error = ""
-        #: Job managers that were refused, that took over from a live one, that were fenced.
+        #: Numbers of job managers that were refused, took over from a live one, or were fenced.
         self.refused = self.takeovers = self.fenced = 0
         self._names = 0
         self.prepare()
@@ -281,7 +281,7 @@ class World:
         """Called before the first job manager begins."""
 
     def begin(self, checkers: Checkers) -> None:
-        """Called when the faults are chosen."""
+        """Called after the faults were chosen."""
 
     def open_log(
         self,
@@ -290,7 +290,7 @@ class World:
         positions: Sequence[int],
         wake: Callable[[], None],
     ) -> LogReader:
-        """A reader of a live log."""
+        """Open a reader of a live log."""
         raise AssertionError("this job reads no live log")
 
     def let_go(self, process: Process, marks: tuple[Mark, ...]) -> None:
@@ -300,7 +300,7 @@ class World:
         """Called when the job has ended."""
 
     def is_complete(self) -> None:
-        """Called when the output is complete and no law is broken."""
+        """Called when the output is complete and no law was broken."""
 
     def close(self) -> None:
         """Called when the run is over."""
@@ -308,7 +308,7 @@ class World:
     # ---- processes
 
     def fresh_name(self, name: str) -> str:
-        """A name no process has had."""
+        """A process name that was not used before."""
         self._names += 1
         return f"{name}~{self._names}"
 
@@ -317,12 +317,12 @@ class World:
         return SimBackground(self.scheduler, process, slow_s=self.slow_store_s)
 
     def bug(self, process: Process, error: Exception) -> None:
-        """Production code raised an unexpected error."""
+        """Report an unexpected error of production code as a broken law."""
         where = "".join(traceback.format_exception(error)[-4:])
         self.scheduler.violate("no bug", f"{process.name}: {error!r}\n{where}")
 
     def live_hosts(self) -> list[HostProcess]:
-        """Those that have not ended."""
+        """The hosts that have not ended."""
         return [h for h in self.hosts if not h.is_over and not h.process.is_dead]
 
     def open_manager(self, *, is_resumed: bool, is_rival: bool = False) -> AnyManager:
@@ -330,49 +330,49 @@ class World:
         raise NotImplementedError
 
     def open_executor(self, manager: AnyManager) -> SimExecutor:
-        """What starts the hosts of a job manager."""
+        """The executor that starts a job manager's hosts."""
         return SimExecutor(self, manager)
 
     # ---- job managers
 
     @property
     def manager(self) -> Process:
-        """The process of the present job manager."""
+        """The process of the current job manager."""
         return self.current.process
 
     @property
     def core(self) -> WatchedManager | None:
-        """What the present job manager decides with; None before it has begun."""
+        """The pure core of the current job manager; None before it has started."""
         return self.current.core
 
     def start_manager(self) -> None:
-        """A job manager that replaces a dead one."""
+        """Start a job manager in place of a dead one."""
         if self.state or not self.manager.is_dead:
             return
         self.current = self.open_manager(is_resumed=True)
 
     def start_rival(self) -> None:
-        """Another one, on another machine, while the present one may be alive."""
+        """Start another job manager on another machine while the current one may be alive."""
         self.open_manager(is_resumed=True, is_rival=True)
 
     def taken_over_by(self, rival: AnyManager) -> None:
-        """The root is its own now; the former one may not know."""
+        """Record that ``rival`` owns the root now; the former owner may not know yet."""
         self.takeovers += 1
         self.current = rival
 
     def ended(self, manager: AnyManager, state: str, error: str) -> None:
-        """A job manager reports that the job has ended."""
+        """Handle a job manager's report that the job has ended."""
         self.scheduler.note(f"{manager.process.name} ended: {state} {error}")
         if manager.is_current and state == "stopped":
             self.scheduler.met["job stopped"] += 1
-            manager.process.kill("stopped")  # and somebody resumes it
+            manager.process.kill("stopped")  # then a user resumes the job
         elif manager.is_current:
             self.state, self.error = state, error
 
     # ---- running
 
     def run(self) -> None:
-        """Until the job has ended, or a law is broken, or time is up."""
+        """Run until the job has ended, a law is broken, or ``LIMIT_S`` has passed."""
         world = self.scheduler
         while not self.state and not world.violations:
             if world.now_s > self.calm_s + LIMIT_S:
@@ -387,7 +387,7 @@ class World:
             self._all_leave()
 
     def _all_leave(self) -> None:
-        """No host outlives its job, however it was cut off."""
+        """Law: every host ends after its job, even if its connections were cut."""
         deadline_s = self.scheduler.now_s + LEAVE_S
         while self.live_hosts() and self.scheduler.now_s < deadline_s and self.scheduler.step():
             pass

@@ -1,8 +1,8 @@
 """Runs a query on "another machine": another process, hash seed, time zone, and a later date.
 
 Code that iterates over a set of strings, reads a clock or uses local time has another result there.
-The process is started once per test session and ends with it. Requests and responses are pickles
-over its standard input and output, which only the parent can access.
+The process starts once per test session and ends with it. Requests and responses are pickles over
+its standard input and output, which only the parent process can access.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from planner.physical.plan import PhysicalPlan
     from streamscope.testing.runs import Answer, Feeds
 
-#: How much later it is there.
+#: How far the clocks of the other process are ahead.
 LATER = datetime.timedelta(days=400, hours=7)
 _ENVIRONMENT = {"PYTHONHASHSEED": "20260714", "TZ": "Pacific/Kiritimati"}
 _LENGTH_BYTES = 8
 
 
 def has_user_code(plan: PhysicalPlan) -> bool:
-    """Whether a plan has code of the user's."""
+    """Whether a plan has user code."""
     return UserCode.__module__.rpartition(".")[0].encode() in pickled(plan)
 
 
 def answer_elsewhere(plan: PhysicalPlan, feeds: Feeds) -> Answer:
-    """The answer of a plan there.
+    """Run a plan in the other process; its result.
 
     Raises:
-        Exception: what the query raised there.
+        Exception: the error that the query raised there.
     """
     process = _process()
     assert process.stdin is not None
@@ -93,7 +93,7 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer requests until there are no more."""
+    """Run plans for the parent until it closes the pipe."""
     while True:  # ends with the parent, or when it closes the pipe
         try:
             path, plan, feeds = pickle.loads(_receive(requests))
@@ -117,14 +117,14 @@ def _error(error: Exception) -> bytes:
 
 
 class _OfRealTimes(type):
-    """Real times and dates are instances of the later ones."""
+    """Makes ``isinstance`` accept real times and dates as instances of the shifted classes."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, cls.__mro__[1])
 
 
 def move_clocks() -> None:
-    """Have the clocks of Python show a later time in this process."""
+    """Move all Python clocks of this process forward by ``LATER``."""
     shift_s, real = LATER.total_seconds(), {n: getattr(time, n) for n in dir(time)}
     moment = datetime.datetime
 
@@ -163,8 +163,8 @@ def move_clocks() -> None:
 
 
 def main() -> None:
-    """Be the other machine."""
+    """Entry point of the other process."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what user code prints is no answer
+    os.dup2(2, 1)  # user code prints to stderr: stdout has the responses
     move_clocks()
     serve(sys.stdin.buffer, answers)

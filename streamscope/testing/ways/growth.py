@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from streamscope.testing.runs import Feeds
 
 _HOUR_US = 3_600_000_000
-#: Pauses between copies of the input, and how often it is copied; a longer pause is tried if the
-#: state has grown with a shorter one.
+#: Trials: the pause between copies of the input, and the number of copies. The next trial runs only
+#: if the state has grown in the one before.
 _TRIALS = ((_HOUR_US, 32), (24 * _HOUR_US * 30, 32), (24 * _HOUR_US * 30, 1024))
-#: Copies are fewer where they would have more rows.
+#: Most rows of a trial; fewer copies are made if they would have more.
 _ROWS_MAX = 4_000
 _COPIES_MIN = 8
-#: Twice as many copies add twice as many bytes where state grows with the input, less where it has
-#: a bound.
+#: State grows if the second half of the copies adds more than this multiple of what the second
+#: quarter added. Unbounded state gives 2, bounded state less.
 _FACTOR = 1.5
 _GROWTH_BYTES_MIN = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A stage whose state grows, and its sizes after a quarter, half and all of the copies."""
+    """A stage whose state grows, and its state's bytes after a quarter, half and all copies."""
 
     stage: str
     copies: int
@@ -52,7 +52,7 @@ class Growth:
 
 
 def growth_of(plan: PhysicalPlan, feeds: Feeds) -> Growth | None:
-    """A stage whose state grows however long the pauses are; None if there is none."""
+    """Find a stage whose state grows even with the longest pauses; None if there is none."""
     rows = sum(batch.num_rows for batches in feeds.values() for batch in batches)
     if not rows or not any(_user_operators(plan, v.id) for v in plan.vertices):
         return None
@@ -66,7 +66,7 @@ def growth_of(plan: PhysicalPlan, feeds: Feeds) -> Growth | None:
 
 
 def _user_operators(plan: PhysicalPlan, vertex: str) -> list[int]:
-    """The places of the operators with state of user code."""
+    """The indexes of a vertex's operators that have state of user code."""
     kinds = (KeyedProcessing, UserOperator)
     return [k for k, spec in enumerate(plan.vertex(vertex).operators) if isinstance(spec, kinds)]
 
@@ -97,7 +97,7 @@ def _grown(plan: PhysicalPlan, feeds: Feeds, pause_us: int, copies: int) -> Grow
 
 
 def _sizes(plan: PhysicalPlan, run: PlanRun) -> dict[str, int]:
-    """By vertex the bytes of the state of its user code."""
+    """By vertex: the bytes of its user code's state."""
     found: dict[str, int] = {}
     for name, vertex in run.vertices.items():
         places = _user_operators(plan, name)
@@ -117,7 +117,7 @@ def _bounds(batch: pa.RecordBatch) -> tuple[int, int]:
 
 
 def _shifted(batch: pa.RecordBatch, by_us: int) -> pa.RecordBatch:
-    """The events later, and with them the times among their columns."""
+    """Shift events, and the timestamps in their columns, by ``by_us``."""
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name in (VS, VE):

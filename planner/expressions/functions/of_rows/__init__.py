@@ -1,1 +1,1 @@
-"""Functions of rows that aggregates and row patterns are made of."""
+"""Functions over several rows or elements: lists, lambdas, frames, row patterns."""

@@ -1,7 +1,7 @@
-"""The frames of the rows of a partition: for each row, the list of the values in its frame.
+"""Window frames: for each row of a partition, the list of the values in its frame.
 
 A partition is a list in the order of OVER. A frame is ``rows``, ``groups`` or ``range`` with the
-distance of its first and last row, as text: ``"rows -1 2"``, ``"range -5 inf desc"``. Distances
+distances of its first and last row, as text: ``"rows -1 2"``, ``"range -5 inf desc"``. Distances
 below 0 are PRECEDING, ``inf`` is UNBOUNDED.
 """
 
@@ -21,7 +21,7 @@ from planner.expressions.types import is_list
 if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node
 
-#: Values in the frames of one batch of partitions.
+#: Most values in the frames of one batch of partitions.
 _VALUES_MAX = 2**26
 _TOO_MANY = (
     "the frames of these partitions have {0} values, at most {1} fit: bound the frame, or "
@@ -32,7 +32,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What is in the frame of a row; an infinite distance is UNBOUNDED."""
+    """The bounds of a frame relative to its row; an infinite distance is UNBOUNDED."""
 
     unit: str
     first: float
@@ -41,7 +41,7 @@ class Frame:
 
     @staticmethod
     def of(text: str) -> Frame:
-        """The frame of its text."""
+        """Parse the text of a frame."""
         unit, first, last, *rest = text.split()
         return Frame(unit, float(first), float(last), rest == ["desc"])
 
@@ -83,7 +83,7 @@ def _evaluate(arrays: list[pa.Array], call: Call) -> pa.Array:
 def _of_groups(
     keys: pa.Array, at: np.ndarray, count: np.ndarray, frame: Frame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the first and last row, some groups of peers before or after each row's."""
+    """GROUPS: the positions of each frame's first and last row, counted in groups of peers."""
     texts, rows = flat(keys)
     codes = texts.dictionary_encode(null_encoding="encode").indices.to_numpy()
     is_new = np.ones(len(rows), bool)
@@ -102,7 +102,7 @@ def _of_groups(
 def _of_distances(
     keys: pa.Array, starts: np.ndarray, lengths: np.ndarray, frame: Frame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the rows whose keys are at most so far from each row's key."""
+    """RANGE: the positions of each frame's first and last row, by distance of the sort key."""
     values, _ = flat(keys)
     is_null = values.is_null().to_numpy(zero_copy_only=False)
     numbers = _numbers(values)
@@ -133,7 +133,7 @@ def _moved(keys: np.ndarray, distance: float) -> np.ndarray:
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
-    """The keys as numbers, of times as microseconds; nulls are 0."""
+    """Sort keys as numbers, times in microseconds; nulls are 0."""
     kind = values.type
     if pa.types.is_date(kind):
         days = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())

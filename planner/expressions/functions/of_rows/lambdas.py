@@ -1,9 +1,10 @@
 """Functions of lists that take an expression of their elements: transform, filter and reduce.
 
-The expression is in the option ``body``, and ``names`` are the columns that it has for an element
-and its place, or for the result so far and an element. The columns of the row that it reads are
-arguments of the call, behind its own; the body reads the k-th of them as ``@k``. So rules that
-rename, move or drop columns need not know the body. All elements of a batch are one evaluation.
+The expression is in the option ``body``. The option ``names`` has the names of its parameters: the
+element and its index, or the result so far and the element. If the body reads columns of the row,
+these are further arguments of the call, and the body reads the k-th of them as ``@k``. So rules
+that rename, move or drop columns need not look into the body. The body is evaluated once for all
+elements of a batch.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from planner.expressions.types import common_type, is_list
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: The number of lambdas around the next one: nested lambdas have different names.
+#: Nesting depth of lambdas while they are built, so that nested parameters have different names.
 _depth: ContextVar[int] = ContextVar("lambda_depth", default=0)
 
 
 def lambda_call(
     function: str, args: Sequence[Node], roles: Sequence[str], made: Callable[..., Node]
 ) -> Call:
-    """The call of a function with the body that ``made`` returns for a column of each role.
+    """Build the call of a function; ``made`` returns the body for one column per role.
 
     Raises:
         InvalidPlanError: the body calls Python code.
@@ -68,13 +69,13 @@ def lambda_call(
 
 
 def body_of(call: Call) -> Node:
-    """The expression of the elements."""
+    """The expression that is evaluated for each element."""
     body: Node = call.option("body")
     return body
 
 
 def _resolved(call: Call, kinds: Sequence[pa.DataType], own: int) -> Node:
-    """The body over values of ``kinds``, and the arguments behind the first ``own``."""
+    """Resolve the body: its parameters have ``kinds``, captured columns follow the ``own`` args."""
     names = call.option("names")
     fields = list(zip(names, kinds, strict=True))
     fields += [(f"@{k}", kind) for k, kind in enumerate(arg_types(call)[own:])]
@@ -128,14 +129,14 @@ def _resolve_reduce(call: Call) -> Node | None:
 def _batch(
     call: Call, values: Sequence[pa.Array], captured: Sequence[pa.Array], rows: np.ndarray
 ) -> pa.RecordBatch:
-    """The columns that the body reads, ``rows`` being the row of each of ``values``."""
+    """The batch that the body reads; ``rows``: the row number of each of ``values``."""
     at = pa.array(rows)
     names = [*call.option("names"), *(f"@{k}" for k in range(len(captured)))]
     return pa.RecordBatch.from_arrays([*values, *(c.take(at) for c in captured)], names=names)
 
 
 def _of_elements(arrays: list[pa.Array], call: Call) -> tuple[pa.Array, pa.Array, np.ndarray, Any]:
-    """The lists, their elements, the row of each, and the body of each element."""
+    """The lists, their elements, the row of each element, and the body's value for each."""
     lists = as_list(arrays[0])
     elements, rows = flat(lists)
     lengths = lengths_of(lists)
@@ -158,7 +159,7 @@ def _filter(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _reduce(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Element by element: the first of all lists, then the second, and so on."""
+    """Reduce all lists at the same time: first their first elements, then the second, and so on."""
     listed, so_far, *captured = arrays
     lists = as_list(listed)
     lengths = lengths_of(lists)
@@ -176,7 +177,7 @@ def _reduce(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _shown(method: str, own: int) -> Callable[[Call], str]:
-    """Shows ``l.list.transform(element1 -> (element1 + x))``."""
+    """Format as ``l.list.transform(element1 -> (element1 + x))``."""
 
     def show(call: Call) -> str:
         first, *others = call.args[:own]
@@ -202,5 +203,5 @@ FUNCTIONS = {
         "list.reduce", _resolve_reduce, with_rows(_reduce), _shown("reduce", 2)
     ),
 }
-#: How many arguments are a function's own, in front of the columns that its body reads.
+#: The number of a function's own arguments; the columns that its body reads follow them.
 OWN_ARGUMENTS = {"list_transform": 1, "list_filter": 1, "list_reduce": 2}

@@ -1,7 +1,7 @@
-"""Functions that make a list of the elements of lists: reverse, sort, unique, concat, slice.
+"""Functions from lists to lists: reverse, sort, unique, concat, slice and others.
 
-Elements are moved by their places in the flattened lists, so they keep their type. For ``unique``
-null equals null, and NaN equals NaN.
+They select elements by their positions in the flattened lists, so elements keep their type. For
+``unique`` null equals null, and NaN equals NaN.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _resolve_same(call: Call) -> Node | None:
 
 
 def _resolve_flat(call: Call) -> Node | None:
-    """Of elements that can be compared."""
+    """Resolve a function of a list whose elements can be compared."""
     kind = arg_types(call)[0]
     return None if is_list(kind) and pa.types.is_nested(kind.value_type) else _resolve_same(call)
 
@@ -89,14 +89,14 @@ def _resolve_join(call: Call) -> Node | None:
 
 
 def list_bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The lengths, and the first and the last place, exclusive, in the flattened elements."""
+    """Length, first position and end position of each list in the flattened elements."""
     lengths = lengths_of(lists)
     ends = np.cumsum(lengths)
     return lengths, ends - lengths, ends
 
 
 def _moved(lists: pa.Array, order: np.ndarray, lengths: np.ndarray, call: Call) -> pa.Array:
-    """Lists of the elements at the places ``order``."""
+    """Build lists with these lengths from the elements at positions ``order``."""
     values = flat(lists)[0].take(pa.array(order, pa.int64()))
     return rebuilt(lengths, values, call, null_mask(lists))
 
@@ -110,7 +110,7 @@ def _reverse(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _sort(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Upwards, nulls last, NaN in front of them."""
+    """Sort ascending: numbers, NaN, nulls."""
     lists = as_list(arrays[0])
     elements, rows = flat(lists)
     ranks = np.empty(len(elements), np.int64)
@@ -119,7 +119,7 @@ def _sort(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _unique(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """The first of equal elements stays."""
+    """Keep the first of equal elements."""
     lists = as_list(arrays[0])
     elements, rows = flat(lists)
     codes = elements.dictionary_encode(null_encoding="encode").indices.to_numpy()
@@ -129,7 +129,7 @@ def _unique(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _concat(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Null where one of the lists is."""
+    """Concatenate lists; null if any of them is null."""
     lists = [as_list(array) for array in arrays]
     lengths = [lengths_of(one) for one in lists]
     is_null = np.logical_or.reduce([null_mask(one) for one in lists])
@@ -142,7 +142,7 @@ def _concat(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _slice(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Places ``[first, end)``, from 0 on; below 0 from the end of the list."""
+    """Elements ``[first, end)``, counted from 0; negative positions count from the list's end."""
     lists = as_list(arrays[0])
     lengths, starts, _ = list_bounds(lists)
     given = [array.fill_null(0).to_numpy() for array in arrays[1:]]
@@ -157,7 +157,7 @@ def _slice(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _flatten(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """Null lists inside have no elements."""
+    """Flatten lists of lists; inner null lists have no elements."""
     lists = as_list(arrays[0])
     inner, rows = flat(lists)
     inner = as_list(inner)
@@ -167,7 +167,7 @@ def _flatten(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _position(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """Of the first equal element, from 1 on; 0 for none."""
+    """The position of the first equal element, from 1; 0 if there is none."""
     held, values = arrays
     lists = as_list(held)
     elements, rows = flat(lists)
@@ -180,7 +180,7 @@ def _position(arrays: list[pa.Array], _call: Call) -> pa.Array:
 
 
 def _join(arrays: list[pa.Array], _call: Call) -> pa.Array:
-    """Nulls are left out."""
+    """Join texts, skipping nulls."""
     lists = as_list(arrays[0])
     elements, rows = flat(lists)
     valid = elements.is_valid()
@@ -229,11 +229,11 @@ FUNCTIONS = {
 }
 
 
-# Functions of the rows of a partition, whose values are lists in the order of the rows.
+# Window functions: a partition is a list of its rows' values, and so is the result.
 
 
 def _resolve_over(call: Call) -> Node | None:
-    """``kind`` and ``n`` are options; behind the list come keys, or a default."""
+    """Options: ``kind`` and ``n``. Arguments: the list, then sort keys or a default."""
     values, *others = call.args
     assert values.type is not None
     if not is_list(values.type):
@@ -276,7 +276,7 @@ def _over(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _peers(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each row the places of its first and last peer, and the number of its group of peers."""
+    """Per row: the positions of its first and last peer, and the number of its peer group."""
     elements, rows = flat(lists)
     _, starts, _ = list_bounds(lists)
     codes = elements.dictionary_encode(null_encoding="encode").indices.to_numpy()
@@ -290,7 +290,7 @@ def _peers(lists: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _tiles(place: np.ndarray, count: np.ndarray, n: object) -> np.ndarray:
-    """``NTILE(n)``: the first tiles have one row more."""
+    """``NTILE(n)``: if the rows do not divide evenly, the first tiles have one row more."""
     assert isinstance(n, int)
     size, more = count // n, count % n
     whole = more * (size + 1)
@@ -300,7 +300,7 @@ def _tiles(place: np.ndarray, count: np.ndarray, n: object) -> np.ndarray:
 
 
 def _shifted(lists: pa.Array, default: list[pa.Array], wanted: np.ndarray, call: Call) -> pa.Array:
-    """The elements at other places of the same lists; ``default`` where there is no such place."""
+    """The elements at positions ``wanted`` of the same lists; ``default`` outside of the list."""
     lengths, starts, _ = list_bounds(lists)
     elements, rows = flat(lists)
     is_there = (wanted >= 0) & (wanted < lengths[rows])
@@ -320,7 +320,7 @@ def _resolve_zip(call: Call) -> Node | None:
 
 
 def _zip(arrays: list[pa.Array], call: Call) -> pa.Array:
-    """A list of structs of lists that have the same lengths."""
+    """Combine lists of equal lengths to a list of structs."""
     assert call.type is not None
     lists = as_list(arrays[0])
     columns = [flat(as_list(array))[0] for array in arrays]

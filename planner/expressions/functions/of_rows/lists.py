@@ -1,4 +1,4 @@
-"""Lists as arrays: their elements, their lengths, and lists made again of these."""
+"""Helpers for list arrays: take lists apart into elements and lengths, and put them together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def with_rows(
     evaluate: Callable[[list[pa.Array], Call], pa.Array],
 ) -> Callable[[Sequence[Value], Call], Value]:
-    """Of arrays; values that are the same for all rows are repeated."""
+    """Wrap a function of arrays so that it also accepts scalars, which are repeated."""
 
     def evaluated(values: Sequence[Value], call: Call) -> Value:
         arrays = [value for value in values if not isinstance(value, pa.Scalar)]
@@ -33,7 +33,7 @@ def with_rows(
 
 
 def as_list(array: pa.Array) -> pa.Array:
-    """Maps as lists of pairs, and lists of a fixed size as lists."""
+    """Convert maps to lists of pairs, and lists of a fixed size to lists."""
     kind = array.type
     if is_map(kind):
         return array.cast(entries_type(kind))
@@ -41,7 +41,7 @@ def as_list(array: pa.Array) -> pa.Array:
 
 
 def lengths_of(lists: pa.Array) -> np.ndarray:
-    """How many elements each has; 0 of null."""
+    """The length of each list; 0 for null."""
     found = np.diff(lists.offsets.to_numpy().astype(np.int64))
     return np.where(null_mask(lists), 0, found)
 
@@ -53,7 +53,7 @@ def null_mask(array: pa.Array) -> np.ndarray:
 
 
 def flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """The elements of all lists, and the row of each; a null has none."""
+    """The elements of all lists, and the row number of each; a null list has no elements."""
     lengths = lengths_of(lists)
     starts = lists.offsets.to_numpy().astype(np.int64)[:-1]
     rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -64,7 +64,7 @@ def flat(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
 def rebuilt(
     lengths: np.ndarray, values: pa.Array, call: Call, is_null: np.ndarray | None = None
 ) -> pa.Array:
-    """Lists of these lengths over ``values``, one after the other."""
+    """Build lists with these lengths from consecutive ``values``."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     mask = None if is_null is None else pa.array(is_null)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=call.type, mask=mask)

@@ -1,7 +1,7 @@
-"""What conditions and measures of a row pattern read of a match.
+"""Functions in the conditions and measures of a row pattern (MATCH), such as FIRST and LAST.
 
-A call stands for a value of the rows mapped so far; it has a type, and no value outside of a
-pattern: :mod:`planner.api.grouped.matching` puts a column in its place.
+A call is a placeholder for a value of the rows matched so far. It has a type, but cannot be
+evaluated outside of a pattern: :mod:`planner.api.grouped.matching` replaces it by a column.
 """
 
 from __future__ import annotations

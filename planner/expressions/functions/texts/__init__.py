@@ -1,1 +1,1 @@
-"""Functions of text: cut, pad, find, take apart, compare, and read as times."""
+"""Functions of text: cut, pad, find, split, compare, encode, and parse."""

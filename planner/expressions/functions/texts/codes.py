@@ -1,4 +1,4 @@
-"""Digests of texts, and the numbers of their characters and bytes."""
+"""Digests of texts, code points of characters, and lengths in bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _resolve_chr(call: Call) -> Node | None:
 
 
 def _digest(values: Sequence[Value], call: Call) -> Value:
-    """In hexadecimal digits of lower case, of the text in UTF-8."""
+    """The digest of the UTF-8 bytes, in lower-case hexadecimal digits."""
     new = getattr(hashlib, call.option("algorithm"))
 
     def digest(text: str) -> str:
@@ -75,7 +75,7 @@ FUNCTIONS = CODES.functions
 
 
 class Codes(Functions[E]):
-    """Digests and numbers of characters."""
+    """Digests and code points."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class Codes(Functions[E]):
         ),
     )
     def digest(self, algorithm: str) -> E:
-        """``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``, in hexadecimal digits."""
+        """The digest ``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``, in hexadecimal digits."""
         if algorithm not in ("md5", "sha1", "sha256", "sha512"):
             raise InvalidPlanError(f"digest({algorithm!r}): there are md5, sha1, sha256, sha512")
         return self._call("digest", algorithm=algorithm)
@@ -105,7 +105,7 @@ class Codes(Functions[E]):
         bounds=LENGTHS,
     )
     def ascii(self) -> E:
-        """The number of the first character; 0 of an empty text."""
+        """The code point of the first character; 0 for an empty text."""
         return self._call("ascii")
 
     @CODES.function(
@@ -116,7 +116,7 @@ class Codes(Functions[E]):
         bounds=LENGTHS,
     )
     def byte_length(self) -> E:
-        """How many bytes in UTF-8."""
+        """The length in bytes of UTF-8."""
         return self._call("byte_length")
 
 

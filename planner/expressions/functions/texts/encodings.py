@@ -1,4 +1,4 @@
-"""Texts as others write them: base64, hexadecimal digits, URLs, checksums."""
+"""Encodings of texts: base64, hexadecimal digits, URLs, checksums."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _json_type(text: str) -> str | None:
 
 
 def _digits(values: Sequence[Value], call: Call) -> Value:
-    """Of a negative number the 64 bits of its two's complement, as in Spark."""
+    """Digits of integers; a negative number is written in 64-bit two's complement, as in Spark."""
     form = "X" if call.option("base") == _HEXADECIMAL else "b"
 
     def one(number: int | None) -> str | None:
@@ -84,7 +84,7 @@ FUNCTIONS = ENCODINGS.functions
 
 
 class Encodings(Functions[E]):
-    """Texts as others write them."""
+    """Encodings of texts."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ class Encodings(Functions[E]):
         examples={"TO_BASE64('failed')": "ZmFpbGVk"},
     )
     def to_base64(self) -> E:
-        """Its UTF-8 in base64."""
+        """Encode the UTF-8 bytes in base64."""
         return self._call("to_base64")
 
     @ENCODINGS.function(
@@ -108,7 +108,7 @@ class Encodings(Functions[E]):
         sql=Sql("FROM_BASE64", node="FromBase64"),
     )
     def from_base64(self) -> E:
-        """The text that base64 stands for; null for anything else."""
+        """Decode base64 to text; null if the input is not base64 of UTF-8 text."""
         return self._call("from_base64")
 
     @ENCODINGS.function(
@@ -117,7 +117,7 @@ class Encodings(Functions[E]):
         spark="hex({args})",
     )
     def to_hex(self) -> E:
-        """Its UTF-8 in hexadecimal digits."""
+        """Encode the UTF-8 bytes in hexadecimal digits."""
         return self._call("to_hex")
 
     @ENCODINGS.function(
@@ -127,7 +127,7 @@ class Encodings(Functions[E]):
         sql="CRC32",
     )
     def crc32(self) -> E:
-        """The checksum CRC-32 of its UTF-8."""
+        """The CRC-32 checksum of the UTF-8 bytes."""
         return self._call("crc32")
 
     @ENCODINGS.function(
@@ -139,7 +139,7 @@ class Encodings(Functions[E]):
         sql="URL_ENCODE",
     )
     def url_encode(self) -> E:
-        """As a value in a URL; a blank is ``+``."""
+        """Encode as a value in a URL; a space becomes ``+``."""
         return self._call("url_encode")
 
     @ENCODINGS.function(
@@ -149,7 +149,7 @@ class Encodings(Functions[E]):
         sql="URL_DECODE",
     )
     def url_decode(self) -> E:
-        """The value that a URL has in this form."""
+        """Decode a value from a URL."""
         return self._call("url_decode")
 
     @ENCODINGS.function(
@@ -159,7 +159,7 @@ class Encodings(Functions[E]):
         sql="JSON_TYPEOF JSONB_TYPEOF",
     )
     def json_type(self) -> E:
-        """The kind of a text of JSON: ``"object"``, ``"array"``, ``"number"`` and so on."""
+        """The type of a JSON value: ``"object"``, ``"array"``, ``"number"`` and so on."""
         return self._call("json_type")
 
     @ENCODINGS.function(
@@ -171,7 +171,7 @@ class Encodings(Functions[E]):
         sql=Sql("REGEXP_COUNT", parts=("this", "expression")),
     )
     def count_matches(self, pattern: str) -> E:
-        """How often a regular expression matches."""
+        """The number of matches of a regular expression."""
         return self._call("count_matches", pattern=pattern)
 
 

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 _TEXT = pa.string()
 _STEP = re.compile(r"\.(\w+)|\.?\[(\d+)\]|\.?\['([^']*)'\]|\.?\[\*\]|\.\*")
-#: A name, a place, or a wildcard: ``[*]`` or ``.*``.
+#: A step of a path: a name, an index, or a wildcard (``[*]`` or ``.*``).
 Step = str | int | tuple[str]
 _ELEMENTS, _VALUES = ("elements",), ("values",)
 
 
 def json_steps(path: str) -> list[Step]:
-    """``$.a.b[0]`` as its names, places and wildcards.
+    """Parse a path such as ``$.a.b[0]`` to its names, indexes and wildcards.
 
     Raises:
-        InvalidPlanError: it is no such path.
+        InvalidPlanError: the text is not a path.
     """
     rest = path.removeprefix("$")
     steps: list[Step] = []
     if not path.startswith("$"):
         rest = f".{path}"
-    while rest:  # ends: each turn takes a part of it
+    while rest:  # ends: each turn removes a step
         found = _STEP.match(rest)
         if found is None:
             raise InvalidPlanError(f"{path!r} is no path in JSON, as '$.a.b' or '$.list[0]'")
@@ -88,7 +88,7 @@ def _value(steps: Sequence[Step], text: str) -> str | None:
 
 
 def _extracted(steps: Sequence[Step], text: str) -> str | None:
-    """The value as JSON, with wildcards a list of all values; None for a missing one."""
+    """The value as JSON; with wildcards, a list of all values. None for a missing value."""
     found = _matches(steps, text)
     if found is None or is_wild(steps):
         return None if found is None else _written(found)
@@ -96,7 +96,7 @@ def _extracted(steps: Sequence[Step], text: str) -> str | None:
 
 
 def _query(steps: Sequence[Step], text: str) -> str | None:
-    """As :func:`_extracted`, but None for a value that is no object and no list."""
+    """As :func:`_extracted`, but None unless the value is an object or a list."""
     found = _extracted(steps, text)
     return found if found is not None and found[0] in "{[" else None
 
@@ -157,7 +157,7 @@ class JsonPaths(Functions[E]):
         sql=Sql("JSON_VALUE GET_JSON_OBJECT JSON_EXTRACT_STRING"),
     )
     def json_value(self, path: Text) -> E:
-        """Read the value at a path such as ``"$.a.b[0]"`` from a text of JSON, as text."""
+        """The value at a path such as ``"$.a.b[0]"`` in a JSON text, as text."""
         if isinstance(path, str):
             json_steps(path)
         return self._call("json_value", path=path)
@@ -171,7 +171,7 @@ class JsonPaths(Functions[E]):
         sql="JSON_EXTRACT",
     )
     def json_extract(self, path: Text) -> E:
-        """Read the value at a path as JSON; ``[*]`` and ``.*`` give the list of all values."""
+        """The value at a path as JSON; with ``[*]`` or ``.*`` the list of all values."""
         return self._call("json_extract", path=path)
 
     @JSON.function(
@@ -183,7 +183,7 @@ class JsonPaths(Functions[E]):
         examples={"""JSON_QUERY('{"a": {"b": 1}}', '$.a')""": '{"b":1}'},
     )
     def json_query(self, path: Text) -> E:
-        """Read the object or list at a path as JSON; null where another value is."""
+        """The object or list at a path as JSON; null for any other value."""
         return self._call("json_query", path=path)
 
     @JSON.function(
@@ -195,5 +195,5 @@ class JsonPaths(Functions[E]):
         examples={"""JSON_EXISTS('{"a": null}', '$.a')""": True},
     )
     def json_exists(self, path: Text) -> E:
-        """Whether there is a value at a path, be it JSON's null; false for invalid JSON."""
+        """Whether a value exists at a path, JSON's null included; false for invalid JSON."""
         return self._call("json_exists", path=path)

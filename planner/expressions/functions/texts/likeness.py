@@ -1,6 +1,6 @@
 """Similarity of texts: edit distance and sound.
 
-Both go by characters, not by bytes. Each different text, or pair of texts, is computed once.
+Both count characters, not bytes. Each distinct text, or pair of texts, is computed once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Value
 
 _TEXT, _INTEGER = pa.string(), pa.int64()
-#: The digits of A to Z; a vowel has none and keeps equal digits apart, H and W do not.
+#: The Soundex digits of A to Z; 0: none. A vowel separates equal digits, H and W do not.
 _SOUNDS = "01230127022455012623017202"
 _VOWEL, _SILENT = "0", "7"
 _SOUNDS_MAX = 4
 
 
 def edits(one: str, other: str) -> int:
-    """How many characters to insert, delete or replace to make ``other`` of ``one``.
+    """The number of characters to insert, delete or replace to turn ``one`` into ``other``.
 
     Source: Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances":
     a column of the table of distances is kept as the bits of its steps up and of its steps down.
@@ -51,7 +51,7 @@ def edits(one: str, other: str) -> int:
 
 
 def soundex(text: str) -> str:
-    """A letter and three digits, such as "R163" of Robert; text that begins otherwise stays."""
+    """The Soundex code, "R163" for Robert; text that does not begin with A to Z is unchanged."""
     if not text or not _is_letter(text[0]):
         return text
     found = text[0].upper()
@@ -97,7 +97,7 @@ FUNCTIONS = LIKENESS.functions
 
 
 class Likeness(Functions[E]):
-    """How alike texts are."""
+    """Similarity of texts."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ class Likeness(Functions[E]):
         examples={"LEVENSHTEIN('kitten', 'sitting')": 3},
     )
     def levenshtein(self, other: object) -> E:
-        """How many characters to insert, delete or replace to make ``other`` of it."""
+        """The number of characters to insert, delete or replace to turn the text into ``other``."""
         return self._call("levenshtein", other)
 
     @LIKENESS.function(
@@ -121,5 +121,5 @@ class Likeness(Functions[E]):
         examples={"SOUNDEX('Robert')": "R163"},
     )
     def soundex(self) -> E:
-        """How it sounds in English, as ``"R163"``; equal for names that sound alike."""
+        """The Soundex code, such as ``"R163"``; equal for English names that sound alike."""
         return self._call("soundex")

@@ -1,8 +1,8 @@
-"""Times that are written in texts by a format.
+"""Parse times in texts by a format.
 
-A format is one regular expression, in the syntax that RE2 and Java share, so the batch reads with
-the same one. Locale and platform have no influence: names of months and days are English. A time
-without a zone is UTC. Text that does not fit is an error, or null if not ``strict``.
+A format becomes one regular expression in the syntax that RE2 and Java share, so the batch twin
+uses the same one. Locale and platform have no influence: names of months and days are English. A
+time without a zone is UTC. Text that does not match is an error, or null if not ``strict``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INTEGER, _TEXT = pa.int64(), pa.string()
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
            "October", "November", "December")  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-#: How many letters short names have.
+#: The length of short names.
 _SHORT = 3
 
 
@@ -57,18 +57,18 @@ _CODES = {
     "A": _one_of(_DAYS),
     "z": "(Z|[+-][0-9]{2}:?[0-9]{2})",
 }
-#: Codes of which a format has one at most.
+#: Groups of codes; a format has at most one code of each group.
 _ALTERNATIVES = ("Yy", "mbB", "HI")
 _FORMAT_PART = re.compile(r"%(.?)|([ \t\r\n]+)|(.)", re.DOTALL)
-#: Two digits of a year below this mean years after 2000.
+#: Two-digit years below this are 20xx, others 19xx.
 _CENTURY = 69
 
 
 def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
-    """The regular expression of a format, and the letters of its groups in their order.
+    """The regular expression of a format, and the codes of its groups, in order.
 
     Raises:
-        InvalidPlanError: the format has an unknown code, one twice, or no year.
+        InvalidPlanError: the format has an unknown code, a repeated code, or no year.
     """
     codes: list[str] = []
 
@@ -106,7 +106,7 @@ def _resolve_time(call: Call) -> Node | None:
 
 
 def _parsed(texts: pa.Array, call: Call) -> pa.Array:
-    """The times; null of what does not fit."""
+    """Parse times; null for text that does not match."""
     pattern, codes = time_pattern(str(call.option("format")))
     found = pc.extract_regex(texts, named_groups(pattern))
     fits = found.is_valid().to_numpy(zero_copy_only=False)
@@ -126,7 +126,7 @@ def _parsed(texts: pa.Array, call: Call) -> pa.Array:
 
 
 def _whole(texts: pa.Array | None, default: int = 0) -> np.ndarray:
-    """Digits as numbers; ``default`` for a group that is not there."""
+    """Parse digits as integers; ``default`` if the format has no such group."""
     if texts is None:
         return np.full(1, default, np.int64)
     found: np.ndarray = pc.fill_null(texts.cast(_INTEGER), default).to_numpy()
@@ -159,7 +159,7 @@ def _hour(groups: dict[str, pa.Array]) -> np.ndarray:
 
 
 def _offset(zones: pa.Array | None, rows: int) -> np.ndarray:
-    """Seconds east of UTC."""
+    """The zone offset in seconds east of UTC."""
     if zones is None:
         return np.zeros(rows, np.int64)
     plain = pc.if_else(pc.equal(zones, "Z"), "+0000", pc.replace_substring(zones, ":", ""))
@@ -218,7 +218,7 @@ def _spark_try_time(call: Call, a: str) -> str:
 
 
 def _spark_east(zone: str) -> str:
-    """Microseconds east of UTC, of ``Z`` or ``+0130``."""
+    """Spark text for the zone offset in microseconds east of UTC, of ``Z`` or ``+0130``."""
     hours, minutes = (f"cast(substring({zone}, {at}, 2) as bigint)" for at in (2, 4))
     size = f"({hours} * 3600000000L + {minutes} * 60000000L)"
     return f"if({zone} = 'Z', 0L, if({zone} like '-%', -1L, 1L) * {size})"
@@ -229,7 +229,7 @@ FUNCTIONS = PARSING.functions
 
 
 class Parsing(Functions[E]):
-    """Times that are written by a format."""
+    """Times in a given format."""
 
     __slots__ = ()
 
@@ -244,15 +244,15 @@ class Parsing(Functions[E]):
         sql=Sql("STRPTIME", lambda s, f: s.str.to_timestamp(plain_value(f))),
     )
     def to_timestamp(self, format: str, *, strict: bool = True) -> E:
-        """Read a time that is written as ``"%d.%m.%Y %H:%M"``; in UTC without ``%z``.
+        """Parse a time in a format such as ``"%d.%m.%Y %H:%M"``; in UTC without ``%z``.
 
-        Text that does not fit is an error, or null if not ``strict``. Codes: ``%Y %y %m %b %B %d
+        Text that does not match is an error, or null if not ``strict``. Codes: ``%Y %y %m %b %B %d
         %H %I %p %M %S %f %z``, and ``%a %A``, which are ignored.
         """
         return self.wrap(self._parsed(format, strict=strict))
 
     def to_date(self, format: str, *, strict: bool = True) -> E:
-        """Read a date that is written as ``"%d.%m.%Y"``; see :meth:`to_timestamp`."""
+        """Parse a date in a format such as ``"%d.%m.%Y"``; see :meth:`to_timestamp`."""
         made = self._parsed(format, strict=strict)
         return self.wrap(Call("cast", (made,), (("to", pa.date32()),)))
 

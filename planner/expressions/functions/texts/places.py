@@ -1,4 +1,4 @@
-"""Parts of texts by place, and LIKE, as SQL defines them: places count from 1."""
+"""Parts of texts by position, and LIKE, as SQL defines them: positions count from 1."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WILD = {"%": ".*", "_": "."}
 
 
 def checked(check: Callable[[Call], object], result: pa.DataType) -> Callable[[Call], Node | None]:
-    """Texts, whose options ``check`` accepts."""
+    """Resolve a function of texts whose options pass ``check``."""
     resolve = of_texts(result)
 
     def checking(call: Call) -> Node | None:
@@ -75,7 +75,7 @@ def _place(call: Call) -> int:
 
 
 def _split_part(values: Sequence[Value], call: Call) -> Value:
-    """The part; an empty text where there is none."""
+    """The part at a position; an empty text if there is none."""
     (value,) = values
     if isinstance(value, pa.Scalar):
         return _split_part([pa.array([value.as_py()], _TEXT)], call)[0]
@@ -96,7 +96,7 @@ def _split_part(values: Sequence[Value], call: Call) -> Value:
 
 
 def like_pieces(pattern: str, escape: str) -> list[tuple[str, bool]]:
-    """The characters of a pattern of LIKE, each with whether it is a wildcard.
+    """The characters of a LIKE pattern, each with whether it is a wildcard.
 
     Raises:
         InvalidPlanError: nothing follows the last ``escape``.
@@ -115,7 +115,7 @@ def like_pieces(pattern: str, escape: str) -> list[tuple[str, bool]]:
 
 
 def like_regex(pieces: Sequence[tuple[str, bool]]) -> str:
-    """The regular expression of such a pattern."""
+    """The regular expression of a LIKE pattern."""
     parts = (_WILD[c] if is_wild else re.escape(c) for c, is_wild in pieces)
     return rf"(?s)\A{''.join(parts)}\z"
 
@@ -129,7 +129,7 @@ def _like(values: Sequence[Value], call: Call) -> Value:
 
 
 def _sql_substring(text: Any, start: Any = 1, length: Any = None) -> Any:
-    """With literals a slice."""
+    """SUBSTRING; with literal positions it becomes a slice."""
     first, count = plain_value(start), plain_value(length)
     literals = [value for value in (first, count) if operand_node(value) is None]
     if any(not isinstance(value, int | None) or isinstance(value, bool) for value in literals):
@@ -156,7 +156,7 @@ _NO_START = "substring({0}, 1, {length} - 1)"
 
 
 class Places(Functions[E]):
-    """Parts by place, and LIKE."""
+    """Parts by position, and LIKE."""
 
     __slots__ = ()
 
@@ -173,7 +173,7 @@ class Places(Functions[E]):
         examples={"SUBSTRING('stream', 2, 3)": "tre", "RIGHT('stream', 2)": "am"},
     )
     def substring(self, start: Whole, length: Whole | None = None) -> E:
-        """``length`` characters from ``start`` on, which counts from 1, or from the end below 0."""
+        """``length`` characters from position ``start``, from 1, or from the end if negative."""
         if length is None:
             length = 2**30
         return self._call("substring", start=start, length=length)
@@ -187,7 +187,7 @@ class Places(Functions[E]):
         examples={"SPLIT_PART('a,b,c', ',', 2)": "b", "SPLIT_PART('a,b,c', ',', -1)": "c"},
     )
     def split_part(self, separator: Text, place: Whole) -> E:
-        """The part at a place, from 1 on or from -1 backwards; ``""`` where there is none."""
+        """The part at a position, from 1, or from the end at -1; ``""`` if there is none."""
         return self._call("split_part", separator=separator, place=place)
 
     @PLACES.function(
@@ -197,8 +197,8 @@ class Places(Functions[E]):
         spark="({0} like {pattern} escape {escape})",
     )
     def like(self, pattern: Text, escape: str = "\\") -> E:
-        """Whether it matches: ``%`` is any text, ``_`` any character.
+        """Whether the text matches: ``%`` is any text, ``_`` any character.
 
-        ``escape`` makes the next character an ordinary one.
+        After ``escape``, the next character has no special meaning.
         """
         return self._call("like", pattern=pattern, escape=escape)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _TEXT = pa.string()
 _WORDS = pa.list_(pa.string())
-#: Texts are shorter; Spark counts their characters in 32 bits.
+#: Larger positions are reduced to this: no text is so long, and Spark's positions have 32 bits.
 _PLACE_MAX = 2**30
 LENGTHS = (0, 2**31 - 1)
-#: The parts of sqlglot's nodes.
+#: Names of the arguments of sqlglot's nodes.
 _PAIR, _REPLACED = ("this", "expression"), ("this", "expression", "replacement")
 
 
@@ -42,7 +42,7 @@ def _resolver(result: pa.DataType | None) -> Callable[[Call], Node | None]:
 
 
 def _check_patterns(call: Call) -> None:
-    """Refuse options that no row could make right: they are the user's mistake, not the data's."""
+    """Refuse options that are wrong for every row when the query is built, not at run time."""
     options = dict(call.options)
     pattern = options.get("pattern")
     if call.function == "replace" and pattern == "":
@@ -92,7 +92,7 @@ def _strip(values: Sequence[Value], call: Call) -> Value:
 
 
 def _split(values: Sequence[Value], call: Call) -> Value:
-    """With a separator as ``str.split(separator)``, without one as ``str.split()``."""
+    """Split as ``str.split(separator)`` does, or as ``str.split()`` without a separator."""
     separator = call.option("separator")
     if separator is not None:
         return pc.split_pattern(values[0], separator).cast(_WORDS)
@@ -171,7 +171,7 @@ def _spark_split(call: Call, a: str) -> str:
 
 
 def _within(place: Whole | None) -> Whole | None:
-    """Texts are shorter; Spark counts their characters in 32 bits."""
+    """Limit a position to 32 bits, in which Spark counts; no text is so long."""
     return max(-_PLACE_MAX, min(place, _PLACE_MAX)) if isinstance(place, int) else place
 
 
@@ -186,12 +186,12 @@ class Texts(Functions[E]):
 
     @TEXT.function(_TEXT, _of(pc.utf8_upper), spark="upper({args})", sql="UPPER")
     def upper(self) -> E:
-        """In upper case."""
+        """Convert to upper case."""
         return self._call("upper")
 
     @TEXT.function(_TEXT, _of(pc.utf8_lower), spark="lower({args})", sql="LOWER")
     def lower(self) -> E:
-        """In lower case."""
+        """Convert to lower case."""
         return self._call("lower")
 
     @TEXT.function(
@@ -203,7 +203,7 @@ class Texts(Functions[E]):
         examples={"LENGTH('crème')": 5},
     )
     def length(self) -> E:
-        """How many characters."""
+        """The number of characters."""
         return self._call("length")
 
     @TEXT.function(
@@ -218,7 +218,7 @@ class Texts(Functions[E]):
         examples={"CONTAINS('stream', 'rea')": True},
     )
     def contains(self, pattern: Text, *, regex: bool = False) -> E:
-        """Whether ``pattern`` occurs in it."""
+        """Whether ``pattern`` occurs in the text."""
         return self._call("contains", pattern=pattern, regex=regex)
 
     @TEXT.function(
@@ -228,7 +228,7 @@ class Texts(Functions[E]):
         sql=Sql("STARTS_WITH STARTSWITH", parts=_PAIR),
     )
     def starts_with(self, pattern: Text) -> E:
-        """Whether it begins with ``pattern``."""
+        """Whether the text begins with ``pattern``."""
         return self._call("starts_with", pattern=pattern)
 
     @TEXT.function(
@@ -238,7 +238,7 @@ class Texts(Functions[E]):
         sql=Sql("ENDS_WITH ENDSWITH", parts=_PAIR),
     )
     def ends_with(self, pattern: Text) -> E:
-        """Whether it ends with ``pattern``."""
+        """Whether the text ends with ``pattern``."""
         return self._call("ends_with", pattern=pattern)
 
     @TEXT.function(
@@ -258,7 +258,7 @@ class Texts(Functions[E]):
     def replace(
         self, pattern: Text, replacement: Text, *, regex: bool = False, count: int | None = None
     ) -> E:
-        """Every ``pattern`` replaced, or the first ``count``."""
+        """Replace every ``pattern``, or the first ``count``."""
         if count is not None and (isinstance(count, bool) or count < 1):
             raise InvalidPlanError(f"replace(count={count!r}): it is a whole number from 1 on")
         more = {} if count is None else {"count": count}
@@ -266,15 +266,15 @@ class Texts(Functions[E]):
 
     @TEXT.function(_TEXT, _slice, spark=_spark_slice)
     def slice(self, start: Whole, stop: Whole | None = None) -> E:
-        """Characters ``[start, stop)``, counted from the end where negative."""
+        """Characters ``[start, stop)``; negative positions count from the end."""
         return self._call("slice", start=_within(start), stop=_within(stop))
 
     @TEXT.function(_TEXT, _strip, spark=_spark_strip, sql=Sql("BTRIM"))
     def strip(self, characters: Text | None = None) -> E:
-        """Without ``characters`` (None: white space) at both ends."""
+        """Remove ``characters`` (None: white space) from both ends."""
         return self._call("strip", characters=characters)
 
     @TEXT.function(_WORDS, _split, spark=_spark_split, sql=Sql("SPLIT", parts=_PAIR))
     def split(self, separator: Text | None = None) -> E:
-        """The list of parts between ``separator`` (None: words between white space)."""
+        """Split at ``separator`` (None: at white space) into a list."""
         return self._call("split", separator=separator)

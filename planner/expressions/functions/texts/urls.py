@@ -1,4 +1,4 @@
-"""The parts of a URL, as they are written."""
+"""The parts of a URL, not decoded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def url_pattern(key: str | None) -> str:
 
 
 def _url(texts: pa.Array, call: Call) -> pa.Array:
-    """A part as it is written; null for a missing part and for invalid URLs."""
+    """A part of a URL, not decoded; null for a missing part and for invalid URLs."""
     part, key = str(call.option("part")), call.option("key")
     found = pc.extract_regex(texts, named_groups(_URL))
     made = pc.struct_field(found, f"g{URL_PARTS[part]}").cast(_TEXT)
@@ -87,10 +87,10 @@ class Urls(Functions[E]):
         examples={"PARSE_URL('https://a.org/x?n=7', 'QUERY', 'n')": "7"},
     )
     def url(self, part: str, key: str | None = None) -> E:
-        """A part of a URL as it is written: ``"host"``, ``"path"``, ``"query"`` and others.
+        """A part of a URL, not decoded: ``"host"``, ``"path"``, ``"query"`` and others.
 
-        With a ``key`` the value of that name in the query. Null for a
-        missing part and for invalid URLs.
+        With ``key``: the value of that name in the query. Null for a missing part and for invalid
+        URLs.
         """
         if part not in URL_PARTS:
             raise InvalidPlanError(f"url({part!r}): the parts are {', '.join(URL_PARTS)}")

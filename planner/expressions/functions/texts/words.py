@@ -1,6 +1,6 @@
-"""More functions of text: cut, pad, find, take apart; digests.
+"""More functions of text: trim, pad, find, extract, translate, join.
 
-What Arrow has no kernel for is computed once for each different value.
+A function without a kernel in Arrow is computed in Python, once per distinct value.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RUNS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 
 
 def mapped(value: Value, one: Callable[[str], Any], kind: pa.DataType) -> Value:
-    """``one`` of every text; of each different one once."""
+    """Apply ``one`` to every text, once per distinct text."""
     if isinstance(value, pa.Scalar):
         return pa.scalar(one(value.as_py()) if value.is_valid else None, kind)
     encoded = value.dictionary_encode()
@@ -56,7 +56,7 @@ def mapped(value: Value, one: Callable[[str], Any], kind: pa.DataType) -> Value:
 def on_arrays(
     evaluate: Callable[[pa.Array, Call], pa.Array],
 ) -> Callable[[Sequence[Value], Call], Value]:
-    """A function of an array, also of a scalar."""
+    """Wrap a function of an array so that it also accepts a scalar."""
 
     def evaluated(values: Sequence[Value], call: Call) -> Value:
         (value,) = values
@@ -75,18 +75,18 @@ def _trim(side: str, values: Sequence[Value], call: Call) -> Value:
 
 
 def _position(values: Sequence[Value], call: Call) -> Value:
-    """Of the first occurrence, from 1 on; 0 for none."""
+    """The position of the first occurrence, from 1; 0 if there is none."""
     pattern = call.option("pattern")
     return mapped(values[0], lambda text: text.find(pattern) + 1, _INTEGER)
 
 
 def _initcap(text: str) -> str:
-    """The first of each run of letters and digits is upper case, the others are lower case."""
+    """Upper case for the first of each run of letters and digits, lower case for the others."""
     return re.sub(r"[^\W_]+", lambda word: word[0][:1].upper() + word[0][1:].lower(), text)
 
 
 def _pad(is_left: bool, values: Sequence[Value], call: Call) -> Value:
-    """To ``width`` characters, by ``fill`` over and over; longer text is cut."""
+    """Pad to ``width`` characters with repeated ``fill``; longer text is cut."""
     width, fill = call.option("width"), call.option("fill")
 
     def padded(text: str) -> str:
@@ -98,7 +98,7 @@ def _pad(is_left: bool, values: Sequence[Value], call: Call) -> Value:
 
 
 def named_groups(pattern: str) -> str:
-    """The pattern as one group ``g0``, and its groups as ``g1``, ``g2``..."""
+    """Name the groups of a pattern ``g1``, ``g2``, ..., and the whole pattern ``g0``."""
     count = 0
 
     def one(found: re.Match[str]) -> str:
@@ -124,7 +124,7 @@ def _resolve_extract(call: Call) -> Node | None:
 
 
 def _extract(values: Sequence[Value], call: Call) -> Value:
-    """The group of the first match; empty text where nothing matches."""
+    """The group of the first match; an empty text if nothing matches."""
     found = pc.extract_regex(values[0], named_groups(call.option("pattern")))
     if isinstance(found, pa.Scalar):
         text = found.as_py()[f"g{call.option('group')}"] if found.is_valid else ""
@@ -139,7 +139,7 @@ def _translate(values: Sequence[Value], call: Call) -> Value:
 
 
 def translation(characters: str, others: str) -> dict[int, str | None]:
-    """Each of ``characters`` becomes that of ``others`` at its place, or nothing."""
+    """Map each of ``characters`` to the one of ``others`` at the same position, or delete it."""
     table: dict[int, str | None] = {}
     for place, character in enumerate(characters):
         table.setdefault(ord(character), others[place] if place < len(others) else None)
@@ -147,7 +147,7 @@ def translation(characters: str, others: str) -> dict[int, str | None]:
 
 
 def _concat_ws(values: Sequence[Value], call: Call) -> Value:
-    """What is not null of each row; Arrow leaves out rows that have nothing but nulls."""
+    """Join the values of each row, skipping nulls; Arrow needs help for rows of only nulls."""
     separator = dict(call.options).get("separator")
     texts = values if separator is not None else values[1:]
     between = values[0] if separator is None else pa.scalar(separator)
@@ -182,7 +182,7 @@ def _of(kernel: Callable[..., Value]) -> Callable[[Sequence[Value], Call], Value
 def per_text(
     one: Callable[[str], Any], kind: pa.DataType
 ) -> Callable[[Sequence[Value], Call], Value]:
-    """A function of each different text."""
+    """Make a function that is computed once per distinct text."""
 
     def evaluate(values: Sequence[Value], _call: Call) -> Value:
         return mapped(values[0], one, kind)
@@ -222,7 +222,7 @@ def _spark_extract(call: Call, a: str) -> str:
 
 
 def count_of(method: str, value: Whole) -> Whole:
-    """A number of characters; an expression is checked row by row."""
+    """Check a number of characters; an expression is checked per row at run time."""
     value = plain_value(value)
     if operand_node(value) is not None:
         return value
@@ -249,7 +249,7 @@ class Words(Functions[E]):
         sql="LTRIM",
     )
     def strip_left(self, characters: Text | None = None) -> E:
-        """Without ``characters`` (None: white space) at its start."""
+        """Remove ``characters`` (None: white space) from the start."""
         return self._call("strip_left", characters=characters)
 
     @WORDS.function(
@@ -259,7 +259,7 @@ class Words(Functions[E]):
         sql="RTRIM",
     )
     def strip_right(self, characters: Text | None = None) -> E:
-        """Without ``characters`` (None: white space) at its end."""
+        """Remove ``characters`` (None: white space) from the end."""
         return self._call("strip_right", characters=characters)
 
     @WORDS.function(
@@ -271,17 +271,17 @@ class Words(Functions[E]):
         examples={"STRPOS('stream', 'r')": 3},
     )
     def position(self, pattern: Text) -> E:
-        """Where ``pattern`` first occurs, counted from 1; 0 where it does not."""
+        """The position at which ``pattern`` first occurs, from 1; 0 if it does not occur."""
         return self._call("position", pattern=pattern)
 
     @WORDS.function(_TEXT, per_text(_initcap, _TEXT), spark=_spark_initcap, sql="INITCAP")
     def initcap(self) -> E:
-        """The first character of each word in upper case, the others in lower case."""
+        """Convert the first character of each word to upper case, the others to lower case."""
         return self._call("initcap")
 
     @WORDS.function(_TEXT, _of(pc.utf8_reverse), spark="reverse({args})", sql="REVERSE")
     def reverse(self) -> E:
-        """From its end to its start."""
+        """Reverse the characters."""
         return self._call("reverse")
 
     @WORDS.function(
@@ -293,7 +293,7 @@ class Words(Functions[E]):
         examples={"REPEAT('ab', 3)": "ababab"},
     )
     def repeat(self, times: Whole) -> E:
-        """Repeat the text ``count`` times."""
+        """Repeat the text ``times`` times."""
         return self._call("repeat", times=count_of("repeat", times))
 
     @WORDS.function(
@@ -304,7 +304,7 @@ class Words(Functions[E]):
         examples={"LPAD('7', 3, '0')": "007"},
     )
     def pad_left(self, width: Whole, fill: Text = " ") -> E:
-        """To ``width`` characters, with ``fill`` over and over in front; longer text is cut."""
+        """Pad with repeated ``fill`` on the left to ``width`` characters; longer text is cut."""
         return self._call("pad_left", width=count_of("pad_left", width), fill=fill)
 
     @WORDS.function(
@@ -314,7 +314,7 @@ class Words(Functions[E]):
         sql=Sql("RPAD", lambda s, n, f=" ": s.str.pad_right(at_least_zero(n), f)),
     )
     def pad_right(self, width: Whole, fill: Text = " ") -> E:
-        """To ``width`` characters, with ``fill`` over and over behind; longer text is cut."""
+        """Pad with repeated ``fill`` on the right to ``width`` characters; longer text is cut."""
         return self._call("pad_right", width=count_of("pad_right", width), fill=fill)
 
     @WORDS.function(
@@ -325,7 +325,7 @@ class Words(Functions[E]):
         sql=(Sql("REGEXP_EXTRACT"), Sql("REGEXP_SUBSTR", lambda s, p: s.str.extract(p))),
     )
     def extract(self, pattern: Text, group: Whole = 0) -> E:
-        """A group of the first match of a regular expression; ``""`` where nothing matches."""
+        """A group of the first match of a regular expression; ``""`` if nothing matches."""
         return self._call("extract", pattern=pattern, group=count_of("extract", group))
 
     @WORDS.function(
@@ -336,7 +336,10 @@ class Words(Functions[E]):
         examples={"TRANSLATE('abc', 'ab', 'x')": "xc"},
     )
     def translate(self, characters: Text, others: Text) -> E:
-        """Each of ``characters`` as that of ``others`` at its place; without one it is deleted."""
+        """Replace each of ``characters`` by its counterpart: the same position in ``others``.
+
+        A character without a counterpart is deleted.
+        """
         return self._call("translate", characters=characters, others=others)
 
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from streamscope.testing.simulation.world import HostProcess, World
 
-#: Hosts are there after half a second, and an undisturbed job takes one or two.
+#: Faults begin within this time, s: hosts start after 0.5 s, and an undisturbed job takes 1 to 2 s.
 FIRST_BY_S = 0.8
 PAUSE_S = 0.4
-#: Of the runs, how many have a given fault of streamscope.testing.simulation.faults.moments.
+#: Share of runs that have a given fault of streamscope.testing.simulation.faults.moments.
 MOMENTS_SHARE = 0.4
 WAYS_TO_DIE = ("before", "torn", "after")
 
 
 class Kind(NamedTuple):
-    """A kind of fault: what happens, by when it begins, and the mean pause until the next one."""
+    """A kind of fault: its action, its latest first time, and the mean pause until it repeats."""
 
     happen: Callable[[Any], None]
     by_s: float = FIRST_BY_S
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
 
 def inject(world: World, kinds: Mapping[str, Kind]) -> list[str]:
-    """Choose some of these kinds and let each happen a few times; gives the chosen ones."""
+    """Choose some kinds and schedule each a few times; the names of the chosen kinds."""
     random = world.scheduler.random
     share = max(0.2, min(1.0, 2 / len(kinds)))
     moments = {f.__name__ for f in MOMENTS}
@@ -68,19 +68,19 @@ def _some_host(world: World) -> HostProcess | None:
 
 
 def crash_host(world: World) -> None:
-    """A host is killed between two of its steps."""
+    """Kill a host between two of its steps."""
     if (host := _some_host(world)) is not None:
         host.process.kill("killed")
 
 
 def crash_all(world: World) -> None:
-    """All hosts at once."""
+    """Kill all hosts at once."""
     for host in world.live_hosts():
         host.process.kill("killed with all")
 
 
 def power_loss(world: World) -> None:
-    """One machine, now and then each, loses its power and its data that is not synced."""
+    """Cut the power of one machine, sometimes of all: unsynced data are lost."""
     random = world.scheduler.random
     hosts = world.live_hosts()
     processes = [world.manager, *(host.process for host in hosts)]
@@ -95,13 +95,13 @@ def power_loss(world: World) -> None:
 
 
 def crash_manager(world: World) -> None:
-    """The job manager is killed; another takes over."""
+    """Kill the job manager; another takes over."""
     if not world.manager.is_dead:
         world.manager.kill("killed")
 
 
 def trap_host(world: World) -> None:
-    """A host dies inside an operation of the store: before it, after it, or with a torn write."""
+    """Kill a host inside an operation of the store: before it, after it, or with a torn write."""
     if (host := _some_host(world)) is not None:
         random = world.scheduler.random
         how = random.choice(WAYS_TO_DIE)
@@ -109,26 +109,26 @@ def trap_host(world: World) -> None:
 
 
 def trap_manager(world: World) -> None:
-    """The job manager dies inside an operation of the store."""
+    """Kill the job manager inside an operation of the store."""
     random = world.scheduler.random
     how = random.choice(WAYS_TO_DIE)
     world.disk.mines[world.manager.name] = (random.randint(0, 10), how)
 
 
 def cut_control(world: World) -> None:
-    """A host's control line breaks; the two ends notice in their own time."""
+    """Break a host's control connection; the two ends notice at different times."""
     if world.network.links:
         world.scheduler.random.choice(world.network.links).cut()
 
 
 def cut_data(world: World) -> None:
-    """A data line breaks."""
+    """Break a data connection."""
     if world.network.readers:
         world.scheduler.random.choice(world.network.readers).cut()
 
 
 def partition(world: World) -> None:
-    """Nothing passes between two processes for a while, short or too long."""
+    """Block all frames between two processes, for less or more than the time-outs."""
     host, other = _some_host(world), _some_host(world)
     seconds = world.scheduler.random.choice([0.5, 5.0, 40.0])
     world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
@@ -138,27 +138,27 @@ def partition(world: World) -> None:
 
 
 def duplicate(world: World) -> None:
-    """Some messages and some batches arrive twice, the second time up to seconds later."""
+    """Deliver some messages and batches twice, the second time up to seconds later."""
     random = world.scheduler.random
     for line in ("up", "down", "data"):
         world.network.fates.expect(f"{line} copy", random.randint(1, 20))
 
 
 def reorder(world: World) -> None:
-    """Some messages or batches are overtaken by those behind them."""
+    """Delay some messages or batches so that later ones overtake them."""
     random = world.scheduler.random
     world.network.fates.expect(f"{random.choice(['up', 'down'])} late", random.randint(0, 2))
     world.network.fates.expect("data late", random.randint(0, 5))
 
 
 def lose(world: World) -> None:
-    """A message is lost on a line that holds."""
+    """Lose a message on a connection that does not break."""
     line = world.scheduler.random.choice(["up", "down"])
     world.network.fates.expect(f"{line} loss", 1)
 
 
 def slow_network(world: World) -> None:
-    """Messages are late by up to a second for a while."""
+    """Delay all messages by up to a second for a while."""
     world.network.delay_s = 1.0
 
     def heal() -> None:
@@ -168,7 +168,7 @@ def slow_network(world: World) -> None:
 
 
 def store_errors(world: World) -> None:
-    """The store fails now and then, for a while."""
+    """Let operations of the store fail at random for a while."""
     random = world.scheduler.random
     world.disk.error_rate = random.choice([0.02, 0.2, 1.0])
 
@@ -179,12 +179,12 @@ def store_errors(world: World) -> None:
 
 
 def slow_store(world: World) -> None:
-    """Background work takes long, now and then; from now on."""
+    """Make some background work slow from now on."""
     world.slow_store_s = 2.0
 
 
 def zombie(world: World) -> None:
-    """A host sleeps, is replaced, wakes and works until it notices."""
+    """Suspend a host until it is replaced, then resume it: it works until it learns of that."""
     host = _some_host(world)
     if host is None:
         return
@@ -199,14 +199,14 @@ def zombie(world: World) -> None:
 
 
 def pause_manager(world: World) -> None:
-    """The job manager does nothing for a while."""
+    """Suspend the job manager for a while."""
     seconds = world.scheduler.random.choice([0.5, 5.0, 30.0])
     world.calm_s = max(world.calm_s, world.scheduler.now_s + seconds + 60)
     world.manager.pause(world.scheduler.now_s + seconds)
 
 
 def clock_jump(world: World) -> None:
-    """Somebody's wall clock jumps, by seconds or by years, forward or back."""
+    """Set a process's wall clock forward or back, by seconds or by years."""
     processes = [world.manager, *(h.process for h in world.live_hosts())]
     random = world.scheduler.random
     jump_us = random.choice([10**6, 10**8, 10**14]) * random.choice([-1, 1])
@@ -214,7 +214,7 @@ def clock_jump(world: World) -> None:
 
 
 def lost_spill(world: World) -> None:
-    """What volatile streams have spilled vanishes, now and a little later."""
+    """Delete the files that volatile streams have spilled, now and a little later."""
 
     def vanish(left: int) -> None:
         for name in sorted(spilled(world)):
@@ -227,23 +227,23 @@ def lost_spill(world: World) -> None:
 
 
 def second_attempt(world: World) -> None:
-    """Hosts started from now on are started twice, as Spark may."""
+    """Start hosts twice from now on, as Spark may."""
     world.second_attempts = True
 
 
 def drain(world: World) -> None:
-    """A user asks for a host to be drained; he may ask again, or for one that is gone."""
+    """Drain a host on a user's request, perhaps repeatedly, or one that has ended."""
     if (host := _some_host(world)) is not None:
         user_root(world).put(f"{REQUESTS}/{DRAIN}{host.spec.host}", b"")
 
 
 def stop(world: World) -> None:
-    """A user has the job stop, and resumes it."""
+    """Stop the job on a user's request, then resume it."""
     user_root(world).put(f"{REQUESTS}/{STOP}", b"")
 
 
 def straggler(world: World) -> None:
-    """A host is slow for a while, or until it ends."""
+    """Slow a host for a while, or until it ends."""
     if (host := _some_host(world)) is not None:
         random = world.scheduler.random
         seconds = random.choice([1.0, 10.0, 60.0])
@@ -257,7 +257,7 @@ def straggler(world: World) -> None:
 
 
 def crash_joining(world: World) -> None:
-    """A host dies, and as soon as somebody joins in its place another one, of those concerned."""
+    """Kill a host, and when an instance joins in its place kill a host of that join."""
     crash_host(world)
 
     def look(left: int) -> None:
@@ -272,7 +272,7 @@ def crash_joining(world: World) -> None:
 
 
 def _slots_of_joins(world: World) -> list[int]:
-    """Slots of instances that join or have just begun to, and of the instances they learn from."""
+    """Slots of instances that join or have just joined, and of their source instances."""
     core = world.core
     rows = [] if core is None else list(core.vertices.values())
     sources = [v for v in rows if any(j.source is not None for j in v.joins)]
@@ -284,7 +284,7 @@ def _slots_of_joins(world: World) -> list[int]:
 
 
 def second_manager(world: World) -> None:
-    """Somebody resumes the job elsewhere, again and again, while its job manager may be asleep."""
+    """Resume the job on other machines repeatedly while its job manager may be suspended."""
     random = world.scheduler.random
     asleep_s = random.choice([0.0, 10.0, 30.0, 60.0])
     world.calm_s = max(world.calm_s, world.scheduler.now_s + asleep_s + 90)

@@ -25,7 +25,7 @@ WAYS_TO_DIE = ("before", "torn", "after")
 
 
 def _vertices(world: World) -> list[VertexState]:
-    """Those of the present job manager that are at work."""
+    """The running vertices of the current job manager."""
     core = world.core
     return [] if core is None else [v for v in core.vertices.values() if not v.is_finished]
 
@@ -36,7 +36,7 @@ def _hosts_of(world: World, instances: list[InstanceState]) -> list[HostProcess]
 
 
 def crash_checkpointed(world: World) -> None:
-    """A host dies whose work is behind a checkpoint and before its end."""
+    """Kill a host that has done work since its last checkpoint and is not finished."""
 
     def find() -> list[HostProcess]:
         core = world.core
@@ -47,7 +47,7 @@ def crash_checkpointed(world: World) -> None:
 
 
 def crash_behind(world: World) -> None:
-    """All hosts of a vertex die, and one that reads it or that it reads."""
+    """Kill all hosts of a vertex, and one host of an upstream or downstream vertex."""
 
     def find() -> list[VertexState]:
         core = world.core
@@ -67,7 +67,7 @@ def crash_behind(world: World) -> None:
 
 
 def crash_source(world: World) -> None:
-    """A host dies that a newcomer learns from, or on which one of two instances has just begun."""
+    """Kill the host of a join's source, or of one of two instances that has just started."""
 
     def find() -> list[HostProcess]:
         rows = _vertices(world)
@@ -80,7 +80,7 @@ def crash_source(world: World) -> None:
 
 
 def drain_working(world: World) -> None:
-    """A host with work behind a checkpoint is drained: its instances get twins."""
+    """Drain a host that has done work since its last checkpoint: its instances get twins."""
 
     def find() -> list[HostProcess]:
         core = world.core
@@ -96,7 +96,7 @@ def drain_working(world: World) -> None:
 
 
 def trap_deciding(world: World) -> None:
-    """The job manager dies in one of its next calls of the store after it has decided something."""
+    """Kill the job manager in one of its next store operations after a decision."""
     met = world.scheduler.met
 
     def decided() -> int:
@@ -117,7 +117,7 @@ def trap_deciding(world: World) -> None:
 
 
 def trap_takeover(world: World) -> None:
-    """The job manager dies, and its successor in one of its first calls of the store."""
+    """Kill the job manager, and its successor in one of its first store operations."""
     random, former = world.scheduler.random, world.current
     if former.process.is_dead:
         return

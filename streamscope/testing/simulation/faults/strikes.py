@@ -30,18 +30,18 @@ Target = TypeVar("Target")
 
 
 def slot_of(host: HostProcess) -> int:
-    """The slot that a host was started for."""
+    """The slot of a host."""
     return int(host.spec.host.removeprefix("h").split(".")[0])
 
 
 def user_root(world: World) -> FaultyBlobs:
-    """The root of the job as its user has it, whose store does not fail."""
+    """The job's root as its user sees it: this store never fails."""
     user = Process("user", lambda reason: None)
     return FaultyBlobs(replace(world.disk, mines={}, error_rate=0.0), user, root_of(ROOT))
 
 
 def volatile_streams(world: World) -> dict[str, str]:
-    """Where volatile streams spill to -> their names."""
+    """By folder that a volatile stream spills to: the stream's name."""
     return {
         root_of(uri): stream
         for vertex in world.workload.vertices
@@ -52,7 +52,7 @@ def volatile_streams(world: World) -> dict[str, str]:
 
 
 def spilled(world: World) -> set[str]:
-    """The files of volatile streams."""
+    """The files that volatile streams have spilled."""
     roots = tuple(volatile_streams(world))
     return {n for n in world.disk.blobs if n.endswith(".parquet") and n.startswith(roots)}
 
@@ -63,7 +63,7 @@ def strike(
     act: Callable[[Target], object],
     left: int = LOOKS_MAX,
 ) -> None:
-    """Look until there is a target, then act on one; sometimes let one go."""
+    """Poll until targets exist, then act on a random one; sometimes skip a chance."""
     world.calm_s = max(world.calm_s, world.scheduler.now_s + left * LOOK_S + 60)
     if world.state or not left:
         return
@@ -76,7 +76,7 @@ def strike(
 
 
 def crash_reader(world: World) -> None:
-    """A host dies when its writers have forgotten what its checkpoints do not cover."""
+    """Kill a host after its writers dropped items that no checkpoint of it covers."""
 
     def find() -> list[HostProcess]:
         core = world.core
@@ -88,7 +88,7 @@ def crash_reader(world: World) -> None:
 
 
 def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
-    """Whether the end of its only instance would have a live writer elsewhere write again."""
+    """Whether the death of its only instance would restart a live writer on another host."""
     core = world.core
     assert core is not None
     if len(vertex.instances) != 1 or vertex.is_finished:
@@ -103,7 +103,7 @@ def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
 
 
 def crash_spilled(world: World) -> None:
-    """A slow host lets its writers spill; a host dies when these items are gone but needed."""
+    """Slow a host so that its writers spill; kill a host when lost spilled items are needed."""
     known = spilled(world)
     hosts = world.live_hosts()
     if hosts:
@@ -123,7 +123,7 @@ def crash_spilled(world: World) -> None:
 
 
 def _slots_that_may_ask(world: World, name: str) -> list[int]:
-    """Where the reader is that would read a spilled file again if it was lost now."""
+    """The slots of readers that would need a spilled file again if it were lost now."""
     match, core = SPILLED.fullmatch(name), world.core
     if match is None or core is None:
         return []
@@ -134,7 +134,7 @@ def _slots_that_may_ask(world: World, name: str) -> list[int]:
 
 
 def crash_beginning(world: World) -> None:
-    """The job manager dies soon after instances began: its log may not know them yet."""
+    """Kill the job manager soon after instances started, which its log may not have yet."""
     known: set[int] = set()
 
     def find() -> list[int]:
@@ -153,7 +153,7 @@ def crash_beginning(world: World) -> None:
 
 
 def woken_manager(world: World) -> None:
-    """The job manager sleeps until another one has taken over, and wakes while that one works."""
+    """Suspend the job manager until another has taken over, and resume it while that one runs."""
     asleep, scheduler = world.current, world.scheduler
 
     def doze(left: int) -> None:

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from streamscope.testing.simulation.workload import Workload
 
 MARK = "_low_water_mark"
-#: Names the first item of an output whose delivered items are deleted.
+#: Marker file with the first retained item of an output whose delivered items are deleted.
 BEGINS = re.compile(r"(.*/)_begins-(\d+)")
 CHECKPOINTS, INTAKE = f"{HOME}checkpoints/", f"{HOME}intake/"
 Position = tuple[int, ...]
 
 
 class Checkers:
-    """Fed with every put and delete of the store."""
+    """Checks the laws at every put and delete of the store."""
 
     def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
         self._world = scheduler
@@ -72,19 +72,19 @@ class Checkers:
         self._positions: dict[str, dict[str, Position]] = {}
         self._parts: set[str] = set()
         self._shadow = Shadow(workload, self.vertices_on)
-        #: What was deleted since the last look, the first of it.
+        #: The first file deleted since the last look; empty: none.
         self._deleted = ""
-        #: Segments as they were put, and the hashes of their items.
+        #: By path: the bytes of a segment, and the hashes of its items.
         self._contents: dict[str, tuple[bytes, list[int]]] = {}
-        #: Root of a stream -> its segments, as they are while ``recoverable`` looks.
+        #: By root of a stream: the ranges of its segments during one call of ``recoverable``.
         self._ranges: dict[str, list[tuple[int, int]]] = {}
         self._begins: dict[str, int] = {}
         self.segments = self.checkpoints = self.deletions = 0
-        #: The job has ended: files may go that no recovery needs any more.
+        #: Whether the job has ended; then files that only recovery needs may be deleted.
         self.is_over = False
 
     def on_put(self, path: str, data: bytes) -> None:
-        """Something became durable."""
+        """Check a file that became durable."""
         self.look()
         self._shadow.is_behind |= path.startswith(NOTICES)
         match = SEGMENT.fullmatch(path)
@@ -109,7 +109,7 @@ class Checkers:
             self.is_right(stream, lo, content)
 
     def on_delete(self, path: str) -> None:
-        """Something is gone for ever."""
+        """Note a deleted file."""
         if self.is_over:
             return
         if SEGMENT.fullmatch(path) or path.startswith(CHECKPOINTS):
@@ -119,16 +119,16 @@ class Checkers:
     # ---- what jobs have that read logs or deliver
 
     def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:
-        """The vertices by which a successor goes."""
+        """The vertices in the plan that a successor would read from the store."""
         del blobs
         return self.workload.vertices
 
     def is_right(self, stream: str, lo: int, content: list[int]) -> None:
-        """Compare what became durable with the right answer."""
+        """Compare durable items with the expected items."""
         self.as_uninterrupted(stream, lo, content)
 
     def delivered(self) -> dict[str, int]:
-        """By stream of the output the least position of its deliveries."""
+        """By output stream: the least position of its deliveries."""
         return {}
 
     def end_of(self, stream: str) -> int:
@@ -139,20 +139,20 @@ class Checkers:
         """Called when the job has ended and no law is broken."""
 
     def beginning(self, root: str) -> int:
-        """Below this item of an output nothing has to be there."""
+        """The first item of an output that must exist."""
         del root
         return 0
 
     # ---- the laws
 
     def look(self) -> None:
-        """Between two steps, and before each put: check after deletions."""
+        """Check after deletions; called between two steps and before each put."""
         if self._deleted:
             when, self._deleted = f"after the deletion of {self._deleted}", ""
             self.recoverable(when)
 
     def marks_are_monotone(self, path: str, mark: int) -> None:
-        """A low-water mark never goes back."""
+        """Law: a low-water mark never decreases."""
         if mark < self._marks.get(path, 0):
             self._world.violate(
                 "marks are monotone", f"{path} went from {self._marks[path]} to {mark}"
@@ -160,13 +160,13 @@ class Checkers:
         self._marks[path] = mark
 
     def parts_are_put_once(self, path: str) -> None:
-        """The name of a part that may have been deleted never comes back."""
+        """Law: the name of a deleted part is never used again."""
         if path in self._parts:
             self._world.violate("parts are put once", path)
         self._parts.add(path)
 
     def snapshots_are_ordered(self, path: str, data: bytes) -> None:
-        """The snapshots of a vertex are totally ordered; a name means one snapshot for ever."""
+        """Law: snapshots of a vertex are totally ordered, and a name is used for one snapshot."""
         vertex = path.removeprefix(CHECKPOINTS).split("/")[0]
         try:
             snapshot = load_checkpoint(
@@ -175,9 +175,9 @@ class Checkers:
                 state_schema=self._schemas[vertex],
                 fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
             ).snapshot
-        except CorruptCheckpointError:  # of a fenced instance, whose parts are gone
+        except CorruptCheckpointError:  # from a fenced instance, whose parts were deleted
             return
-        # The instances of a live source read its partitions in different turns.
+        # Instances of a live source may read its partitions in different orders.
         inputs = () if vertex in self._live else snapshot.inputs
         position = (*inputs, *snapshot.outputs)
         positions = self._positions.setdefault(vertex, {})
@@ -191,20 +191,20 @@ class Checkers:
                 self._world.violate("snapshots are ordered", f"{path} against {name}: {rows}")
 
     def no_conflict(self, stream: str, lo: int, content: list[int]) -> None:
-        """One seq, one content, in all segments there ever were."""
+        """Law: a seq has the same content in all segments that ever existed."""
         for seq, value in enumerate(content, lo):
             if self.durable.setdefault((stream, seq), value) != value:
                 self._world.violate("no conflict", f"{stream} seq {seq}")
                 return
 
     def as_uninterrupted(self, stream: str, lo: int, content: list[int]) -> None:
-        """What is durable is what the uninterrupted run has there."""
+        """Law: durable items equal the items of the uninterrupted run at the same seqs."""
         expected = self.workload.expected.get(stream, [])[lo : lo + len(content)]
         if content != expected:
             self._world.violate("as uninterrupted", f"{stream} [{lo}, {lo + len(content)})")
 
     def recoverable(self, when: str) -> None:
-        """Nothing live is collected: if everybody died now, all could be had again."""
+        """Law: no needed data is deleted. If all processes died now, the job could recover."""
         try:
             self._shadow.catch_up(self.blobs)
         except BrokenFileError as error:
@@ -222,8 +222,8 @@ class Checkers:
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("nothing live collected", f"{when}: {ref.name} is needed")
             for part in ref.parts:
-                # Blobs of entries are named to be let go: it reads none of them. A successor may
-                # name some, which it found, while they are deleted because another named them.
+                # Blobs of entries are named only to be deleted, and never read. A successor may
+                # name blobs that are being deleted because another job manager named them.
                 if HOME + part not in self.blobs and not (HOME + part).startswith(INTAKE):
                     detail = f"{when}: {part} of {ref.name} is needed"
                     self._world.violate("nothing live collected", detail)
@@ -236,7 +236,7 @@ class Checkers:
                     self._world.violate("nothing live collected", detail)
 
     def _all_ranges(self) -> dict[str, list[tuple[int, int]]]:
-        """What there is of each stream, in order; notes where outputs begin."""
+        """The durable ranges of each stream, sorted; also notes where outputs begin."""
         found: dict[str, list[tuple[int, int]]] = {}
         self._begins.clear()
         for name, data in self.blobs.items():
@@ -247,13 +247,13 @@ class Checkers:
         return {root: sorted(ranges) for root, ranges in found.items()}
 
     def _known_are_there(self, when: str) -> None:
-        """A successor takes up no checkpoint that was deleted, needed now or not."""
+        """Law: a successor keeps no deleted checkpoint, even one that is not needed now."""
         for vertex, ref in self._shadow.known():
             if ref.name and HOME + ref.name not in self.blobs:
                 self._world.violate("the deleted are not taken up", f"{when}: {vertex} {ref.name}")
 
     def _deliveries_go_on(self, when: str) -> None:
-        """A delivery finds the output from the position of its destination."""
+        """Law: the output exists from the position of each delivery."""
         for stream, seq in self.delivered().items():
             start, _ = self._durable(stream, seq)
             if start > seq:
@@ -261,7 +261,7 @@ class Checkers:
                 self._world.violate("nothing live collected", detail)
 
     def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
-        """From ``seq`` to where its writer continues."""
+        """Law: a stream's items exist from ``seq`` to the seq at which its writer continues."""
         writer = self._shadow.chosen.get(stream.writer.vertex)
         end = writer.outputs[stream.writer.index] if writer is not None else self.end_of(stream.id)
         if seq >= end:
@@ -272,7 +272,7 @@ class Checkers:
             self._world.violate("nothing live collected", detail)
 
     def _durable(self, stream: str, seq: int) -> tuple[int, int]:
-        """Where the durable part with ``seq`` begins and ends."""
+        """The durable range that contains ``seq``."""
         root = self._roots[stream]
         mark = int(self.blobs.get(root + MARK) or b"0")  # without power it may be empty
         mark = max(mark, self._begins.get(root, 0))
@@ -288,7 +288,7 @@ class Checkers:
         return start, end
 
     def output_is_complete(self) -> None:
-        """No gap, no duplicate: the sinks hold each item of the uninterrupted run once."""
+        """Law: the sinks have each item of the uninterrupted run exactly once."""
         for stream, uri in self.workload.sinks:
             root = root_of(uri)
             found: list[int] = []
@@ -298,7 +298,7 @@ class Checkers:
             for name in sorted(n for n in self.blobs if n.startswith(root)):
                 match = SEGMENT.fullmatch(name)
                 if match is None or name.removeprefix(root) not in sealed:
-                    continue  # of a zombie that woke up when the output was complete
+                    continue  # written by a zombie after the output was complete
                 if not found and int(match[2]) <= kept:
                     found = expected[: int(match[2])]
                 if int(match[2]) != len(found):
@@ -310,7 +310,7 @@ class Checkers:
                 self._world.violate("output", f"{stream}: {len(found)} items of {len(expected)}")
 
     def _hashes(self, path: str, data: bytes) -> list[int]:
-        """Content hashes of the items of a segment, each segment read once."""
+        """Content hashes of a segment's items; each segment is read only once."""
         known = self._contents.get(path)
         if known is None or known[0] != data:
             known = self._contents[path] = data, read_hashes(path, data)
@@ -324,7 +324,7 @@ def _is_within(name: str, match: re.Match[str]) -> bool:
 
 
 def read_hashes(path: str, data: bytes) -> list[int]:
-    """Content hashes of the items of a segment; the CTIs of a clean table only the codec reads."""
+    """Content hashes of a segment's items. Only the codec can read the CTIs of a clean table."""
     table = read_table(data)
     if SEQ in table.column_names:
         return [h for batch in table.drop_columns([SEQ]).to_batches() for h in hashes(batch)]

@@ -1,4 +1,4 @@
-"""Laws of single decisions: what the job manager may and may not do upon one notice.
+"""Laws of single decisions: how the job manager may respond to one notice.
 
 Production code recovers from the mistakes that these laws forbid: a reader that finds no items
 requests them again, a host that was used twice is replaced. Such a mistake only costs time, so no
@@ -23,7 +23,7 @@ Broken = tuple[str, str]
 
 
 class Decision:
-    """The job before a notice, as far as these laws ask for it."""
+    """The part of the job's state before a notice that these laws need."""
 
     def __init__(self, core: JobManager, notice: Notice) -> None:
         self._core, self._notice = core, notice
@@ -34,7 +34,7 @@ class Decision:
         self._answered = self._joins_answered()
 
     def broken(self, out: Iterable[Instruction]) -> Iterator[Broken]:
-        """The laws that the decision broke, each with details."""
+        """The laws that the decision breaks, each with details."""
         notice = self._notice
         if isinstance(notice, HostReady) and self._is_refused:
             host = self._core.job.current(notice.host)
@@ -76,7 +76,7 @@ class Decision:
         return any(i.epoch not in notice.writer_epochs for i in writer.instances)
 
     def _joins_answered(self) -> list[tuple[VertexState, Join]]:
-        """Those that wait for the checkpoint that an instance announces."""
+        """Joins that wait for the checkpoint that the notice announces."""
         notice, job = self._notice, self._core.job
         if not isinstance(notice, CheckpointTaken) or not notice.asked:
             return []
@@ -92,7 +92,7 @@ class Decision:
         return self._core.job.instance(notice.vertex, notice.old_epoch)
 
     def _what_goes_with(self, elder: InstanceState) -> Iterator[Broken]:
-        """What readers still ask of a retired instance's memory, another one has."""
+        """Law: items that readers need from a retired instance's memory exist in another's."""
         job, notice = self._core.job, self._notice
         assert isinstance(notice, TwinLevel)
         vertex = job.vertices[notice.vertex]
@@ -108,7 +108,7 @@ class Decision:
                 yield "no memory that readers need is retired", detail
 
     def _memory_of(self, vertex: VertexState, new: InstanceState) -> Iterator[Broken]:
-        """A new instance has in memory its items from its checkpoint on, and none before."""
+        """Law: a new instance's memory begins with the first item after its checkpoint."""
         known = {r.name: r for r in self._core.tracker.refs(vertex.shape.id)}
         ref = known.get(new.checkpoint)
         for stream in vertex.shape.outputs if ref is not None else ():

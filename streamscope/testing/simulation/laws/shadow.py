@@ -1,4 +1,4 @@
-"""The knowledge of a job manager that would take over now, for the laws about durable data."""
+"""The state of a job manager that would take over now, for the laws about durable data."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ NOTICES = f"{HOME}notices/"
 
 
 class Shadow:
-    """What a job manager that takes over now would know: the durable notices, and no host.
+    """A job manager that has recalled all durable notices and has no host.
 
-    It reads them as one does, but does not clear up behind the last of them. Its knowledge after
-    each is compared with the store.
+    It reads notices like a successor, but deletes no files after the last one. After each notice,
+    its state is compared with the store.
     """
 
     def __init__(self, workload: Workload, vertices_on: VerticesOn) -> None:
-        """``vertices_on``: by the blobs of a store, the vertices by which a successor goes."""
+        """``vertices_on``: for a store's blobs, the vertices of the plan that a successor reads."""
         self.topology = Topology(workload.vertices)
         self._vertices_on, self._config = vertices_on, workload.config
         self.core = JobManager(self.topology, workload.config)
         self.chosen: dict[str, CheckpointRef] = {}
         self._fence = ""
-        #: Notices became durable since the last time.
+        #: Whether notices became durable since the last call of ``catch_up``.
         self.is_behind = True
         self._next_seqs: dict[str, int] = {}
 
     def catch_up(self, blobs: dict[str, bytes]) -> None:
-        """Replay the notices in force that became durable since the last time."""
+        """Recall the valid notices that became durable since the last call."""
         if not self.is_behind:
             return
         self.is_behind = False
         newest = max((n for n in blobs if n.startswith(NOTICES) and n.endswith(FENCE)), default="")
-        if newest != self._fence:  # another job manager has begun, with its own parts in force
+        if newest != self._fence:  # another job manager has started; other log files are valid now
             self._fence = newest
             self.topology = Topology(self._vertices_on(blobs))
             self.core = JobManager(self.topology, self._config)
@@ -75,13 +75,13 @@ class Shadow:
             self._next_seqs[folder] = min(int(match[3]), end)
 
     def restarts(self) -> dict[str, CheckpointRef]:
-        """Everybody is dead: who starts from where."""
+        """If all processes died now: by vertex, the checkpoint that it would restart from."""
         lost = [v for v in self.core.vertices if not self.core.job.is_retired(v)]
         self.chosen = plan_restarts(lost, self.topology, self.core.tracker, self)
         return self.chosen
 
     def known(self) -> list[tuple[str, CheckpointRef]]:
-        """The checkpoints of all vertices that may start again."""
+        """The checkpoints of all vertices that may be restarted."""
         rows = [v for v in self.core.vertices if not self.core.job.is_retired(v)]
         return [(v, ref) for v in rows for ref in self.core.tracker.refs(v)]
 
@@ -107,6 +107,6 @@ class Shadow:
 
 
 def read_table(data: bytes) -> pa.Table:
-    """A Parquet file, read by this thread alone."""
+    """Read a Parquet file without other threads."""
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
     return file.read(use_threads=False)

@@ -1,4 +1,4 @@
-"""The job manager under watch: laws of its decisions, notice by notice."""
+"""A job manager whose decisions are checked against laws, notice by notice."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ Position = tuple[int, ...]
 
 
 class WatchedManager(JobManager):
-    """The job manager; epochs only grow, and a notice of another epoch changes nothing."""
+    """A job manager with checks: epochs only grow, and notices of old epochs have no effect."""
 
     def __init__(
         self, workload: Workload, vertices: Sequence[VertexSpec], world: Scheduler
     ) -> None:
         super().__init__(Topology(vertices), workload.config)
         self._world = world
-        #: (Old instance, its twin) -> what the old one had consumed when the twin was there.
+        #: (Old instance, its twin) -> the old instance's input position when the twin started.
         self._pairs: dict[tuple[int, int], Position] = {}
-        #: (Vertex, instance) that owes a checkpoint to a newcomer -> its position at the request.
+        #: (Vertex, instance) that has to store a newcomer's checkpoint -> position at the request.
         self._sources: dict[tuple[str, int], Position] = {}
-        #: What checkpoints name, and what the last one of each instance does.
+        #: By checkpoint: the parts it names; below, the same for each instance's last checkpoint.
         self._parts_of: dict[str, tuple[str, ...]] = {}
         self._last_parts: dict[int, tuple[str, ...]] = {}
-        #: Had ended, and were opened again for a reader that has perhaps ended meanwhile.
+        #: Vertices that had ended and were restarted for a reader, which may have ended since.
         self._reopened: set[str] = set()
-        #: What one knows that has recalled the same log.
+        #: A job manager that has recalled the same log, for comparison.
         self._successor = JobManager(self.topology, self.config)
 
     def copy_state(self) -> StateCopied:
         copy = super().copy_state()
         self._world.met["state copied"] += 1
-        self._followed([copy])  # from here on a successor knows its content
+        self._followed([copy])  # a successor that starts from now on reads the copy
         return copy
 
     def recall(self, notices: Iterable[Notice]) -> None:
@@ -112,14 +112,14 @@ class WatchedManager(JobManager):
         return out
 
     def _followed(self, notices: Iterable[Notice]) -> None:
-        """A successor that recalls the log keeps the newest checkpoints."""
+        """Law: a successor that recalls the log keeps the same newest checkpoints."""
         successor = self._successor
         for notice in notices:
             takeover.recall(successor.job, notice)
         successor.tracker.check()
-        # It listens no more, but what still comes is logged, so a successor may know checkpoints
-        # that it does not. Nothing is deleted any more: that their files exist is checked for
-        # every successor (``checkers``: "the deleted are not taken up").
+        # A stopped job manager ignores notices, but they are still logged. So a successor may know
+        # more checkpoints. That is safe: nothing is deleted any more, and ``checkers`` checks for
+        # every successor that its files exist ("the deleted are not taken up").
         if self.state == "stopped":
             return
         for vertex in self.topology.vertices:
@@ -130,13 +130,13 @@ class WatchedManager(JobManager):
                     self._world.violate("a successor keeps no more", detail)
 
     def _reads_are_in_order(self, vertex: str) -> None:
-        """Of two checkpoints that are kept the later one reads no earlier (ADR 22)."""
+        """Law: of two kept checkpoints, the later one has no smaller input position (ADR 22)."""
         for one, other in pairwise(self.tracker.refs(vertex)):
             if not all(map(ge, other.reads, one.reads)):
                 self._world.violate("checkpoints read in order", f"{vertex}: {one}, then {other}")
 
     def _note_sources(self) -> None:
-        """A newcomer begins at or after the position of the instance that it learns from."""
+        """Record the position of each instance that has to store a newcomer's checkpoint."""
         sources = {
             (vertex.shape.id, join.source): self.job.instance(vertex.shape.id, join.source)
             for vertex in self.vertices.values()
@@ -150,7 +150,7 @@ class WatchedManager(JobManager):
         }
 
     def _is_in_order(self, newest: int) -> None:
-        """Instances, joins, and the inputs of new instances."""
+        """Laws of instances, of joins, and of new instances' start positions."""
         for vertex in self.vertices.values():
             name, there = vertex.shape.id, {i.epoch for i in vertex.instances}
             slots = [i.slot for i in vertex.instances] + [j.slot for j in vertex.joins]
@@ -167,7 +167,7 @@ class WatchedManager(JobManager):
                 self._begins_right(vertex, new)
 
     def _begins_right(self, vertex: VertexState, new: InstanceState) -> None:
-        """It counts as where it will read from, and that is in memory or will be written."""
+        """Law: a new instance's recorded position is its first read, and that input exists."""
         name, known = vertex.shape.id, {r.name: r for r in self.tracker.refs(vertex.shape.id)}
         if new.checkpoint not in known:
             self._world.violate(
@@ -190,9 +190,9 @@ class WatchedManager(JobManager):
                 self._world.violate("what one begins with is there", detail)
 
     def _is_needed(self, name: str) -> bool:
-        """Whether it was begun again for its readers, or what one reads that was and still runs.
+        """Whether a vertex was restarted for its readers, or a restarted running vertex reads it.
 
-        Such a vertex runs to its end though its own readers finish meanwhile.
+        Such a vertex runs to its end even if its own readers finish before.
         """
         memory = [s.reader for s in self.vertices[name].shape.outputs if not s.is_durable]
         readers = (reader.vertex for reader in memory if reader is not None)
@@ -209,7 +209,7 @@ class WatchedManager(JobManager):
                 met[f"instance from a checkpoint by {strategy}"] += 1
 
     def _check_deletion(self, names: tuple[str, ...]) -> None:
-        """The next checkpoint of an instance may name what the one before it did."""
+        """Law: parts of an instance's last checkpoint are kept, because the next may name them."""
         for vertex, instance in self.job.instances():
             begun = self._parts_of.get(instance.checkpoint, ())
             lost = {*self._last_parts.get(instance.epoch, begun)}.intersection(names)
@@ -218,14 +218,14 @@ class WatchedManager(JobManager):
                 self._world.violate("nothing live collected", detail)
 
     def _is_level(self, notice: TwinLevel) -> None:
-        """An instance ends only when its twin has reached its position at the twin's start."""
+        """Law: an instance ends only after its twin reached the position it had at twin start."""
         new = self.job.instance(notice.vertex, notice.new_epoch)
         goal = self._pairs.get((notice.old_epoch, notice.new_epoch))
         if new is not None and goal is not None and not all(map(ge, new.consumed, goal)):
             self._world.violate("twins are level", f"{notice}: {new.consumed}, not {goal}")
 
     def _check_collect(self, collect: Collect) -> None:
-        """What hosts may forget is below all that any reader, however recovered, may ask for."""
+        """Law: hosts may drop only items below every reader's position after any recovery."""
         for mark in collect.marks:
             stream = self.job.topology.streams[mark.stream]
             if stream.reader is None or self.job.is_retired(stream.reader.vertex):
