@@ -11,7 +11,7 @@ import pyarrow as pa
 from planner.cost.dealing import start_columns
 from planner.fingerprint import fingerprint
 from planner.logical.nodes import LogicalNode, Source
-from planner.logical.traversal import topological
+from planner.logical.traversal import NodeMap, topological
 from rvertex.sources.disorder import delay_needed, time_order
 from rvertex.sources.formats.carried import columns_that_repeat
 from rvertex.sources.mixed import growing_notes
@@ -40,8 +40,19 @@ class Statistics:
         return self.known.get(source_key(spec))
 
 
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """All facts about a source's files that lowering uses, so that lowering reads no file."""
+
+    units: tuple[Unit, ...]
+    times: tuple[UnitTimes, ...]
+    #: The columns for which dictionaries save work.
+    carried: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
 class Discovery:
-    """The units of every source of a plan; each source is listed once."""
+    """Reads facts about the files of a plan's sources; each source is listed once."""
 
     def __init__(self, discover: Discover, survey: Survey = survey_times) -> None:
         self._discover = discover
@@ -50,6 +61,21 @@ class Discovery:
         self._times: dict[str, tuple[UnitTimes, ...]] = {}
         self._carried: dict[str, tuple[str, ...]] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
+
+    def files(self, plan: LogicalNode, mixed: NodeMap[bool]) -> NodeMap[SourceFiles]:
+        """Return the facts about each source; ``mixed``: sources without carried columns.
+
+        Raises as the methods below.
+        """
+        found: NodeMap[SourceFiles] = NodeMap()
+        for node in topological(plan):
+            if isinstance(node, Source):
+                spec = node.spec
+                carried = () if node in mixed else self.carried(spec)
+                found[node] = SourceFiles(
+                    self.units(spec), self.times(spec), carried, self.notes(spec)
+                )
+        return found
 
     def units(self, spec: SourceSpec) -> tuple[Unit, ...]:
         """Return the units of a source.

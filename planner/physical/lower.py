@@ -4,6 +4,9 @@ Walking from the sources up, every node either joins the stage of its input or b
 stage is *closed* when another stage reads it over channels: after an exchange, at a shared subplan,
 and below a union or a join. A node that follows a closed stage without an exchange begins a stage
 that reads it vertex by vertex (*forward*).
+
+Files are read in three places only: ``Discovery.statistics`` before the optimizer,
+``Discovery.files`` after it, and ``marked`` (footers) at the end. The rest of planning reads none.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ from planner.cost.dealing import dealt
 from planner.cost.model import estimates
 from planner.cost.options import PlanOptions
 from planner.cost.parallelism import PARALLELISM, PARALLELISM_MAX, Parallelism
-from planner.cost.statistics import Discover, Discovery, Look, Statistics, Survey
+from planner.cost.statistics import (
+    Discover,
+    Discovery,
+    Look,
+    SourceFiles,
+    Statistics,
+    Survey,
+)
 from planner.durations import Duration, positive_duration_us
 from planner.errors import InvalidPlanError
 from planner.logical import nodes as logical
@@ -55,6 +65,7 @@ if TYPE_CHECKING:
 
     from planner.logical.query import Query
     from rvertex.operators.protocol import OperatorSpec
+    from rvertex.sources.spec import SourcePartition
 
 _NO_COLUMNS = pa.schema([])
 PhysicalRule = Callable[[StageBuilder], None]
@@ -99,7 +110,8 @@ def lower(
         given = [part.cti_every_us for part in query.parts if part.cti_every_us]
         cti_every_us = every_us or gcd(*given) or grid_us(plan)
         plan_trace = PlanTrace(logical_text(written), logical_text(plan), steps)
-        lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, discovery, known)
+        files = discovery.files(plan, sources_of_unions(plan))
+        lowering = _Lowering(plan, plan_trace, n, widths, cti_every_us, files, known)
         add_costs(lowering.builders, estimates(plan, known))
         return lowering
 
@@ -164,6 +176,11 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
         sum(builder.parallelism for builder in builders),
         sum(feed.channel_count for builder in builders for feed in builder.feeds),
     )
+    for builder, parts in lowering.dealt:  # reads footers
+        marks = [marked(part).units for part in parts]
+        builder.partitions = tuple(
+            replace(p, units=units) for p, units in zip(builder.partitions, marks, strict=True)
+        )
     for rule in PHYSICAL_RULES:
         for builder in builders:
             rule(builder)
@@ -212,7 +229,7 @@ class _Lowering:
         parallelism: int,
         widths: Mapping[int, int],
         cti_every_us: int,
-        discovery: Discovery,
+        files: NodeMap[SourceFiles],
         known: Statistics,
     ) -> None:
         self.plan = plan
@@ -220,16 +237,16 @@ class _Lowering:
         self.cti_every_us = cti_every_us
         self.builders: list[StageBuilder] = []
         self.notes: list[str] = []
+        #: The partitions of each source of files, before text columns became dictionaries.
+        self.dealt: list[tuple[StageBuilder, tuple[SourcePartition, ...]]] = []
         self._parallelism = parallelism
         #: Vertices by number of stage; stages that are missing get the plan's parallelism.
         self._widths = widths
-        self._discovery = discovery
+        self._files = files
         self._known = known
         self._flows: NodeMap[_Flow] = NodeMap()
         #: The names of folders for dead letters that are in use.
         self._letters: set[str] = set()
-        #: Sources whose text must stay plain text, not dictionaries.
-        self._mixed = sources_of_unions(plan)
         counts = readers(plan)
         for node in topological(plan):
             if isinstance(node, logical.Sink | logical.Sinks):
@@ -292,17 +309,19 @@ class _Lowering:
 
     def _source(self, node: logical.Source) -> StageBuilder:
         spec = replace(node.spec, cti_every_us=self.cti_every_us)
-        units = self._discovery.units(spec)
-        self.notes += [*self._discovery.notes(spec), *source_notes(spec)]
-        n = partition_count(spec, units, node.partitions, self._keyed_width())
+        files = self._files[node]
+        self.notes += [*files.notes, *source_notes(spec)]
+        n = partition_count(spec, files.units, node.partitions, self._keyed_width())
         builder = self._builder("source", n)
         is_dealt = spec.traits.is_numbered or spec.log is not None
         builder.is_fixed = node.partitions is not None or is_dealt
         builder.label = node.label
-        carried = () if node in self._mixed else self._discovery.carried(spec)
-        parts = dealt(spec, units, n, self._discovery.times(spec), self._known.of(spec))
-        parts = parts if spec.log is not None else tuple(marked(p) for p in parts)
-        builder.partitions = tuple(replace(p, spec=with_carried(p.spec, carried)) for p in parts)
+        parts = dealt(spec, files.units, n, files.times, self._known.of(spec))
+        if spec.log is None:
+            self.dealt.append((builder, parts))
+        builder.partitions = tuple(
+            replace(p, spec=with_carried(p.spec, files.carried)) for p in parts
+        )
         builder.payload = builder.partitions[0].spec.schema
         builder.is_cheap = True
         found = parts[0].spec
